@@ -1,0 +1,16 @@
+#pragma once
+
+#include "costs.hpp"
+#include "engine/chapter.hpp"
+#include "single_device.hpp"
+
+namespace shard {
+
+inline Chapter this_chapter() {
+  return {"01",
+          "single device",
+          {{"single", "everything on one device", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); },
+            single_device_costs}}};
+}
+
+}  // namespace shard

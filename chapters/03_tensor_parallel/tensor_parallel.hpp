@@ -1,0 +1,109 @@
+#pragma once
+
+///     ./chapters/run 03 -n 4
+///
+/// The weights are divided: layer 0 by columns, layer 1 by rows (Shoeybi et al. 2019, "Megatron-LM", section 3).
+/// A device computes its columns of the hidden activation and needs nobody for the ReLU; its rows of the second
+/// matrix make of it one addend of the output. So a block of two layers needs one all-reduce forward, and one
+/// backward for dL/dx.
+/// Builds on: 01_single_device.
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+class TensorParallel : public ShardedEngine {
+ public:
+  /// ## What this device owns
+  /// F/N columns of each even layer and the matching F/N rows of each odd one. A stack of odd depth ends in a
+  /// column-parallel layer of its own.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    Index num_layers = model_of(checkpoint).num_layers;
+    blocks_.clear();
+    for (Index l = 0; l + 1 < num_layers; l += 2)
+      blocks_.push_back({load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
+    has_last_ = num_layers % 2 == 1;
+    if (has_last_) last_ = load_sharded<1>(checkpoint, layer_name(num_layers - 1));
+  }
+
+  /// ## Forward
+  Placed forward(Tensor input) override {
+    Replicated x(std::move(input));  // (B, D)     the same on every device
+    std::vector<Kept> kept;
+    for (const Block& block : blocks_) {
+      Sharded<1> h = relu(matmul(x, block.w0));  // (B, F/N)   my columns:  R·S1 = S1
+      Partial out = matmul(h, block.w1);         // (B, D)     my addend:   S1·S0 = P
+      kept.push_back({std::move(x), std::move(h)});
+      x = all_reduce(std::move(out));  // (B, D)     P → R: the one synchronisation of the block
+    }
+    if (!has_last_) {
+      tape_.push(std::move(kept), Replicated());
+      return x;
+    }
+    Sharded<1> out = matmul(x, last_);  // (B, F/N)   R·S1 = S1
+    tape_.push(std::move(kept), std::move(x));
+    return all_gather(std::move(out));  // (B, F)     S1 → R
+  }
+
+  /// ## Backward
+  /// Gradients of weights are cut as the weights are, and need no communication.
+  Gradients backward(Tensor dout) override {
+    auto [kept, last_input] = tape_.pop();
+    Replicated d(std::move(dout));  // (B, D)     or (B, F) for odd depth
+    Gradients gradients;
+    if (has_last_) {
+      Sharded<1> dz = shard<1>(d);                                                       // (B, F/N)   no communication
+      gradients.put(layer_name(2 * num_blocks()), matmul(transposed(last_input), dz));  // (D, F/N)   R·S1 = S1
+      d = Replicated();
+      last_input = Replicated();
+      if (num_blocks() > 0 || wants_input_grad()) d = all_reduce(matmul(dz, transposed(last_)));  // (B, D)
+    }
+    for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back()) {
+      const auto& [x, h] = kept.back();
+      const Block& block = blocks_[static_cast<std::size_t>(i)];
+      gradients.put(layer_name(2 * i + 1), matmul(transposed(h), d));  // (F/N, D)   S1ᵀ·R = S0
+      Sharded<1> dh = matmul(d, transposed(block.w1));                 // (B, F/N)   R·S0ᵀ = S1
+      Sharded<1> dz = relu_backward(std::move(dh), h);                 // (B, F/N)
+      gradients.put(layer_name(2 * i), matmul(transposed(x), dz));     // (D, F/N)   R·S1 = S1
+      if (i == 0 && !wants_input_grad()) continue;
+      Partial dx = matmul(dz, transposed(block.w0));  // (B, D)     S1·S1ᵀ = P
+      d = all_reduce(std::move(dx));                  // (B, D)     P → R: forget it, and every earlier gradient is wrong
+    }
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::replicated(); }
+
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> all;
+    auto add = [&](Index layer, Tensor& weights) {
+      all.push_back({layer_name(layer), Rows(weights), &gradients.local(layer_name(layer))});
+    };
+    for (Index i = 0; i < num_blocks(); ++i) {
+      add(2 * i, blocks_[static_cast<std::size_t>(i)].w0.parameter());
+      add(2 * i + 1, blocks_[static_cast<std::size_t>(i)].w1.parameter());
+    }
+    if (has_last_) add(2 * num_blocks(), last_.parameter());
+    return all;
+  }
+
+ private:
+  struct Block {
+    Sharded<1> w0;  // (D, F/N)   my columns
+    Sharded<0> w1;  // (F/N, D)   my rows
+  };
+  struct Kept {
+    Replicated x;  // (B, D)
+    Sharded<1> h;  // (B, F/N)
+  };
+
+  Index num_blocks() const { return static_cast<Index>(blocks_.size()); }
+
+  std::vector<Block> blocks_;
+  bool has_last_ = false;
+  Sharded<1> last_;                            // (D, F/N)   of an odd depth
+  Tape<std::vector<Kept>, Replicated> tape_;  // each block's activations; the input of the last layer
+};
+
+}  // namespace shard

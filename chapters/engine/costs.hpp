@@ -1,0 +1,84 @@
+#pragma once
+
+/// The vocabulary of the closed forms: what collectives send, and what a chapter's costs.hpp says of a step.
+///
+/// A form is derived by hand from the algorithm; the ledger measures; tests hold the one against the other,
+/// exactly. Elements are float32, 4 bytes each.
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <vector>
+
+#include "engine/ledger.hpp"
+#include "engine/model.hpp"
+#include "engine/split.hpp"
+
+namespace shard {
+
+inline constexpr Index bytes_per_element = 4;
+
+/// \name What device `device` sends in one collective. Messages without content are not sent.
+/// @{
+/// Ring: every chunk but mine in the first half, every chunk but my right neighbour's in the second.
+Traffic ring_all_reduce(Index elements, int devices, int device);
+/// Ring: every slice but mine. `slices`: elements of each device's slice.
+Traffic ring_reduce_scatter(const std::vector<Index>& slices, int device);
+/// Ring: every slice but my right neighbour's.
+Traffic ring_all_gather(const std::vector<Index>& slices, int device);
+/// Pairwise: every part but the one I keep. `parts`: elements of my part for each device.
+Traffic pairwise_all_to_all(const std::vector<Index>& parts, int device);
+/// Binomial tree: the tensor, to each of my children.
+Traffic tree_broadcast(Index elements, int devices, int device, int root);
+/// Binomial tree, up and down, messages of 0 bytes: they are what a barrier is.
+Traffic tree_barrier(int devices, int device);
+/// @}
+
+/// Elements of each device's slice when an axis of `extent` is cut by the rule of split.hpp; `of_one` elements
+/// per index of that axis.
+std::vector<Index> slices(Index extent, Index of_one, int devices);
+/// Elements of a ring's buffer: the largest of `devices` chunks; none for one device.
+Index ring_buffer(Index elements, int devices);
+
+/// What a form depends on.
+struct Setting {
+  Model model;
+  Index batch = 64;         ///< rows of the global batch
+  Index micro_batches = 1;  ///< pieces that a device's part of it is processed in, where the chapter has them
+  bool input_grad = false;  ///< whether dL/dx is computed
+  int devices = 1;
+  int device = 0;  ///< whose costs these are
+};
+
+/// What one device sends, computes and holds in a step: forward, loss gradient and backward.
+struct Costs {
+  std::array<Traffic, num_collectives> sent{};  ///< per collective
+  Index flops = 0;                              ///< of matrix products
+  Index parameter_bytes = 0;                    ///< of what this device trains
+  /// Most bytes held at a time: parameters, gradients, activations, buffers. The loss gradient takes its
+  /// result's size; input and gradients are held by the caller.
+  Index peak_bytes = 0;
+
+  Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
+  Traffic total() const;
+};
+
+/// Floating-point operations of an (m, k) times (k, n) product.
+constexpr Index product_flops(Index m, Index k, Index n) { return 2 * m * k * n; }
+
+/// The moment of a program at which most is held.
+class Peak {
+ public:
+  /// One moment: the sizes, in elements, of all that is held then.
+  void at(std::initializer_list<Index> elements) {
+    Index sum = 0;
+    for (Index e : elements) sum += e;
+    most_ = std::max(most_, sum);
+  }
+  Index bytes() const { return most_ * bytes_per_element; }
+
+ private:
+  Index most_ = 0;
+};
+
+}  // namespace shard

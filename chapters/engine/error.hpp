@@ -1,0 +1,37 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace shard {
+
+/// What kind of thing went wrong; the number is the exit code of the program.
+enum class Code : int {
+  usage = 64,       ///< unknown option, impossible combination
+  file = 65,        ///< a checkpoint or data file: missing, unreadable, malformed, truncated
+  internal = 70,    ///< a mistake of this project
+  mismatch = 81,    ///< devices do not agree on a collective call
+  deadlock = 82,    ///< every device waits for another
+  lost = 83,        ///< a device was lost
+  argument = 84,    ///< bad argument to a call: shape, axis, device id
+  not_finite = 85,  ///< a NaN or an infinity where a number must be finite
+  differs = 86      ///< it ran, and differs from the reference
+};
+
+/// The one exception of this project. Its message is one line that names what, where, expected and given.
+class Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& message);
+
+  Code code() const { return code_; }
+  int exit_code() const { return static_cast<int>(code_); }
+
+ private:
+  Code code_;
+};
+
+/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN". The device is this process's.
+[[noreturn]] void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given);
+
+}  // namespace shard

@@ -1,0 +1,399 @@
+#pragma once
+
+/// How a tensor lies on the devices, as a type. Products and elementwise functions know which layouts they
+/// keep; collectives (sharded_engine.hpp) are the only way from one layout to another. What would be a wrong
+/// sum at run time does not compile.
+///
+///     Replicated     the whole, the same on every device
+///     Sharded<Axis>  my slice along Axis
+///     Partial        my addend: the sum over the devices is the tensor
+///     Owned          the whole, on one device; absent elsewhere
+///     Placed         any of them but Partial: what leaves an engine
+///
+/// All move and none copies: beside the tensor there are only a shape and an offset.
+/// The group of devices is world() throughout; `detail::Laid` is the one place that would name another.
+
+#include <concepts>
+#include <type_traits>
+
+#include "engine/device.hpp"
+
+namespace shard {
+
+namespace detail {
+
+struct Access;
+
+/// What every layout has: what this device holds, and the shape of the whole.
+class Laid {
+ public:
+  const Shape& global_shape() const { return global_; }
+  /// Whether this was made without a tensor, or is of size 0.
+  bool is_empty() const { return num_elements(global_) == 0; }
+
+ protected:
+  friend struct Access;
+  Laid() = default;
+  Laid(Tensor local, Shape global) : local_(std::move(local)), global_(std::move(global)) {}
+
+  Tensor local_;
+  Shape global_{0};
+};
+
+/// \throws Error argument unless `local` is rows [offset, offset + extent) of `global` along `axis`.
+void require_slice(const Shape& local, const Shape& global, int axis, Index offset);
+/// \throws Error argument unless both operands are cut at the same places.
+void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
+void require_same_owner(const char* call, int a, int b);
+void require_device(const char* call, int id);
+
+}  // namespace detail
+
+/// The whole tensor, the same on every device.
+class Replicated : public detail::Laid {
+ public:
+  Replicated() = default;
+  /// Claims that every device passes the same values; a checked run verifies it (Error mismatch).
+  explicit Replicated(Tensor whole);
+  const Tensor& local() const& { return local_; }
+  Tensor local() && { return std::move(local_); }
+  Tensor& parameter() { return local_; }  ///< for updates in place
+};
+
+/// My slice along `Axis`.
+template <int Axis>
+class Sharded : public detail::Laid {
+ public:
+  static_assert(Axis >= 0, "Sharded<Axis>: an axis is counted from 0");
+  Sharded() = default;
+  /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
+  Sharded(Tensor slice, Shape global, Index offset) : Laid(std::move(slice), std::move(global)), offset_(offset) {
+    detail::require_slice(local_.shape(), global_, Axis, offset_);
+  }
+  const Tensor& local() const& { return local_; }
+  Tensor local() && { return std::move(local_); }
+  Tensor& parameter() { return local_; }  ///< for updates in place
+  /// Where my slice begins along Axis.
+  Index offset() const { return offset_; }
+
+ private:
+  friend struct detail::Access;
+  Index offset_ = 0;
+};
+
+/// My addend of a sum over the devices. Has no local(): on its own it means nothing.
+class Partial : public detail::Laid {
+ public:
+  Partial() = default;
+  explicit Partial(Tensor addend);
+};
+
+/// The whole tensor on device `owner`; other devices hold nothing.
+class Owned : public detail::Laid {
+ public:
+  Owned() = default;
+  /// The owner passes the whole, the others an empty tensor. \throws Error argument otherwise
+  Owned(Tensor whole_or_nothing, Shape global, int owner);
+  /// \throws Error argument on any device but the owner.
+  const Tensor& local() const&;
+  Tensor& parameter() { return local_; }  ///< for updates in place
+  int owner() const { return owner_; }
+  bool is_mine() const { return owner_ == world().device_id(); }
+
+ private:
+  friend struct detail::Access;
+  int owner_ = 0;
+};
+
+namespace detail {
+
+template <class L>
+struct IsSharded : std::false_type {};
+template <int Axis>
+struct IsSharded<Sharded<Axis>> : std::true_type {
+  static constexpr int axis = Axis;
+};
+
+/// Reaches into layouts for the functions below, which know what they do to the sum.
+struct Access {
+  template <class L>
+  static const Tensor& tensor(const L& laid) {
+    return laid.local_;
+  }
+  template <class L>
+  static Tensor take(L&& laid) {
+    return std::move(laid.local_);
+  }
+  /// Where the local part begins, or who owns it; 0 for layouts without either.
+  template <class L>
+  static Index place(const L& laid) {
+    if constexpr (IsSharded<L>::value) return laid.offset_;
+    if constexpr (std::same_as<L, Owned>) return laid.owner_;
+    return 0;
+  }
+  template <class L>
+  static L make(Tensor local, Shape global, Index place) {
+    L laid;
+    laid.local_ = std::move(local);
+    laid.global_ = std::move(global);
+    if constexpr (IsSharded<L>::value) laid.offset_ = place;
+    if constexpr (std::same_as<L, Owned>) laid.owner_ = static_cast<int>(place);
+    return laid;
+  }
+};
+
+template <class L>
+inline constexpr bool always_false = false;
+
+}  // namespace detail
+
+template <class L>
+concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::Laid>;
+
+/// \name Products
+/// @{
+
+/// A matrix read transposed by a product; axes 0 and 1 change places.
+template <Layout L>
+struct Transposed {
+  const L& matrix;
+};
+template <Layout L>
+Transposed<L> transposed(const L& matrix) {
+  return {matrix};
+}
+
+namespace detail {
+
+/// The layout a product sees.
+template <class L>
+struct Seen {
+  using type = L;
+};
+template <class L>
+struct Seen<Transposed<L>> {
+  using type = L;
+};
+template <>
+struct Seen<Transposed<Sharded<0>>> {
+  using type = Sharded<1>;
+};
+template <>
+struct Seen<Transposed<Sharded<1>>> {
+  using type = Sharded<0>;
+};
+
+/// Which products exist without communication, and how their result lies.
+template <class A, class B>
+struct Product {
+  static constexpr bool legal = false;
+  using type = Replicated;
+};
+template <class Result>
+struct Legal {
+  static constexpr bool legal = true;
+  using type = Result;
+};
+template <>
+struct Product<Replicated, Replicated> : Legal<Replicated> {};
+template <>
+struct Product<Sharded<0>, Replicated> : Legal<Sharded<0>> {};
+template <>
+struct Product<Replicated, Sharded<1>> : Legal<Sharded<1>> {};
+template <>
+struct Product<Sharded<1>, Sharded<0>> : Legal<Partial> {};
+template <>
+struct Product<Partial, Replicated> : Legal<Partial> {};
+template <>
+struct Product<Replicated, Partial> : Legal<Partial> {};
+template <>
+struct Product<Owned, Owned> : Legal<Owned> {};
+
+template <Layout L>
+const L& matrix_of(const L& matrix) {
+  return matrix;
+}
+template <Layout L>
+const L& matrix_of(const Transposed<L>& t) {
+  return t.matrix;
+}
+template <class L>
+inline constexpr bool is_transposed = false;
+template <class L>
+inline constexpr bool is_transposed<Transposed<L>> = true;
+
+template <class L>
+concept Factor = Layout<L> || is_transposed<L>;
+
+/// \throws Error argument unless both global shapes are matrices that fit.
+Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed);
+
+}  // namespace detail
+
+/// Matrix product of layouts; `transposed(x)` on either side. The local tensors are multiplied and the type
+/// says how the results lie: R·R=R, S0·R=S0, R·S1=S1, S1·S0=P, P·R=P, R·P=P, O·O=O.
+/// \throws Error argument when shapes do not fit or S1·S0 are cut at different places.
+template <detail::Factor A, detail::Factor B>
+auto matmul(const A& a, const B& b) {
+  using Rule = detail::Product<typename detail::Seen<A>::type, typename detail::Seen<B>::type>;
+  static_assert(Rule::legal,
+                "matmul: these layouts have no product without communication (legal are R·R, S0·R, R·S1, S1·S0, "
+                "P·R, R·P and O·O of one owner): gather, reduce or re-shard an operand first");
+  using Result = typename Rule::type;
+  if constexpr (Rule::legal) {
+    const auto& x = detail::matrix_of(a);
+    const auto& y = detail::matrix_of(b);
+    constexpr bool tx = detail::is_transposed<A>;
+    constexpr bool ty = detail::is_transposed<B>;
+    const Tensor& x_local = detail::Access::tensor(x);
+    const Tensor& y_local = detail::Access::tensor(y);
+    Index x_place = detail::Access::place(x);
+    Index y_place = detail::Access::place(y);
+    Shape global = detail::product_shape(x.global_shape(), tx, y.global_shape(), ty);
+    if constexpr (std::same_as<Result, Owned>) {
+      detail::require_same_owner("matmul", x.owner(), y.owner());
+      if (!x.is_mine()) return detail::Access::make<Owned>(Tensor(), std::move(global), x_place);
+    }
+    if constexpr (std::same_as<Result, Partial> && detail::IsSharded<std::remove_cvref_t<decltype(x)>>::value)
+      detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)}, y_place);
+    Tensor local = matmul(Operand(x_local, tx), Operand(y_local, ty));
+    return detail::Access::make<Result>(std::move(local), std::move(global),
+                                        std::same_as<Result, Sharded<1>> ? y_place : x_place);
+  } else {
+    return Result();
+  }
+}
+/// @}
+
+/// \name Elementwise functions: they keep the layout
+/// @{
+
+namespace detail {
+
+template <class L>
+constexpr void refuse_nonlinear() {
+  static_assert(!std::same_as<L, Partial>,
+                "this function is not linear: f(a) + f(b) is not f(a + b), so reduce the Partial first "
+                "(all_reduce or reduce_scatter)");
+}
+
+template <class A, class B>
+constexpr void require_same_layout() {
+  static_assert(std::same_as<A, B> || !(std::same_as<A, Partial> || std::same_as<B, Partial>),
+                "a Partial and a reduced tensor cannot be added: the reduced one would count once per device, so "
+                "reduce the Partial first (all_reduce or reduce_scatter)");
+  static_assert(std::same_as<A, B> || std::same_as<A, Partial> || std::same_as<B, Partial>,
+                "elementwise functions take operands of one layout: gather or shard one of them first");
+}
+
+/// The result of an elementwise function: a new local tensor where the old one lay.
+template <class L>
+L relaid(Tensor local, const L& like) {
+  return Access::make<L>(std::move(local), like.global_shape(), Access::place(like));
+}
+
+template <class F, class A, class B>
+A combine(const char* call, F function, A&& a, const B& b) {
+  require_same_layout<A, B>();
+  if constexpr (std::same_as<A, B>) {
+    require_same_cut(call, Access::tensor(a).shape(), Access::place(a), Access::tensor(b).shape(), Access::place(b));
+    Tensor local = function(Access::take(std::move(a)), Access::tensor(b));
+    return relaid<A>(std::move(local), a);
+  } else {
+    return std::move(a);
+  }
+}
+
+}  // namespace detail
+
+/// max(z, 0). An rvalue's memory is reused.
+template <Layout L>
+auto relu(L&& z) {
+  using Value = std::remove_cvref_t<L>;
+  detail::refuse_nonlinear<Value>();
+  if constexpr (std::is_lvalue_reference_v<L>)
+    return detail::relaid<Value>(relu(detail::Access::tensor(z)), z);
+  else
+    return detail::relaid<Value>(relu(detail::Access::take(std::move(z))), z);
+}
+
+/// dz = dh where z > 0, else 0, in the memory of dh. z may be ReLU's argument or its result.
+template <Layout L, Layout Z>
+  requires(!std::is_lvalue_reference_v<L>)
+L relu_backward(L&& dh, const Z& z) {
+  detail::refuse_nonlinear<L>();
+  detail::refuse_nonlinear<Z>();
+  return detail::combine(
+      "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); }, std::move(dh), z);
+}
+
+/// a + b in the memory of a. Two addends of a sum give an addend of the sum.
+template <Layout A, Layout B>
+  requires(!std::is_lvalue_reference_v<A>)
+A operator+(A&& a, const B& b) {
+  return detail::combine(
+      "operator+", [](Tensor&& x, const Tensor& y) { return add(std::move(x), y); }, std::move(a), b);
+}
+
+/// a * factor in the memory of a; linear, so also of a Partial.
+template <Layout L>
+  requires(!std::is_lvalue_reference_v<L>)
+L scale(L&& a, float factor) {
+  return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
+}
+/// @}
+
+/// How something lies, as a value: what an engine says of its input, and what a Placed carries.
+struct Placement {
+  enum class Kind { replicated, sharded, owned };
+  Kind kind = Kind::replicated;
+  int axis = 0;   ///< of a sharded tensor
+  int owner = 0;  ///< of an owned one
+
+  static Placement replicated() { return {}; }
+  static Placement sharded(int axis) { return {Kind::sharded, axis, 0}; }
+  static Placement owned(int device) { return {Kind::owned, 0, device}; }
+  bool operator==(const Placement&) const = default;
+};
+
+/// What leaves an engine: the local tensor, how it lies, and the shape of the whole.
+class Placed {
+ public:
+  template <Layout L>
+  Placed(L&& laid) : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
+    using Value = std::remove_cvref_t<L>;
+    static_assert(!std::same_as<Value, Partial>,
+                  "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
+                  "first (all_reduce or reduce_scatter)");
+    static_assert(!std::is_lvalue_reference_v<L> || std::same_as<Value, Partial>,
+                  "tensors move and are not copied: write std::move(x)");
+    if constexpr (detail::IsSharded<Value>::value) {
+      placement_ = Placement::sharded(detail::IsSharded<Value>::axis);
+      offset_ = detail::Access::place(laid);
+    }
+    if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
+    local_ = detail::Access::take(std::move(laid));
+  }
+
+  const Tensor& local() const& { return local_; }
+  Tensor local() && { return std::move(local_); }
+  const Shape& global_shape() const { return global_; }
+  const Placement& placement() const { return placement_; }
+  /// Where my slice begins along the sharded axis; else 0.
+  Index offset() const { return offset_; }
+  /// The global row that my row 0 is.
+  Index first_row() const { return placement_ == Placement::sharded(0) ? offset_ : 0; }
+  /// Whether this device holds anything of it: all do, but for a tensor that another one owns.
+  bool is_here() const;
+  /// My part of a whole tensor, cut as this one is: what to compare me with.
+  Tensor slice_of(const Tensor& whole) const;
+  void charge_to(Purpose purpose) { local_.charge_to(purpose); }
+
+ private:
+  Tensor local_;
+  Shape global_;
+  Placement placement_;
+  Index offset_ = 0;
+};
+
+}  // namespace shard

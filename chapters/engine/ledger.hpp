@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string_view>
+
+namespace shard {
+
+/// What a block of device memory is held for.
+enum class Purpose { parameters, gradients, optimizer, activations, buffers };
+inline constexpr int num_purposes = 5;
+
+/// The calls that send tensor data. Control messages (shapes, checks) are not counted.
+enum class Collective { barrier, send, send_async, all_gather, all_reduce, reduce_scatter, all_to_all, broadcast };
+inline constexpr int num_collectives = 8;
+
+std::string_view name(Purpose purpose);
+std::string_view name(Collective collective);
+
+/// What one device sent.
+struct Traffic {
+  std::int64_t messages = 0;
+  std::int64_t bytes = 0;
+
+  Traffic& operator+=(const Traffic& other) {
+    messages += other.messages;
+    bytes += other.bytes;
+    return *this;
+  }
+  friend Traffic operator+(Traffic a, const Traffic& b) { return a += b; }
+  friend Traffic operator*(std::int64_t times, const Traffic& t) { return {times * t.messages, times * t.bytes}; }
+  bool operator==(const Traffic&) const = default;
+};
+
+/// The books of one device: bytes held now and at most, messages and bytes sent, floating-point operations.
+///
+/// Bytes are as requested, without the allocator's rounding. Operations are those of matrix products,
+/// 2 m n k for (m, k) times (k, n); elementwise work is not counted.
+class Ledger {
+ public:
+  void allocated(Purpose purpose, std::int64_t bytes);
+  void released(Purpose purpose, std::int64_t bytes);
+  void moved(Purpose from, Purpose to, std::int64_t bytes);
+  void sent(Collective collective, std::int64_t bytes);
+  void computed(std::int64_t flops) { flops_ += flops; }
+
+  /// Bytes held now.
+  std::int64_t live() const { return live_total_; }
+  std::int64_t live(Purpose purpose) const { return live_[static_cast<int>(purpose)]; }
+  /// Most bytes held at one time since the last reset, over all purposes together or for one.
+  std::int64_t peak() const { return peak_total_; }
+  std::int64_t peak(Purpose purpose) const { return peak_[static_cast<int>(purpose)]; }
+  /// What was sent since the last reset, per call and in all.
+  Traffic traffic(Collective collective) const { return traffic_[static_cast<int>(collective)]; }
+  Traffic traffic() const;
+  std::int64_t flops() const { return flops_; }
+
+  /// Starts a measurement: nothing sent, nothing computed, the peak is what is held now.
+  void reset();
+
+ private:
+  std::array<std::int64_t, num_purposes> live_{};
+  std::array<std::int64_t, num_purposes> peak_{};
+  std::array<Traffic, num_collectives> traffic_{};
+  std::int64_t live_total_ = 0;
+  std::int64_t peak_total_ = 0;
+  std::int64_t flops_ = 0;
+};
+
+/// This device's ledger.
+Ledger& ledger();
+
+}  // namespace shard

@@ -1,0 +1,47 @@
+#include "engine/model.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/checkpoint.hpp"
+
+namespace shard {
+
+Index Model::weights() const {
+  Index sum = 0;
+  for (Index layer = 0; layer < num_layers; ++layer) sum += weights(layer);
+  return sum;
+}
+
+std::string layer_name(Index layer) { return fmt::format("layer_{}/weights", layer); }
+
+namespace {
+
+[[noreturn]] void refuse_parameter(const Checkpoint& from, const std::string& name, const std::string& expected,
+                                   const std::string& given) {
+  throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", from.source(), name, expected, given));
+}
+
+}  // namespace
+
+Model model_of(const Checkpoint& checkpoint) {
+  Model model;
+  model.num_layers = static_cast<Index>(checkpoint.names().size());
+  if (model.num_layers == 0) refuse_parameter(checkpoint, layer_name(0), "a matrix", "no parameter at all");
+  for (Index layer = 0; layer < model.num_layers; ++layer)
+    if (!checkpoint.contains(layer_name(layer)))
+      refuse_parameter(checkpoint, layer_name(layer),
+                       fmt::format("it, as there are {} parameters and names count from layer_0", model.num_layers),
+                       "none of that name");
+  Shape first = checkpoint.shape(layer_name(0));
+  if (first.size() != 2) refuse_parameter(checkpoint, layer_name(0), "a matrix", to_string(first));
+  model.model_dim = first[0];
+  model.hidden_dim = first[1];
+  for (Index layer = 0; layer < model.num_layers; ++layer) {
+    Shape given = checkpoint.shape(layer_name(layer));
+    if (given != model.shape(layer))
+      refuse_parameter(checkpoint, layer_name(layer), to_string(model.shape(layer)), to_string(given));
+  }
+  return model;
+}
+
+}  // namespace shard

@@ -1,0 +1,31 @@
+#include "engine/optimizer.hpp"
+
+namespace shard {
+
+void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {
+  begin_step();
+  for (const Trainable& t : engine.trainable(gradients)) update(t);
+  engine.after_step();
+}
+
+void Adam::update(const Trainable& t) {
+  auto [found, is_new] = moments_.try_emplace(t.name);
+  Moments& moments = found->second;
+  if (is_new) {
+    moments = {Tensor(t.parameter.shape()), Tensor(t.parameter.shape())};
+    moments.mean.charge_to(Purpose::optimizer);
+    moments.variance.charge_to(Purpose::optimizer);
+  }
+  adam_update(t.parameter, *t.gradient, moments.mean, moments.variance, settings_, step_);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate) {
+  if (name == "sgd") return std::make_unique<Sgd>(rate);
+  if (name == "integer") return std::make_unique<IntegerOptimizer>();
+  if (name != "adam") throw Error(Code::usage, "--optimizer: expected sgd, adam or integer, given " + name);
+  AdamSettings settings;
+  settings.rate = rate;
+  return std::make_unique<Adam>(settings);
+}
+
+}  // namespace shard

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+/// Updates what an engine says is trainable on this device, in place, and lets the engine tell the others.
+/// State exists only for the rows that this device updates.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// One step: updates every trainable, then `after_step()`.
+  void step(ShardedEngine& engine, const Gradients& gradients);
+  /// Elements of state per element of a parameter: 2 for Adam.
+  virtual Index state_per_element() const { return 0; }
+
+ protected:
+  virtual void begin_step() {}
+  virtual void update(const Trainable& trainable) = 0;
+};
+
+/// w -= rate * g.
+class Sgd : public Optimizer {
+ public:
+  explicit Sgd(float rate) : rate_(rate) {}
+
+ protected:
+  void update(const Trainable& t) override { sgd_update(t.parameter, *t.gradient, rate_); }
+
+ private:
+  float rate_;
+};
+
+/// Adam (Kingma and Ba 2015).
+class Adam : public Optimizer {
+ public:
+  explicit Adam(const AdamSettings& settings) : settings_(settings) {}
+  Index state_per_element() const override { return 2; }
+
+ protected:
+  void begin_step() override { ++step_; }
+  void update(const Trainable& t) override;
+
+ private:
+  struct Moments {
+    Tensor mean;
+    Tensor variance;
+  };
+  AdamSettings settings_;
+  Index step_ = 0;
+  std::map<std::string, Moments> moments_;
+};
+
+/// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for bit,
+/// and no wrong scale of a gradient survives it.
+class IntegerOptimizer : public Optimizer {
+ protected:
+  void update(const Trainable& t) override { integer_update(t.parameter, *t.gradient); }
+};
+
+/// "sgd", "adam" or "integer". \throws Error usage for another name
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate);
+
+}  // namespace shard

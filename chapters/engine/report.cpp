@@ -1,0 +1,84 @@
+#include "engine/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/control_plane.hpp"
+
+namespace shard {
+
+using nlohmann::json;
+
+namespace {
+
+json to_json(const Figure& f) { return {{"measured", f.measured}, {"formula", f.formula}}; }
+Figure figure_from(const json& j) { return {j.at("measured"), j.at("formula")}; }
+
+std::string with_commas(Index number) {
+  std::string digits = fmt::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+/// The largest of any device, and the form where that is missed: "12,288 =" or "12,288 not 8,192".
+std::string cell(const Figure& f) {
+  if (f.is_met()) return with_commas(f.largest()) + " =";
+  return with_commas(f.largest()) + " not " + with_commas(Figure{f.formula, {}}.largest());
+}
+
+}  // namespace
+
+Index Figure::largest() const { return measured.empty() ? 0 : *std::ranges::max_element(measured); }
+
+Figure gather_figure(const char* what, Index measured, Index formula) {
+  ControlPlane& plane = ControlPlane::instance();
+  return {plane.all_gather(what, measured), plane.all_gather(what, formula)};
+}
+
+void write_report(const std::string& path, const Report& r) {
+  json j = {{"chapter", r.chapter},           {"title", r.title},
+            {"variant", r.variant},           {"devices", r.devices},
+            {"losses", r.losses},             {"max_ulp", r.max_ulp},
+            {"bytes", to_json(r.bytes)},      {"messages", to_json(r.messages)},
+            {"flops", to_json(r.flops)},      {"peak", to_json(r.peak)},
+            {"milliseconds", r.milliseconds}, {"ok", r.is_good()}};
+  std::ofstream file(path);
+  file << j.dump(1) << '\n';
+  file.close();
+  if (!file) throw Error(Code::file, path + ": expected to write the report, given no writable file");
+}
+
+Report read_report(const std::string& path) {
+  std::ifstream file(path);
+  json j = json::parse(file, nullptr, false);
+  if (!file || j.is_discarded()) throw Error(Code::file, path + ": expected a report, given none or another file");
+  Report r;
+  r.chapter = j.at("chapter");
+  r.title = j.at("title");
+  r.variant = j.at("variant");
+  r.devices = j.at("devices");
+  r.losses = j.at("losses").get<std::vector<double>>();
+  r.max_ulp = j.at("max_ulp");
+  r.bytes = figure_from(j.at("bytes"));
+  r.messages = figure_from(j.at("messages"));
+  r.flops = figure_from(j.at("flops"));
+  r.peak = figure_from(j.at("peak"));
+  r.milliseconds = j.at("milliseconds");
+  return r;
+}
+
+std::string table(const std::vector<Report>& reports) {
+  std::string text = fmt::format("{:<3} {:<16} {:<12} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
+                                 "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
+  for (const Report& r : reports)
+    text += fmt::format("{:<3} {:<16} {:<12} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n", r.chapter, r.title,
+                        r.variant, r.losses.front(), r.losses.back(), r.max_ulp, cell(r.bytes), cell(r.messages),
+                        cell(r.peak), r.milliseconds);
+  return text;
+}
+
+}  // namespace shard

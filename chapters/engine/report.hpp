@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/chapter.hpp"
+
+namespace shard {
+
+/// A figure as the ledger measured it and as its closed form says, of every device.
+struct Figure {
+  std::vector<Index> measured;
+  std::vector<Index> formula;
+
+  bool is_met() const { return measured == formula; }
+  Index largest() const;
+};
+
+/// What a training run showed.
+struct Report {
+  std::string chapter;
+  std::string title;
+  std::string variant;
+  int devices = 1;
+  std::vector<double> losses;  ///< of each step
+  Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
+  Figure bytes;                ///< sent, a step
+  Figure messages;             ///< sent, a step
+  Figure flops;                ///< of matrix products, a step
+  Figure peak;                 ///< bytes held at most
+  double milliseconds = 0;     ///< of a step, median
+
+  bool is_good() const {
+    return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();
+  }
+};
+
+/// Gathers each device's measured and derived number on device 0.
+Figure gather_figure(const char* what, Index measured, Index formula);
+
+void write_report(const std::string& path, const Report& report);
+/// \throws Error file when it cannot be read
+Report read_report(const std::string& path);
+
+/// The table that a tour ends in: a row a report, each figure marked where it misses its form.
+std::string table(const std::vector<Report>& reports);
+
+}  // namespace shard

@@ -1,0 +1,84 @@
+#include "engine/sharded_engine.hpp"
+
+#include <fmt/format.h>
+
+namespace shard {
+
+void Gradients::put(const std::string& name, Placed gradient) {
+  gradient.charge_to(Purpose::gradients);
+  insert_or_assign(name, std::move(gradient));
+}
+
+const Tensor& Gradients::local(const std::string& name) const {
+  auto found = find(name);
+  if (found == end()) refuse(Code::argument, "gradient", "a parameter of the engine", name);
+  return found->second.local();
+}
+
+Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gradient) {
+  Tensor dout;
+  {
+    Placed out = forward(std::move(x));
+    dout = loss_gradient(out.local(), out.first_row());
+  }  // the output is no longer needed
+  return backward(std::move(dout));
+}
+
+Tensor ShardedEngine::my_part(Tensor whole_input) const {
+  Placement placement = input_layout();
+  if (placement.kind == Placement::Kind::replicated) return whole_input;
+  if (placement.kind == Placement::Kind::owned) return placement.owner == device_id() ? std::move(whole_input) : Tensor();
+  Range mine = part(whole_input.extent(placement.axis), num_devices(), device_id());
+  return slice(whole_input, placement.axis, mine.begin, mine.end);
+}
+
+Tensor ShardedEngine::whole(Placed placed) {
+  Placement placement = placed.placement();
+  Tensor local = std::move(placed).local();
+  if (placement.kind == Placement::Kind::sharded) return all_gather(std::move(local), placement.axis);
+  if (placement.kind == Placement::Kind::owned) return broadcast(std::move(local), placement.owner);
+  return local;
+}
+
+void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
+  InferenceMode no_tape;
+  for (;;) {
+    std::optional<Tensor> rows;
+    if (device_id() == 0) rows = input.next();
+    Tensor batch = broadcast(rows ? std::move(*rows) : Tensor(), 0);
+    if (batch.size() == 0) return;  // the end of the stream, on every device
+    Tensor result = whole(forward(my_part(std::move(batch))));
+    if (device_id() == 0) output.write(result);
+  }
+}
+
+Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p) {
+  Shape global = p.global_shape();
+  return world().all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum).then([global](Tensor sum) {
+    return detail::Access::make<Replicated>(std::move(sum), global, 0);
+  });
+}
+
+Replicated ShardedEngine::broadcast(Owned&& o) {
+  Shape global = o.global_shape();
+  Tensor whole = world().broadcast_async(detail::Access::take(std::move(o)), o.owner()).get();
+  return detail::Access::make<Replicated>(std::move(whole), global, 0);
+}
+
+Sharded<0> ShardedEngine::my_rows(Tensor rows) {
+  std::vector<Index> extents = world().exchange("rows of the input", rows.extent(0));
+  Shape global = rows.shape();
+  Index offset = 0;
+  global[0] = 0;
+  for (int d = 0; d < num_devices(); ++d) {
+    if (d == device_id()) offset = global[0];
+    global[0] += extents[static_cast<std::size_t>(d)];
+  }
+  return Sharded<0>(std::move(rows), std::move(global), offset);
+}
+
+Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name) {
+  return Replicated(checkpoint.whole(name));
+}
+
+}  // namespace shard

@@ -1,0 +1,218 @@
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint.hpp"
+#include "engine/device.hpp"
+#include "engine/layouts.hpp"
+#include "engine/tape.hpp"
+
+namespace shard {
+
+/// Gradients by parameter name, each with its layout; dL/dx, when it was asked for, under `input_grad`.
+class Gradients : public std::map<std::string, Placed> {
+ public:
+  static constexpr const char* input_grad = "input_grad";
+
+  /// Adds one and books its memory as gradients.
+  void put(const std::string& name, Placed gradient);
+  /// The local part. \throws Error argument when there is none of that name.
+  const Tensor& local(const std::string& name) const;
+};
+
+/// dL/dout of some rows of the output: `output` holds rows from `first_row` of the global batch on. Returns a
+/// tensor of the output's shape. Called on every device that holds output, once for each piece of it.
+using LossGradient = std::function<Tensor(const Tensor& output, Index first_row)>;
+
+/// One thing that an optimizer updates: rows of a parameter, in place, and the gradient of just those rows.
+struct Trainable {
+  std::string name;
+  Rows parameter;
+  const Tensor* gradient;
+};
+
+/// Where rows of numbers come from and go to: `inference_loop` on device 0.
+class InputStream {
+ public:
+  virtual ~InputStream() = default;
+  /// The next rows, (b, model_dim), b > 0; nothing at the end.
+  virtual std::optional<Tensor> next() = 0;
+};
+class OutputStream {
+ public:
+  virtual ~OutputStream() = default;
+  virtual void write(const Tensor& rows) = 0;
+};
+
+/// A model cut up over devices: what a chapter derives from. Collectives are members, so that a chapter's text
+/// reads as the text it comes from. The typed ones take and return layouts; the plain ones take tensors.
+class ShardedEngine {
+ public:
+  virtual ~ShardedEngine() = default;
+
+  /// \name The strategy: what a chapter defines
+  /// @{
+  /// Takes from the checkpoint what this device owns. \throws Error file, usage
+  virtual void load_checkpoint(const Checkpoint& checkpoint) = 0;
+  /// `x` is this device's part of the input, as `input_layout()` says: (rows, model_dim).
+  virtual Placed forward(Tensor x) = 0;
+  /// `dout` is dL/dout of the oldest forward not yet differentiated, cut as that forward's result.
+  virtual Gradients backward(Tensor dout) = 0;
+  /// Gradients of one global batch: by default a forward, then a backward. `first_row` as in LossGradient.
+  virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
+  /// How the input is to be cut: the same on every device, or its rows divided.
+  virtual Placement input_layout() const = 0;
+  /// What the optimizer updates on this device.
+  virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
+  /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
+  virtual void after_step() {}
+  /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0 reads
+  /// and writes; other devices' streams are not touched. Keeps no tape.
+  virtual void inference_loop(InputStream& input, OutputStream& output);
+  /// @}
+
+  /// Of a whole input, the part that this device is to be given, as input_layout() says.
+  Tensor my_part(Tensor whole_input) const;
+  /// The whole of what left an engine, on every device. A collective.
+  Tensor whole(Placed placed);
+
+  /// Whether backward also computes dL/dx of the whole network.
+  void want_input_grad(bool wanted) { wants_input_grad_ = wanted; }
+
+  int device_id() const { return world().device_id(); }
+  int num_devices() const { return world().num_devices(); }
+
+  /// \name Collectives on layouts: the only way from one layout to another
+  /// Reductions are sums and consume their argument: `all_reduce(std::move(p))`.
+  /// @{
+  Replicated all_reduce(Partial&& p) { return all_reduce_async(std::move(p)).get(); }
+  Future<Replicated> all_reduce_async(Partial&& p);
+  template <int Axis>
+  Sharded<Axis> reduce_scatter(Partial&& p) {
+    return reduce_scatter_async<Axis>(std::move(p)).get();
+  }
+  template <int Axis>
+  Future<Sharded<Axis>> reduce_scatter_async(Partial&& p);
+  template <int Axis>
+  Replicated all_gather(Sharded<Axis>&& s) {
+    return all_gather_async(std::move(s)).get();
+  }
+  template <int Axis>
+  Future<Replicated> all_gather_async(Sharded<Axis>&& s);
+  /// My slice of what I hold in full: no communication.
+  template <int Axis>
+  Sharded<Axis> shard(const Replicated& r);
+  template <int From, int To>
+  Sharded<To> all_to_all(Sharded<From>&& s);
+  Replicated broadcast(Owned&& o);
+  /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how many
+  /// they hold, as a control message.
+  Sharded<0> my_rows(Tensor rows);
+
+  /// Mistakes, each answered by one sentence.
+  template <class L>
+    requires std::same_as<L, Partial>
+  Replicated all_reduce(const L&) {
+    static_assert(detail::always_false<L>, "all_reduce consumes its argument: write all_reduce(std::move(x))");
+    return {};
+  }
+  template <class L>
+    requires(Layout<L> && !std::same_as<std::remove_cvref_t<L>, Partial>)
+  Replicated all_reduce(L&&) {
+    static_assert(detail::always_false<L>,
+                  "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "
+                  "per device");
+    return {};
+  }
+  template <class L>
+    requires Layout<L>
+  Replicated all_reduce(L&&, ReduceOp) {
+    static_assert(detail::always_false<L>, "a Partial is an addend, so its reduction is a sum: take no operation");
+    return {};
+  }
+  /// @}
+
+  /// \name Plain calls, on tensors about which nothing is said (see Communicator)
+  /// @{
+  void barrier() { world().barrier(); }
+  void send(int dest_id, const Tensor& t) { world().send(dest_id, t); }
+  Tensor receive(int src_id) { return world().receive(src_id); }
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) {
+    return world().send_async(src, dst, target_device_id);
+  }
+  Tensor all_gather(Tensor t, int axis = 0) { return world().all_gather_async(std::move(t), axis).get(); }
+  Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum) { return world().all_reduce_async(std::move(t), op).get(); }
+  Tensor reduce_scatter(Tensor t, ReduceOp op = ReduceOp::sum, int axis = 0) {
+    return world().reduce_scatter_async(std::move(t), op, axis).get();
+  }
+  Tensor all_to_all(Tensor t, int axis = 0) { return all_to_all(std::move(t), axis, axis); }
+  Tensor all_to_all(Tensor t, int split_axis, int concat_axis) {
+    return world().all_to_all_async(std::move(t), split_axis, concat_axis).get();
+  }
+  Tensor all_to_all(Tensor t, const std::vector<Index>& counts, int axis = 0) {
+    return world().all_to_all_async(std::move(t), counts, axis).get();
+  }
+  Tensor broadcast(Tensor t, int root) { return world().broadcast_async(std::move(t), root).get(); }
+  /// @}
+
+ protected:
+  /// \name Parameters from a checkpoint
+  /// @{
+  static Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name);
+  /// My slice along Axis, and no byte more.
+  template <int Axis>
+  static Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name);
+  /// @}
+
+  bool wants_input_grad() const { return wants_input_grad_; }
+
+ private:
+  bool wants_input_grad_ = false;
+};
+
+template <int Axis>
+Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p) {
+  Shape global = p.global_shape();
+  return world()
+      .reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
+      .then([global](Tensor mine) {
+        Index offset = part(global[Axis], world().num_devices(), world().device_id()).begin;
+        return detail::Access::make<Sharded<Axis>>(std::move(mine), global, offset);
+      });
+}
+
+template <int Axis>
+Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
+  Shape global = s.global_shape();
+  return world().all_gather_async(detail::Access::take(std::move(s)), Axis).then([global](Tensor whole) {
+    return detail::Access::make<Replicated>(std::move(whole), global, 0);
+  });
+}
+
+template <int Axis>
+Sharded<Axis> ShardedEngine::shard(const Replicated& r) {
+  Range mine = part(r.local().extent(Axis), num_devices(), device_id());
+  return Sharded<Axis>(slice(r.local(), Axis, mine.begin, mine.end), r.global_shape(), mine.begin);
+}
+
+template <int From, int To>
+Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s) {
+  static_assert(From != To, "all_to_all moves the cut from one axis to another: the axes are the same here");
+  Shape global = s.global_shape();
+  Tensor mine = world().all_to_all_async(detail::Access::take(std::move(s)), To, From).get();
+  return Sharded<To>(std::move(mine), global, part(global.at(To), num_devices(), device_id()).begin);
+}
+
+template <int Axis>
+Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const std::string& name) {
+  Shape global = checkpoint.shape(name);
+  Range mine = part(global.at(Axis), world().num_devices(), world().device_id());
+  return Sharded<Axis>(checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
+}
+
+}  // namespace shard

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace shard {
+
+using Index = std::int64_t;
+
+/// Indices [begin, end) of an axis.
+struct Range {
+  Index begin = 0;
+  Index end = 0;
+
+  Index size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// The k-th of `parts` contiguous parts of [0, size): the first `size mod parts` of them get one more.
+/// A part may be empty. This one rule cuts batches, widths, parameters and the chunks of a ring.
+inline Range part(Index size, int parts, int k) {
+  Index base = size / parts;
+  Index extra = size % parts;
+  Index begin = k * base + std::min<Index>(k, extra);
+  return {begin, begin + base + (k < extra ? 1 : 0)};
+}
+
+}  // namespace shard

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <deque>
+#include <tuple>
+#include <utility>
+
+#include "engine/error.hpp"
+
+namespace shard {
+
+/// While one of these lives, tapes keep nothing: a forward pass holds just what it still needs.
+class InferenceMode {
+ public:
+  InferenceMode() : before_(std::exchange(on_, true)) {}
+  ~InferenceMode() { on_ = before_; }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+  static bool is_on() { return on_; }
+
+ private:
+  static inline bool on_ = false;
+  bool before_;
+};
+
+/// What a forward pass keeps for its backward pass. First in, first out: the k-th backward belongs to the
+/// k-th forward, so several forwards may precede their backwards (micro-batches).
+template <class... Kept>
+class Tape {
+ public:
+  void push(Kept... kept) {
+    if (!InferenceMode::is_on()) entries_.emplace_back(std::move(kept)...);
+  }
+  /// \throws Error argument when no forward is waiting for its backward.
+  std::tuple<Kept...> pop() {
+    if (entries_.empty()) refuse(Code::argument, "backward", "a forward before it", "an empty tape");
+    std::tuple<Kept...> oldest = std::move(entries_.front());
+    entries_.pop_front();
+    return oldest;
+  }
+  bool empty() const { return entries_.empty(); }
+
+ private:
+  std::deque<std::tuple<Kept...>> entries_;
+};
+
+}  // namespace shard

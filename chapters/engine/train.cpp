@@ -1,0 +1,165 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "engine/commands.hpp"
+#include "engine/compare.hpp"
+#include "engine/control_plane.hpp"
+#include "engine/digits.hpp"
+#include "engine/exact.hpp"
+#include "engine/loss.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/report.hpp"
+
+namespace shard {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+bool speaks() { return world().device_id() == 0; }
+
+/// My rows of a global batch, as an engine wants its input.
+Range input_rows(const ShardedEngine& engine, Index batch) {
+  if (engine.input_layout() == Placement::sharded(0)) return part(batch, engine.num_devices(), engine.device_id());
+  return {0, batch};
+}
+
+/// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
+Index exact_difference(const Variant& variant, const Options& options, const Digits& digits) {
+  constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
+  ExactProblem problem = make_exact_problem(options.model, rows, options.seed, &digits);
+  std::map<std::string, HostTensor> expected = solve(problem);
+  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
+  engine->want_input_grad(true);
+
+  std::vector<Comparison> comparisons;
+  auto loss_gradient = [&](const Tensor& output, Index first_row) {
+    Range seen = {first_row, first_row + output.extent(0)};
+    auto rows_of = [&](const HostTensor& t) {
+      return slice(Tensor::from_host(t.shape, t.values), 0, seen.begin, seen.end);
+    };
+    Tensor want = rows_of(expected.at("output"));
+    comparisons.push_back(compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()}, 0,
+                                  first_row));
+    return rows_of(problem.output_grad);
+  };
+  Range mine = input_rows(*engine, rows);
+  Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
+  Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
+  for (const auto& [name, gradient] : gradients) comparisons.push_back(compare(name, gradient, expected.at(name)));
+
+  Index worst = 0;
+  std::string first;
+  for (const Comparison& c : comparisons) {
+    worst = std::max(worst, c.max_ulp);
+    if (first.empty()) first = c.first_difference;
+  }
+  for (const std::string& line : ControlPlane::instance().gather("exact mode", first))
+    if (!line.empty()) fmt::print("  differs: {}\n", line);
+  return std::ranges::max(ControlPlane::instance().all_gather("exact mode", worst));
+}
+
+/// A few digits: as they are, with noise, and as the network mends them.
+std::string pictures(ShardedEngine& engine, const Digits& digits, const Options& options) {
+  constexpr Index count = 3;
+  InferenceMode no_tape;
+  DenoisingBatch shown(digits, options.seed, 0);  // no training step has number 0
+  Tensor mended = engine.whole(engine.forward(engine.my_part(shown.noisy({0, count}))));
+  std::vector<std::vector<float>> images;
+  for (Index i = 0; i < count; ++i) {
+    images.push_back(shown.noisy({i, i + 1}).to_host());
+    images.push_back(slice(mended, 0, i, i + 1).to_host());
+  }
+  return draw_digits(images);
+}
+
+struct Training {
+  std::vector<double> losses;
+  std::vector<double> milliseconds;
+};
+
+Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& digits, const Options& options) {
+  Training training;
+  Range mine = input_rows(engine, options.batch);
+  for (Index step = 1; step <= options.steps; ++step) {
+    DenoisingBatch batch(digits, options.seed, step);
+    MeanSquaredError loss(options.batch, Digits::pixels, [&](Range rows) { return batch.clean(rows); });
+    Tensor input = batch.noisy(mine);
+    auto start = steady_clock::now();
+    Gradients gradients = engine.forward_backward(
+        std::move(input), [&](const Tensor& out, Index first_row) { return loss.gradient(out, first_row); });
+    optimizer.step(engine, gradients);
+    training.milliseconds.push_back(std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
+    double value = loss.value();
+    training.losses.push_back(value);
+    if (!speaks()) continue;
+    if (!std::isfinite(value))
+      refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
+    if (step == 1 || step == options.steps || step % std::max<Index>(options.steps / 5, 1) == 0)
+      fmt::print("  step {:>5}   loss {:.5f}\n", step, value);
+  }
+  return training;
+}
+
+/// What the ledger says of all steps, beside what the closed form says of one.
+void measure(Report& report, const Variant& variant, const Options& options, const Optimizer& optimizer) {
+  Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false, world().num_devices(),
+                               world().device_id()});
+  Traffic sent = ledger().traffic();
+  auto a_step = [&](Index total) { return total % options.steps == 0 ? total / options.steps : -total; };
+  report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
+  report.messages = gather_figure("messages", a_step(sent.messages), costs.total().messages);
+  report.flops = gather_figure("flops", a_step(ledger().flops()), costs.flops);
+  // The optimizer's state is there from the end of the first step on.
+  Index state = optimizer.state_per_element() * costs.parameter_bytes;
+  Index first_step = std::max(costs.peak_bytes, 2 * costs.parameter_bytes + state);
+  report.peak = gather_figure("peak", ledger().peak(), options.steps == 1 ? first_step : costs.peak_bytes + state);
+}
+
+void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
+  fmt::print("\n{} {}, {}, on {} device{}: {} layers {} -> {}, batch {}, {} {}\n", chapter.number, chapter.title,
+             variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", o.model.num_layers,
+             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate);
+}
+
+double median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+int train(const Chapter& chapter, const Variant& variant, const Options& options) {
+  Digits digits(options.data);
+  if (speaks()) print_heading(chapter, variant, options);
+  Report report{chapter.number, chapter.title, variant.name, world().num_devices(), {}, 0, {}, {}, {}, {}, 0};
+  report.max_ulp = exact_difference(variant, options, digits);
+  if (speaks())
+    fmt::print("  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded network's\n",
+               report.max_ulp);
+
+  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
+  std::string before = pictures(*engine, digits, options);
+  ledger().reset();
+  Training training = run_steps(*engine, *optimizer, digits, options);
+  measure(report, variant, options, *optimizer);
+  std::string after = pictures(*engine, digits, options);
+  report.losses = training.losses;
+  report.milliseconds = median(training.milliseconds);
+
+  if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
+  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n{}", before, after, table({report}));
+  if (!options.report.empty()) write_report(options.report, report);
+  if (report.is_good()) return 0;
+  fmt::print("a gradient or a figure above is not what it should be\n");
+  return static_cast<int>(Code::differs);
+}
+
+}  // namespace shard

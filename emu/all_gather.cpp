@@ -1,0 +1,38 @@
+/// all_gather: a ring. In n-1 steps every slice travels around; a device sends every slice but its right
+/// neighbour's once: n-1 messages, the tensor's bytes less that slice's.
+/// Along an axis other than 0 the slices are gathered one behind the other in a buffer and then put in place.
+
+#include <algorithm>
+
+#include "emu/collectives.hpp"
+
+namespace shard::emu {
+
+Task all_gather(Call call, Tensor& t, int axis) {
+  co_await call.announce();
+  call.require_agreement(MayDiffer::along(axis));
+  const int n = call.devices();
+  if (n == 1) co_return;
+
+  std::vector<Index> extents;
+  for (int d = 0; d < n; ++d) extents.push_back(call.said_by(d).shape[static_cast<std::size_t>(axis)]);
+  const std::vector<Range> slices = cut(extents);
+  const Shape whole = with_extent(t.shape(), axis, slices.back().end);
+  const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
+  Tensor row = axis == 0 ? Backend::make({num_elements(whole)}) : Backend::buffer(num_elements(whole));
+  auto slice = [&](int k) {
+    Range r = slices[static_cast<std::size_t>(call.place(k))];
+    return Backend::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),
+                                      static_cast<std::size_t>(r.size() * slice_of_one));
+  };
+  std::ranges::copy(Backend::span(std::as_const(t)), slice(call.me()).begin());
+  t = Tensor();
+  for (int step = 0; step < n - 1; ++step) {
+    call.send(call.right(), slice(call.me() - step));
+    call.receive(call.left(), slice(call.me() - step - 1));
+    co_await call.messages();
+  }
+  t = unpacked(std::move(row), whole, axis, slices);
+}
+
+}  // namespace shard::emu

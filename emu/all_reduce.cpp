@@ -1,0 +1,42 @@
+/// all_reduce: a ring, in the argument's memory.
+///
+/// The elements are cut into n chunks. In n-1 steps each chunk travels around the ring and collects every
+/// device's addend; in n-1 more the finished chunks travel around. A device sends all chunks but one in either
+/// half: 2 (n-1) messages, 2 (n-1)/n of the tensor's bytes, the least that is possible (Patarasuk and Yuan 2009).
+/// The order of the sum in chunk k is that of the ring from device k on, always the same.
+/// Buffer: one chunk.
+
+#include "emu/collectives.hpp"
+
+namespace shard::emu {
+
+Task all_reduce(Call call, Tensor& t, ReduceOp op) {
+  co_await call.announce();
+  call.require_agreement(MayDiffer::nothing());
+  const int n = call.devices();
+  if (n == 1) co_return;
+
+  auto chunk = [&](int k) {
+    Range r = part(t.size(), n, call.place(k));
+    return Backend::span(t).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
+  };
+  {
+    Tensor buffer = Backend::buffer(part(t.size(), n, 0).size());
+    for (int step = 0; step < n - 1; ++step) {
+      std::span<float> sum = chunk(call.me() - step - 2);
+      std::span<float> incoming = Backend::span(buffer).first(sum.size());
+      call.send(call.right(), chunk(call.me() - step - 1));
+      call.receive(call.left(), incoming);
+      co_await call.messages();
+      combine(sum, incoming, op);
+    }
+  }
+  finish_average(chunk(call.me()), op, n);  // my chunk is the one that is complete here
+  for (int step = 0; step < n - 1; ++step) {
+    call.send(call.right(), chunk(call.me() - step));
+    call.receive(call.left(), chunk(call.me() - step - 1));
+    co_await call.messages();
+  }
+}
+
+}  // namespace shard::emu

@@ -1,0 +1,117 @@
+#include "emu/call.hpp"
+
+#include <fmt/format.h>
+
+#include "emu/arrays.hpp"
+
+namespace shard::emu {
+
+namespace {
+
+constexpr std::size_t fixed_numbers = 7;
+
+std::vector<Index> to_numbers(const Header& h) {
+  std::vector<Index> numbers = {h.collective, h.op, h.axis, h.concat_axis, h.peer, h.for_you,
+                                static_cast<Index>(h.shape.size())};
+  numbers.insert(numbers.end(), h.shape.begin(), h.shape.end());
+  return numbers;
+}
+
+Header from_numbers(const std::vector<Index>& n) {
+  return {n[0], n[1], n[2], n[3], n[4], n[5], Shape(n.begin() + fixed_numbers, n.begin() + fixed_numbers + n[6])};
+}
+
+bool shapes_fit(const Shape& a, const Shape& b, MayDiffer difference) {
+  if (difference.axis == MayDiffer::all().axis) return true;
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (static_cast<int>(i) != difference.axis && a[i] != b[i]) return false;
+  return true;
+}
+
+}  // namespace
+
+std::string Header::describe() const {
+  if (collective == no_call) return "a control message";
+  auto call = static_cast<Collective>(collective);
+  std::string text(name(call));
+  switch (call) {
+    case Collective::all_reduce:
+      return text + fmt::format("({}) of {}", name(static_cast<ReduceOp>(op)), to_string(shape));
+    case Collective::reduce_scatter:
+      return text + fmt::format("({}) of {} along axis {}", name(static_cast<ReduceOp>(op)), to_string(shape), axis);
+    case Collective::all_gather:
+      return text + fmt::format(" of {} along axis {}", to_string(shape), axis);
+    case Collective::all_to_all:
+      return text + fmt::format(" of {} from axis {} to axis {}", to_string(shape), axis, concat_axis);
+    case Collective::broadcast:
+      return text + fmt::format(" from device {}", peer);
+    default:
+      return text;
+  }
+}
+
+Call::Call(Collective collective, Header mine) : collective_(collective), mine_(std::move(mine)) {
+  mine_.collective = static_cast<Index>(collective);
+  if (mine_.shape.size() > Header::most_axes)
+    refuse(Code::argument, name(collective), fmt::format("at most {} axes", Header::most_axes),
+           fmt::to_string(mine_.shape.size()));
+}
+
+Posts& Call::announce() { return announce(std::vector<Index>(static_cast<std::size_t>(devices()), mine_.for_you)); }
+
+Posts& Call::announce(const std::vector<Index>& for_each) {
+  auto count = static_cast<std::size_t>(devices());
+  outgoing_.resize(count);
+  incoming_.assign(count, std::vector<Index>(devices() == 1 ? 0 : fixed_numbers + Header::most_axes));
+  for (int d = 0; d < devices(); ++d)
+    if (d != me())
+      transport().post_control_receive(posts_, Channel::header, d, incoming_[static_cast<std::size_t>(d)]);
+  for (int d = 0; d < devices(); ++d) {
+    auto i = static_cast<std::size_t>(d);
+    mine_.for_you = for_each[i];
+    outgoing_[i] = to_numbers(mine_);
+    if (d == me())
+      incoming_[i] = outgoing_[i];
+    else
+      transport().post_control(posts_, Channel::header, d, outgoing_[i]);
+  }
+  return posts_;
+}
+
+void Call::read_announcements() {
+  theirs_.clear();
+  for (const std::vector<Index>& numbers : incoming_) theirs_.push_back(from_numbers(numbers));
+}
+
+void Call::require_agreement(MayDiffer difference) {
+  read_announcements();
+  for (int d = 0; d < devices(); ++d) {
+    const Header& h = said_by(d);
+    bool same_call = h.collective == mine_.collective && h.op == mine_.op && h.axis == mine_.axis &&
+                     h.concat_axis == mine_.concat_axis;
+    bool peer_matters = mine_.collective == static_cast<Index>(Collective::broadcast);
+    if (same_call && (!peer_matters || h.peer == mine_.peer) && shapes_fit(h.shape, mine_.shape, difference)) continue;
+    refuse(Code::mismatch, mine_.collective == Header::no_call ? "control message" : name(collective_),
+           "the same call on fitting shapes on every device",
+           fmt::format("{} here and {} on device {}", mine_.describe(), h.describe(), d));
+  }
+}
+
+void combine(std::span<float> accumulator, std::span<const float> addend, ReduceOp op) {
+  auto a = flat(accumulator);
+  auto b = flat(addend);
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg: xt::noalias(a) += b; break;
+    case ReduceOp::max: xt::noalias(a) = xt::maximum(a, b); break;
+    case ReduceOp::min: xt::noalias(a) = xt::minimum(a, b); break;
+    case ReduceOp::prod: xt::noalias(a) *= b; break;
+  }
+}
+
+void finish_average(std::span<float> sum, ReduceOp op, int devices) {
+  if (op == ReduceOp::avg) xt::noalias(flat(sum)) /= static_cast<float>(devices);
+}
+
+}  // namespace shard::emu

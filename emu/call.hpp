@@ -1,0 +1,84 @@
+#pragma once
+
+/// What every collective begins with: the devices tell each other what they call, on the control plane, so that
+/// a mistake is explained and slices may differ in size. And the ring's vocabulary.
+
+#include <string>
+#include <vector>
+
+#include "emu/transport.hpp"
+#include "engine/device.hpp"
+
+namespace shard::emu {
+
+/// What a device says of its call.
+struct Header {
+  static constexpr Index no_call = -1;  ///< a plain exchange of numbers
+  static constexpr int most_axes = 32;
+
+  Index collective = no_call;
+  Index op = 0;
+  Index axis = 0;
+  Index concat_axis = 0;
+  Index peer = -1;     ///< root or target; -1: none
+  Index for_you = 0;   ///< a number for just the device this goes to
+  Shape shape;
+
+  /// "all_gather of (2, 3) along axis 1".
+  std::string describe() const;
+};
+
+/// Which extents may differ between devices.
+struct MayDiffer {
+  int axis;
+  static MayDiffer nothing() { return {-1}; }
+  static MayDiffer along(int axis) { return {axis}; }
+  static MayDiffer all() { return {-2}; }
+};
+
+/// A collective call in progress, as its body sees it.
+class Call {
+ public:
+  Call(Collective collective, Header mine);
+  /// An exchange of numbers that is no call.
+  explicit Call(Header mine) : mine_(std::move(mine)) {}
+
+  int me() const { return transport().device_id(); }
+  int devices() const { return transport().num_devices(); }
+  int right() const { return (me() + 1) % devices(); }
+  int left() const { return (me() + devices() - 1) % devices(); }
+  /// Any whole number as a place in the ring.
+  int place(int k) const { return ((k % devices()) + devices()) % devices(); }
+
+  /// Posts my header to everybody and receives theirs: `co_await call.announce()`.
+  Posts& announce();
+  Posts& announce(const std::vector<Index>& for_each);
+  /// \throws Error mismatch unless everybody makes the same call on fitting shapes.
+  void require_agreement(MayDiffer difference);
+  /// What a device said, once announcements are complete.
+  const Header& said_by(int device) const { return theirs_[static_cast<std::size_t>(device)]; }
+
+  /// Posts of one step: `co_await call.messages()` returns when they are complete.
+  void send(int to, std::span<const float> values) { transport().post_send(posts_, collective_, to, values); }
+  void receive(int from, std::span<float> values) { transport().post_receive(posts_, from, values); }
+  void send_token(int to) { transport().post_token(posts_, collective_, to); }
+  void receive_token(int from) { transport().post_token_receive(posts_, from); }
+  Posts& messages() { return posts_; }
+
+ private:
+  void read_announcements();
+
+  Collective collective_ = Collective::barrier;
+  Header mine_;
+  std::vector<Header> theirs_;
+  std::vector<std::vector<Index>> outgoing_;
+  std::vector<std::vector<Index>> incoming_;
+  Posts posts_;
+};
+
+/// accumulator = accumulator (op) addend, elementwise; avg adds, its division comes at the end.
+void combine(std::span<float> accumulator, std::span<const float> addend, ReduceOp op);
+/// The division that turns a sum into avg; nothing for other operations.
+void finish_average(std::span<float> sum, ReduceOp op, int devices);
+
+}  // namespace shard::emu

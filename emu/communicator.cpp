@@ -1,0 +1,236 @@
+/// The emulator's Communicator: checks arguments, counts calls, and starts collectives on the stream.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "emu/collectives.hpp"
+
+extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there with OpenBLAS only
+
+namespace shard {
+
+namespace emu {
+namespace {
+
+/// A started operation, as the future sees it.
+class Started : public Pending {
+ public:
+  explicit Started(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+
+  bool test() override {
+    stream().advance();
+    return operation_->done;
+  }
+  void wait() override { stream().wait_for(*operation_); }
+  Tensor take_result() override { return std::move(operation_->tensor); }
+  void dropped() noexcept override {
+    std::fprintf(stderr, "device %d: the future of %s (call %lld) was dropped without waiting for it\n",
+                 transport().device_id(), std::string(operation_->call).c_str(),
+                 static_cast<long long>(operation_->number));
+  }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+};
+
+std::shared_ptr<Operation> make_operation(std::string_view call, Tensor&& argument) {
+  auto operation = std::make_shared<Operation>();
+  operation->call = call;
+  operation->number = transport().calls();
+  operation->tensor = std::move(argument);
+  return operation;
+}
+
+Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
+  return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
+}
+
+/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given.
+template <class Body>
+Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body) {
+  bool left_out = transport().leaves_out_this_call();
+  std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
+  if (left_out) {
+    operation->done = true;
+  } else {
+    operation->body = body(operation->tensor);
+    stream().start(operation);
+  }
+  return future_of(std::move(operation));
+}
+
+void require_peer(const char* call, int id, bool may_be_me) {
+  int n = transport().num_devices();
+  int me = transport().device_id();
+  if (id < 0 || id >= n || (!may_be_me && id == me))
+    refuse(Code::argument, call, fmt::format("a device of 0 to {}{}", n - 1, may_be_me ? "" : " but oneself"),
+           fmt::format("device {}", id));
+}
+
+/// FNV-1a over the shape and the bytes.
+Index fingerprint(const Tensor& t) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  auto add = [&](const void* data, std::size_t bytes) {
+    const auto* b = static_cast<const unsigned char*>(data);
+    for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ b[i]) * 1099511628211ULL;
+  };
+  add(t.shape().data(), t.shape().size() * sizeof(Index));
+  add(Backend::data(t), Backend::span(t).size_bytes());
+  Index result;
+  std::memcpy(&result, &hash, sizeof result);
+  return result;
+}
+
+class EmulatedCommunicator : public Communicator {
+ public:
+  EmulatedCommunicator() {
+    // One device is one core's worth: a BLAS that spreads over all cores would have the devices fight for them.
+    if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
+    transport();
+  }
+
+  int device_id() const override { return transport().device_id(); }
+  int num_devices() const override { return transport().num_devices(); }
+
+  void barrier() override {
+    start(Collective::barrier, Tensor(), [](Tensor&) { return emu::barrier(Call(Collective::barrier, {})); }).get();
+  }
+
+  void send(int dest_id, const Tensor& t) override {
+    require_peer("send", dest_id, false);
+    bool left_out = transport().leaves_out_this_call();
+    run(make_operation("send", Backend::share(t)), [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
+  }
+
+  Tensor receive(int src_id) override {
+    require_peer("receive", src_id, false);
+    bool left_out = transport().leaves_out_this_call();
+    return run(make_operation("receive", Tensor()), [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
+  }
+
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
+    if (target_device_id) require_peer("send_async", *target_device_id, true);
+    if (Backend::overlap(src, dst))
+      refuse(Code::argument, "send_async", "src and dst to be different tensors", "the same memory twice");
+    Header header;
+    header.peer = target_device_id.value_or(-1);
+    header.shape = src.shape();
+    Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Tensor&) {
+      return emu::send_async(Call(Collective::send_async, header), Backend::share(src), Backend::share(dst),
+                             target_device_id);
+    });
+    return std::move(started).then([](Tensor) {});
+  }
+
+  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+    require_axis("all_gather", slice.shape(), axis);
+    return start(Collective::all_gather, std::move(slice), [&](Tensor& t) {
+      return emu::all_gather(Call(Collective::all_gather, header_of(t, axis)), t, axis);
+    });
+  }
+
+  Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
+    return start(Collective::all_reduce, std::move(argument), [&](Tensor& t) {
+      return emu::all_reduce(Call(Collective::all_reduce, header_of(t, 0, op)), t, op);
+    });
+  }
+
+  Future<Tensor> reduce_scatter_async(Tensor&& argument, ReduceOp op, int axis) override {
+    require_axis("reduce_scatter", argument.shape(), axis);
+    return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
+      return emu::reduce_scatter(Call(Collective::reduce_scatter, header_of(t, axis, op)), t, op, axis);
+    });
+  }
+
+  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+    require_axis("all_to_all", t.shape(), split_axis);
+    require_axis("all_to_all", t.shape(), concat_axis);
+    std::vector<Range> parts = cut(t.extent(split_axis), num_devices());
+    return start_all_to_all(std::move(t), split_axis, concat_axis, std::move(parts));
+  }
+
+  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+    require_axis("all_to_all", t.shape(), axis);
+    bool fits = counts.size() == static_cast<std::size_t>(num_devices()) &&
+                std::ranges::all_of(counts, [](Index c) { return c >= 0; }) &&
+                std::accumulate(counts.begin(), counts.end(), Index{0}) == t.extent(axis);
+    if (!fits)
+      refuse(Code::argument, "all_to_all",
+             fmt::format("{} counts that add up to {}", num_devices(), t.extent(axis)), to_string(counts));
+    return start_all_to_all(std::move(t), axis, axis, cut(counts));
+  }
+
+  Future<Tensor> broadcast_async(Tensor&& argument, int root) override {
+    require_peer("broadcast", root, true);
+    return start(Collective::broadcast, std::move(argument), [&](Tensor& t) {
+      Header header = header_of(t, 0);
+      header.peer = root;
+      return emu::broadcast(Call(Collective::broadcast, std::move(header)), t, root);
+    });
+  }
+
+  void synchronize() override { stream().drain(); }
+
+  std::vector<Index> exchange(const char* what, Index mine) override {
+    Header header;
+    header.for_you = mine;
+    std::vector<Index> numbers;
+    run(make_operation(what, Tensor()), [&](Tensor&) { return emu::exchange(Call(std::move(header)), numbers); });
+    return numbers;
+  }
+
+  void verify_replicated(const Tensor& t) override {
+    if (!is_checked_) return;
+    std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
+    for (std::size_t d = 1; d < prints.size(); ++d)
+      if (prints[d] != prints[0])
+        refuse(Code::mismatch, "Replicated", "the same values on every device",
+               fmt::format("{} here, and device {} holds other values or another shape than device 0",
+                           to_string(t.shape()), d));
+  }
+
+  void check_claims(bool on) override { is_checked_ = on; }
+
+ private:
+  static Header header_of(const Tensor& t, int axis, ReduceOp op = ReduceOp::sum) {
+    Header header;
+    header.op = static_cast<Index>(op);
+    header.axis = axis;
+    header.shape = t.shape();
+    return header;
+  }
+
+  static Future<Tensor> start_all_to_all(Tensor&& argument, int split_axis, int concat_axis,
+                                         std::vector<Range>&& parts) {
+    return start(Collective::all_to_all, std::move(argument), [&](Tensor& t) {
+      Header header = header_of(t, split_axis);
+      header.concat_axis = concat_axis;
+      return emu::all_to_all(Call(Collective::all_to_all, std::move(header)), t, split_axis, concat_axis,
+                             std::move(parts));
+    });
+  }
+
+  /// Starts an operation and returns when it is done.
+  template <class Body>
+  static Tensor run(std::shared_ptr<Operation> operation, const Body& body) {
+    operation->body = body(operation->tensor);
+    stream().start(operation);
+    stream().wait_for(*operation);
+    return std::move(operation->tensor);
+  }
+
+  bool is_checked_ = false;
+};
+
+}  // namespace
+}  // namespace emu
+
+Communicator& world() {
+  static emu::EmulatedCommunicator instance;
+  return instance;
+}
+
+}  // namespace shard

@@ -1,0 +1,94 @@
+#pragma once
+
+/// The communication stream. A collective is a coroutine that suspends where it has to wait for messages;
+/// collectives run one after the other in the order they were started, a step at each call into the emulator.
+/// There is no progress thread.
+
+#include <coroutine>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "emu/transport.hpp"
+#include "engine/device.hpp"
+
+namespace shard::emu {
+
+/// A collective's body. `co_await posts` returns when all posts are complete.
+class Task {
+ public:
+  struct promise_type {
+    Posts* awaited = nullptr;
+    std::exception_ptr error;
+
+    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { error = std::current_exception(); }
+    auto await_transform(Posts& posts) { return Awaiter{posts}; }
+  };
+
+  Task() = default;
+  Task(Task&& other) noexcept : body_(std::exchange(other.body_, nullptr)) {}
+  Task& operator=(Task&& other) noexcept {
+    std::swap(body_, other.body_);
+    return *this;
+  }
+  ~Task() {
+    if (body_) body_.destroy();
+  }
+
+  bool done() const { return !body_ || body_.done(); }
+  /// Runs until it is done or has to wait; true when it is done.
+  bool advance();
+  /// What went wrong in it, if it is done.
+  std::exception_ptr error() const { return body_ ? body_.promise().error : nullptr; }
+  /// What it waits for.
+  const Posts* awaited() const { return body_ ? body_.promise().awaited : nullptr; }
+
+ private:
+  struct Awaiter {
+    Posts& posts;
+    bool await_ready() { return transport().test(posts); }
+    void await_suspend(std::coroutine_handle<promise_type> body) { body.promise().awaited = &posts; }
+    void await_resume() {}
+  };
+
+  explicit Task(std::coroutine_handle<promise_type> body) : body_(body) {}
+
+  std::coroutine_handle<promise_type> body_;
+};
+
+/// One call: its arguments and result, its body, and what its errors call it.
+struct Operation {
+  std::string_view call;   ///< "all_reduce"
+  std::int64_t number = 0;  ///< the how-manieth call this is
+  Tensor tensor;           ///< the argument, later the result
+  Task body;
+  std::exception_ptr error;
+  bool done = false;
+};
+
+class Stream {
+ public:
+  /// Puts an operation behind those already started, and lets the first of them go on.
+  void start(std::shared_ptr<Operation> operation);
+  /// Lets the stream go on as far as it can without waiting.
+  void advance();
+  /// Returns when this operation is done; rethrows what went wrong in it.
+  void wait_for(const Operation& operation);
+  /// Returns when nothing is left to do.
+  void drain();
+
+ private:
+  Blocked describe() const;
+
+  std::deque<std::shared_ptr<Operation>> queue_;
+};
+
+Stream& stream();
+
+}  // namespace shard::emu

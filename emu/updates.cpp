@@ -1,0 +1,57 @@
+/// Optimizer updates: one pass over memory each, which is what they cost.
+
+#include <cmath>
+
+#include "emu/memory.hpp"
+
+namespace shard {
+
+namespace {
+
+std::span<float> values(const char* call, Rows rows, const Tensor& gradient) {
+  if (gradient.shape() != rows.shape())
+    refuse(Code::argument, call, "a gradient of shape " + to_string(rows.shape()), to_string(gradient.shape()));
+  Index per_row = rows.tensor->size() == 0 ? 0 : rows.tensor->size() / rows.tensor->extent(0);
+  return Backend::span(*rows.tensor)
+      .subspan(static_cast<std::size_t>(rows.begin * per_row),
+               static_cast<std::size_t>((rows.end - rows.begin) * per_row));
+}
+
+}  // namespace
+
+void sgd_update(Rows w, const Tensor& g, float rate) {
+  std::span<float> weights = values("sgd_update", w, g);
+  const float* gradient = Backend::data(g);
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
+}
+
+void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& s, Index step) {
+  std::span<float> weights = values("adam_update", w, g);
+  if (m.shape() != g.shape() || v.shape() != g.shape())
+    refuse(Code::argument, "adam_update", "moments of shape " + to_string(g.shape()),
+           to_string(m.shape()) + " and " + to_string(v.shape()));
+  // Both bias corrections, out of the loop.
+  auto t = static_cast<double>(step);
+  auto rate = static_cast<float>(s.rate / (1 - std::pow(static_cast<double>(s.beta1), t)));
+  auto v_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(s.beta2), t)));
+  const float* __restrict gradient = Backend::data(g);
+  float* __restrict weight = weights.data();
+  float* __restrict mean = Backend::data(m);
+  float* __restrict variance = Backend::data(v);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    mean[i] = s.beta1 * mean[i] + (1 - s.beta1) * gradient[i];
+    variance[i] = s.beta2 * variance[i] + (1 - s.beta2) * gradient[i] * gradient[i];
+    weight[i] -= rate * mean[i] / (std::sqrt(variance[i]) * v_scale + s.epsilon);
+  }
+}
+
+void integer_update(Rows w, const Tensor& g) {
+  std::span<float> weights = values("integer_update", w, g);
+  const float* gradient = Backend::data(g);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    float remainder = std::fmod(weights[i] - gradient[i], 5.0F);  // exact, and of the sign of its argument
+    weights[i] = (remainder < 0 ? remainder + 5.0F : remainder) - 2.0F;
+  }
+}
+
+}  // namespace shard
