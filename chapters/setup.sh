@@ -39,17 +39,17 @@ install_packages() {
   rm -f "$log"
 }
 
-# build PRESET FOLDER CMAKE_OPTIONS...: configures and builds, quietly unless something is wrong.
+# build PRESET FOLDER TARGET CMAKE_OPTIONS...: configures and builds, quietly unless something is wrong.
 build() {
-  local preset=$1 folder=$2
-  shift 2
+  local preset=$1 folder=$2 target=$3
+  shift 3
   mkdir -p "$folder"
   [ -f "$folder/build.ninja" ] || echo "building in $folder, a minute or two the first time"
   if ! cmake --preset "$preset" -G Ninja "$@" >"$folder/configure.log" 2>&1; then
     tail -n 30 "$folder/configure.log" >&2
     fail 69 "could not configure: see $folder/configure.log"
   fi
-  if ! cmake --build "$folder" >"$folder/build.log" 2>&1; then
+  if ! cmake --build "$folder" --target "$target" >"$folder/build.log" 2>&1; then
     grep -E -A 5 'error|FAILED' "$folder/build.log" | head -n 40 >&2
     fail 70 "could not build: see $folder/build.log"
   fi

@@ -49,7 +49,8 @@ void integer_update(Rows w, const Tensor& g) {
   std::span<float> weights = values("integer_update", w, g);
   const float* gradient = Backend::data(g);
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    float remainder = std::fmod(weights[i] - gradient[i], 5.0F);  // exact, and of the sign of its argument
+    // Remainders are exact, and of the sign of their argument; w - g itself may need one bit too many.
+    float remainder = std::fmod(weights[i] - std::fmod(gradient[i], 5.0F), 5.0F);
     weights[i] = (remainder < 0 ? remainder + 5.0F : remainder) - 2.0F;
   }
 }
