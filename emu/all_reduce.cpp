@@ -3,14 +3,14 @@
 /// The elements are cut into n chunks. In n-1 steps each chunk travels around the ring and collects every
 /// device's addend; in n-1 more the finished chunks travel around. A device sends all chunks but one in either
 /// half: 2 (n-1) messages, 2 (n-1)/n of the tensor's bytes, the least that is possible (Patarasuk and Yuan 2009).
-/// The order of the sum in chunk k is that of the ring from device k on, always the same.
-/// Buffer: one chunk.
+/// The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k: always the same.
+/// Buffer: one chunk, from the call until it is waited for.
 
 #include "emu/collectives.hpp"
 
 namespace shard::emu {
 
-Task all_reduce(Call call, Tensor& t, ReduceOp op) {
+Task all_reduce(Call call, Tensor& t, ReduceOp op, Tensor buffer) {
   co_await call.announce();
   call.require_agreement(MayDiffer::nothing());
   const int n = call.devices();
@@ -20,16 +20,13 @@ Task all_reduce(Call call, Tensor& t, ReduceOp op) {
     Range r = part(t.size(), n, call.place(k));
     return Backend::span(t).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
   };
-  {
-    Tensor buffer = Backend::buffer(part(t.size(), n, 0).size());
-    for (int step = 0; step < n - 1; ++step) {
-      std::span<float> sum = chunk(call.me() - step - 2);
-      std::span<float> incoming = Backend::span(buffer).first(sum.size());
-      call.send(call.right(), chunk(call.me() - step - 1));
-      call.receive(call.left(), incoming);
-      co_await call.messages();
-      combine(sum, incoming, op);
-    }
+  for (int step = 0; step < n - 1; ++step) {
+    std::span<float> sum = chunk(call.me() - step - 2);
+    std::span<float> incoming = Backend::span(buffer).first(sum.size());
+    call.send(call.right(), chunk(call.me() - step - 1));
+    call.receive(call.left(), incoming);
+    co_await call.messages();
+    combine(sum, incoming, op);
   }
   finish_average(chunk(call.me()), op, n);  // my chunk is the one that is complete here
   for (int step = 0; step < n - 1; ++step) {

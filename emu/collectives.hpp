@@ -9,7 +9,8 @@
 
 namespace shard::emu {
 
-Task all_reduce(Call call, Tensor& t, ReduceOp op);
+/// `buffer` has room for the largest chunk.
+Task all_reduce(Call call, Tensor& t, ReduceOp op, Tensor buffer);
 Task reduce_scatter(Call call, Tensor& t, ReduceOp op, int axis);
 Task all_gather(Call call, Tensor& t, int axis);
 /// `mine` cuts t along split_axis: part k is for device k.

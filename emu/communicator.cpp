@@ -22,6 +22,8 @@ class Started : public Pending {
 
   bool test() override {
     stream().advance();
+    // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
+    if (!operation_->done) patience_.idle([] { return stream().describe(); });
     return operation_->done;
   }
   void wait() override { stream().wait_for(*operation_); }
@@ -34,6 +36,7 @@ class Started : public Pending {
 
  private:
   std::shared_ptr<Operation> operation_;
+  ControlPlane::Wait patience_;
 };
 
 std::shared_ptr<Operation> make_operation(std::string_view call, Tensor&& argument) {
@@ -101,6 +104,8 @@ class EmulatedCommunicator : public Communicator {
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
+    if (t.rank() > Header::most_axes)
+      refuse(Code::argument, "send", fmt::format("at most {} axes", Header::most_axes), fmt::to_string(t.rank()));
     bool left_out = transport().leaves_out_this_call();
     run(make_operation("send", Backend::share(t)), [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
   }
@@ -132,9 +137,14 @@ class EmulatedCommunicator : public Communicator {
     });
   }
 
+  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+    return all_gather_async(num_devices() == 1 ? slice.clone() : Backend::share(slice), axis);
+  }
+
   Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
     return start(Collective::all_reduce, std::move(argument), [&](Tensor& t) {
-      return emu::all_reduce(Call(Collective::all_reduce, header_of(t, 0, op)), t, op);
+      Tensor buffer = Backend::buffer(num_devices() == 1 ? 0 : part(t.size(), num_devices(), 0).size());
+      return emu::all_reduce(Call(Collective::all_reduce, header_of(t, 0, op)), t, op, std::move(buffer));
     });
   }
 

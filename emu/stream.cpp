@@ -23,17 +23,17 @@ void Stream::advance() {
   while (!queue_.empty()) {
     Operation& first = *queue_.front();
     if (!first.body.advance()) return;
-    first.error = first.body.error();
-    first.body = Task();  // its buffers are freed here
     first.done = true;
     queue_.pop_front();
   }
 }
 
-void Stream::wait_for(const Operation& operation) {
+void Stream::wait_for(Operation& operation) {
   ControlPlane::Wait wait;
   for (advance(); !operation.done; advance()) wait.idle([this] { return describe(); });
-  if (operation.error) std::rethrow_exception(operation.error);
+  std::exception_ptr error = operation.body.error();
+  operation.body = Task();
+  if (error) std::rethrow_exception(error);
 }
 
 void Stream::drain() {

@@ -67,8 +67,7 @@ struct Operation {
   std::string_view call;   ///< "all_reduce"
   std::int64_t number = 0;  ///< the how-manieth call this is
   Tensor tensor;           ///< the argument, later the result
-  Task body;
-  std::exception_ptr error;
+  Task body;               ///< with its buffers: held until somebody waits, so that what is held when is no accident
   bool done = false;
 };
 
@@ -78,14 +77,14 @@ class Stream {
   void start(std::shared_ptr<Operation> operation);
   /// Lets the stream go on as far as it can without waiting.
   void advance();
-  /// Returns when this operation is done; rethrows what went wrong in it.
-  void wait_for(const Operation& operation);
+  /// Returns when this operation is done, and frees its buffers; rethrows what went wrong in it.
+  void wait_for(Operation& operation);
   /// Returns when nothing is left to do.
   void drain();
-
- private:
+  /// What its first operation waits for.
   Blocked describe() const;
 
+ private:
   std::deque<std::shared_ptr<Operation>> queue_;
 };
 

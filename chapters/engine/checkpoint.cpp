@@ -42,6 +42,19 @@ void for_each_in_slice(const Shape& shape, int axis, Index begin, Index end, con
     for (Index i = (o * extent + begin) * inner; i < (o * extent + end) * inner; ++i) visit(i);
 }
 
+/// Values of a slice [begin, ...) along `axis`, all finite. Names the first that is not, by its global indices.
+void require_finite(const std::string& what, Shape shape, int axis, Index begin, Index end,
+                    const std::vector<float>& values) {
+  auto found = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
+  if (found == values.end()) return;
+  shape[static_cast<std::size_t>(axis)] = end - begin;
+  Shape index(shape.size());
+  Index rest = found - values.begin();
+  for (std::size_t i = shape.size(); i-- > 0; rest /= shape[i]) index[i] = rest % shape[i];
+  index[static_cast<std::size_t>(axis)] += begin;
+  refuse(Code::not_finite, what, "finite numbers", fmt::format("{} at {}", *found, to_string(index)));
+}
+
 class FileCheckpoint : public Checkpoint {
  public:
   explicit FileCheckpoint(const std::string& path) : file_(path) {}
@@ -58,7 +71,9 @@ class FileCheckpoint : public Checkpoint {
   }
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const override {
     require_range(name, shape(name), axis, begin, end);
-    return as_parameter(shape(name), axis, begin, end, file_.read(name, axis, begin, end));
+    std::vector<float> values = file_.read(name, axis, begin, end);
+    require_finite(source() + ": " + name, shape(name), axis, begin, end, values);
+    return as_parameter(shape(name), axis, begin, end, values);
   }
   std::string source() const override { return file_.path(); }
 

@@ -30,7 +30,7 @@ class Checkpoint {
 };
 
 /// The parameters of a safetensors file, float32 (or F64, F16, BF16, converted).
-/// \throws Error file when it is missing, unreadable or malformed
+/// \throws Error file when it is missing, unreadable or malformed; slices: not_finite for a NaN or an infinity
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
 
 /// Initial values from a counter-based generator, keyed by seed, parameter name and global index: every

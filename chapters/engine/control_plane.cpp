@@ -264,6 +264,8 @@ int run_on_devices(int& argc, char**& argv, const std::function<int()>& body) {
     plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
   } catch (const std::exception& error) {
     plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
+  } catch (...) {
+    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
   }
 }
 

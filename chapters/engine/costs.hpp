@@ -40,6 +40,9 @@ std::vector<Index> slices(Index extent, Index of_one, int devices);
 /// Elements of a ring's buffer: the largest of `devices` chunks; none for one device.
 Index ring_buffer(Index elements, int devices);
 
+/// A bucket of gradients is sent off when it holds this much.
+inline constexpr Index default_bucket_bytes = Index{1} << 20;
+
 /// What a form depends on.
 struct Setting {
   Model model;
@@ -47,7 +50,8 @@ struct Setting {
   Index micro_batches = 1;  ///< pieces that a device's part of it is processed in, where the chapter has them
   bool input_grad = false;  ///< whether dL/dx is computed
   int devices = 1;
-  int device = 0;  ///< whose costs these are
+  int device = 0;                              ///< whose costs these are
+  Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward.

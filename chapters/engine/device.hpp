@@ -253,8 +253,9 @@ class Communicator {
   /// and, if somebody targeted me, my `dst` is filled. `src` and `dst` are different tensors; shapes agree.
   virtual Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) = 0;
 
-  /// The slices of all devices one behind the other along `axis`, in device order.
+  /// The slices of all devices one behind the other along `axis`, in device order. Mine is consumed, or kept.
   virtual Future<Tensor> all_gather_async(Tensor&& slice, int axis) = 0;
+  virtual Future<Tensor> all_gather_async(const Tensor& slice, int axis) = 0;
   /// All devices' tensors combined, on every device. Works in the argument's memory.
   virtual Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) = 0;
   /// Each device's part, along `axis`, of all devices' tensors combined.

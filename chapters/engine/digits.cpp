@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 
 #include "engine/random.hpp"
+#include "engine/safetensors_header.hpp"
 
 namespace shard {
 
@@ -27,7 +29,8 @@ std::vector<int> parse_line(const std::string& path, Index line_number, const st
     int number = -1;
     auto [stop, error] = std::from_chars(at, end, number);
     if (error != std::errc() || (stop != end && *stop != ','))
-      refuse_line(path, line_number, "integers separated by commas", fmt::format("'{:.20}'", std::string(at, end)));
+      refuse_line(path, line_number, "integers separated by commas",
+                  fmt::format("'{}'", safetensors::printable(std::string(at, end), 20)));
     numbers.push_back(number);
     at = stop == end ? end : stop + 1;
   }
@@ -40,15 +43,18 @@ std::string Digits::default_path() { return SHARDBOOK_DIGITS; }
 
 Digits::Digits(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw Error(Code::file, path + ": expected the digits, given no readable file");
+  if (!file || std::filesystem::is_directory(path))
+    throw Error(Code::file, path + ": expected the digits, given no readable file");
   std::string line;
   for (Index number = 1; std::getline(file, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
     std::vector<int> row = parse_line(path, number, line);
     if (static_cast<Index>(row.size()) != pixels + 1)
       refuse_line(path, number, "64 pixels and a label", fmt::format("{} numbers", row.size()));
     row.pop_back();  // the label
-    if (std::ranges::any_of(row, [](int p) { return p < 0 || p > 16; }))
-      refuse_line(path, number, "pixels of 0 to 16", "others");
+    auto odd = std::ranges::find_if(row, [](int p) { return p < 0 || p > 16; });
+    if (odd != row.end())
+      refuse_line(path, number, "pixels of 0 to 16", fmt::format("{} for pixel {}", *odd, odd - row.begin() + 1));
     values_.insert(values_.end(), row.begin(), row.end());
   }
   if (values_.empty()) throw Error(Code::file, path + ": expected the digits, given an empty file");

@@ -24,11 +24,9 @@ void require_batch(const Checkpoint& batch, const Model& model) {
   require("output_grad", {rows, model.width(model.num_layers)});
 }
 
-/// Rows of one tensor of the batch, all finite.
+/// Rows of one tensor of the batch.
 Tensor read_rows(const Checkpoint& batch, const std::string& name, Range rows) {
   Tensor t = batch.slice(name, 0, rows.begin, rows.end);
-  if (!all_finite(t))
-    refuse(Code::not_finite, fmt::format("{}: {}", batch.source(), name), "finite numbers", "a NaN or an infinity");
   t.charge_to(Purpose::activations);
   return t;
 }
@@ -74,11 +72,9 @@ int gradients(const Variant& variant, const Options& options) {
   std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
   engine->load_checkpoint(*params);
   engine->want_input_grad(true);
-  Range mine = engine->input_layout() == Placement::sharded(0) ? part(rows, engine->num_devices(), engine->device_id())
-                                                               : Range{0, rows};
   OutputPieces output;
   Gradients result = engine->forward_backward(
-      read_rows(*batch, "input", mine), [&](const Tensor& out, Index first_row) {
+      read_rows(*batch, "input", engine->input_rows(rows)), [&](const Tensor& out, Index first_row) {
         output.add(out, first_row);
         return read_rows(*batch, "output_grad", {first_row, first_row + out.extent(0)});
       });

@@ -3,9 +3,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 #include "engine/commands.hpp"
+#include "engine/safetensors_header.hpp"
 
 namespace shard {
 
@@ -38,9 +40,13 @@ class CsvInput : public InputStream {
     for (; at != end; ++count) {
       float value = 0;
       auto [stop, error] = std::from_chars(at, end, value);
-      if (error != std::errc() || (stop != end && (*stop != ',' || stop + 1 == end)))
-        complain(Code::file, "numbers separated by commas", fmt::format("'{:.20}'", std::string(at, end)));
-      if (!std::isfinite(value)) complain(Code::not_finite, "finite numbers", fmt::to_string(value));
+      auto given = [&] { return fmt::format("'{}'", safetensors::printable({at, end}, 20)); };
+      if (error == std::errc::result_out_of_range)  // infinity where it is too large for float32, else 0
+        value = std::strtof(std::string(at, stop).c_str(), nullptr);
+      else if (error != std::errc())
+        complain(Code::file, "numbers separated by commas", given());
+      if (stop != end && (*stop != ',' || stop + 1 == end)) complain(Code::file, "numbers separated by commas", given());
+      if (!std::isfinite(value)) complain(Code::not_finite, "numbers that are finite in float32", given());
       values.push_back(value);
       at = stop == end ? end : stop + 1;
     }
@@ -80,6 +86,8 @@ int infer(const Variant& variant, const Options& options) {
   CsvInput input(std::cin, model.model_dim, options.batch);
   CsvOutput output;
   engine->inference_loop(input, output);
+  if (engine->device_id() == 0 && std::ferror(stdin) != 0)
+    throw Error(Code::file, "standard input: expected rows of numbers, given an error of the system");
   return 0;
 }
 

@@ -33,6 +33,16 @@ void require_device(const char* call, int id) {
     refuse(Code::argument, call, fmt::format("a device of 0 to {}", world().num_devices() - 1), fmt::to_string(id));
 }
 
+void require_result(const char* call, const Shape& expected, const Shape& given) {
+  if (given != expected) refuse(Code::internal, call, to_string(expected) + " as its result", to_string(given));
+}
+
+Shape my_part_of(Shape global, int axis) {
+  Index& extent = global.at(static_cast<std::size_t>(axis));
+  extent = part(extent, world().num_devices(), world().device_id()).size();
+  return global;
+}
+
 Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed) {
   auto axis = [](const Shape& s, bool is_transposed, int i) { return s[is_transposed ? 1 - i : i]; };
   if (a.size() != 2 || b.size() != 2 || axis(a, a_transposed, 1) != axis(b, b_transposed, 0))
@@ -69,6 +79,35 @@ const Tensor& Owned::local() const& {
     refuse(Code::argument, "Owned::local", fmt::format("to be called on the owner, device {}", owner_),
            "a device that holds nothing");
   return local_;
+}
+
+Partial pack(std::vector<Partial>&& addends) {
+  Index elements = 0;
+  for (const Partial& p : addends) elements += num_elements(p.global_shape());
+  Tensor row = Tensor::uninitialized({elements});
+  Index at = 0;
+  for (Partial& p : addends) {
+    Tensor addend = detail::Access::take(std::move(p));
+    Index size = addend.size();
+    assign(Rows(row, at, at + size), std::move(addend).reshaped({size}));
+    at += size;
+  }
+  addends.clear();
+  return detail::Access::make<Partial>(std::move(row), {elements}, 0);
+}
+
+std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes) {
+  std::vector<Replicated> tensors;
+  Index at = 0;
+  for (const Shape& shape : shapes) {
+    Tensor t = slice(row.local(), 0, at, at + num_elements(shape)).reshaped(shape);
+    at += num_elements(shape);
+    tensors.push_back(detail::Access::make<Replicated>(std::move(t), shape, 0));
+  }
+  if (at != row.local().size())
+    refuse(Code::argument, "unpack", fmt::format("shapes of {} elements", row.local().size()), fmt::to_string(at));
+  row = Replicated();
+  return tensors;
 }
 
 bool Placed::is_here() const {

@@ -10,7 +10,8 @@
 ///     Owned          the whole, on one device; absent elsewhere
 ///     Placed         any of them but Partial: what leaves an engine
 ///
-/// All move and none copies: beside the tensor there are only a shape and an offset.
+/// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself, and not
+/// only its Tensor, so that a copy is one error and no chain of them.)
 /// The group of devices is world() throughout; `detail::Laid` is the one place that would name another.
 
 #include <concepts>
@@ -46,6 +47,10 @@ void require_slice(const Shape& local, const Shape& global, int axis, Index offs
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
 void require_same_owner(const char* call, int a, int b);
 void require_device(const char* call, int id);
+/// What a collective returned, against what its layout says. \throws Error internal
+void require_result(const char* call, const Shape& expected, const Shape& given);
+/// The shape of this device's part of a tensor cut along `axis` by the rule of split.hpp.
+Shape my_part_of(Shape global, int axis);
 
 }  // namespace detail
 
@@ -53,6 +58,8 @@ void require_device(const char* call, int id);
 class Replicated : public detail::Laid {
  public:
   Replicated() = default;
+  Replicated(Replicated&&) noexcept = default;
+  Replicated& operator=(Replicated&&) noexcept = default;
   /// Claims that every device passes the same values; a checked run verifies it (Error mismatch).
   explicit Replicated(Tensor whole);
   const Tensor& local() const& { return local_; }
@@ -66,6 +73,8 @@ class Sharded : public detail::Laid {
  public:
   static_assert(Axis >= 0, "Sharded<Axis>: an axis is counted from 0");
   Sharded() = default;
+  Sharded(Sharded&&) noexcept = default;
+  Sharded& operator=(Sharded&&) noexcept = default;
   /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
   Sharded(Tensor slice, Shape global, Index offset) : Laid(std::move(slice), std::move(global)), offset_(offset) {
     detail::require_slice(local_.shape(), global_, Axis, offset_);
@@ -85,6 +94,8 @@ class Sharded : public detail::Laid {
 class Partial : public detail::Laid {
  public:
   Partial() = default;
+  Partial(Partial&&) noexcept = default;
+  Partial& operator=(Partial&&) noexcept = default;
   explicit Partial(Tensor addend);
 };
 
@@ -92,6 +103,8 @@ class Partial : public detail::Laid {
 class Owned : public detail::Laid {
  public:
   Owned() = default;
+  Owned(Owned&&) noexcept = default;
+  Owned& operator=(Owned&&) noexcept = default;
   /// The owner passes the whole, the others an empty tensor. \throws Error argument otherwise
   Owned(Tensor whole_or_nothing, Shape global, int owner);
   /// \throws Error argument on any device but the owner.
@@ -323,8 +336,11 @@ template <Layout L, Layout Z>
 L relu_backward(L&& dh, const Z& z) {
   detail::refuse_nonlinear<L>();
   detail::refuse_nonlinear<Z>();
-  return detail::combine(
-      "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); }, std::move(dh), z);
+  if constexpr (std::same_as<L, Partial> || std::same_as<Z, Partial>)
+    return std::move(dh);  // refused above, and once is enough
+  else
+    return detail::combine(
+        "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); }, std::move(dh), z);
 }
 
 /// a + b in the memory of a. Two addends of a sum give an addend of the sum.
@@ -343,6 +359,11 @@ L scale(L&& a, float factor) {
 }
 /// @}
 
+/// Several addends as one, their elements in a row: a reduction of it reduces them all (a bucket).
+Partial pack(std::vector<Partial>&& addends);
+/// The reverse, after the reduction: tensors of these shapes.
+std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes);
+
 /// How something lies, as a value: what an engine says of its input, and what a Placed carries.
 struct Placement {
   enum class Kind { replicated, sharded, owned };
@@ -359,6 +380,8 @@ struct Placement {
 /// What leaves an engine: the local tensor, how it lies, and the shape of the whole.
 class Placed {
  public:
+  Placed(Placed&&) noexcept = default;
+  Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
   Placed(L&& laid) : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
     using Value = std::remove_cvref_t<L>;

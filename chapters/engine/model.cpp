@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "engine/checkpoint.hpp"
+#include "engine/safetensors_header.hpp"
 
 namespace shard {
 
@@ -27,13 +30,15 @@ Model model_of(const Checkpoint& checkpoint) {
   Model model;
   model.num_layers = static_cast<Index>(checkpoint.names().size());
   if (model.num_layers == 0) refuse_parameter(checkpoint, layer_name(0), "a matrix", "no parameter at all");
-  for (Index layer = 0; layer < model.num_layers; ++layer)
-    if (!checkpoint.contains(layer_name(layer)))
-      refuse_parameter(checkpoint, layer_name(layer),
-                       fmt::format("it, as there are {} parameters and names count from layer_0", model.num_layers),
-                       "none of that name");
+  std::set<std::string> wanted;
+  for (Index layer = 0; layer < model.num_layers; ++layer) wanted.insert(layer_name(layer));
+  for (const std::string& name : checkpoint.names())
+    if (!wanted.contains(name))
+      refuse_parameter(checkpoint, "parameters", "layer_0/weights, layer_1/weights, ... without a gap",
+                       fmt::format("{}, one of them named {}", model.num_layers, safetensors::printable(name, 60)));
   Shape first = checkpoint.shape(layer_name(0));
-  if (first.size() != 2) refuse_parameter(checkpoint, layer_name(0), "a matrix", to_string(first));
+  if (first.size() != 2 || first[0] == 0 || first[1] == 0)
+    refuse_parameter(checkpoint, layer_name(0), "a matrix of at least 1 by 1", to_string(first));
   model.model_dim = first[0];
   model.hidden_dim = first[1];
   for (Index layer = 0; layer < model.num_layers; ++layer) {

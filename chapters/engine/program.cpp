@@ -1,18 +1,57 @@
 /// The command line that all chapter programs share.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <system_error>
 
 #include "engine/commands.hpp"
 #include "engine/control_plane.hpp"
 #include "engine/digits.hpp"
+#include "engine/safetensors_header.hpp"
 
 namespace shard {
 
 namespace {
 
-const auto positive = CLI::Range(Index{1}, Index{1} << 40);
+const std::vector<std::string> commands = {"train", "gradients", "infer", "variants"};
+
+/// Text of the user's in a message.
+std::string shown(const std::string& text) { return text.empty() ? "''" : safetensors::printable(text, 60); }
+
+/// Takes text that is a number from end to end, and as `is_good` wants it.
+template <class Number>
+CLI::Validator number(const std::string& expected, bool (*is_good)(Number)) {
+  auto check = [=](const std::string& text) {
+    Number value{};
+    auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    bool good = error == std::errc() && stop == text.data() + text.size() && is_good(value);
+    return good ? std::string() : fmt::format("expected {}, given {}", expected, shown(text));
+  };
+  return {check, ""};
+}
+
+const CLI::Validator positive =
+    number<Index>("a whole number from 1 to 2^40", [](Index n) { return n >= 1 && n <= Index{1} << 40; });
+const CLI::Validator positive_real =
+    number<float>("a finite number above 0", [](float x) { return x > 0 && std::isfinite(x); });
+const CLI::Validator whole_number =
+    number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
+
+CLI::Validator one_of(const std::vector<std::string>& names) {
+  auto check = [=](const std::string& text) {
+    bool good = std::ranges::find(names, text) != names.end();
+    if (good) return std::string();
+    return fmt::format("expected {}, given {}", fmt::join(names, " or "), shown(text));
+  };
+  return {check, ""};
+}
 
 std::string list_of(const std::vector<Variant>& variants) {
   std::string text;
@@ -24,11 +63,18 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants) names.push_back(v.name);
   command.add_option("--variant", o.variant, "How to carry out the strategy:" + list_of(chapter.variants))
-      ->check(CLI::IsMember(names))
+      ->check(one_of(names))
+      ->type_name("NAME")
       ->default_val(names.front());
-  if (chapter.has_micro_batches)
+  if (std::ranges::any_of(chapter.variants, &Variant::has_micro_batches))
     command.add_option("--micro-batches", o.engine.micro_batches, "Pieces in which a device works through its rows")
         ->check(positive)
+        ->type_name("N")
+        ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_buckets))
+    command.add_option("--bucket-bytes", o.engine.bucket_bytes, "Gradients of this size go into one all-reduce")
+        ->check(positive)
+        ->type_name("N")
         ->capture_default_str();
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
 }
@@ -38,52 +84,83 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       "train", "Learn to remove noise from handwritten digits, and hold gradients, bytes and memory against the\n"
                "unsharded network and the closed forms (the default)");
   add_common(*train, chapter, o);
-  train->add_option("--steps", o.steps, "Optimizer steps")->check(positive)->capture_default_str();
-  train->add_option("--batch", o.batch, "Rows of the global batch")->check(positive)->capture_default_str();
+  train->add_option("--steps", o.steps, "Optimizer steps")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
+  train->add_option("--batch", o.batch, "Rows of the global batch")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
   train->add_option("--layers", o.model.num_layers, "Weight matrices; an even number, as the output is an image again")
       ->check(positive)
+      ->type_name("N")
       ->capture_default_str();
   train->add_option("--hidden-dim", o.model.hidden_dim, "Width of the hidden activations")
       ->check(positive)
+      ->type_name("N")
       ->capture_default_str();
   train->add_option("--optimizer", o.optimizer, "adam, sgd or integer")
-      ->check(CLI::IsMember({"adam", "sgd", "integer"}))
+      ->check(one_of({"adam", "sgd", "integer"}))
+      ->type_name("NAME")
       ->capture_default_str();
-  train->add_option("--learning-rate", o.learning_rate, "Step size")->check(CLI::PositiveNumber)->capture_default_str();
-  train->add_option("--seed", o.seed, "Of initial weights, choice of digits and noise")->capture_default_str();
+  train->add_option("--learning-rate", o.learning_rate, "Step size")
+      ->check(positive_real)
+      ->type_name("X")
+      ->capture_default_str();
+  train->add_option("--seed", o.seed, "Of initial weights, choice of digits and noise")
+      ->check(whole_number)
+      ->type_name("N")
+      ->capture_default_str();
   train->add_option("--data", o.data, "The digits, 64 pixels of 0..16 and a label a line")
+      ->type_name("FILE")
       ->default_val(Digits::default_path());
-  train->add_option("--report", o.report, "Also write the figures to this JSON file");
+  train->add_option("--report", o.report, "Also write the figures to this JSON file")->type_name("FILE");
 }
 
 void add_gradients(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* gradients = app.add_subcommand(
       "gradients", "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
   add_common(*gradients, chapter, o);
-  gradients->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")->required();
-  gradients->add_option("--batch", o.batch_file, "safetensors file with input and output_grad")->required();
-  gradients->add_option("--out", o.out, "safetensors file to write")->required();
+  gradients->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
+      ->type_name("FILE")
+      ->required();
+  gradients->add_option("--batch", o.batch_file, "safetensors file with input and output_grad")
+      ->type_name("FILE")
+      ->required();
+  gradients->add_option("--out", o.out, "safetensors file to write")->type_name("FILE")->required();
 }
 
 void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* infer = app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
   add_common(*infer, chapter, o);
-  infer->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")->required();
+  infer->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
+      ->type_name("FILE")
+      ->required();
   infer->add_option("--batch", o.batch, "Rows that go through the network together")
       ->check(positive)
+      ->type_name("N")
       ->capture_default_str();
 }
 
 void add_variants(CLI::App& app) { app.add_subcommand("variants", "List the variants' names, one a line"); }
 
 /// `train` is what a chapter does when it is not told otherwise.
-std::vector<std::string> arguments(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+std::vector<std::string> with_command(std::vector<std::string> words) {
   bool has_command = !words.empty() && (words[0].empty() || words[0][0] != '-');
   bool asks_for_help = !words.empty() && (words[0] == "--help" || words[0] == "-h");
   if (!has_command && !asks_for_help) words.insert(words.begin(), "train");
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
   return words;
+}
+
+/// A mistake on the command line: CLI11's words, or ours where its own are a riddle.
+std::string explain(const CLI::App& app, const std::string& command, const CLI::ParseError& error) {
+  std::string what = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return fmt::format("expected an option of {}, given {}", command, shown(app.remaining(true).front()));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
+    return what.substr(0, what.find(':')) + ": expected one value, given none or several";
+  return what;
 }
 
 int run(const Chapter& chapter, const Options& options) {
@@ -94,6 +171,10 @@ int run(const Chapter& chapter, const Options& options) {
   }
   world().check_claims(options.check_claims);
   auto variant = std::ranges::find(chapter.variants, options.variant, &Variant::name);
+  if (options.engine.micro_batches > 1 && !variant->has_micro_batches)
+    throw Error(Code::usage, fmt::format("--micro-batches: expected 1 for the variant {}, which does not cut its rows "
+                                         "into pieces, given {}",
+                                         variant->name, options.engine.micro_batches));
   if (options.command == "gradients") return gradients(*variant, options);
   if (options.command == "infer") return infer(*variant, options);
   if (options.model.num_layers % 2 == 1)
@@ -115,15 +196,19 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
   add_gradients(app, chapter, options);
   add_infer(app, chapter, options);
   add_variants(app);
+  std::vector<std::string> words = with_command({argv + 1, argv + argc});
+  const std::string& command = words.front();
+  if (command[0] != '-' && std::ranges::find(commands, command) == commands.end())
+    throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)", name,
+                                         fmt::join(commands, " or "), shown(command)));
   try {
-    app.parse(arguments(argc, argv));
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {
-    if (world().device_id() == 0) fmt::print("{}", app.help());
+    if (world().device_id() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
     return 0;
   } catch (const CLI::ParseError& error) {
-    std::string what = error.what();
-    std::ranges::replace(what, '\n', ' ');
-    throw Error(Code::usage, fmt::format("{}: {} (--help lists the options)", name, what));
+    throw Error(Code::usage, fmt::format("{} {}: {} (--help lists the options)", name, command,
+                                         explain(app, command, error)));
   }
   options.command = app.get_subcommands().front()->get_name();
   return run(chapter, options);
@@ -132,7 +217,17 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
 }  // namespace
 
 int chapter_main(int argc, char** argv, const Chapter& chapter) {
-  return run_on_devices(argc, argv, [&] { return parse_and_run(argc, argv, chapter); });
+  auto run_and_print = [&] {
+    try {
+      int code = parse_and_run(argc, argv, chapter);
+      if (std::fflush(stdout) == 0) return code;
+      throw std::system_error(errno, std::generic_category());
+    } catch (const std::system_error& error) {  // fmt::print throws it, too
+      throw Error(Code::file, fmt::format("standard output: expected to write the results, given {}",
+                                          error.code().message()));
+    }
+  };
+  return run_on_devices(argc, argv, run_and_print);
 }
 
 }  // namespace shard

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -39,6 +40,14 @@ Figure gather_figure(const char* what, Index measured, Index formula) {
   return {plane.all_gather(what, measured), plane.all_gather(what, formula)};
 }
 
+void require_place_for_report(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw Error(Code::file, path + ": expected a file in a folder that exists, given no such folder");
+  if (std::filesystem::is_directory(path))
+    throw Error(Code::file, path + ": expected a file to write the report to, given a folder");
+}
+
 void write_report(const std::string& path, const Report& r) {
   json j = {{"chapter", r.chapter},           {"title", r.title},
             {"variant", r.variant},           {"devices", r.devices},
@@ -52,10 +61,9 @@ void write_report(const std::string& path, const Report& r) {
   if (!file) throw Error(Code::file, path + ": expected to write the report, given no writable file");
 }
 
-Report read_report(const std::string& path) {
-  std::ifstream file(path);
-  json j = json::parse(file, nullptr, false);
-  if (!file || j.is_discarded()) throw Error(Code::file, path + ": expected a report, given none or another file");
+namespace {
+
+Report report_from(const json& j) {
   Report r;
   r.chapter = j.at("chapter");
   r.title = j.at("title");
@@ -71,11 +79,23 @@ Report read_report(const std::string& path) {
   return r;
 }
 
+}  // namespace
+
+Report read_report(const std::string& path) {
+  std::ifstream file(path);
+  try {
+    Report r = report_from(json::parse(file));
+    if (!r.losses.empty()) return r;
+  } catch (const json::exception&) {  // the one error below
+  }
+  throw Error(Code::file, path + ": expected a report of a training run, given none or another file");
+}
+
 std::string table(const std::vector<Report>& reports) {
-  std::string text = fmt::format("{:<3} {:<16} {:<12} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
+  std::string text = fmt::format("{:<3} {:<16} {:<14} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
                                  "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
   for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<12} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n", r.chapter, r.title,
+    text += fmt::format("{:<3} {:<16} {:<14} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n", r.chapter, r.title,
                         r.variant, r.losses.front(), r.losses.back(), r.max_ulp, cell(r.bytes), cell(r.messages),
                         cell(r.peak), r.milliseconds);
   return text;

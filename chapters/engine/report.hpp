@@ -38,8 +38,11 @@ struct Report {
 /// Gathers each device's measured and derived number on device 0.
 Figure gather_figure(const char* what, Index measured, Index formula);
 
+/// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such folder
+void require_place_for_report(const std::string& path);
+/// \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
-/// \throws Error file when it cannot be read
+/// \throws Error file when it cannot be read, or is none
 Report read_report(const std::string& path);
 
 /// The table that a tour ends in: a row a report, each figure marked where it misses its form.

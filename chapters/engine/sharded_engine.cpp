@@ -19,17 +19,16 @@ Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gra
   Tensor dout;
   {
     Placed out = forward(std::move(x));
-    dout = loss_gradient(out.local(), out.first_row());
+    if (out.is_here()) dout = loss_gradient(out.local(), out.first_row());
   }  // the output is no longer needed
   return backward(std::move(dout));
 }
 
-Tensor ShardedEngine::my_part(Tensor whole_input) const {
+Range ShardedEngine::input_rows(Index batch) const {
   Placement placement = input_layout();
-  if (placement.kind == Placement::Kind::replicated) return whole_input;
-  if (placement.kind == Placement::Kind::owned) return placement.owner == device_id() ? std::move(whole_input) : Tensor();
-  Range mine = part(whole_input.extent(placement.axis), num_devices(), device_id());
-  return slice(whole_input, placement.axis, mine.begin, mine.end);
+  if (placement == Placement::sharded(0)) return part(batch, num_devices(), device_id());
+  bool has_none = placement.kind == Placement::Kind::owned && placement.owner != device_id();
+  return {0, has_none ? 0 : batch};
 }
 
 Tensor ShardedEngine::whole(Placed placed) {
@@ -47,7 +46,8 @@ void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
     if (device_id() == 0) rows = input.next();
     Tensor batch = broadcast(rows ? std::move(*rows) : Tensor(), 0);
     if (batch.size() == 0) return;  // the end of the stream, on every device
-    Tensor result = whole(forward(my_part(std::move(batch))));
+    Range mine = input_rows(batch.extent(0));
+    Tensor result = whole(forward(slice(batch, 0, mine.begin, mine.end)));
     if (device_id() == 0) output.write(result);
   }
 }

@@ -65,7 +65,7 @@ class ShardedEngine {
   virtual Gradients backward(Tensor dout) = 0;
   /// Gradients of one global batch: by default a forward, then a backward. `first_row` as in LossGradient.
   virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
-  /// How the input is to be cut: the same on every device, or its rows divided.
+  /// How the input is to be given: whole to every device, its rows divided, or whole to one device.
   virtual Placement input_layout() const = 0;
   /// What the optimizer updates on this device.
   virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
@@ -76,8 +76,8 @@ class ShardedEngine {
   virtual void inference_loop(InputStream& input, OutputStream& output);
   /// @}
 
-  /// Of a whole input, the part that this device is to be given, as input_layout() says.
-  Tensor my_part(Tensor whole_input) const;
+  /// The rows of a batch that this device is to be given, as input_layout() says.
+  Range input_rows(Index batch) const;
   /// The whole of what left an engine, on every device. A collective.
   Tensor whole(Placed placed);
 
@@ -101,6 +101,13 @@ class ShardedEngine {
   template <int Axis>
   Replicated all_gather(Sharded<Axis>&& s) {
     return all_gather_async(std::move(s)).get();
+  }
+  /// The same, keeping my slice: for what will be needed again.
+  template <int Axis>
+  Replicated all_gather(const Sharded<Axis>& s) {
+    Tensor whole = world().all_gather_async(s.local(), Axis).get();
+    detail::require_result("all_gather", s.global_shape(), whole.shape());
+    return detail::Access::make<Replicated>(std::move(whole), s.global_shape(), 0);
   }
   template <int Axis>
   Future<Replicated> all_gather_async(Sharded<Axis>&& s);
@@ -181,6 +188,7 @@ Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p) {
   return world()
       .reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
       .then([global](Tensor mine) {
+        detail::require_result("reduce_scatter", detail::my_part_of(global, Axis), mine.shape());
         Index offset = part(global[Axis], world().num_devices(), world().device_id()).begin;
         return detail::Access::make<Sharded<Axis>>(std::move(mine), global, offset);
       });
@@ -190,6 +198,7 @@ template <int Axis>
 Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
   Shape global = s.global_shape();
   return world().all_gather_async(detail::Access::take(std::move(s)), Axis).then([global](Tensor whole) {
+    detail::require_result("all_gather", global, whole.shape());
     return detail::Access::make<Replicated>(std::move(whole), global, 0);
   });
 }
@@ -205,6 +214,7 @@ Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s) {
   static_assert(From != To, "all_to_all moves the cut from one axis to another: the axes are the same here");
   Shape global = s.global_shape();
   Tensor mine = world().all_to_all_async(detail::Access::take(std::move(s)), To, From).get();
+  detail::require_result("all_to_all", detail::my_part_of(global, To), mine.shape());
   return Sharded<To>(std::move(mine), global, part(global.at(To), num_devices(), device_id()).begin);
 }
 

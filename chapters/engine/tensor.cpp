@@ -97,6 +97,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
 void print_in_device_order(std::ostream& out, const std::string& title, const Tensor& tensor) {
   std::ostringstream mine;
   mine << fmt::format("device {}: {} ", world().device_id(), title) << tensor << '\n';
+  world().synchronize();  // no collective in flight would go on meanwhile, and another device may wait for it
   for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str())) out << text;
 }
 

@@ -21,12 +21,6 @@ using std::chrono::steady_clock;
 
 bool speaks() { return world().device_id() == 0; }
 
-/// My rows of a global batch, as an engine wants its input.
-Range input_rows(const ShardedEngine& engine, Index batch) {
-  if (engine.input_layout() == Placement::sharded(0)) return part(batch, engine.num_devices(), engine.device_id());
-  return {0, batch};
-}
-
 /// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
 Index exact_difference(const Variant& variant, const Options& options, const Digits& digits) {
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
@@ -47,7 +41,7 @@ Index exact_difference(const Variant& variant, const Options& options, const Dig
                                   first_row));
     return rows_of(problem.output_grad);
   };
-  Range mine = input_rows(*engine, rows);
+  Range mine = engine->input_rows(rows);
   Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
   Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
   for (const auto& [name, gradient] : gradients) comparisons.push_back(compare(name, gradient, expected.at(name)));
@@ -68,7 +62,7 @@ std::string pictures(ShardedEngine& engine, const Digits& digits, const Options&
   constexpr Index count = 3;
   InferenceMode no_tape;
   DenoisingBatch shown(digits, options.seed, 0);  // no training step has number 0
-  Tensor mended = engine.whole(engine.forward(engine.my_part(shown.noisy({0, count}))));
+  Tensor mended = engine.whole(engine.forward(shown.noisy(engine.input_rows(count))));
   std::vector<std::vector<float>> images;
   for (Index i = 0; i < count; ++i) {
     images.push_back(shown.noisy({i, i + 1}).to_host());
@@ -84,7 +78,7 @@ struct Training {
 
 Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& digits, const Options& options) {
   Training training;
-  Range mine = input_rows(engine, options.batch);
+  Range mine = engine.input_rows(options.batch);
   for (Index step = 1; step <= options.steps; ++step) {
     DenoisingBatch batch(digits, options.seed, step);
     MeanSquaredError loss(options.batch, Digits::pixels, [&](Range rows) { return batch.clean(rows); });
@@ -108,7 +102,7 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
 /// What the ledger says of all steps, beside what the closed form says of one.
 void measure(Report& report, const Variant& variant, const Options& options, const Optimizer& optimizer) {
   Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false, world().num_devices(),
-                               world().device_id()});
+                               world().device_id(), options.engine.bucket_bytes});
   Traffic sent = ledger().traffic();
   auto a_step = [&](Index total) { return total % options.steps == 0 ? total / options.steps : -total; };
   report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
@@ -135,6 +129,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int train(const Chapter& chapter, const Variant& variant, const Options& options) {
+  if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
   if (speaks()) print_heading(chapter, variant, options);
   Report report{chapter.number, chapter.title, variant.name, world().num_devices(), {}, 0, {}, {}, {}, {}, 0};

@@ -1,0 +1,130 @@
+#pragma once
+
+///     ./chapters/run 02 -n 4 train --variant scatter-gather
+///
+/// The original data parallel, kept to show why it is bad: device 0 owns the model. For every step it sends all of it
+/// to each other device with a slice of the batch, collects their outputs, and later collects their gradients. What
+/// device 0 sends and holds grows with the number of devices, while the others wait for it; the table's "bytes sent"
+/// is its alone.
+/// Builds on: 01_single_device.
+///
+/// Slices travel as plain tensors, about which the types say nothing: that here nothing is forgotten is proved by the
+/// tests alone.
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+class ScatterGather : public ShardedEngine {
+ public:
+  /// ## What this device owns
+  /// Device 0 everything, the others nothing.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    weights_.clear();
+    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l) {
+      Shape shape = checkpoint.shape(layer_name(l));
+      weights_.emplace_back(device_id() == 0 ? checkpoint.whole(layer_name(l)) : Tensor(), shape, 0);
+    }
+  }
+
+  /// ## Forward
+  /// Device 0 is given the whole batch, (B, D), and ends with the whole output.
+  Placed forward(Tensor input) override {
+    std::vector<Tensor> model = receive_model();
+    Tensor a = scatter_rows(std::move(input));  // (b, D)
+    std::vector<Tensor> inputs;
+    for (std::size_t l = 0; l < weights_.size(); ++l) {
+      if (l % 2 == 1) a = relu(std::move(a));           // (b, F)
+      Tensor out = matmul(a, weight(l, model));  // (b, F) or (b, D)
+      inputs.push_back(std::move(a));
+      a = std::move(out);
+    }
+    tape_.push(std::move(model), std::move(inputs));
+    Tensor whole = gather_rows(std::move(a));  // (B, D) on device 0
+    Shape shape = {world().exchange("rows of the batch", whole.extent(0))[0], weights_.back().global_shape()[1]};
+    return Owned(device_id() == 0 ? std::move(whole) : Tensor(), shape, 0);
+  }
+
+  /// ## Backward
+  /// `dout` is whole on device 0. Each device's addends go to device 0, which adds them up.
+  Gradients backward(Tensor dout) override {
+    auto [model, inputs] = tape_.pop();
+    Tensor d = scatter_rows(std::move(dout));  // (b, D)
+    Gradients gradients;
+    for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
+      const Tensor& a = inputs[l];                                      // (b, D) or (b, F)
+      Tensor dw = sum_on_device_0(matmul(transposed(a), d));  // like the weights
+      gradients.put(layer_name(static_cast<Index>(l)), Owned(std::move(dw), weights_[l].global_shape(), 0));
+      if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weight(l, model)));  // like a
+      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+    }
+    if (!wants_input_grad()) return gradients;
+    Tensor dx = gather_rows(std::move(d));  // (B, D) on device 0
+    Shape shape = {world().exchange("rows of the batch", dx.extent(0))[0], weights_[0].global_shape()[0]};
+    gradients.put(Gradients::input_grad, Owned(device_id() == 0 ? std::move(dx) : Tensor(), shape, 0));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::owned(0); }
+
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> all;
+    for (std::size_t l = 0; l < weights_.size() && device_id() == 0; ++l)
+      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
+    return all;
+  }
+
+ private:
+  /// Device 0 sends every weight to every other device, one after the other; those hold what they get until the
+  /// backward pass is done.
+  std::vector<Tensor> receive_model() {
+    std::vector<Tensor> model;
+    for (const Owned& w : weights_) {
+      if (device_id() != 0) model.push_back(receive(0));
+      for (int k = 1; k < num_devices() && device_id() == 0; ++k) send(k, w.local());
+    }
+    return model;
+  }
+  const Tensor& weight(std::size_t l, const std::vector<Tensor>& model) const {
+    return device_id() == 0 ? weights_[l].local() : model[l];
+  }
+
+  /// Device 0's rows, a slice to each device; returns mine.
+  Tensor scatter_rows(Tensor whole) {
+    if (device_id() != 0) return receive(0);
+    for (int k = 1; k < num_devices(); ++k) {
+      Range rows = part(whole.extent(0), num_devices(), k);
+      send(k, slice(whole, 0, rows.begin, rows.end));
+    }
+    return slice(whole, 0, 0, part(whole.extent(0), num_devices(), 0).end);
+  }
+
+  /// Everybody's rows, one below the other on device 0; an empty tensor elsewhere.
+  Tensor gather_rows(Tensor mine) {
+    if (device_id() != 0) {
+      send(0, mine);
+      return Tensor();
+    }
+    std::vector<Tensor> slices;
+    slices.push_back(std::move(mine));
+    for (int k = 1; k < num_devices(); ++k) slices.push_back(receive(k));
+    std::vector<const Tensor*> parts;
+    for (const Tensor& t : slices) parts.push_back(&t);
+    return concatenate(parts, 0);
+  }
+
+  /// The sum of everybody's addends on device 0; an empty tensor elsewhere.
+  Tensor sum_on_device_0(Tensor addend) {
+    if (device_id() != 0) {
+      send(0, addend);
+      return Tensor();
+    }
+    for (int k = 1; k < num_devices(); ++k) addend = add(std::move(addend), receive(k));
+    return addend;
+  }
+
+  std::vector<Owned> weights_;                              // (D, F), (F, D), ... on device 0
+  Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the model as it came; each layer's input
+};
+
+}  // namespace shard

@@ -1,0 +1,108 @@
+#pragma once
+
+///     ./chapters/run 03 -n 4 train --variant row-column
+///
+/// The other cut, to show what it costs: layer 0 by rows, layer 1 by columns. Then x W0 is a sum over devices, and it
+/// has to be made before the ReLU: the all-reduce is of the wide hidden activation, every device holds all of it, and
+/// computes its ReLU. Blocks fit together without communication, as one's columns are the next one's rows.
+/// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+class RowColumnParallel : public ShardedEngine {
+ public:
+  /// ## What this device owns
+  /// D/N rows of each even layer, D/N columns of each odd one.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    Index num_layers = model_of(checkpoint).num_layers;
+    blocks_.clear();
+    for (Index l = 0; l + 1 < num_layers; l += 2)
+      blocks_.push_back({load_sharded<0>(checkpoint, layer_name(l)), load_sharded<1>(checkpoint, layer_name(l + 1))});
+    has_last_ = num_layers % 2 == 1;
+    if (has_last_) last_ = load_sharded<0>(checkpoint, layer_name(num_layers - 1));
+  }
+
+  /// ## Forward
+  Placed forward(Tensor input) override {
+    Sharded<1> x = shard<1>(Replicated(std::move(input)));  // (B, D/N)   my columns; no communication
+    std::vector<Kept> kept;
+    for (const Block& block : blocks_) {
+      Partial z = matmul(x, block.w0);                    // (B, F)     my addend:   S1·S0 = P
+      Replicated h = relu(all_reduce(std::move(z)));      // (B, F)     P → R: before the ReLU, and wide
+      Sharded<1> out = matmul(h, block.w1);               // (B, D/N)   my columns:  R·S1 = S1
+      kept.push_back({std::move(x), std::move(h)});
+      x = std::move(out);
+    }
+    if (!has_last_) {
+      tape_.push(std::move(kept), Sharded<1>());
+      return all_gather(std::move(x));  // (B, D)     S1 → R
+    }
+    Partial out = matmul(x, last_);  // (B, F)     S1·S0 = P
+    tape_.push(std::move(kept), std::move(x));
+    return all_reduce(std::move(out));  // (B, F)     P → R
+  }
+
+  /// ## Backward
+  Gradients backward(Tensor dout) override {
+    auto [kept, last_input] = tape_.pop();
+    Gradients gradients;
+    Sharded<1> d;  // (B, D/N)   my columns
+    {
+      Replicated whole(std::move(dout));  // (B, D)     or (B, F) for odd depth
+      if (has_last_) {
+        gradients.put(layer_name(2 * num_blocks()), matmul(transposed(last_input), whole));  // (D/N, F)   S1ᵀ·R = S0
+        if (num_blocks() > 0 || wants_input_grad()) d = matmul(whole, transposed(last_));    // (B, D/N)   R·S0ᵀ = S1
+        last_input = Sharded<1>();
+      } else {
+        d = shard<1>(whole);
+      }
+    }
+    for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back()) {
+      const auto& [x, h] = kept.back();
+      const Block& block = blocks_[static_cast<std::size_t>(i)];
+      gradients.put(layer_name(2 * i + 1), matmul(transposed(h), d));       // (F, D/N)   R·S1 = S1
+      Replicated dh = all_reduce(matmul(d, transposed(block.w1)));          // (B, F)     S1·S1ᵀ = P → R: wide again
+      Replicated dz = relu_backward(std::move(dh), h);                      // (B, F)
+      gradients.put(layer_name(2 * i), matmul(transposed(x), dz));          // (D/N, F)   S1ᵀ·R = S0
+      if (i > 0 || wants_input_grad()) d = matmul(dz, transposed(block.w0));  // (B, D/N)   R·S0ᵀ = S1
+    }
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::replicated(); }
+
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> all;
+    auto add = [&](Index layer, Tensor& weights) {
+      all.push_back({layer_name(layer), Rows(weights), &gradients.local(layer_name(layer))});
+    };
+    for (Index i = 0; i < num_blocks(); ++i) {
+      add(2 * i, blocks_[static_cast<std::size_t>(i)].w0.parameter());
+      add(2 * i + 1, blocks_[static_cast<std::size_t>(i)].w1.parameter());
+    }
+    if (has_last_) add(2 * num_blocks(), last_.parameter());
+    return all;
+  }
+
+ private:
+  struct Block {
+    Sharded<0> w0;  // (D/N, F)   my rows
+    Sharded<1> w1;  // (F, D/N)   my columns
+  };
+  struct Kept {
+    Sharded<1> x;  // (B, D/N)
+    Replicated h;  // (B, F)
+  };
+
+  Index num_blocks() const { return static_cast<Index>(blocks_.size()); }
+
+  std::vector<Block> blocks_;
+  bool has_last_ = false;
+  Sharded<0> last_;                            // (D/N, F)   of an odd depth
+  Tape<std::vector<Kept>, Sharded<1>> tape_;  // each block's activations; the input of the last layer
+};
+
+}  // namespace shard

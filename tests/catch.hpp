@@ -1,0 +1,78 @@
+#pragma once
+
+/// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include this
+/// header; `mpi_main.cpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
+
+#if __has_include(<catch2/catch_test_macros.hpp>)
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#ifdef SHARDBOOK_TEST_MAIN
+#include <catch2/catch_session.hpp>
+#include <catch2/reporters/catch_reporter_event_listener.hpp>
+#include <catch2/reporters/catch_reporter_registrars.hpp>
+#endif
+#define SHARDBOOK_CATCH_VERSION 3
+#else
+#ifdef SHARDBOOK_TEST_MAIN
+#define CATCH_CONFIG_RUNNER
+#endif
+#include <catch2/catch.hpp>
+#define SHARDBOOK_CATCH_VERSION 2
+#endif
+
+#include <string>
+
+namespace shard::testing {
+
+/// A matcher: the text has `part` in it.
+inline auto contains(const std::string& part) {
+#if SHARDBOOK_CATCH_VERSION == 3
+  return Catch::Matchers::ContainsSubstring(part);
+#else
+  return Catch::Matchers::Contains(part);
+#endif
+}
+
+#ifdef SHARDBOOK_TEST_MAIN
+
+/// Hears of every assertion and test case. What a derived class defines has the same name in both versions.
+#if SHARDBOOK_CATCH_VERSION == 3
+using ListenerBase = Catch::EventListenerBase;
+#else
+using ListenerBase = Catch::TestEventListenerBase;
+#endif
+
+class Listener : public ListenerBase {
+ public:
+  using ListenerBase::ListenerBase;
+  virtual void asserted(const Catch::AssertionStats& stats) = 0;
+
+#if SHARDBOOK_CATCH_VERSION == 3
+  void assertionEnded(const Catch::AssertionStats& stats) final {
+    asserted(stats);
+  }
+#else
+  bool assertionEnded(const Catch::AssertionStats& stats) final {
+    asserted(stats);
+    return true;
+  }
+#endif
+};
+
+/// No colours: a launcher makes every output look like a terminal. And no report to a file but from device 0.
+inline void restrain(Catch::ConfigData& config, bool may_report) {
+#if SHARDBOOK_CATCH_VERSION == 3
+  config.defaultColourMode = Catch::ColourMode::None;
+  if (!may_report) config.defaultOutputFilename.clear(), config.reporterSpecifications.clear();
+#else
+  config.useColour = Catch::UseColour::No;
+  if (!may_report) config.outputFilename.clear();
+#endif
+}
+
+#endif
+
+}  // namespace shard::testing

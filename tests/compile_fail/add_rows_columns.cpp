@@ -1,0 +1,9 @@
+// expect: elementwise functions take operands of one layout: gather or shard one of them first
+// Slices along different axes.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+auto sum(Sharded<0>&& rows, const Sharded<1>& columns) {
+  return std::move(rows) + columns;
+}

@@ -1,0 +1,9 @@
+// expect: elementwise functions take operands of one layout: gather or shard one of them first
+// A slice and the whole.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+auto sum(Sharded<0>&& rows, const Replicated& whole) {
+  return std::move(rows) + whole;
+}

@@ -1,0 +1,9 @@
+// expect: no matching
+// Addends are summed, not put one behind the other.
+#include "engine/sharded_engine.hpp"
+
+using namespace shard;
+
+auto collective(ShardedEngine& engine, Partial&& p) {
+  return engine.all_gather(std::move(p));
+}

@@ -1,0 +1,9 @@
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// Nor is what leaves an engine.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+Placed copy(const Placed& t) {
+  return t;
+}

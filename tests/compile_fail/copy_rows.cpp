@@ -1,0 +1,9 @@
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// Layouts are not copied either.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+Sharded<0> copy(const Sharded<0>& t) {
+  return t;
+}

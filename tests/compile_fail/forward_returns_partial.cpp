@@ -1,0 +1,16 @@
+// expect: a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it first
+// The forgotten reduction: the product goes out as it is.
+#include "engine/sharded_engine.hpp"
+
+using namespace shard;
+
+struct Forgetful : ShardedEngine {
+  Placed forward(Tensor x) override {
+    Replicated input(std::move(x));
+    Sharded<1> z = matmul(input, w0_);
+    return matmul(relu(z), w1_);
+  }
+
+  Sharded<1> w0_;
+  Sharded<0> w1_;
+};

@@ -1,0 +1,9 @@
+// expect: success
+// The mistakes beside it are made of this.
+#include "engine/device.hpp"
+
+using namespace shard;
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  return matmul(a, transposed(b));
+}

@@ -1,0 +1,9 @@
+// expect: these layouts have no product without communication
+// The rows of one operand meet only some of the columns of the other.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+auto product(const Sharded<0>& a, const Sharded<0>& b) {
+  return matmul(a, b);
+}

@@ -1,0 +1,9 @@
+// expect: these layouts have no product without communication
+// The same on the other side.
+#include "engine/layouts.hpp"
+
+using namespace shard;
+
+auto product(const Replicated& a, const Owned& b) {
+  return matmul(a, b);
+}

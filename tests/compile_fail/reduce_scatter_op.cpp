@@ -1,0 +1,9 @@
+// expect: no matching
+// A typed reduction is a sum.
+#include "engine/sharded_engine.hpp"
+
+using namespace shard;
+
+auto collective(ShardedEngine& engine, Partial&& p) {
+  return engine.reduce_scatter<0>(std::move(p), ReduceOp::avg);
+}

@@ -1,0 +1,10 @@
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// Activations move onto the tape.
+#include "engine/layouts.hpp"
+#include "engine/tape.hpp"
+
+using namespace shard;
+
+void keep(Tape<Replicated>& tape, const Replicated& x) {
+  tape.push(x);
+}

@@ -1,0 +1,245 @@
+/// Every chapter and variant against chapter 01, per tensor, on the slice that each device owns. Built once for each
+/// folder in chapters/, also a reader's own: what its chapter.hpp declares is tested.
+
+#include "tests/equivalence.hpp"
+
+#include "01_single_device/single_device.hpp"
+#include "emu/faults.hpp"
+#include "engine/random.hpp"
+#include "tests/catch.hpp"
+#include "tests/reference.hpp"
+
+namespace shard::test {
+
+namespace {
+
+/// Chapter 01's results, whole.
+std::map<std::string, HostTensor> chapter_one(ShardedEngine& engine, const ExactProblem& problem) {
+  Results results = run_step(engine, problem.input, problem.output_grad);
+  std::map<std::string, HostTensor> whole = {{"output", results.output.at(0).rows}};
+  for (const auto& [name, gradient] : results.gradients)
+    whole[name] = {gradient.local().shape(), gradient.local().to_host()};
+  return whole;
+}
+
+HostTensor random_tensor(Shape shape, const std::string& name) {
+  HostTensor t{shape, {}};
+  CounterRandom random(7, name);
+  for (Index i = 0; i < num_elements(shape); ++i)
+    t.values.push_back(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
+  return t;
+}
+
+std::map<std::string, HostTensor> random_weights(const Model& model) {
+  std::map<std::string, HostTensor> weights;
+  for (Index l = 0; l < model.num_layers; ++l) weights[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
+  return weights;
+}
+
+/// How far the worst element is from the reference, in units of its bound; more than 1 is an error.
+double worst_in_bounds(const HostTensor& whole_actual, const Bounded& expected) {
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.value.size(); ++i) {
+    double difference = std::abs(whole_actual.values.at(i) - expected.value[i]);
+    if (difference > 0) worst = std::max(worst, difference / expected.error[i]);
+    if (!std::isfinite(whole_actual.values[i])) worst = INFINITY;
+  }
+  return worst;
+}
+
+HostTensor whole_on_host(ShardedEngine& engine, Placed placed) {
+  Tensor t = engine.whole(std::move(placed));
+  return {t.shape(), t.to_host()};
+}
+
+template <class Check>
+void for_each_case(const Check& check) {
+  Chapter chapter = this_chapter();
+  for (const Variant& variant : chapter.variants)
+    for (const Case& c : cases(variant)) {
+      CAPTURE(variant.name, c.model.num_layers, c.model.model_dim, c.model.hidden_dim, c.batch);
+      CAPTURE(c.options.micro_batches, c.options.bucket_bytes);
+      check(variant, c);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01's, bit for bit") {
+  for_each_case([](const Variant& variant, const Case& c) {
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 3);
+    SingleDevice reference;
+    reference.load_checkpoint(*host_checkpoint(problem.weights, "test"));
+    reference.want_input_grad(true);
+    std::map<std::string, HostTensor> expected = chapter_one(reference, problem);
+    std::map<std::string, HostTensor> integers = solve(problem);
+    for (const auto& [name, tensor] : integers) CHECK(compare(name, expected.at(name), tensor).first_difference == "");
+
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+    Results results = run_step(*engine, problem.input, problem.output_grad);
+    CHECK(results.gradients.size() == expected.size() - 1);
+    CHECK(first_difference(compare_all(results, expected)) == "");
+  });
+}
+
+TEST_CASE("exact mode: parameters after five integer steps equal chapter 01's, bit for bit") {
+  for_each_case([](const Variant& variant, const Case& c) {
+    if (c.model.num_layers > 2 && c.model.hidden_dim > 8) return;  // steps make sparse weights dense: sums would overflow
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 4);
+    SingleDevice reference;
+    reference.load_checkpoint(*host_checkpoint(problem.weights, "test"));
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+    IntegerOptimizer ours, theirs;
+    for (int step = 0; step < 5; ++step) {
+      INFO("step " << step);
+      reference.want_input_grad(true);
+      Results expected = run_step(reference, problem.input, problem.output_grad);
+      std::map<std::string, HostTensor> integers = solve(problem);
+      CHECK(first_difference(compare_all(expected, integers)) == "");
+      Results results = run_step(*engine, problem.input, problem.output_grad);
+      CHECK(first_difference(compare_all(results, integers)) == "");
+      theirs.step(reference, expected.gradients);
+      ours.step(*engine, results.gradients);
+      integer_step(problem, integers);
+    }
+  });
+}
+
+TEST_CASE("real-valued: results and parameters after SGD steps are within the bound of float32 rounding") {
+  constexpr float rate = 0.03125F;
+  for_each_case([](const Variant& variant, const Case& c) {
+    std::map<std::string, HostTensor> start = random_weights(c.model);
+    HostTensor input = random_tensor({c.batch, c.model.model_dim}, "input");
+    HostTensor output_grad = random_tensor({c.batch, c.model.width(c.model.num_layers)}, "output_grad");
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, start);
+    std::map<std::string, Bounded> weights;
+    for (const auto& [name, w] : start) weights.emplace(name, w);
+    Sgd sgd(rate);
+    for (int step = 0; step < 3; ++step) {
+      INFO("step " << step);
+      std::map<std::string, Bounded> expected =
+          solve_bounded(c.model, weights, Bounded(input), Bounded(output_grad));
+      Results results = run_step(*engine, input, output_grad);
+      sgd.step(*engine, results.gradients);
+      for (auto& [name, w] : weights) sgd_step(w, expected.at(name), rate);
+      for (auto& [name, gradient] : results.gradients) {
+        CAPTURE(name);
+        CHECK(worst_in_bounds(whole_on_host(*engine, std::move(gradient)), expected.at(name)) <= 1);
+      }
+      InferenceMode no_tape;
+      HostTensor output = whole_on_host(*engine, engine->forward(input_of(*engine, input)));
+      Bounded after = solve_bounded(c.model, weights, Bounded(input), Bounded(output_grad)).at("output");
+      CHECK(worst_in_bounds(output, after) <= 1);
+    }
+  });
+}
+
+TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures") {
+  for_each_case([](const Variant& variant, const Case& c) {
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 5);
+    for (bool input_grad : {false, true}) {
+      CAPTURE(input_grad);
+      std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+      engine->want_input_grad(input_grad);
+      Tensor input = input_of(*engine, problem.input);
+      Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
+      std::int64_t held_by_us = all_grads.bytes();
+      ledger().reset();
+      Gradients gradients = engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+        return slice(all_grads, 0, first_row, first_row + out.extent(0));
+      });
+      Costs costs = variant.costs(c.setting(input_grad));
+      for (int i = 0; i < num_collectives; ++i) {
+        auto collective = static_cast<Collective>(i);
+        CAPTURE(name(collective));
+        CHECK(ledger().traffic(collective).bytes == costs[collective].bytes);
+        CHECK(ledger().traffic(collective).messages == costs[collective].messages);
+      }
+      CHECK(ledger().flops() == costs.flops);
+      CHECK(ledger().peak() - held_by_us == costs.peak_bytes);
+      CHECK(ledger().live(Purpose::parameters) == costs.parameter_bytes);
+      CHECK(ledger().live(Purpose::buffers) == 0);
+    }
+  });
+}
+
+TEST_CASE("several forwards may precede their backwards, first in, first out") {
+  for_each_case([](const Variant& variant, const Case& c) {
+    ExactProblem first = make_exact_problem(c.model, c.batch, 6);
+    ExactProblem second = make_exact_problem(c.model, c.batch, 8);
+    second.weights = first.weights;
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, first.weights);
+    std::vector<std::pair<ExactProblem*, Tensor>> waiting;
+    for (ExactProblem* problem : {&first, &second}) {
+      Placed out = engine->forward(input_of(*engine, problem->input));
+      waiting.emplace_back(problem, out.slice_of(Tensor::from_host(problem->output_grad.shape,
+                                                                   problem->output_grad.values)));
+    }
+    for (auto& [problem, dout] : waiting) {
+      std::map<std::string, HostTensor> expected = solve(*problem);
+      Gradients gradients = engine->backward(std::move(dout));
+      for (const auto& [name, gradient] : gradients)
+        CHECK(compare(name, gradient, expected.at(name)).first_difference == "");
+    }
+    CHECK_THROWS_AS(engine->backward(Tensor()), Error);
+  });
+}
+
+namespace {
+
+/// Batches of given sizes, one after the other, out of one host tensor.
+class Batches : public InputStream {
+ public:
+  Batches(const HostTensor& rows, std::vector<Index> sizes) : rows_(rows), sizes_(std::move(sizes)) {}
+  std::optional<Tensor> next() override {
+    if (at_ == sizes_.size()) return std::nullopt;
+    Range range = {begin_, begin_ + sizes_[at_++]};
+    begin_ = range.end;
+    return rows_of(rows_, range);
+  }
+
+ private:
+  const HostTensor& rows_;
+  std::vector<Index> sizes_;
+  std::size_t at_ = 0;
+  Index begin_ = 0;
+};
+
+class Collected : public OutputStream {
+ public:
+  void write(const Tensor& rows) override {
+    std::vector<float> more = rows.to_host();
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  std::vector<float> values;
+};
+
+}  // namespace
+
+TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device") {
+  Chapter chapter = this_chapter();
+  for (const Variant& variant : chapter.variants) {
+    CAPTURE(variant.name);
+    ExactProblem problem = make_exact_problem({3, 5, 7}, 11, 9);
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, {}, problem.weights);
+    std::int64_t before = ledger().live();
+    Batches input(problem.input, {4, 1, 6});
+    Collected output;
+    engine->inference_loop(input, output);
+    CHECK(ledger().live() == before);
+    CHECK(output.values == (engine->device_id() == 0 ? solve(problem).at("output").values : std::vector<float>{}));
+  }
+}
+
+TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
+  world().check_claims(true);
+  for (const Variant& variant : this_chapter().variants) {
+    ExactProblem problem = make_exact_problem({3, 5, 7}, 11, 9);
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, {}, problem.weights);
+    Results results = run_step(*engine, problem.input, problem.output_grad);
+    CHECK(first_difference(compare_all(results, solve(problem))) == "");
+  }
+  world().check_claims(false);
+}
+
+}  // namespace shard::test

@@ -1,0 +1,156 @@
+// send, receive and send_async.
+
+#include <chrono>
+#include <thread>
+
+#include "tests/catch.hpp"
+#include "tests/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+int right() {
+  return (me() + 1) % devices();
+}
+int left() {
+  return (me() + devices() - 1) % devices();
+}
+
+/// Sends around the ring: even devices send first, so that nobody waits for ever.
+Tensor pass_on(const Tensor& t) {
+  if (me() % 2 == 0) {
+    engine.send(right(), t);
+    return engine.receive(left());
+  }
+  Tensor received = engine.receive(left());
+  engine.send(right(), t);
+  return received;
+}
+
+}  // namespace
+
+TEST_CASE("send and receive carry tensors of any shape around the ring") {
+  if (devices() == 1) return;
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    CHECK(difference(pass_on(to_device(integers(shape, me()))), integers(shape, left())) == "");
+  }
+}
+
+TEST_CASE("the receiver learns the shape from the sender") {
+  if (devices() == 1) return;
+  CHECK(difference(pass_on(to_device(integers({me(), 2}, me()))), integers({left(), 2}, left())) == "");
+}
+
+TEST_CASE("messages between two devices do not overtake one another") {
+  for (int sender = 0; sender < devices(); ++sender)
+    for (int receiver = 0; receiver < devices(); ++receiver)
+      for (int k = 0; sender != receiver && k < 6; ++k) {
+        const Host letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
+        if (me() == sender) engine.send(receiver, to_device(letter));
+        if (me() == receiver) CHECK(difference(engine.receive(sender), letter) == "");
+      }
+}
+
+TEST_CASE("one device receives from all others, in whatever order it likes") {
+  if (me() != 0) engine.send(0, to_device(integers({4}, me())));
+  for (int d = devices() - 1; me() == 0 && d > 0; --d)
+    CHECK(difference(engine.receive(d), integers({4}, d)) == "");
+}
+
+TEST_CASE("send returns after its receiver has begun to receive") {
+  const auto now = [] {
+    return static_cast<Index>(std::chrono::steady_clock::now().time_since_epoch().count());
+  };
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{10, 10}, Shape{300, 100}}) {
+    Index moment = 0;  // when the receiver came, or the sender left
+    if (devices() > 1 && me() == 0) {
+      engine.send(1, Tensor(shape));
+      moment = now();
+    } else if (me() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      moment = now();
+      engine.receive(0);
+    }
+    const std::vector<Index> moments = world().exchange("moments", moment);
+    if (devices() > 1) CHECK(moments[0] >= moments[1]);
+  }
+}
+
+TEST_CASE("letters and collectives in flight do not meet") {
+  if (devices() == 1) return;
+  Future<Tensor> gathered = world().all_gather_async(to_device(integers({50, 40}, me())), 0);
+  CHECK(difference(pass_on(to_device(integers({3}, me(), 1))), integers({3}, left(), 1)) == "");
+  CHECK(difference(gathered.get(), joined(on_each(integers, {50, 40}), 0)) == "");
+}
+
+TEST_CASE("send_async copies along any permutation of the devices") {
+  for (const Shape& shape : shapes)
+    for (int shift = 0; shift < devices(); ++shift) {
+      CAPTURE(to_string(shape), shift);
+      const Tensor src = to_device(integers(shape, me()));
+      Tensor dst(shape);
+      engine.send_async(src, dst, (me() + shift) % devices()).wait();
+      CHECK(difference(dst, integers(shape, (me() + devices() - shift) % devices())) == "");
+      CHECK(difference(src, integers(shape, me())) == "");
+      engine.send_async(src, dst, devices() - 1 - me()).wait();
+      CHECK(difference(dst, integers(shape, devices() - 1 - me())) == "");
+    }
+}
+
+TEST_CASE("send_async leaves dst alone where nobody targets it") {
+  for (int source = 0; source < devices(); ++source)
+    for (int target = 0; target < devices(); ++target) {
+      CAPTURE(source, target);
+      const Tensor src = to_device(integers({3, 3}, me()));
+      Tensor dst = to_device(integers({3, 3}, me(), 1));
+      engine.send_async(src, dst, me() == source ? std::optional(target) : std::nullopt).wait();
+      CHECK(difference(dst, me() == target ? integers({3, 3}, source) : integers({3, 3}, me(), 1)) == "");
+    }
+  const Tensor src = to_device(integers({2}, me()));
+  Tensor dst = to_device(integers({2}, me(), 1));
+  engine.send_async(src, dst, std::nullopt).wait();
+  CHECK(difference(dst, integers({2}, me(), 1)) == "");
+}
+
+TEST_CASE("send_async fits src to the target's dst alone") {
+  const Tensor src = to_device(integers({me() + 1, 2}, me()));
+  Tensor dst({left() + 1, 2});
+  engine.send_async(src, dst, right()).wait();
+  CHECK(difference(dst, integers({left() + 1, 2}, left())) == "");
+}
+
+TEST_CASE("a future of send_async shares the buffers") {
+  Tensor dst({100, 70});
+  Future<> future = [&] {
+    const Tensor src = to_device(integers({100, 70}, me()));  // gone before the future is waited for
+    return engine.send_async(src, dst, right());
+  }();
+  const Tensor moved = std::move(dst);  // the same memory, under another name
+  future.wait();
+  CHECK(difference(moved, integers({100, 70}, left())) == "");
+}
+
+TEST_CASE("several of send_async are in flight at a time") {
+  std::vector<Tensor> dst;
+  std::vector<Future<>> futures;
+  for (int shift = 0; shift < devices(); ++shift) dst.emplace_back(Shape{5, 9});
+  for (int shift = 0; shift < devices(); ++shift)
+    futures.push_back(engine.send_async(to_device(integers({5, 9}, me(), shift)),
+                                        dst[static_cast<std::size_t>(shift)], (me() + shift) % devices()));
+  for (int shift = devices() - 1; shift >= 0; --shift) {
+    futures[static_cast<std::size_t>(shift)].wait();
+    CHECK(difference(dst[static_cast<std::size_t>(shift)],
+                     integers({5, 9}, (me() + devices() - shift) % devices(), shift)) == "");
+  }
+}
