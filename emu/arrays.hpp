@@ -19,12 +19,18 @@
 namespace shard::emu {
 
 inline auto flat(std::span<float> values) {
-  return xt::adapt(values.data(), values.size(), xt::no_ownership(), std::array<std::size_t, 1>{values.size()});
+  return xt::adapt(values.data(), values.size(), xt::no_ownership(),
+                   std::array<std::size_t, 1>{values.size()});
 }
 inline auto flat(std::span<const float> values) {
-  return xt::adapt(values.data(), values.size(), xt::no_ownership(), std::array<std::size_t, 1>{values.size()});
+  return xt::adapt(values.data(), values.size(), xt::no_ownership(),
+                   std::array<std::size_t, 1>{values.size()});
 }
-inline auto flat(Tensor& t) { return flat(Backend::span(t)); }
-inline auto flat(const Tensor& t) { return flat(Backend::span(t)); }
+inline auto flat(Tensor& t) {
+  return flat(Backend::span(t));
+}
+inline auto flat(const Tensor& t) {
+  return flat(Backend::span(t));
+}
 
 }  // namespace shard::emu

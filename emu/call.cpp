@@ -11,14 +11,15 @@ namespace {
 constexpr std::size_t fixed_numbers = 7;
 
 std::vector<Index> to_numbers(const Header& h) {
-  std::vector<Index> numbers = {h.collective, h.op, h.axis, h.concat_axis, h.peer, h.for_you,
-                                static_cast<Index>(h.shape.size())};
+  std::vector<Index> numbers = {
+      h.collective, h.op, h.axis, h.concat_axis, h.peer, h.for_you, static_cast<Index>(h.shape.size())};
   numbers.insert(numbers.end(), h.shape.begin(), h.shape.end());
   return numbers;
 }
 
 Header from_numbers(const std::vector<Index>& n) {
-  return {n[0], n[1], n[2], n[3], n[4], n[5], Shape(n.begin() + fixed_numbers, n.begin() + fixed_numbers + n[6])};
+  return {
+      n[0], n[1], n[2], n[3], n[4], n[5], Shape(n.begin() + fixed_numbers, n.begin() + fixed_numbers + n[6])};
 }
 
 bool shapes_fit(const Shape& a, const Shape& b, MayDiffer difference) {
@@ -39,7 +40,8 @@ std::string Header::describe() const {
     case Collective::all_reduce:
       return text + fmt::format("({}) of {}", name(static_cast<ReduceOp>(op)), to_string(shape));
     case Collective::reduce_scatter:
-      return text + fmt::format("({}) of {} along axis {}", name(static_cast<ReduceOp>(op)), to_string(shape), axis);
+      return text +
+             fmt::format("({}) of {} along axis {}", name(static_cast<ReduceOp>(op)), to_string(shape), axis);
     case Collective::all_gather:
       return text + fmt::format(" of {} along axis {}", to_string(shape), axis);
     case Collective::all_to_all:
@@ -58,7 +60,9 @@ Call::Call(Collective collective, Header mine) : collective_(collective), mine_(
            fmt::to_string(mine_.shape.size()));
 }
 
-Posts& Call::announce() { return announce(std::vector<Index>(static_cast<std::size_t>(devices()), mine_.for_you)); }
+Posts& Call::announce() {
+  return announce(std::vector<Index>(static_cast<std::size_t>(devices()), mine_.for_you));
+}
 
 Posts& Call::announce(const std::vector<Index>& for_each) {
   auto count = static_cast<std::size_t>(devices());
@@ -91,7 +95,8 @@ void Call::require_agreement(MayDiffer difference) {
     bool same_call = h.collective == mine_.collective && h.op == mine_.op && h.axis == mine_.axis &&
                      h.concat_axis == mine_.concat_axis;
     bool peer_matters = mine_.collective == static_cast<Index>(Collective::broadcast);
-    if (same_call && (!peer_matters || h.peer == mine_.peer) && shapes_fit(h.shape, mine_.shape, difference)) continue;
+    if (same_call && (!peer_matters || h.peer == mine_.peer) && shapes_fit(h.shape, mine_.shape, difference))
+      continue;
     refuse(Code::mismatch, mine_.collective == Header::no_call ? "control message" : name(collective_),
            "the same call on fitting shapes on every device",
            fmt::format("{} here and {} on device {}", mine_.describe(), h.describe(), d));
@@ -103,10 +108,18 @@ void combine(std::span<float> accumulator, std::span<const float> addend, Reduce
   auto b = flat(addend);
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg: xt::noalias(a) += b; break;
-    case ReduceOp::max: xt::noalias(a) = xt::maximum(a, b); break;
-    case ReduceOp::min: xt::noalias(a) = xt::minimum(a, b); break;
-    case ReduceOp::prod: xt::noalias(a) *= b; break;
+    case ReduceOp::avg:
+      xt::noalias(a) += b;
+      break;
+    case ReduceOp::max:
+      xt::noalias(a) = xt::maximum(a, b);
+      break;
+    case ReduceOp::min:
+      xt::noalias(a) = xt::minimum(a, b);
+      break;
+    case ReduceOp::prod:
+      xt::noalias(a) *= b;
+      break;
   }
 }
 

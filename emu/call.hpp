@@ -20,8 +20,8 @@ struct Header {
   Index op = 0;
   Index axis = 0;
   Index concat_axis = 0;
-  Index peer = -1;     ///< root or target; -1: none
-  Index for_you = 0;   ///< a number for just the device this goes to
+  Index peer = -1;    ///< root or target; -1: none
+  Index for_you = 0;  ///< a number for just the device this goes to
   Shape shape;
 
   /// "all_gather of (2, 3) along axis 1".

@@ -99,21 +99,26 @@ class EmulatedCommunicator : public Communicator {
   int num_devices() const override { return transport().num_devices(); }
 
   void barrier() override {
-    start(Collective::barrier, Tensor(), [](Tensor&) { return emu::barrier(Call(Collective::barrier, {})); }).get();
+    start(Collective::barrier, Tensor(), [](Tensor&) {
+      return emu::barrier(Call(Collective::barrier, {}));
+    }).get();
   }
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
     if (t.rank() > Header::most_axes)
-      refuse(Code::argument, "send", fmt::format("at most {} axes", Header::most_axes), fmt::to_string(t.rank()));
+      refuse(Code::argument, "send", fmt::format("at most {} axes", Header::most_axes),
+             fmt::to_string(t.rank()));
     bool left_out = transport().leaves_out_this_call();
-    run(make_operation("send", Backend::share(t)), [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
+    run(make_operation("send", Backend::share(t)),
+        [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
   }
 
   Tensor receive(int src_id) override {
     require_peer("receive", src_id, false);
     bool left_out = transport().leaves_out_this_call();
-    return run(make_operation("receive", Tensor()), [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
+    return run(make_operation("receive", Tensor()),
+               [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
   }
 
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
@@ -188,7 +193,8 @@ class EmulatedCommunicator : public Communicator {
     Header header;
     header.for_you = mine;
     std::vector<Index> numbers;
-    run(make_operation(what, Tensor()), [&](Tensor&) { return emu::exchange(Call(std::move(header)), numbers); });
+    run(make_operation(what, Tensor()),
+        [&](Tensor&) { return emu::exchange(Call(std::move(header)), numbers); });
     return numbers;
   }
 

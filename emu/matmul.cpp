@@ -15,7 +15,9 @@ struct Extents {
   Index m, k, n;
 };
 
-std::string describe(Operand o) { return to_string(o.tensor->shape()) + (o.is_transposed ? " transposed" : ""); }
+std::string describe(Operand o) {
+  return to_string(o.tensor->shape()) + (o.is_transposed ? " transposed" : "");
+}
 
 Extents extents_of(Operand a, Operand b) {
   auto extent = [](Operand o, int axis) { return o.tensor->extent(o.is_transposed ? 1 - axis : axis); };
@@ -34,9 +36,9 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   }
   auto row_length = [](Operand o) { return static_cast<int>(o.tensor->extent(1)); };
   auto order = [](Operand o) { return o.is_transposed ? CblasTrans : CblasNoTrans; };
-  cblas_sgemm(CblasRowMajor, order(a), order(b), static_cast<int>(e.m), static_cast<int>(e.n), static_cast<int>(e.k),
-              1.0F, Backend::data(*a.tensor), row_length(a), Backend::data(*b.tensor), row_length(b), keep,
-              Backend::data(c), static_cast<int>(e.n));
+  cblas_sgemm(CblasRowMajor, order(a), order(b), static_cast<int>(e.m), static_cast<int>(e.n),
+              static_cast<int>(e.k), 1.0F, Backend::data(*a.tensor), row_length(a), Backend::data(*b.tensor),
+              row_length(b), keep, Backend::data(c), static_cast<int>(e.n));
   ledger().computed(2 * e.m * e.n * e.k);
 }
 

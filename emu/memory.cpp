@@ -61,7 +61,9 @@ BlockCache& cache() {
 }  // namespace
 
 Storage::Storage(Index bytes, Purpose purpose)
-    : bytes_(bytes), purpose_(purpose), data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {
+    : bytes_(bytes),
+      purpose_(purpose),
+      data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {
   ledger().allocated(purpose_, bytes_);
 }
 
@@ -83,9 +85,13 @@ Tensor Backend::make(Shape shape, Purpose purpose) {
   return Tensor(std::move(shape), std::move(storage));
 }
 
-Tensor::Tensor(Shape shape) : Tensor(Backend::make(std::move(shape))) { std::ranges::fill(Backend::span(*this), 0.0F); }
+Tensor::Tensor(Shape shape) : Tensor(Backend::make(std::move(shape))) {
+  std::ranges::fill(Backend::span(*this), 0.0F);
+}
 
-Tensor Tensor::uninitialized(Shape shape) { return Backend::make(std::move(shape)); }
+Tensor Tensor::uninitialized(Shape shape) {
+  return Backend::make(std::move(shape));
+}
 
 Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
   Tensor t = Backend::make(std::move(shape));

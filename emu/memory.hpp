@@ -35,8 +35,12 @@ class Backend {
   static float* data(Tensor& t) { return t.storage_ ? t.storage_->data() : nullptr; }
   static const float* data(const Tensor& t) { return t.storage_ ? t.storage_->data() : nullptr; }
   static std::span<float> span(Tensor& t) { return {data(t), static_cast<std::size_t>(t.size())}; }
-  static std::span<const float> span(const Tensor& t) { return {data(t), static_cast<std::size_t>(t.size())}; }
-  static Purpose purpose(const Tensor& t) { return t.storage_ ? t.storage_->purpose() : Purpose::activations; }
+  static std::span<const float> span(const Tensor& t) {
+    return {data(t), static_cast<std::size_t>(t.size())};
+  }
+  static Purpose purpose(const Tensor& t) {
+    return t.storage_ ? t.storage_->purpose() : Purpose::activations;
+  }
 };
 
 }  // namespace shard

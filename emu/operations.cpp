@@ -87,7 +87,8 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis) {
   emu::require_axis("concatenate", first, axis);
   Index extent = 0;
   for (const Tensor* t : parts) {
-    if (t->rank() != parts[0]->rank() || emu::with_extent(t->shape(), axis, 0) != emu::with_extent(first, axis, 0))
+    if (t->rank() != parts[0]->rank() ||
+        emu::with_extent(t->shape(), axis, 0) != emu::with_extent(first, axis, 0))
       refuse(Code::argument, "concatenate", "shapes equal but for axis " + std::to_string(axis),
              to_string(first) + " and " + to_string(t->shape()));
     extent += t->extent(axis);

@@ -7,8 +7,12 @@ namespace shard::emu {
 namespace {
 
 /// Elements in all axes before `axis`, and in all axes after it.
-Index elements_before(const Shape& shape, int axis) { return num_elements({shape.begin(), shape.begin() + axis}); }
-Index elements_after(const Shape& shape, int axis) { return num_elements({shape.begin() + axis + 1, shape.end()}); }
+Index elements_before(const Shape& shape, int axis) {
+  return num_elements({shape.begin(), shape.begin() + axis});
+}
+Index elements_after(const Shape& shape, int axis) {
+  return num_elements({shape.begin() + axis + 1, shape.end()});
+}
 
 }  // namespace
 

@@ -64,10 +64,10 @@ class Task {
 
 /// One call: its arguments and result, its body, and what its errors call it.
 struct Operation {
-  std::string_view call;   ///< "all_reduce"
+  std::string_view call;    ///< "all_reduce"
   std::int64_t number = 0;  ///< the how-manieth call this is
-  Tensor tensor;           ///< the argument, later the result
-  Task body;               ///< with its buffers: held until somebody waits, so that what is held when is no accident
+  Tensor tensor;            ///< the argument, later the result
+  Task body;  ///< with its buffers: held until somebody waits, so that what is held when is no accident
   bool done = false;
 };
 

@@ -47,16 +47,16 @@ void Transport::track(Posts& posts, MPI_Request request, Side side, Channel chan
 void Transport::send_values(Posts& posts, Channel channel, int to, std::span<const float> values) {
   std::span<const float> sent = tampered(values);
   MPI_Request request;
-  require_success(MPI_Isend(sent.data(), message_size(sent.size()), MPI_FLOAT, to, static_cast<int>(channel), comm_,
-                            &request),
+  require_success(MPI_Isend(sent.data(), message_size(sent.size()), MPI_FLOAT, to, static_cast<int>(channel),
+                            comm_, &request),
                   "send");
   track(posts, request, Side::sending, channel, to);
 }
 
 void Transport::receive_values(Posts& posts, Channel channel, int from, std::span<float> values) {
   MPI_Request request;
-  require_success(MPI_Irecv(values.data(), message_size(values.size()), MPI_FLOAT, from, static_cast<int>(channel),
-                            comm_, &request),
+  require_success(MPI_Irecv(values.data(), message_size(values.size()), MPI_FLOAT, from,
+                            static_cast<int>(channel), comm_, &request),
                   "receive");
   track(posts, request, Side::receiving, channel, from);
 }
@@ -76,7 +76,9 @@ void Transport::post_token(Posts& posts, Collective call, int to) {
   send_values(posts, Channel::data, to, {});
 }
 
-void Transport::post_token_receive(Posts& posts, int from) { receive_values(posts, Channel::data, from, {}); }
+void Transport::post_token_receive(Posts& posts, int from) {
+  receive_values(posts, Channel::data, from, {});
+}
 
 void Transport::post_letter(Posts& posts, int to, std::span<const float> values) {
   if (values.empty()) return;
@@ -88,19 +90,20 @@ void Transport::post_letter_receive(Posts& posts, int from, std::span<float> val
   if (!values.empty()) receive_values(posts, Channel::letter, from, values);
 }
 
-void Transport::post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous) {
+void Transport::post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers,
+                             bool synchronous) {
   MPI_Request request;
   auto* post = synchronous ? MPI_Issend : MPI_Isend;
-  require_success(
-      post(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to, static_cast<int>(channel), comm_, &request),
-      "send");
+  require_success(post(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to,
+                       static_cast<int>(channel), comm_, &request),
+                  "send");
   track(posts, request, Side::sending, channel, to);
 }
 
 void Transport::post_control_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers) {
   MPI_Request request;
-  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from, static_cast<int>(channel),
-                            comm_, &request),
+  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from,
+                            static_cast<int>(channel), comm_, &request),
                   "receive");
   track(posts, request, Side::receiving, channel, from);
 }
@@ -127,7 +130,9 @@ void Transport::plant(const Faults& faults) {
   messages_ = 0;
 }
 
-bool Transport::leaves_out_this_call() { return faults_.leave_out_call == calls_++; }
+bool Transport::leaves_out_this_call() {
+  return faults_.leave_out_call == calls_++;
+}
 
 std::span<const float> Transport::tampered(std::span<const float> values) {
   if (values.empty()) return values;
@@ -143,8 +148,14 @@ Transport& transport() {
   return instance;
 }
 
-void plant_faults(const Faults& faults) { transport().plant(faults); }
-std::int64_t calls_made() { return transport().calls(); }
-std::int64_t messages_sent() { return transport().messages(); }
+void plant_faults(const Faults& faults) {
+  transport().plant(faults);
+}
+std::int64_t calls_made() {
+  return transport().calls();
+}
+std::int64_t messages_sent() {
+  return transport().messages();
+}
 
 }  // namespace shard::emu

@@ -50,7 +50,8 @@ class Transport {
   void post_token(Posts& posts, Collective call, int to);
   void post_token_receive(Posts& posts, int from);
   /// Control data. A `synchronous` send is complete only when its receiver has begun to receive.
-  void post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous = false);
+  void post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers,
+                    bool synchronous = false);
   void post_control_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers);
   /// The same as post_send and post_receive on the letter channel.
   void post_letter(Posts& posts, int to, std::span<const float> values);

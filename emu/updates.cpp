@@ -10,7 +10,8 @@ namespace {
 
 std::span<float> values(const char* call, Rows rows, const Tensor& gradient) {
   if (gradient.shape() != rows.shape())
-    refuse(Code::argument, call, "a gradient of shape " + to_string(rows.shape()), to_string(gradient.shape()));
+    refuse(Code::argument, call, "a gradient of shape " + to_string(rows.shape()),
+           to_string(gradient.shape()));
   Index per_row = rows.tensor->size() == 0 ? 0 : rows.tensor->size() / rows.tensor->extent(0);
   return Backend::span(*rows.tensor)
       .subspan(static_cast<std::size_t>(rows.begin * per_row),

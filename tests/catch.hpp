@@ -1,7 +1,7 @@
 #pragma once
 
-/// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include this
-/// header; `mpi_main.cpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
+/// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include
+/// this header; `mpi_main.cpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_template_test_macros.hpp>
@@ -11,6 +11,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #ifdef SHARDBOOK_TEST_MAIN
 #include <catch2/catch_session.hpp>
+#include <catch2/catch_test_case_info.hpp>
 #include <catch2/reporters/catch_reporter_event_listener.hpp>
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 #endif
@@ -62,7 +63,7 @@ class Listener : public ListenerBase {
 #endif
 };
 
-/// No colours: a launcher makes every output look like a terminal. And no report to a file but from device 0.
+/// No colours: a launcher makes every output look like a terminal. No report to a file but from device 0.
 inline void restrain(Catch::ConfigData& config, bool may_report) {
 #if SHARDBOOK_CATCH_VERSION == 3
   config.defaultColourMode = Catch::ColourMode::None;

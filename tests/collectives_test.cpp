@@ -1,4 +1,4 @@
-// The values of every collective, on all ranks, axes and cuts, against what follows from all devices' inputs.
+// The values of every collective, for all ranks, axes and cuts, against what follows from all inputs.
 
 #include <chrono>
 #include <sstream>
@@ -27,8 +27,8 @@ int rank_of(const Shape& shape) {
   return static_cast<int>(shape.size());
 }
 
-/// Extents of the devices' slices: equal, none at all, in disorder with empty ones, all on the last, all on the
-/// first.
+/// Extents of the devices' slices: equal, none at all, in disorder with empty ones, all on the last device,
+/// all on the first.
 std::vector<std::vector<Index>> cuts() {
   std::vector<std::vector<Index>> all(5);
   for (int d = 0; d < devices(); ++d) {

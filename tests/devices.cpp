@@ -129,13 +129,12 @@ Host transposed(const Host& m) {
 
 std::string difference(const Tensor& given, const Host& expected) {
   if (given.shape() != expected.shape)
-    return fmt::format("shape {} where {} was expected", to_string(given.shape()), to_string(expected.shape));
+    return fmt::format("shape {}, expected {}", to_string(given.shape()), to_string(expected.shape));
   const std::vector<float> values = given.to_host();
   Place place(expected.shape.size(), 0);
   for (std::size_t i = 0; i < values.size(); ++i, advance(place, expected.shape))
     if (values[i] != expected.values.at(i))
-      return fmt::format("at ({}): {} where {} was expected", fmt::join(place, ", "), values[i],
-                         expected.values[i]);
+      return fmt::format("at ({}): {}, expected {}", fmt::join(place, ", "), values[i], expected.values[i]);
   return "";
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What tests of collectives stand on: inputs that every device can compute for every other one, and what should
-/// come of them, computed on the host, index by index, by none of the code that is tested.
+/// What tests of collectives stand on: inputs that every device can compute for every other one, and what
+/// should come of them, computed on the host, index by index, by none of the code that is tested.
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// misbehave CASE: a program whose devices go wrong in the way of that name, so that check_misbehave can see how the
-// job ends. Cases that are no mistake, only slow, are among them: they must end well.
+// misbehave CASE: a program whose devices go wrong in the way of that name, so that check_misbehave can see
+// how the job ends. Cases that are no mistake, only slow, are among them: they must end well.
 
 #include <fmt/format.h>
 

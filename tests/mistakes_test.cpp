@@ -1,5 +1,5 @@
-// Mistakes in calls that every device hears of: the code, who called what, and that the devices go on afterwards.
-// Those that end the job are in misbehave.cpp.
+// Mistakes in calls that every device hears of: the code, who called what, and that the devices go on
+// afterwards. Those that end the job are in misbehave.cpp.
 
 #include <fmt/format.h>
 
@@ -137,12 +137,13 @@ TEST_CASE("an axis that is not there is refused") {
       const std::string expected =
           fmt::format(": expected an axis of {}, given axis {}", to_string(shape), axis);
       const std::vector<Index> counts(static_cast<std::size_t>(devices()), 0);
-      check_refused(Code::argument, "all_gather" + expected, [&] { engine.all_gather(Tensor(shape), axis); });
-      check_refused(Code::argument, "reduce_scatter" + expected,
-                    [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
-      check_refused(Code::argument, "all_to_all" + expected, [&] { engine.all_to_all(Tensor(shape), axis); });
-      check_refused(Code::argument, "all_to_all" + expected,
-                    [&] { engine.all_to_all(Tensor(shape), counts, axis); });
+      const auto check = [&](const std::string& call, const std::function<void()>& action) {
+        check_refused(Code::argument, call + expected, action);
+      };
+      check("all_gather", [&] { engine.all_gather(Tensor(shape), axis); });
+      check("reduce_scatter", [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
+      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), axis); });
+      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), counts, axis); });
       if (shape.empty()) continue;
       check_refused(Code::argument, "all_to_all" + expected,
                     [&] { engine.all_to_all(Tensor(shape), axis, 0); });

@@ -1,7 +1,7 @@
 /// The main of all test programs: every device runs the same test cases in step.
 ///
-/// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test case
-/// the devices meet, so that one which has left its test early, or is in another one, is found out there.
+/// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
+/// case the devices meet, so that one which has left its test early, or is in another one, is found out.
 
 #define SHARDBOOK_TEST_MAIN
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ class DeviceListener : public Listener {
     progress.failed = world().exchange("failed assertions", failed_here_);
   }
 
-  /// "device 2: FILE:LINE: CHECK( a == b )", and indented below it what a and b were, notes, and the test case.
+  /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
   std::string describe(const Catch::AssertionStats& stats) const {
     const Catch::AssertionResult& result = stats.assertionResult;
     std::ostringstream text;

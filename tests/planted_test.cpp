@@ -1,4 +1,5 @@
-// The mistakes that tests plant do what emu/faults.hpp says: else a test that "has been seen to fail" proves nothing.
+// The mistakes that tests plant do what emu/faults.hpp says: else a test that "has been seen to fail" proves
+// nothing.
 
 #include <numeric>
 
@@ -63,7 +64,8 @@ std::vector<Tensor> results_of_all() {
   return results;
 }
 
-/// Sends around the ring: on even devices call 0 is the send and call 1 the receive, on odd ones the reverse.
+/// Sends around the ring: on even devices call 0 is the send and call 1 the receive, on odd ones it is the
+/// other way round.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {
     engine.send(right(), t);
@@ -167,8 +169,8 @@ Index total(Index mine) {
   return std::accumulate(all.begin(), all.end(), Index{0});
 }
 
-/// Corrupts each message that each device sends in `action`, one at a time, and gives `check` the change of this
-/// device's result and the number of devices whose result has changed.
+/// Corrupts each message that each device sends in `action`, one at a time, and gives `check` the change of
+/// this device's result and the number of devices whose result has changed.
 void corrupt_each_message(const std::function<Tensor()>& action,
                           const std::function<void(const Change&, Index devices_changed)>& check) {
   emu::plant_faults({});

@@ -1,5 +1,5 @@
-// What collectives send and the buffers they take, from the ledger, against sums over the algorithm's messages
-// and against the closed forms of engine/costs.hpp.
+// What collectives send and the buffers they take, from the ledger, against sums over the algorithm's
+// messages and against the closed forms of engine/costs.hpp.
 
 #include <numeric>
 
@@ -51,8 +51,8 @@ Traffic all_but(const std::vector<Index>& sizes, int left_out) {
   return sent;
 }
 
-/// To how many devices I pass a broadcast on. Counted from the root, a device reaches over half the distance of the
-/// round before, from its own place, which is a multiple of the whole distance.
+/// To how many devices I pass a broadcast on. Counted from the root, a device reaches over half the distance
+/// of the round before, from its own place, which is a multiple of the whole distance.
 int children(int root) {
   const int place = (me() - root + devices()) % devices();
   int found = 0;

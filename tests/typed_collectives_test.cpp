@@ -63,10 +63,10 @@ TEST_CASE("reduce_scatter leaves a slice of the sum, and all_gather makes it who
 TEST_CASE("all_gather undoes any cut") {
   for (const Shape& shape : matrices) {
     const Host whole = integers(shape, 0);
-    CHECK(difference(engine.all_gather(laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])})).local(), whole) ==
-          "");
-    CHECK(difference(engine.all_gather(laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])})).local(), whole) ==
-          "");
+    Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
+    Sharded<1> columns = laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])});
+    CHECK(difference(engine.all_gather(std::move(rows)).local(), whole) == "");
+    CHECK(difference(engine.all_gather(std::move(columns)).local(), whole) == "");
   }
 }
 

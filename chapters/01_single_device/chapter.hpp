@@ -9,8 +9,8 @@ namespace shard {
 inline Chapter this_chapter() {
   return {"01",
           "single device",
-          {{"single", "everything on one device", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); },
-            single_device_costs}}};
+          {{"single", "everything on one device",
+            [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, single_device_costs}}};
 }
 
 }  // namespace shard

@@ -26,7 +26,7 @@ class SingleDevice : public ShardedEngine {
     Replicated a(std::move(input));  // (B, D)
     std::vector<Replicated> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));    // (B, F)   h = max(z, 0)
+      if (l % 2 == 1) a = relu(std::move(a));   // (B, F)   h = max(z, 0)
       Replicated out = matmul(a, weights_[l]);  // (B, F) for even l, (B, D) for odd l
       inputs.push_back(std::move(a));
       a = std::move(out);
@@ -42,8 +42,8 @@ class SingleDevice : public ShardedEngine {
     Replicated d(std::move(dout));  // like the output
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Replicated& a = inputs[l];                                  // (B, D) or (B, F)
-      gradients.put(layer_name(l), matmul(transposed(a), d));           // like the weights
+      const Replicated& a = inputs[l];                                          // (B, D) or (B, F)
+      gradients.put(layer_name(l), matmul(transposed(a), d));                   // like the weights
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a
       if (l % 2 == 1) d = relu_backward(std::move(d), a);
     }

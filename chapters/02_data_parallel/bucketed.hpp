@@ -47,8 +47,8 @@ class BucketedDataParallel : public ShardedEngine {
     Bucket filling;
     std::vector<InFlight> in_flight;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Sharded<0>& a = inputs[l];                  // (b, D) or (b, F)
-      filling.add(l, matmul(transposed(a), d));        // like the weights    S0ᵀ·S0 = S1·S0 = P
+      const Sharded<0>& a = inputs[l];           // (b, D) or (b, F)
+      filling.add(l, matmul(transposed(a), d));  // like the weights    S0ᵀ·S0 = S1·S0 = P
       if (filling.bytes >= bucket_bytes_ || l == 0) in_flight.push_back(send_off(std::exchange(filling, {})));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
       if (l % 2 == 1) d = relu_backward(std::move(d), a);
@@ -89,7 +89,8 @@ class BucketedDataParallel : public ShardedEngine {
 
   /// One gradient is reduced where it lies; several are copied into a row first.
   InFlight send_off(Bucket bucket) {
-    Partial addend = bucket.addends.size() == 1 ? std::move(bucket.addends[0]) : pack(std::move(bucket.addends));
+    Partial addend =
+        bucket.addends.size() == 1 ? std::move(bucket.addends[0]) : pack(std::move(bucket.addends));
     return {std::move(bucket.layers), all_reduce_async(std::move(addend))};  // P → R, some time
   }
 

@@ -108,7 +108,9 @@ inline Costs scatter_gather_costs(const Setting& s) {
   const Index B = s.batch;
   const Index b = part(B, s.devices, s.device).size();
   auto a = [&](Index l) { return b * m.width(l); };
-  auto message = [](Index elements) { return elements > 0 ? Traffic{1, elements * bytes_per_element} : Traffic{}; };
+  auto message = [](Index elements) {
+    return elements > 0 ? Traffic{1, elements * bytes_per_element} : Traffic{};
+  };
   const bool is_root = s.device == 0;
   Costs costs;
   costs.parameter_bytes = is_root ? P * bytes_per_element : 0;

@@ -43,7 +43,8 @@ class DataParallel : public ShardedEngine {
     Sharded<0> x = my_rows(std::move(input));  // (b, D)
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx;
-    if (wants_input_grad()) dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
+    if (wants_input_grad())
+      dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
     for (int m = 0; m < micro_batches_; ++m) {
       Range rows = part(x.local().extent(0), static_cast<int>(micro_batches_), m);
       Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
@@ -86,7 +87,7 @@ class DataParallel : public ShardedEngine {
     Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
     Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Sharded<0>& a = inputs[l];             // (b, D) or (b, F)
+      const Sharded<0>& a = inputs[l];            // (b, D) or (b, F)
       Partial addend = matmul(transposed(a), d);  // like the weights    S0ᵀ·S0 = S1·S0 = P
       dw[l] = dw[l].is_empty() ? std::move(addend) : std::move(dw[l]) + addend;
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0

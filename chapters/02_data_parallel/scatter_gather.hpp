@@ -34,14 +34,15 @@ class ScatterGather : public ShardedEngine {
     Tensor a = scatter_rows(std::move(input));  // (b, D)
     std::vector<Tensor> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));           // (b, F)
+      if (l % 2 == 1) a = relu(std::move(a));    // (b, F)
       Tensor out = matmul(a, weight(l, model));  // (b, F) or (b, D)
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
     tape_.push(std::move(model), std::move(inputs));
     Tensor whole = gather_rows(std::move(a));  // (B, D) on device 0
-    Shape shape = {world().exchange("rows of the batch", whole.extent(0))[0], weights_.back().global_shape()[1]};
+    Shape shape = {world().exchange("rows of the batch", whole.extent(0))[0],
+                   weights_.back().global_shape()[1]};
     return Owned(device_id() == 0 ? std::move(whole) : Tensor(), shape, 0);
   }
 
@@ -52,7 +53,7 @@ class ScatterGather : public ShardedEngine {
     Tensor d = scatter_rows(std::move(dout));  // (b, D)
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Tensor& a = inputs[l];                                      // (b, D) or (b, F)
+      const Tensor& a = inputs[l];                            // (b, D) or (b, F)
       Tensor dw = sum_on_device_0(matmul(transposed(a), d));  // like the weights
       gradients.put(layer_name(static_cast<Index>(l)), Owned(std::move(dw), weights_[l].global_shape(), 0));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weight(l, model)));  // like a
@@ -123,7 +124,7 @@ class ScatterGather : public ShardedEngine {
     return addend;
   }
 
-  std::vector<Owned> weights_;                              // (D, F), (F, D), ... on device 0
+  std::vector<Owned> weights_;                           // (D, F), (F, D), ... on device 0
   Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the model as it came; each layer's input
 };
 

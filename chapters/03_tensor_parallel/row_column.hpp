@@ -19,7 +19,8 @@ class RowColumnParallel : public ShardedEngine {
     Index num_layers = model_of(checkpoint).num_layers;
     blocks_.clear();
     for (Index l = 0; l + 1 < num_layers; l += 2)
-      blocks_.push_back({load_sharded<0>(checkpoint, layer_name(l)), load_sharded<1>(checkpoint, layer_name(l + 1))});
+      blocks_.push_back(
+          {load_sharded<0>(checkpoint, layer_name(l)), load_sharded<1>(checkpoint, layer_name(l + 1))});
     has_last_ = num_layers % 2 == 1;
     if (has_last_) last_ = load_sharded<0>(checkpoint, layer_name(num_layers - 1));
   }
@@ -29,9 +30,9 @@ class RowColumnParallel : public ShardedEngine {
     Sharded<1> x = shard<1>(Replicated(std::move(input)));  // (B, D/N)   my columns; no communication
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
-      Partial z = matmul(x, block.w0);                    // (B, F)     my addend:   S1·S0 = P
-      Replicated h = relu(all_reduce(std::move(z)));      // (B, F)     P → R: before the ReLU, and wide
-      Sharded<1> out = matmul(h, block.w1);               // (B, D/N)   my columns:  R·S1 = S1
+      Partial z = matmul(x, block.w0);                // (B, F)     my addend:   S1·S0 = P
+      Replicated h = relu(all_reduce(std::move(z)));  // (B, F)     P → R: before the ReLU, and wide
+      Sharded<1> out = matmul(h, block.w1);           // (B, D/N)   my columns:  R·S1 = S1
       kept.push_back({std::move(x), std::move(h)});
       x = std::move(out);
     }
@@ -52,8 +53,10 @@ class RowColumnParallel : public ShardedEngine {
     {
       Replicated whole(std::move(dout));  // (B, D)     or (B, F) for odd depth
       if (has_last_) {
-        gradients.put(layer_name(2 * num_blocks()), matmul(transposed(last_input), whole));  // (D/N, F)   S1ᵀ·R = S0
-        if (num_blocks() > 0 || wants_input_grad()) d = matmul(whole, transposed(last_));    // (B, D/N)   R·S0ᵀ = S1
+        gradients.put(layer_name(2 * num_blocks()),
+                      matmul(transposed(last_input), whole));  // (D/N, F)   S1ᵀ·R = S0
+        if (num_blocks() > 0 || wants_input_grad())
+          d = matmul(whole, transposed(last_));  // (B, D/N)   R·S0ᵀ = S1
         last_input = Sharded<1>();
       } else {
         d = shard<1>(whole);
@@ -62,10 +65,10 @@ class RowColumnParallel : public ShardedEngine {
     for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back()) {
       const auto& [x, h] = kept.back();
       const Block& block = blocks_[static_cast<std::size_t>(i)];
-      gradients.put(layer_name(2 * i + 1), matmul(transposed(h), d));       // (F, D/N)   R·S1 = S1
-      Replicated dh = all_reduce(matmul(d, transposed(block.w1)));          // (B, F)     S1·S1ᵀ = P → R: wide again
-      Replicated dz = relu_backward(std::move(dh), h);                      // (B, F)
-      gradients.put(layer_name(2 * i), matmul(transposed(x), dz));          // (D/N, F)   S1ᵀ·R = S0
+      gradients.put(layer_name(2 * i + 1), matmul(transposed(h), d));  // (F, D/N)   R·S1 = S1
+      Replicated dh = all_reduce(matmul(d, transposed(block.w1)));  // (B, F)     S1·S1ᵀ = P → R: wide again
+      Replicated dz = relu_backward(std::move(dh), h);              // (B, F)
+      gradients.put(layer_name(2 * i), matmul(transposed(x), dz));            // (D/N, F)   S1ᵀ·R = S0
       if (i > 0 || wants_input_grad()) d = matmul(dz, transposed(block.w0));  // (B, D/N)   R·S0ᵀ = S1
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -101,7 +104,7 @@ class RowColumnParallel : public ShardedEngine {
 
   std::vector<Block> blocks_;
   bool has_last_ = false;
-  Sharded<0> last_;                            // (D/N, F)   of an odd depth
+  Sharded<0> last_;                           // (D/N, F)   of an odd depth
   Tape<std::vector<Kept>, Sharded<1>> tape_;  // each block's activations; the input of the last layer
 };
 

@@ -20,7 +20,8 @@ class SequenceParallel : public ShardedEngine {
     Index num_layers = model_of(checkpoint).num_layers;
     blocks_.clear();
     for (Index l = 0; l + 1 < num_layers; l += 2)
-      blocks_.push_back({load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
+      blocks_.push_back(
+          {load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
     has_last_ = num_layers % 2 == 1;
     if (has_last_) last_ = load_sharded<1>(checkpoint, layer_name(num_layers - 1));
   }
@@ -31,7 +32,7 @@ class SequenceParallel : public ShardedEngine {
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Sharded<1> h = relu(matmul(all_gather(x), block.w0));  // (B, F/N)   R·S1 = S1
-      Partial out = matmul(h, block.w1);                   // (B, D)     S1·S0 = P
+      Partial out = matmul(h, block.w1);                     // (B, D)     S1·S0 = P
       kept.push_back({std::move(x), std::move(h)});
       x = reduce_scatter<0>(std::move(out));  // (b, D)     P → S0: my rows of the sum
     }
@@ -52,9 +53,11 @@ class SequenceParallel : public ShardedEngine {
     Sharded<0> d = my_rows(std::move(dout));  // (b, D)     or (b, F) for odd depth
     if (has_last_) {
       Sharded<1> dz = all_to_all<0, 1>(std::move(d));  // (B, F/N)   S0 → S1
-      gradients.put(layer_name(2 * num_blocks()), matmul(transposed(all_gather(last_input)), dz));  // (D, F/N)
+      gradients.put(layer_name(2 * num_blocks()),
+                    matmul(transposed(all_gather(last_input)), dz));  // (D, F/N)
       last_input = Sharded<0>();
-      if (num_blocks() > 0 || wants_input_grad()) d = reduce_scatter<0>(matmul(dz, transposed(last_)));  // (b, D)
+      if (num_blocks() > 0 || wants_input_grad())
+        d = reduce_scatter<0>(matmul(dz, transposed(last_)));  // (b, D)
     }
     for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back())
       d = backward_block(i, kept.back(), std::move(d), gradients);
@@ -105,7 +108,7 @@ class SequenceParallel : public ShardedEngine {
 
   std::vector<Block> blocks_;
   bool has_last_ = false;
-  Sharded<1> last_;                            // (D, F/N)   of an odd depth
+  Sharded<1> last_;                           // (D, F/N)   of an odd depth
   Tape<std::vector<Kept>, Sharded<0>> tape_;  // each block's activations; the input of the last layer
 };
 

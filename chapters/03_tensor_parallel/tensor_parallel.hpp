@@ -21,7 +21,8 @@ class TensorParallel : public ShardedEngine {
     Index num_layers = model_of(checkpoint).num_layers;
     blocks_.clear();
     for (Index l = 0; l + 1 < num_layers; l += 2)
-      blocks_.push_back({load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
+      blocks_.push_back(
+          {load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
     has_last_ = num_layers % 2 == 1;
     if (has_last_) last_ = load_sharded<1>(checkpoint, layer_name(num_layers - 1));
   }
@@ -52,8 +53,9 @@ class TensorParallel : public ShardedEngine {
     Replicated d(std::move(dout));  // (B, D)     or (B, F) for odd depth
     Gradients gradients;
     if (has_last_) {
-      Sharded<1> dz = shard<1>(d);                                                       // (B, F/N)   no communication
-      gradients.put(layer_name(2 * num_blocks()), matmul(transposed(last_input), dz));  // (D, F/N)   R·S1 = S1
+      Sharded<1> dz = shard<1>(d);  // (B, F/N)   no communication
+      gradients.put(layer_name(2 * num_blocks()),
+                    matmul(transposed(last_input), dz));  // (D, F/N)   R·S1 = S1
       d = Replicated();
       last_input = Replicated();
       if (num_blocks() > 0 || wants_input_grad()) d = all_reduce(matmul(dz, transposed(last_)));  // (B, D)
@@ -67,7 +69,7 @@ class TensorParallel : public ShardedEngine {
       gradients.put(layer_name(2 * i), matmul(transposed(x), dz));     // (D, F/N)   R·S1 = S1
       if (i == 0 && !wants_input_grad()) continue;
       Partial dx = matmul(dz, transposed(block.w0));  // (B, D)     S1·S1ᵀ = P
-      d = all_reduce(std::move(dx));                  // (B, D)     P → R: forget it, and every earlier gradient is wrong
+      d = all_reduce(std::move(dx));  // (B, D)     P → R: forget it, and every earlier gradient is wrong
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
     return gradients;
@@ -102,7 +104,7 @@ class TensorParallel : public ShardedEngine {
 
   std::vector<Block> blocks_;
   bool has_last_ = false;
-  Sharded<1> last_;                            // (D, F/N)   of an odd depth
+  Sharded<1> last_;                           // (D, F/N)   of an odd depth
   Tape<std::vector<Kept>, Replicated> tape_;  // each block's activations; the input of the last layer
 };
 

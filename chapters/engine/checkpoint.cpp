@@ -137,7 +137,8 @@ class HostCheckpoint : public Checkpoint {
     require_range(name, whole, axis, begin, end);
     const std::vector<float>& all = tensors_.at(name).values;
     std::vector<float> values;
-    for_each_in_slice(whole, axis, begin, end, [&](Index i) { values.push_back(all[static_cast<std::size_t>(i)]); });
+    for_each_in_slice(whole, axis, begin, end,
+                      [&](Index i) { values.push_back(all[static_cast<std::size_t>(i)]); });
     return as_parameter(whole, axis, begin, end, values);
   }
   std::string source() const override { return source_; }
@@ -149,7 +150,9 @@ class HostCheckpoint : public Checkpoint {
 
 }  // namespace
 
-std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path) { return std::make_unique<FileCheckpoint>(path); }
+std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path) {
+  return std::make_unique<FileCheckpoint>(path);
+}
 
 std::unique_ptr<Checkpoint> generate_checkpoint(const Model& model, std::uint64_t seed) {
   return std::make_unique<GeneratedCheckpoint>(model, seed);

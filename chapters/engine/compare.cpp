@@ -21,7 +21,8 @@ std::int64_t ordered(float value) {
 /// (3, 7): where element i of a tensor of this shape lies, shifted along an axis.
 std::string index_of(Index element, const Shape& shape, int axis, Index offset) {
   Shape index(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0; element /= std::max<Index>(shape[i], 1)) index[i] = element % shape[i];
+  for (std::size_t i = shape.size(); i-- > 0; element /= std::max<Index>(shape[i], 1))
+    index[i] = element % shape[i];
   if (axis < static_cast<int>(index.size())) index[static_cast<std::size_t>(axis)] += offset;
   return to_string(index);
 }
@@ -53,8 +54,9 @@ Comparison compare(const std::string& name, const HostTensor& actual, const Host
   if (actual.shape != expected.shape) {
     result.max_ulp = farthest;
     result.relative = std::numeric_limits<double>::infinity();
-    result.first_difference = fmt::format("{} on device {}: expected shape {}, got {}", name, world().device_id(),
-                                          to_string(expected.shape), to_string(actual.shape));
+    result.first_difference =
+        fmt::format("{} on device {}: expected shape {}, got {}", name, world().device_id(),
+                    to_string(expected.shape), to_string(actual.shape));
     return result;
   }
   double difference = 0;

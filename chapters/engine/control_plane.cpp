@@ -18,9 +18,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto patience = 1000ms;         // of a wait, before anybody asks
+constexpr auto patience = 1000ms;          // of a wait, before anybody asks
 constexpr auto between_questions = 200ms;  // rounds of questions about a possible deadlock
-constexpr auto grace = 3000ms;            // for device 0 to print another device's last line
+constexpr auto grace = 3000ms;             // for device 0 to print another device's last line
 
 enum Tag { failure = 1, question, answer, verdict };
 
@@ -136,8 +136,8 @@ std::vector<std::string> ControlPlane::gather(const char* what, const std::strin
   for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
   std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
   MPI_Request request;
-  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(), offsets.data(),
-               MPI_BYTE, 0, messages_->comm, &request);
+  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
+               offsets.data(), MPI_BYTE, 0, messages_->comm, &request);
   wait_for(*this, what, request);
   std::vector<std::string> texts;
   for (std::size_t d = 0; id_ == 0 && d < counts.size(); ++d)
@@ -167,17 +167,21 @@ void ControlPlane::hear_of_failures() {
 void ControlPlane::hear_of_deadlock() {
   int source = 0;
   std::string bytes;
-  if (id_ != 0 && messages_->take(0, verdict, source, bytes)) throw Error(Code::deadlock, unpack(bytes).second);
+  if (id_ != 0 && messages_->take(0, verdict, source, bytes))
+    throw Error(Code::deadlock, unpack(bytes).second);
 }
 
-ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const { return {mine.call, mine.needs, posted_}; }
+ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const {
+  return {mine.call, mine.needs, posted_};
+}
 
 void ControlPlane::answer_question(const Blocked& mine) {
   int source = 0;
   std::string bytes;
   if (id_ == 0 || !messages_->take(0, question, source, bytes)) return;
   std::vector<Index> numbers = {unpack(bytes).first.at(0), static_cast<Index>(mine.needs.size())};
-  for (const Blocked::Need& need : mine.needs) numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
+  for (const Blocked::Need& need : mine.needs)
+    numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
   numbers.insert(numbers.end(), posted_.begin(), posted_.end());
   messages_->send(0, answer, pack(numbers, mine.call));
 }
@@ -234,7 +238,8 @@ void ControlPlane::fail(Code code, const std::string& line) {
     std::string bytes = pack({static_cast<Index>(code)}, line);
     MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, failure, messages_->comm, &request);
     int sent = 0;
-    for (auto start = steady_clock::now(); steady_clock::now() - start < grace; std::this_thread::sleep_for(1ms))
+    for (auto start = steady_clock::now(); steady_clock::now() - start < grace;
+         std::this_thread::sleep_for(1ms))
       if (!sent) MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
   }
   print_line(line);
@@ -245,7 +250,8 @@ void ControlPlane::fail(Code code, const std::string& line) {
 int ControlPlane::finish(int exit_code) {
   std::fflush(stdout);
   int worst = 0;
-  for (Index code : all_gather("the end of the program", exit_code)) worst = std::max(worst, static_cast<int>(code));
+  for (Index code : all_gather("the end of the program", exit_code))
+    worst = std::max(worst, static_cast<int>(code));
   MPI_Comm_free(&messages_->comm);
   MPI_Finalize();
   return worst;

@@ -62,6 +62,7 @@ class ControlPlane {
 
   /// Ends the whole job with the error's code; its line is printed once, by device 0 if that still answers.
   [[noreturn]] void fail(Code code, const std::string& line);
+
  private:
   friend int run_on_devices(int& argc, char**& argv, const std::function<int()>& body);
   struct Answer;    // one device's state in a round of questions
@@ -82,7 +83,7 @@ class ControlPlane {
   int id_ = 0;
   int size_ = 1;
   std::vector<Index> posted_;
-  std::vector<Answer> answers_;         // device 0: of this round of questions
+  std::vector<Answer> answers_;          // device 0: of this round of questions
   std::vector<Answer> earlier_answers_;  // and of the one before
   Index round_ = 0;
   int missing_answers_ = 0;

@@ -29,20 +29,26 @@ std::vector<Index> slices(Index extent, Index of_one, int devices) {
   return elements;
 }
 
-Index ring_buffer(Index elements, int devices) { return devices == 1 ? 0 : part(elements, devices, 0).size(); }
+Index ring_buffer(Index elements, int devices) {
+  return devices == 1 ? 0 : part(elements, devices, 0).size();
+}
 
 Traffic ring_all_reduce(Index elements, int devices, int device) {
   std::vector<Index> chunks = slices(elements, 1, devices);
   return ring_reduce_scatter(chunks, device) + ring_all_gather(chunks, device);
 }
 
-Traffic ring_reduce_scatter(const std::vector<Index>& slices, int device) { return all_but(slices, device); }
+Traffic ring_reduce_scatter(const std::vector<Index>& slices, int device) {
+  return all_but(slices, device);
+}
 
 Traffic ring_all_gather(const std::vector<Index>& slices, int device) {
   return all_but(slices, (device + 1) % static_cast<int>(slices.size()));
 }
 
-Traffic pairwise_all_to_all(const std::vector<Index>& parts, int device) { return all_but(parts, device); }
+Traffic pairwise_all_to_all(const std::vector<Index>& parts, int device) {
+  return all_but(parts, device);
+}
 
 Traffic tree_broadcast(Index elements, int devices, int device, int root) {
   if (elements == 0) return {};
@@ -50,8 +56,12 @@ Traffic tree_broadcast(Index elements, int devices, int device, int root) {
   return children * Traffic{1, elements * bytes_per_element};
 }
 
-Traffic tree_barrier(int devices, int device) { return {tree_children(devices, device) + (device == 0 ? 0 : 1), 0}; }
+Traffic tree_barrier(int devices, int device) {
+  return {tree_children(devices, device) + (device == 0 ? 0 : 1), 0};
+}
 
-Traffic Costs::total() const { return std::accumulate(sent.begin(), sent.end(), Traffic{}); }
+Traffic Costs::total() const {
+  return std::accumulate(sent.begin(), sent.end(), Traffic{});
+}
 
 }  // namespace shard

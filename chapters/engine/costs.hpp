@@ -50,7 +50,7 @@ struct Setting {
   Index micro_batches = 1;  ///< pieces that a device's part of it is processed in, where the chapter has them
   bool input_grad = false;  ///< whether dL/dx is computed
   int devices = 1;
-  int device = 0;                              ///< whose costs these are
+  int device = 0;                             ///< whose costs these are
   Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
 };
 
@@ -68,7 +68,9 @@ struct Costs {
 };
 
 /// Floating-point operations of an (m, k) times (k, n) product.
-constexpr Index product_flops(Index m, Index k, Index n) { return 2 * m * k * n; }
+constexpr Index product_flops(Index m, Index k, Index n) {
+  return 2 * m * k * n;
+}
 
 /// The moment of a program at which most is held.
 class Peak {

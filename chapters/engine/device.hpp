@@ -75,7 +75,8 @@ class Tensor {
 
  private:
   friend class Backend;  // the one door through which a backend reaches the memory
-  Tensor(Shape shape, std::shared_ptr<Storage> storage) : shape_(std::move(shape)), storage_(std::move(storage)) {}
+  Tensor(Shape shape, std::shared_ptr<Storage> storage)
+      : shape_(std::move(shape)), storage_(std::move(storage)) {}
 
   Shape shape_{0};
   std::shared_ptr<Storage> storage_;  // shared only with a future that still needs it
@@ -114,7 +115,9 @@ struct Operand {
 
   Operand(const Tensor& matrix, bool transpose = false) : tensor(&matrix), is_transposed(transpose) {}
 };
-inline Operand transposed(const Tensor& matrix) { return {matrix, true}; }
+inline Operand transposed(const Tensor& matrix) {
+  return {matrix, true};
+}
 
 /// (m, k) times (k, n): (m, n). No operand is copied to transpose it.
 Tensor matmul(Operand a, Operand b);
@@ -217,8 +220,9 @@ class Future {
   template <class Next>
   auto then(Next next) && {
     using U = decltype(next(std::declval<T>()));
-    return Future<U>(std::move(pending_),
-                     [finish = std::move(finish_), next = std::move(next)](Tensor t) { return next(finish(std::move(t))); });
+    return Future<U>(std::move(pending_), [finish = std::move(finish_), next = std::move(next)](Tensor t) {
+      return next(finish(std::move(t)));
+    });
   }
 
  private:

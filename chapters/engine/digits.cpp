@@ -39,7 +39,9 @@ std::vector<int> parse_line(const std::string& path, Index line_number, const st
 
 }  // namespace
 
-std::string Digits::default_path() { return SHARDBOOK_DIGITS; }
+std::string Digits::default_path() {
+  return SHARDBOOK_DIGITS;
+}
 
 Digits::Digits(const std::string& path) {
   std::ifstream file(path);
@@ -54,7 +56,8 @@ Digits::Digits(const std::string& path) {
     row.pop_back();  // the label
     auto odd = std::ranges::find_if(row, [](int p) { return p < 0 || p > 16; });
     if (odd != row.end())
-      refuse_line(path, number, "pixels of 0 to 16", fmt::format("{} for pixel {}", *odd, odd - row.begin() + 1));
+      refuse_line(path, number, "pixels of 0 to 16",
+                  fmt::format("{} for pixel {}", *odd, odd - row.begin() + 1));
     values_.insert(values_.end(), row.begin(), row.end());
   }
   if (values_.empty()) throw Error(Code::file, path + ": expected the digits, given an empty file");
@@ -84,7 +87,8 @@ Tensor DenoisingBatch::clean(Range rows) const {
   std::vector<float> values;
   for (Index row = rows.begin; row < rows.end; ++row) {
     Index digit = digit_of(row);
-    for (Index p = 0; p < Digits::pixels; ++p) values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16);
+    for (Index p = 0; p < Digits::pixels; ++p)
+      values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16);
   }
   return Tensor::from_host({rows.size(), Digits::pixels}, values);
 }

@@ -49,7 +49,8 @@ Matrix product(const Matrix& a, const Matrix& b) {
       }
       if (magnitude > largest_exact)
         throw Error(Code::internal,
-                    fmt::format("exact mode: expected sums of at most 2^24, given {}: use a smaller problem", magnitude));
+                    fmt::format("exact mode: expected sums of at most 2^24, given {}: use a smaller problem",
+                                magnitude));
       c.at(i, j) = sum;
     }
   return c;
@@ -69,7 +70,8 @@ HostTensor sparse_signs(Shape shape, const CounterRandom& random) {
     for (Index entry = 0; entry < 2; ++entry) {
       auto draw = static_cast<std::uint64_t>(4 * column + 2 * entry);
       Index row = random.integer(draw, 0, static_cast<int>(shape[0]) - 1);
-      t.values[static_cast<std::size_t>(row * shape[1] + column)] = random.integer(draw + 1, 0, 1) == 0 ? -1.0F : 1.0F;
+      t.values[static_cast<std::size_t>(row * shape[1] + column)] =
+          random.integer(draw + 1, 0, 1) == 0 ? -1.0F : 1.0F;
     }
   return t;
 }
@@ -97,8 +99,8 @@ ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t s
       integers({batch, model.width(model.num_layers)}, CounterRandom(seed, "exact output gradient"), -2, 2);
   for (Index layer = 0; layer < model.num_layers; ++layer) {
     CounterRandom random(seed, "exact " + layer_name(layer));
-    problem.weights[layer_name(layer)] =
-        model.num_layers <= 2 ? integers(model.shape(layer), random, -2, 2) : sparse_signs(model.shape(layer), random);
+    problem.weights[layer_name(layer)] = model.num_layers <= 2 ? integers(model.shape(layer), random, -2, 2)
+                                                               : sparse_signs(model.shape(layer), random);
   }
   return problem;
 }

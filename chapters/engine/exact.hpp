@@ -15,13 +15,14 @@ class Digits;
 /// bits: small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward.
 struct ExactProblem {
   Model model;
-  HostTensor input;                           ///< (B, D), 0..16; the last of several rows is zeros: the kink of every ReLU
-  HostTensor output_grad;                     ///< like the output, −2..2
+  HostTensor input;        ///< (B, D), 0..16; the last of several rows is zeros: the kink of every ReLU
+  HostTensor output_grad;  ///< like the output, −2..2
   std::map<std::string, HostTensor> weights;  ///< dense −2..2 for two layers, sparse ±1 for deeper stacks
 };
 
 /// Pixels of digits for the input where the model is as wide as they are, else integers of the same range.
-ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed, const Digits* digits = nullptr);
+ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed,
+                                const Digits* digits = nullptr);
 
 /// Output (`output`), dL/dx (`input_grad`) and each parameter's gradient, in 64-bit integers: independent of
 /// engines, tensors and floating point. \throws Error internal when a product's Σ |a| |b| exceeds 2²⁴

@@ -15,8 +15,8 @@ void require_batch(const Checkpoint& batch, const Model& model) {
   auto require = [&](const char* name, const Shape& expected) {
     Shape given = batch.shape(name);
     if (given != expected)
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected {}, given {}", batch.source(), name, to_string(expected), to_string(given)));
+      throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", batch.source(), name,
+                                          to_string(expected), to_string(given)));
   };
   Shape input = batch.shape("input");
   Index rows = input.empty() ? 0 : input[0];

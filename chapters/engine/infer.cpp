@@ -16,7 +16,8 @@ namespace {
 /// Comma-separated numbers, a row a line.
 class CsvInput : public InputStream {
  public:
-  CsvInput(std::istream& in, Index width, Index rows_at_a_time) : in_(in), width_(width), rows_(rows_at_a_time) {}
+  CsvInput(std::istream& in, Index width, Index rows_at_a_time)
+      : in_(in), width_(width), rows_(rows_at_a_time) {}
 
   std::optional<Tensor> next() override {
     std::vector<float> values;
@@ -45,7 +46,8 @@ class CsvInput : public InputStream {
         value = std::strtof(std::string(at, stop).c_str(), nullptr);
       else if (error != std::errc())
         complain(Code::file, "numbers separated by commas", given());
-      if (stop != end && (*stop != ',' || stop + 1 == end)) complain(Code::file, "numbers separated by commas", given());
+      if (stop != end && (*stop != ',' || stop + 1 == end))
+        complain(Code::file, "numbers separated by commas", given());
       if (!std::isfinite(value)) complain(Code::not_finite, "numbers that are finite in float32", given());
       values.push_back(value);
       at = stop == end ? end : stop + 1;

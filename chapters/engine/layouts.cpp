@@ -30,11 +30,13 @@ void require_same_owner(const char* call, int a, int b) {
 
 void require_device(const char* call, int id) {
   if (id < 0 || id >= world().num_devices())
-    refuse(Code::argument, call, fmt::format("a device of 0 to {}", world().num_devices() - 1), fmt::to_string(id));
+    refuse(Code::argument, call, fmt::format("a device of 0 to {}", world().num_devices() - 1),
+           fmt::to_string(id));
 }
 
 void require_result(const char* call, const Shape& expected, const Shape& given) {
-  if (given != expected) refuse(Code::internal, call, to_string(expected) + " as its result", to_string(given));
+  if (given != expected)
+    refuse(Code::internal, call, to_string(expected) + " as its result", to_string(given));
 }
 
 Shape my_part_of(Shape global, int axis) {
@@ -105,7 +107,8 @@ std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shape
     tensors.push_back(detail::Access::make<Replicated>(std::move(t), shape, 0));
   }
   if (at != row.local().size())
-    refuse(Code::argument, "unpack", fmt::format("shapes of {} elements", row.local().size()), fmt::to_string(at));
+    refuse(Code::argument, "unpack", fmt::format("shapes of {} elements", row.local().size()),
+           fmt::to_string(at));
   row = Replicated();
   return tensors;
 }
@@ -115,7 +118,8 @@ bool Placed::is_here() const {
 }
 
 Tensor Placed::slice_of(const Tensor& whole) const {
-  if (whole.shape() != global_) refuse(Code::argument, "slice_of", to_string(global_), to_string(whole.shape()));
+  if (whole.shape() != global_)
+    refuse(Code::argument, "slice_of", to_string(global_), to_string(whole.shape()));
   if (!is_here()) return Tensor();
   if (placement_.kind != Placement::Kind::sharded) return whole.clone();
   return slice(whole, placement_.axis, offset_, offset_ + local_.extent(placement_.axis));

@@ -76,7 +76,8 @@ class Sharded : public detail::Laid {
   Sharded(Sharded&&) noexcept = default;
   Sharded& operator=(Sharded&&) noexcept = default;
   /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
-  Sharded(Tensor slice, Shape global, Index offset) : Laid(std::move(slice), std::move(global)), offset_(offset) {
+  Sharded(Tensor slice, Shape global, Index offset)
+      : Laid(std::move(slice), std::move(global)), offset_(offset) {
     detail::require_slice(local_.shape(), global_, Axis, offset_);
   }
   const Tensor& local() const& { return local_; }
@@ -249,9 +250,10 @@ Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_tr
 template <detail::Factor A, detail::Factor B>
 auto matmul(const A& a, const B& b) {
   using Rule = detail::Product<typename detail::Seen<A>::type, typename detail::Seen<B>::type>;
-  static_assert(Rule::legal,
-                "matmul: these layouts have no product without communication (legal are R·R, S0·R, R·S1, S1·S0, "
-                "P·R, R·P and O·O of one owner): gather, reduce or re-shard an operand first");
+  static_assert(
+      Rule::legal,
+      "matmul: these layouts have no product without communication (legal are R·R, S0·R, R·S1, S1·S0, "
+      "P·R, R·P and O·O of one owner): gather, reduce or re-shard an operand first");
   using Result = typename Rule::type;
   if constexpr (Rule::legal) {
     const auto& x = detail::matrix_of(a);
@@ -268,7 +270,8 @@ auto matmul(const A& a, const B& b) {
       if (!x.is_mine()) return detail::Access::make<Owned>(Tensor(), std::move(global), x_place);
     }
     if constexpr (std::same_as<Result, Partial> && detail::IsSharded<std::remove_cvref_t<decltype(x)>>::value)
-      detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)}, y_place);
+      detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)},
+                               y_place);
     Tensor local = matmul(Operand(x_local, tx), Operand(y_local, ty));
     return detail::Access::make<Result>(std::move(local), std::move(global),
                                         std::same_as<Result, Sharded<1>> ? y_place : x_place);
@@ -292,9 +295,10 @@ constexpr void refuse_nonlinear() {
 
 template <class A, class B>
 constexpr void require_same_layout() {
-  static_assert(std::same_as<A, B> || !(std::same_as<A, Partial> || std::same_as<B, Partial>),
-                "a Partial and a reduced tensor cannot be added: the reduced one would count once per device, so "
-                "reduce the Partial first (all_reduce or reduce_scatter)");
+  static_assert(
+      std::same_as<A, B> || !(std::same_as<A, Partial> || std::same_as<B, Partial>),
+      "a Partial and a reduced tensor cannot be added: the reduced one would count once per device, so "
+      "reduce the Partial first (all_reduce or reduce_scatter)");
   static_assert(std::same_as<A, B> || std::same_as<A, Partial> || std::same_as<B, Partial>,
                 "elementwise functions take operands of one layout: gather or shard one of them first");
 }
@@ -309,7 +313,8 @@ template <class F, class A, class B>
 A combine(const char* call, F function, A&& a, const B& b) {
   require_same_layout<A, B>();
   if constexpr (std::same_as<A, B>) {
-    require_same_cut(call, Access::tensor(a).shape(), Access::place(a), Access::tensor(b).shape(), Access::place(b));
+    require_same_cut(call, Access::tensor(a).shape(), Access::place(a), Access::tensor(b).shape(),
+                     Access::place(b));
     Tensor local = function(Access::take(std::move(a)), Access::tensor(b));
     return relaid<A>(std::move(local), a);
   } else {
@@ -332,29 +337,27 @@ auto relu(L&& z) {
 
 /// dz = dh where z > 0, else 0, in the memory of dh. z may be ReLU's argument or its result.
 template <Layout L, Layout Z>
-  requires(!std::is_lvalue_reference_v<L>)
-L relu_backward(L&& dh, const Z& z) {
+requires(!std::is_lvalue_reference_v<L>) L relu_backward(L&& dh, const Z& z) {
   detail::refuse_nonlinear<L>();
   detail::refuse_nonlinear<Z>();
   if constexpr (std::same_as<L, Partial> || std::same_as<Z, Partial>)
     return std::move(dh);  // refused above, and once is enough
   else
     return detail::combine(
-        "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); }, std::move(dh), z);
+        "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); },
+        std::move(dh), z);
 }
 
 /// a + b in the memory of a. Two addends of a sum give an addend of the sum.
 template <Layout A, Layout B>
-  requires(!std::is_lvalue_reference_v<A>)
-A operator+(A&& a, const B& b) {
+requires(!std::is_lvalue_reference_v<A>) A operator+(A&& a, const B& b) {
   return detail::combine(
       "operator+", [](Tensor&& x, const Tensor& y) { return add(std::move(x), y); }, std::move(a), b);
 }
 
 /// a * factor in the memory of a; linear, so also of a Partial.
 template <Layout L>
-  requires(!std::is_lvalue_reference_v<L>)
-L scale(L&& a, float factor) {
+requires(!std::is_lvalue_reference_v<L>) L scale(L&& a, float factor) {
   return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
 }
 /// @}
@@ -383,11 +386,13 @@ class Placed {
   Placed(Placed&&) noexcept = default;
   Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
-  Placed(L&& laid) : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
+  Placed(L&& laid)
+      : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
     using Value = std::remove_cvref_t<L>;
-    static_assert(!std::same_as<Value, Partial>,
-                  "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
-                  "first (all_reduce or reduce_scatter)");
+    static_assert(
+        !std::same_as<Value, Partial>,
+        "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
+        "first (all_reduce or reduce_scatter)");
     static_assert(!std::is_lvalue_reference_v<L> || std::same_as<Value, Partial>,
                   "tensors move and are not copied: write std::move(x)");
     if constexpr (detail::IsSharded<Value>::value) {

@@ -12,7 +12,8 @@ std::string_view name(Purpose purpose) {
 
 std::string_view name(Collective collective) {
   constexpr std::array<std::string_view, num_collectives> names = {
-      "barrier", "send", "send_async", "all_gather", "all_reduce", "reduce_scatter", "all_to_all", "broadcast"};
+      "barrier",    "send",           "send_async", "all_gather",
+      "all_reduce", "reduce_scatter", "all_to_all", "broadcast"};
   return names[static_cast<int>(collective)];
 }
 

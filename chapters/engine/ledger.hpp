@@ -12,7 +12,16 @@ enum class Purpose { parameters, gradients, optimizer, activations, buffers };
 inline constexpr int num_purposes = 5;
 
 /// The calls that send tensor data. Control messages (shapes, checks) are not counted.
-enum class Collective { barrier, send, send_async, all_gather, all_reduce, reduce_scatter, all_to_all, broadcast };
+enum class Collective {
+  barrier,
+  send,
+  send_async,
+  all_gather,
+  all_reduce,
+  reduce_scatter,
+  all_to_all,
+  broadcast
+};
 inline constexpr int num_collectives = 8;
 
 std::string_view name(Purpose purpose);
@@ -29,7 +38,9 @@ struct Traffic {
     return *this;
   }
   friend Traffic operator+(Traffic a, const Traffic& b) { return a += b; }
-  friend Traffic operator*(std::int64_t times, const Traffic& t) { return {times * t.messages, times * t.bytes}; }
+  friend Traffic operator*(std::int64_t times, const Traffic& t) {
+    return {times * t.messages, times * t.bytes};
+  }
   bool operator==(const Traffic&) const = default;
 };
 

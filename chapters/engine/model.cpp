@@ -15,12 +15,14 @@ Index Model::weights() const {
   return sum;
 }
 
-std::string layer_name(Index layer) { return fmt::format("layer_{}/weights", layer); }
+std::string layer_name(Index layer) {
+  return fmt::format("layer_{}/weights", layer);
+}
 
 namespace {
 
-[[noreturn]] void refuse_parameter(const Checkpoint& from, const std::string& name, const std::string& expected,
-                                   const std::string& given) {
+[[noreturn]] void refuse_parameter(const Checkpoint& from, const std::string& name,
+                                   const std::string& expected, const std::string& given) {
   throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", from.source(), name, expected, given));
 }
 
@@ -34,8 +36,9 @@ Model model_of(const Checkpoint& checkpoint) {
   for (Index layer = 0; layer < model.num_layers; ++layer) wanted.insert(layer_name(layer));
   for (const std::string& name : checkpoint.names())
     if (!wanted.contains(name))
-      refuse_parameter(checkpoint, "parameters", "layer_0/weights, layer_1/weights, ... without a gap",
-                       fmt::format("{}, one of them named {}", model.num_layers, safetensors::printable(name, 60)));
+      refuse_parameter(
+          checkpoint, "parameters", "layer_0/weights, layer_1/weights, ... without a gap",
+          fmt::format("{}, one of them named {}", model.num_layers, safetensors::printable(name, 60)));
   Shape first = checkpoint.shape(layer_name(0));
   if (first.size() != 2 || first[0] == 0 || first[1] == 0)
     refuse_parameter(checkpoint, layer_name(0), "a matrix of at least 1 by 1", to_string(first));

@@ -23,7 +23,9 @@ namespace {
 const std::vector<std::string> commands = {"train", "gradients", "infer", "variants"};
 
 /// Text of the user's in a message.
-std::string shown(const std::string& text) { return text.empty() ? "''" : safetensors::printable(text, 60); }
+std::string shown(const std::string& text) {
+  return text.empty() ? "''" : safetensors::printable(text, 60);
+}
 
 /// Takes text that is a number from end to end, and as `is_good` wants it.
 template <class Number>
@@ -67,12 +69,15 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
       ->type_name("NAME")
       ->default_val(names.front());
   if (std::ranges::any_of(chapter.variants, &Variant::has_micro_batches))
-    command.add_option("--micro-batches", o.engine.micro_batches, "Pieces in which a device works through its rows")
+    command
+        .add_option("--micro-batches", o.engine.micro_batches,
+                    "Pieces in which a device works through its rows")
         ->check(positive)
         ->type_name("N")
         ->capture_default_str();
   if (std::ranges::any_of(chapter.variants, &Variant::has_buckets))
-    command.add_option("--bucket-bytes", o.engine.bucket_bytes, "Gradients of this size go into one all-reduce")
+    command
+        .add_option("--bucket-bytes", o.engine.bucket_bytes, "Gradients of this size go into one all-reduce")
         ->check(positive)
         ->type_name("N")
         ->capture_default_str();
@@ -81,8 +86,9 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
 
 void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* train = app.add_subcommand(
-      "train", "Learn to remove noise from handwritten digits, and hold gradients, bytes and memory against the\n"
-               "unsharded network and the closed forms (the default)");
+      "train",
+      "Learn to remove noise from handwritten digits, and hold gradients, bytes and memory against the\n"
+      "unsharded network and the closed forms (the default)");
   add_common(*train, chapter, o);
   train->add_option("--steps", o.steps, "Optimizer steps")
       ->check(positive)
@@ -92,7 +98,9 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
-  train->add_option("--layers", o.model.num_layers, "Weight matrices; an even number, as the output is an image again")
+  train
+      ->add_option("--layers", o.model.num_layers,
+                   "Weight matrices; an even number, as the output is an image again")
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
@@ -120,7 +128,8 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
 
 void add_gradients(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* gradients = app.add_subcommand(
-      "gradients", "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
+      "gradients",
+      "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
   add_common(*gradients, chapter, o);
   gradients->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
       ->type_name("FILE")
@@ -132,7 +141,8 @@ void add_gradients(CLI::App& app, const Chapter& chapter, Options& o) {
 }
 
 void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
-  CLI::App* infer = app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
+  CLI::App* infer =
+      app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
   add_common(*infer, chapter, o);
   infer->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
       ->type_name("FILE")
@@ -143,7 +153,9 @@ void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
       ->capture_default_str();
 }
 
-void add_variants(CLI::App& app) { app.add_subcommand("variants", "List the variants' names, one a line"); }
+void add_variants(CLI::App& app) {
+  app.add_subcommand("variants", "List the variants' names, one a line");
+}
 
 /// `train` is what a chapter does when it is not told otherwise.
 std::vector<std::string> with_command(std::vector<std::string> words) {
@@ -172,24 +184,28 @@ int run(const Chapter& chapter, const Options& options) {
   world().check_claims(options.check_claims);
   auto variant = std::ranges::find(chapter.variants, options.variant, &Variant::name);
   if (options.engine.micro_batches > 1 && !variant->has_micro_batches)
-    throw Error(Code::usage, fmt::format("--micro-batches: expected 1 for the variant {}, which does not cut its rows "
-                                         "into pieces, given {}",
-                                         variant->name, options.engine.micro_batches));
+    throw Error(Code::usage,
+                fmt::format("--micro-batches: expected 1 for the variant {}, which does not cut its rows "
+                            "into pieces, given {}",
+                            variant->name, options.engine.micro_batches));
   if (options.command == "gradients") return gradients(*variant, options);
   if (options.command == "infer") return infer(*variant, options);
   if (options.model.num_layers % 2 == 1)
-    throw Error(Code::usage, fmt::format("train: --layers: expected an even number, as the output is an image again, "
-                                         "given {}",
-                                         options.model.num_layers));
+    throw Error(Code::usage,
+                fmt::format("train: --layers: expected an even number, as the output is an image again, "
+                            "given {}",
+                            options.model.num_layers));
   return train(chapter, *variant, options);
 }
 
 int parse_and_run(int argc, char** argv, const Chapter& chapter) {
   std::string name = std::filesystem::path(argv[0]).filename();
-  CLI::App app(fmt::format("Chapter {} of shardbook, {}: a two-layer ReLU MLP, or a deeper stack of them, on {} device{}",
-                           chapter.number, chapter.title, world().num_devices(),
-                           world().num_devices() == 1 ? " (mpirun -n 4 for more)" : "s"),
-               name);
+  CLI::App app(
+      fmt::format(
+          "Chapter {} of shardbook, {}: a two-layer ReLU MLP, or a deeper stack of them, on {} device{}",
+          chapter.number, chapter.title, world().num_devices(),
+          world().num_devices() == 1 ? " (mpirun -n 4 for more)" : "s"),
+      name);
   app.require_subcommand(1);
   Options options;
   add_train(app, chapter, options);
@@ -199,8 +215,8 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
   std::vector<std::string> words = with_command({argv + 1, argv + argc});
   const std::string& command = words.front();
   if (command[0] != '-' && std::ranges::find(commands, command) == commands.end())
-    throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)", name,
-                                         fmt::join(commands, " or "), shown(command)));
+    throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)",
+                                         name, fmt::join(commands, " or "), shown(command)));
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {

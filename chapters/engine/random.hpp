@@ -24,7 +24,8 @@ class CounterRandom {
   int integer(std::uint64_t index, int low, int high) const;
 
   /// One block of the generator, for its published test vectors.
-  static std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+  static std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                             std::array<std::uint32_t, 2> key);
 
  private:
   std::array<std::uint32_t, 2> key_;

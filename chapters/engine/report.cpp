@@ -15,8 +15,12 @@ using nlohmann::json;
 
 namespace {
 
-json to_json(const Figure& f) { return {{"measured", f.measured}, {"formula", f.formula}}; }
-Figure figure_from(const json& j) { return {j.at("measured"), j.at("formula")}; }
+json to_json(const Figure& f) {
+  return {{"measured", f.measured}, {"formula", f.formula}};
+}
+Figure figure_from(const json& j) {
+  return {j.at("measured"), j.at("formula")};
+}
 
 std::string with_commas(Index number) {
   std::string digits = fmt::to_string(number);
@@ -33,7 +37,9 @@ std::string cell(const Figure& f) {
 
 }  // namespace
 
-Index Figure::largest() const { return measured.empty() ? 0 : *std::ranges::max_element(measured); }
+Index Figure::largest() const {
+  return measured.empty() ? 0 : *std::ranges::max_element(measured);
+}
 
 Figure gather_figure(const char* what, Index measured, Index formula) {
   ControlPlane& plane = ControlPlane::instance();
@@ -49,12 +55,18 @@ void require_place_for_report(const std::string& path) {
 }
 
 void write_report(const std::string& path, const Report& r) {
-  json j = {{"chapter", r.chapter},           {"title", r.title},
-            {"variant", r.variant},           {"devices", r.devices},
-            {"losses", r.losses},             {"max_ulp", r.max_ulp},
-            {"bytes", to_json(r.bytes)},      {"messages", to_json(r.messages)},
-            {"flops", to_json(r.flops)},      {"peak", to_json(r.peak)},
-            {"milliseconds", r.milliseconds}, {"ok", r.is_good()}};
+  json j = {{"chapter", r.chapter},
+            {"title", r.title},
+            {"variant", r.variant},
+            {"devices", r.devices},
+            {"losses", r.losses},
+            {"max_ulp", r.max_ulp},
+            {"bytes", to_json(r.bytes)},
+            {"messages", to_json(r.messages)},
+            {"flops", to_json(r.flops)},
+            {"peak", to_json(r.peak)},
+            {"milliseconds", r.milliseconds},
+            {"ok", r.is_good()}};
   std::ofstream file(path);
   file << j.dump(1) << '\n';
   file.close();
@@ -92,12 +104,13 @@ Report read_report(const std::string& path) {
 }
 
 std::string table(const std::vector<Report>& reports) {
-  std::string text = fmt::format("{:<3} {:<16} {:<14} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
-                                 "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
+  std::string text =
+      fmt::format("{:<3} {:<16} {:<14} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
+                  "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
   for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<14} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n", r.chapter, r.title,
-                        r.variant, r.losses.front(), r.losses.back(), r.max_ulp, cell(r.bytes), cell(r.messages),
-                        cell(r.peak), r.milliseconds);
+    text += fmt::format("{:<3} {:<16} {:<14} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n",
+                        r.chapter, r.title, r.variant, r.losses.front(), r.losses.back(), r.max_ulp,
+                        cell(r.bytes), cell(r.messages), cell(r.peak), r.milliseconds);
   return text;
 }
 

@@ -54,9 +54,9 @@ void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
 
 Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p) {
   Shape global = p.global_shape();
-  return world().all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum).then([global](Tensor sum) {
-    return detail::Access::make<Replicated>(std::move(sum), global, 0);
-  });
+  return world()
+      .all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
+      .then([global](Tensor sum) { return detail::Access::make<Replicated>(std::move(sum), global, 0); });
 }
 
 Replicated ShardedEngine::broadcast(Owned&& o) {

@@ -123,23 +123,23 @@ class ShardedEngine {
 
   /// Mistakes, each answered by one sentence.
   template <class L>
-    requires std::same_as<L, Partial>
-  Replicated all_reduce(const L&) {
-    static_assert(detail::always_false<L>, "all_reduce consumes its argument: write all_reduce(std::move(x))");
-    return {};
-  }
-  template <class L>
-    requires(Layout<L> && !std::same_as<std::remove_cvref_t<L>, Partial>)
-  Replicated all_reduce(L&&) {
+  requires std::same_as<L, Partial> Replicated all_reduce(const L&) {
     static_assert(detail::always_false<L>,
-                  "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "
-                  "per device");
+                  "all_reduce consumes its argument: write all_reduce(std::move(x))");
     return {};
   }
   template <class L>
-    requires Layout<L>
-  Replicated all_reduce(L&&, ReduceOp) {
-    static_assert(detail::always_false<L>, "a Partial is an addend, so its reduction is a sum: take no operation");
+  requires(Layout<L> && !std::same_as<std::remove_cvref_t<L>, Partial>) Replicated all_reduce(L&&) {
+    static_assert(
+        detail::always_false<L>,
+        "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "
+        "per device");
+    return {};
+  }
+  template <class L>
+  requires Layout<L> Replicated all_reduce(L&&, ReduceOp) {
+    static_assert(detail::always_false<L>,
+                  "a Partial is an addend, so its reduction is a sum: take no operation");
     return {};
   }
   /// @}
@@ -153,7 +153,9 @@ class ShardedEngine {
     return world().send_async(src, dst, target_device_id);
   }
   Tensor all_gather(Tensor t, int axis = 0) { return world().all_gather_async(std::move(t), axis).get(); }
-  Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum) { return world().all_reduce_async(std::move(t), op).get(); }
+  Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum) {
+    return world().all_reduce_async(std::move(t), op).get();
+  }
   Tensor reduce_scatter(Tensor t, ReduceOp op = ReduceOp::sum, int axis = 0) {
     return world().reduce_scatter_async(std::move(t), op, axis).get();
   }

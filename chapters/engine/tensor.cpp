@@ -23,18 +23,24 @@ std::string to_string(const Shape& shape) {
 
 std::string_view name(ReduceOp op) {
   switch (op) {
-    case ReduceOp::sum: return "sum";
-    case ReduceOp::avg: return "avg";
-    case ReduceOp::max: return "max";
-    case ReduceOp::min: return "min";
-    case ReduceOp::prod: return "prod";
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::avg:
+      return "avg";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::prod:
+      return "prod";
   }
   return "?";
 }
 
 Index Tensor::extent(int axis) const {
   if (axis < 0 || axis >= rank())
-    refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape_)), fmt::format("axis {}", axis));
+    refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape_)),
+           fmt::format("axis {}", axis));
   return shape_[static_cast<std::size_t>(axis)];
 }
 
@@ -68,7 +74,8 @@ bool is_left_out(Index i, Index extent) {
   return extent > 2 * shown_at_each_end + 1 && i >= shown_at_each_end && i < extent - shown_at_each_end;
 }
 
-void print_axis(std::ostream& out, const std::vector<float>& values, const Shape& shape, std::size_t axis, Index at) {
+void print_axis(std::ostream& out, const std::vector<float>& values, const Shape& shape, std::size_t axis,
+                Index at) {
   if (axis == shape.size()) {
     out << fmt::format("{:g}", values[static_cast<std::size_t>(at)]);
     return;
@@ -98,7 +105,8 @@ void print_in_device_order(std::ostream& out, const std::string& title, const Te
   std::ostringstream mine;
   mine << fmt::format("device {}: {} ", world().device_id(), title) << tensor << '\n';
   world().synchronize();  // no collective in flight would go on meanwhile, and another device may wait for it
-  for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str())) out << text;
+  for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str()))
+    out << text;
 }
 
 }  // namespace shard

@@ -19,7 +19,9 @@ namespace {
 
 using std::chrono::steady_clock;
 
-bool speaks() { return world().device_id() == 0; }
+bool speaks() {
+  return world().device_id() == 0;
+}
 
 /// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
 Index exact_difference(const Variant& variant, const Options& options, const Digits& digits) {
@@ -37,14 +39,15 @@ Index exact_difference(const Variant& variant, const Options& options, const Dig
       return slice(Tensor::from_host(t.shape, t.values), 0, seen.begin, seen.end);
     };
     Tensor want = rows_of(expected.at("output"));
-    comparisons.push_back(compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()}, 0,
-                                  first_row));
+    comparisons.push_back(
+        compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()}, 0, first_row));
     return rows_of(problem.output_grad);
   };
   Range mine = engine->input_rows(rows);
   Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
   Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
-  for (const auto& [name, gradient] : gradients) comparisons.push_back(compare(name, gradient, expected.at(name)));
+  for (const auto& [name, gradient] : gradients)
+    comparisons.push_back(compare(name, gradient, expected.at(name)));
 
   Index worst = 0;
   std::string first;
@@ -76,7 +79,8 @@ struct Training {
   std::vector<double> milliseconds;
 };
 
-Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& digits, const Options& options) {
+Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& digits,
+                   const Options& options) {
   Training training;
   Range mine = engine.input_rows(options.batch);
   for (Index step = 1; step <= options.steps; ++step) {
@@ -87,7 +91,8 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
     Gradients gradients = engine.forward_backward(
         std::move(input), [&](const Tensor& out, Index first_row) { return loss.gradient(out, first_row); });
     optimizer.step(engine, gradients);
-    training.milliseconds.push_back(std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
+    training.milliseconds.push_back(
+        std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
     double value = loss.value();
     training.losses.push_back(value);
     if (!speaks()) continue;
@@ -101,8 +106,8 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
 
 /// What the ledger says of all steps, beside what the closed form says of one.
 void measure(Report& report, const Variant& variant, const Options& options, const Optimizer& optimizer) {
-  Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false, world().num_devices(),
-                               world().device_id(), options.engine.bucket_bytes});
+  Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false,
+                               world().num_devices(), world().device_id(), options.engine.bucket_bytes});
   Traffic sent = ledger().traffic();
   auto a_step = [&](Index total) { return total % options.steps == 0 ? total / options.steps : -total; };
   report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
@@ -111,13 +116,15 @@ void measure(Report& report, const Variant& variant, const Options& options, con
   // The optimizer's state is there from the end of the first step on.
   Index state = optimizer.state_per_element() * costs.parameter_bytes;
   Index first_step = std::max(costs.peak_bytes, 2 * costs.parameter_bytes + state);
-  report.peak = gather_figure("peak", ledger().peak(), options.steps == 1 ? first_step : costs.peak_bytes + state);
+  report.peak =
+      gather_figure("peak", ledger().peak(), options.steps == 1 ? first_step : costs.peak_bytes + state);
 }
 
 void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
-  fmt::print("\n{} {}, {}, on {} device{}: {} layers {} -> {}, batch {}, {} {}\n", chapter.number, chapter.title,
-             variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", o.model.num_layers,
-             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate);
+  fmt::print("\n{} {}, {}, on {} device{}: {} layers {} -> {}, batch {}, {} {}\n", chapter.number,
+             chapter.title, variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s",
+             o.model.num_layers, o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer,
+             o.learning_rate);
 }
 
 double median(std::vector<double> values) {
@@ -135,8 +142,10 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   Report report{chapter.number, chapter.title, variant.name, world().num_devices(), {}, 0, {}, {}, {}, {}, 0};
   report.max_ulp = exact_difference(variant, options, digits);
   if (speaks())
-    fmt::print("  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded network's\n",
-               report.max_ulp);
+    fmt::print(
+        "  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded "
+        "network's\n",
+        report.max_ulp);
 
   std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
   engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
@@ -150,7 +159,8 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   report.milliseconds = median(training.milliseconds);
 
   if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
-  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n{}", before, after, table({report}));
+  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n{}", before, after,
+             table({report}));
   if (!options.report.empty()) write_report(options.report, report);
   if (report.is_good()) return 0;
   fmt::print("a gradient or a figure above is not what it should be\n");

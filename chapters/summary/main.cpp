@@ -29,10 +29,13 @@ int summarize(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) reports.push_back(read_report(path));
   double difference = largest_difference(reports);
   fmt::print("{}\n", table(reports));
-  fmt::print("On {} devices. Bytes and messages: sent a step by the device that sends most; bytes held: at most, by\n"
-             "the one that holds most; \"=\": every device's figure is its closed form's. ulp: largest difference of any\n"
-             "gradient to the unsharded network in exact mode. Loss curves agree to a relative {:.1e}.\n",
-             reports.front().devices, difference);
+  fmt::print(
+      "On {} devices. Bytes and messages: sent a step by the device that sends most; bytes held: at most, "
+      "by\n"
+      "the one that holds most; \"=\": every device's figure is its closed form's. ulp: largest difference "
+      "of any\n"
+      "gradient to the unsharded network in exact mode. Loss curves agree to a relative {:.1e}.\n",
+      reports.front().devices, difference);
   bool good = difference <= curves_agree && std::ranges::all_of(reports, &Report::is_good);
   if (!good) fmt::print("\nA figure above is not what it should be.\n");
   return good ? 0 : static_cast<int>(Code::differs);

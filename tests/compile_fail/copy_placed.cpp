@@ -1,4 +1,4 @@
-// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor
 // Nor is what leaves an engine.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor
 // Copies are made by clone(), never silently.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor | implicitly deleted
+// expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor
 // Activations move onto the tape.
 #include "engine/layouts.hpp"
 #include "engine/tape.hpp"
