@@ -9,6 +9,39 @@
 
 namespace shard::emu {
 
+namespace {
+
+/// What arrives, from whom, and what it makes.
+struct Arrivals {
+  std::vector<Range> elements;  ///< of each device's part, one behind the other
+  std::vector<Range> placed;    ///< where it goes along the axis of concatenation
+  Shape result;
+};
+
+/// Device d sends me its tensor, cut down along split_axis to the part that it says is for me.
+Arrivals arrivals(const Call& call, const Shape& mine, int split_axis, int concat_axis) {
+  const auto split = static_cast<std::size_t>(split_axis);
+  const auto concat = static_cast<std::size_t>(concat_axis);
+  std::vector<Index> elements, extents;
+  for (int d = 0; d < call.devices(); ++d) {
+    Shape from = with_extent(call.said_by(d).shape, split_axis, call.said_by(d).for_you);
+    elements.push_back(num_elements(from));
+    extents.push_back(from[concat]);
+  }
+  Arrivals all{cut(elements), cut(extents), mine};
+  all.result[split] = call.said_by(call.me()).for_you;
+  all.result[concat] = all.placed.back().end;
+  return all;
+}
+
+/// A range of a row of elements.
+std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
+  return Backend::span(row).subspan(static_cast<std::size_t>(r.begin * of_one),
+                                    static_cast<std::size_t>(r.size() * of_one));
+}
+
+}  // namespace
+
 Task all_to_all(Call call, Tensor& t, int split_axis, int concat_axis, std::vector<Range> mine) {
   const int n = call.devices();
   std::vector<Index> sizes;
@@ -17,43 +50,23 @@ Task all_to_all(Call call, Tensor& t, int split_axis, int concat_axis, std::vect
   call.require_agreement(MayDiffer::along(concat_axis));
   if (n == 1) co_return;
 
-  // What device d sends me: its tensor, cut down along split_axis to the part it says is for me.
-  const auto split = static_cast<std::size_t>(split_axis);
-  const auto concat = static_cast<std::size_t>(concat_axis);
-  std::vector<Index> elements;
-  std::vector<Index> extents;
-  for (int d = 0; d < n; ++d) {
-    Shape from = call.said_by(d).shape;
-    from[split] = call.said_by(d).for_you;
-    elements.push_back(num_elements(from));
-    extents.push_back(from[concat]);
-  }
-  const std::vector<Range> incoming = cut(elements);
-  const std::vector<Range> placed = cut(extents);
-  Shape result = t.shape();
-  result[split] = sizes[static_cast<std::size_t>(call.me())];
-  result[concat] = placed.back().end;
-
+  const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);
+  const Index total = incoming.elements.back().end;
   const Index part_of_one = num_elements(with_extent(t.shape(), split_axis, 1));
   Tensor outgoing = packed(std::move(t), split_axis, mine);
-  Tensor row = concat_axis == 0 ? Backend::make({incoming.back().end}) : Backend::buffer(incoming.back().end);
-  auto to = [&](int d) {
-    Range r = mine[static_cast<std::size_t>(d)];
-    return Backend::span(outgoing).subspan(static_cast<std::size_t>(r.begin * part_of_one),
-                                           static_cast<std::size_t>(r.size() * part_of_one));
-  };
-  auto from = [&](int d) {
-    Range r = incoming[static_cast<std::size_t>(d)];
-    return Backend::span(row).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
-  };
+  Tensor row = concat_axis == 0 ? Backend::make({total}) : Backend::buffer(total);
+  auto to = [&](int d) { return stretch(outgoing, mine[static_cast<std::size_t>(d)], part_of_one); };
+  auto from = [&](int d) { return stretch(row, incoming.elements[static_cast<std::size_t>(d)]); };
   std::ranges::copy(to(call.me()), from(call.me()).begin());
   for (int step = 1; step < n; ++step) {
-    call.send(call.place(call.me() + step), to(call.place(call.me() + step)));
-    call.receive(call.place(call.me() - step), from(call.place(call.me() - step)));
+    const int next = call.place(call.me() + step);
+    const int previous = call.place(call.me() - step);
+    call.send(next, to(next));
+    call.receive(previous, from(previous));
     co_await call.messages();
   }
   outgoing = Tensor();
-  t = unpacked(std::move(row), result, concat_axis, placed);
+  t = unpacked(std::move(row), incoming.result, concat_axis, incoming.placed);
 }
 
 }  // namespace shard::emu

@@ -186,6 +186,9 @@ TEST_CASE("matrices that do not fit are refused") {
   CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
+  const S1 columns(Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
+  const S0 rows(Tensor({3, 2}), {8, 2}, 3);
+  CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({2, 1}); }).code == argument);
   CHECK(refusal([&] { Partial(Tensor({2})) + Partial(Tensor({3})); }).code == argument);

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/layouts.hpp"
+#include "engine/placed.hpp"
 #include "engine/safetensors.hpp"
 
 namespace shard {

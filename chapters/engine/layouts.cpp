@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/placed.hpp"
+
 namespace shard {
 
 namespace detail {

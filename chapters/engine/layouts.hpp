@@ -8,7 +8,7 @@
 ///     Sharded<Axis>  my slice along Axis
 ///     Partial        my addend: the sum over the devices is the tensor
 ///     Owned          the whole, on one device; absent elsewhere
-///     Placed         any of them but Partial: what leaves an engine
+/// What leaves an engine is a Placed (placed.hpp), which can be made of any of them but a Partial.
 ///
 /// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself, and not
 /// only its Tensor, so that a copy is one error and no chain of them.)
@@ -366,62 +366,5 @@ requires(!std::is_lvalue_reference_v<L>) L scale(L&& a, float factor) {
 Partial pack(std::vector<Partial>&& addends);
 /// The reverse, after the reduction: tensors of these shapes.
 std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes);
-
-/// How something lies, as a value: what an engine says of its input, and what a Placed carries.
-struct Placement {
-  enum class Kind { replicated, sharded, owned };
-  Kind kind = Kind::replicated;
-  int axis = 0;   ///< of a sharded tensor
-  int owner = 0;  ///< of an owned one
-
-  static Placement replicated() { return {}; }
-  static Placement sharded(int axis) { return {Kind::sharded, axis, 0}; }
-  static Placement owned(int device) { return {Kind::owned, 0, device}; }
-  bool operator==(const Placement&) const = default;
-};
-
-/// What leaves an engine: the local tensor, how it lies, and the shape of the whole.
-class Placed {
- public:
-  Placed(Placed&&) noexcept = default;
-  Placed& operator=(Placed&&) noexcept = default;
-  template <Layout L>
-  Placed(L&& laid)
-      : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
-    using Value = std::remove_cvref_t<L>;
-    static_assert(
-        !std::same_as<Value, Partial>,
-        "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
-        "first (all_reduce or reduce_scatter)");
-    static_assert(!std::is_lvalue_reference_v<L> || std::same_as<Value, Partial>,
-                  "tensors move and are not copied: write std::move(x)");
-    if constexpr (detail::IsSharded<Value>::value) {
-      placement_ = Placement::sharded(detail::IsSharded<Value>::axis);
-      offset_ = detail::Access::place(laid);
-    }
-    if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
-    local_ = detail::Access::take(std::move(laid));
-  }
-
-  const Tensor& local() const& { return local_; }
-  Tensor local() && { return std::move(local_); }
-  const Shape& global_shape() const { return global_; }
-  const Placement& placement() const { return placement_; }
-  /// Where my slice begins along the sharded axis; else 0.
-  Index offset() const { return offset_; }
-  /// The global row that my row 0 is.
-  Index first_row() const { return placement_ == Placement::sharded(0) ? offset_ : 0; }
-  /// Whether this device holds anything of it: all do, but for a tensor that another one owns.
-  bool is_here() const;
-  /// My part of a whole tensor, cut as this one is: what to compare me with.
-  Tensor slice_of(const Tensor& whole) const;
-  void charge_to(Purpose purpose) { local_.charge_to(purpose); }
-
- private:
-  Tensor local_;
-  Shape global_;
-  Placement placement_;
-  Index offset_ = 0;
-};
 
 }  // namespace shard

@@ -9,7 +9,7 @@
 
 #include "engine/checkpoint.hpp"
 #include "engine/device.hpp"
-#include "engine/layouts.hpp"
+#include "engine/placed.hpp"
 #include "engine/tape.hpp"
 
 namespace shard {

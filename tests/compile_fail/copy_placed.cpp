@@ -1,6 +1,6 @@
 // expect: use of deleted function | deleted constructor | implicitly-deleted copy constructor
 // Nor is what leaves an engine.
-#include "engine/layouts.hpp"
+#include "engine/placed.hpp"
 
 using namespace shard;
 

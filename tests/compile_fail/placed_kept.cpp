@@ -1,6 +1,6 @@
 // expect: tensors move and are not copied: write std::move(x)
 // What leaves an engine is given away.
-#include "engine/layouts.hpp"
+#include "engine/placed.hpp"
 
 using namespace shard;
 

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Holds the chapters against numpy and, where it is installed, torch: a check from outside the project.
+
+    tests/against_numpy.py --batch 13 --width 37 --hidden 91 --layers 6 --devices 1 2 3 4 5
+    tests/against_numpy.py --chapters 02 --devices 4 -- --micro-batches 3
+
+Makes random parameters and a random batch, lets `gradients` of each chapter, variant and number of devices
+compute output, input gradient and weight gradients, and prints max|a - b| / max|b| of each against float64.
+Build first (./chapters/run 01). Ends with 1 when a figure exceeds 1e-5 or a program fails.
+
+A hidden value that is zero but for rounding may lie on the other side of the ReLU in float32: then one figure
+is large, and with another --seed it is not.
+"""
+
+import argparse
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BOUND = 1e-5  # float32 carries 6e-8; sums over a few hundred terms and a few layers stay well below
+
+
+def write_safetensors(path, tensors):
+    """8 bytes: the header's length. The header: JSON. Then the values."""
+    header, data = {}, b""
+    for name, values in tensors.items():
+        raw = np.ascontiguousarray(values, "<f4").tobytes()
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": offsets}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    start = 8 + struct.unpack_from("<Q", raw)[0]
+    tensors = {}
+    for name, entry in json.loads(raw[8:start]).items():
+        begin, end = (start + offset for offset in entry["data_offsets"])
+        tensors[name] = np.frombuffer(raw[begin:end], {"F32": "<f4"}[entry["dtype"]]).reshape(entry["shape"])
+    return tensors
+
+
+def make_problem(args):
+    """Parameters and batch in float32; activations keep a variance of about 1."""
+    random = np.random.default_rng(args.seed)
+    widths = [args.hidden if layer % 2 else args.width for layer in range(args.layers + 1)]
+    params = {}
+    for layer in range(args.layers):
+        scale = np.sqrt((1 + layer % 2) / max(widths[layer], 1))
+        values = scale * random.standard_normal(widths[layer:layer + 2])
+        params[f"layer_{layer}/weights"] = values.astype("f4")
+    batch = {"input": random.standard_normal((args.batch, widths[0])).astype("f4"),
+             "output_grad": random.standard_normal((args.batch, widths[-1])).astype("f4")}
+    return params, batch
+
+
+def solve_with_numpy(params, batch):
+    """The chain rule by hand, in float64."""
+    weights = [params[f"layer_{layer}/weights"].astype(float) for layer in range(len(params))]
+    inputs = [batch["input"].astype(float)]  # of each layer, after the ReLU before each odd one
+    for layer, w in enumerate(weights):
+        out = inputs[layer] @ w
+        inputs.append(np.maximum(out, 0) if layer % 2 == 0 and layer + 1 < len(weights) else out)
+    result = {"output": inputs.pop()}
+    d = batch["output_grad"].astype(float)
+    for layer in reversed(range(len(weights))):
+        result[f"layer_{layer}/weights"] = inputs[layer].T @ d
+        d = d @ weights[layer].T
+        if layer % 2 == 1:
+            d *= inputs[layer] > 0
+    result["input_grad"] = d
+    return result
+
+
+def solve_with_torch(params, batch):
+    """The same by automatic differentiation, in float64."""
+    leaves = {name: torch.tensor(w, dtype=torch.float64, requires_grad=True) for name, w in params.items()}
+    x = torch.tensor(batch["input"], dtype=torch.float64, requires_grad=True)
+    out = x
+    for layer in range(len(params)):
+        if layer % 2 == 1:
+            out = torch.relu(out)
+        out = out @ leaves[f"layer_{layer}/weights"]
+    out.backward(torch.tensor(batch["output_grad"], dtype=torch.float64))
+    result = {name: leaf.grad.numpy() for name, leaf in leaves.items()}
+    return {"output": out.detach().numpy(), "input_grad": x.grad.numpy()} | result
+
+
+def distance(a, b):
+    """max|a - b| / max|b|; infinite when one is missing, shapes differ or something is not finite."""
+    if a is None or b is None or a.shape != b.shape or not np.isfinite(a).all():
+        return np.inf
+    largest = np.abs(b).max(initial=0)
+    return np.abs(a - b).max(initial=0) / (largest or 1)
+
+
+def call(args, devices, program, *arguments):
+    command = [str(word) for word in (args.on_devices, devices, program, *arguments)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def programs(args):
+    """(program, variant) of the chapters and variants asked for."""
+    for chapter in args.chapters:
+        found = sorted(args.programs.glob(f"{chapter}_*"))
+        if not found:
+            sys.exit(f"error: {args.programs}: expected a program {chapter}_NAME, given none; build first")
+        listed = call(args, 1, found[0], "variants")
+        if listed.returncode != 0:
+            sys.exit(f"error: {found[0]} variants: {listed.stderr.strip()}")
+        wanted = listed.stdout.split() if args.variants == ["all"] else args.variants
+        for variant in wanted:
+            if variant in listed.stdout.split():
+                yield found[0], variant
+
+
+def compare(args, folder, program, variant, devices, references):
+    """Runs one program and prints its lines; returns the largest figure."""
+    title = f"{program.name} {variant} on {devices}"
+    out = folder / "gradients.safetensors"
+    out.unlink(missing_ok=True)
+    ran = call(args, devices, program, "gradients", "--variant", variant, *args.arguments, "--out", out,
+               "--params", folder / "params.safetensors", "--batch", folder / "batch.safetensors")
+    if ran.returncode != 0:
+        print(f"{title:<40} failed with code {ran.returncode}: {ran.stderr.strip()}")
+        return np.inf
+    given = read_safetensors(out)
+    worst = 0
+    for name in sorted(given.keys() | references["numpy"].keys()):
+        figures = {by: distance(given.get(name), right.get(name)) for by, right in references.items()}
+        worst = max(worst, *figures.values())
+        print(f"{title:<40} {name:<18}", *(f" {by} {figure:.1e}" for by, figure in figures.items()))
+    return worst
+
+
+def parse():
+    as_it_stands = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_stands)
+    for name, default in {"batch": 13, "width": 37, "hidden": 91, "layers": 6, "seed": 0}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--chapters", nargs="+", default=["01", "02", "03"])
+    parser.add_argument("--variants", nargs="+", default=["all"])
+    parser.add_argument("--programs", type=pathlib.Path, default=ROOT / "build" / "emu",
+                        help="the folder of the programs")
+    parser.add_argument("--on-devices", type=pathlib.Path, default=ROOT / "chapters" / "on_devices",
+                        help="the script that runs a program on a number of devices")
+    parser.add_argument("arguments", nargs="*", help="after --: further arguments of the programs")
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    params, batch = make_problem(args)
+    references = {"numpy": solve_with_numpy(params, batch)}
+    if torch:
+        references["torch"] = solve_with_torch(params, batch)
+    worst = runs = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_safetensors(folder / "params.safetensors", params)
+        write_safetensors(folder / "batch.safetensors", batch)
+        for program, variant in programs(args):
+            for devices in args.devices:
+                worst = max(worst, compare(args, folder, program, variant, devices, references))
+                runs += 1
+    if runs == 0:
+        sys.exit(f"error: --variants: expected one that a chapter has, given {' '.join(args.variants)}")
+    print(f"batch {args.batch}, widths {args.width} and {args.hidden}, {args.layers} layers, {runs} runs:",
+          f"the largest is {worst:.1e}, {'within' if worst <= BOUND else 'ABOVE'} {BOUND:.0e}",
+          "" if torch else "(no torch here)")
+    return 0 if worst <= BOUND else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
