@@ -25,13 +25,14 @@ Task all_gather(Call call, Tensor& t, int axis) {
     return Backend::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),
                                       static_cast<std::size_t>(r.size() * slice_of_one));
   };
-  std::ranges::copy(Backend::span(std::as_const(t)), slice(call.me()).begin());
-  t = Tensor();
   for (int step = 0; step < n - 1; ++step) {
-    call.send(call.right(), slice(call.me() - step));
+    // Mine leaves from the argument, and is copied to its place while it travels.
+    call.send(call.right(), step == 0 ? Backend::span(std::as_const(t)) : slice(call.me() - step));
     call.receive(call.left(), slice(call.me() - step - 1));
+    if (step == 0) std::ranges::copy(Backend::span(std::as_const(t)), slice(call.me()).begin());
     co_await call.messages();
   }
+  t = Tensor();
   t = unpacked(std::move(row), whole, axis, slices);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "emu/arrays.hpp"
 
 namespace shard::emu {
@@ -9,17 +11,22 @@ namespace shard::emu {
 namespace {
 
 constexpr std::size_t fixed_numbers = 7;
+constexpr std::size_t most_numbers = fixed_numbers + Header::most_axes;
 
-std::vector<Index> to_numbers(const Header& h) {
-  std::vector<Index> numbers = {
-      h.collective, h.op, h.axis, h.concat_axis, h.peer, h.for_you, static_cast<Index>(h.shape.size())};
+void append_numbers(const Header& h, std::vector<Index>& numbers) {
+  numbers.insert(numbers.end(), {h.collective, h.op, h.axis, h.concat_axis, h.peer, h.for_you,
+                                 static_cast<Index>(h.shape.size())});
   numbers.insert(numbers.end(), h.shape.begin(), h.shape.end());
-  return numbers;
 }
 
-Header from_numbers(const std::vector<Index>& n) {
-  return {
-      n[0], n[1], n[2], n[3], n[4], n[5], Shape(n.begin() + fixed_numbers, n.begin() + fixed_numbers + n[6])};
+Header from_numbers(std::span<const Index> n) {
+  auto extents = n.subspan(fixed_numbers, static_cast<std::size_t>(n[fixed_numbers - 1]));
+  return {n[0], n[1], n[2], n[3], n[4], n[5], Shape(extents.begin(), extents.end())};
+}
+
+/// The d-th of equally long pieces.
+std::span<Index> piece(std::vector<Index>& row, int d, std::size_t length) {
+  return std::span(row).subspan(static_cast<std::size_t>(d) * length, length);
 }
 
 bool shapes_fit(const Shape& a, const Shape& b, MayDiffer difference) {
@@ -65,27 +72,26 @@ Posts& Call::announce() {
 }
 
 Posts& Call::announce(const std::vector<Index>& for_each) {
-  auto count = static_cast<std::size_t>(devices());
-  outgoing_.resize(count);
-  incoming_.assign(count, std::vector<Index>(devices() == 1 ? 0 : fixed_numbers + Header::most_axes));
+  const auto count = static_cast<std::size_t>(devices());
+  const std::size_t length = fixed_numbers + mine_.shape.size();
+  incoming_.resize(count * most_numbers);
+  outgoing_.reserve(count * length);
+  for (Index number : for_each) {
+    mine_.for_you = number;
+    append_numbers(mine_, outgoing_);
+  }
+  std::ranges::copy(piece(outgoing_, me(), length), piece(incoming_, me(), most_numbers).begin());
   for (int d = 0; d < devices(); ++d)
     if (d != me())
-      transport().post_control_receive(posts_, Channel::header, d, incoming_[static_cast<std::size_t>(d)]);
-  for (int d = 0; d < devices(); ++d) {
-    auto i = static_cast<std::size_t>(d);
-    mine_.for_you = for_each[i];
-    outgoing_[i] = to_numbers(mine_);
-    if (d == me())
-      incoming_[i] = outgoing_[i];
-    else
-      transport().post_control(posts_, Channel::header, d, outgoing_[i]);
-  }
+      transport().post_control_receive(posts_, Channel::header, d, piece(incoming_, d, most_numbers));
+  for (int d = 0; d < devices(); ++d)
+    if (d != me()) transport().post_control(posts_, Channel::header, d, piece(outgoing_, d, length));
   return posts_;
 }
 
 void Call::read_announcements() {
-  theirs_.clear();
-  for (const std::vector<Index>& numbers : incoming_) theirs_.push_back(from_numbers(numbers));
+  theirs_.reserve(static_cast<std::size_t>(devices()));
+  for (int d = 0; d < devices(); ++d) theirs_.push_back(from_numbers(piece(incoming_, d, most_numbers)));
 }
 
 void Call::require_agreement(MayDiffer difference) {

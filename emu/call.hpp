@@ -71,8 +71,8 @@ class Call {
   Collective collective_ = Collective::barrier;
   Header mine_;
   std::vector<Header> theirs_;
-  std::vector<std::vector<Index>> outgoing_;
-  std::vector<std::vector<Index>> incoming_;
+  std::vector<Index> outgoing_;  // my header as numbers, for one device after the other
+  std::vector<Index> incoming_;  // each device's, at distances of the longest that there can be
   Posts posts_;
 };
 

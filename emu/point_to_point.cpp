@@ -1,5 +1,5 @@
 /// send and receive: a rendezvous. The shape goes first, as a control message that is complete only when the
-/// receiver has begun to receive; then the data, one message.
+/// receiver has begun to receive; the data follows at its heels, one message.
 ///
 /// send_async: every device says whom it targets; then each sends one message, and receives one if it is a target.
 
@@ -26,7 +26,6 @@ Task send(const Tensor& t, int to, bool leave_out) {
   Posts posts;
   const std::vector<Index> numbers = address(t.shape(), leave_out);
   transport().post_control(posts, Channel::letter, to, numbers, true);
-  co_await posts;
   if (!leave_out) transport().post_letter(posts, to, Backend::span(t));
   co_await posts;
 }

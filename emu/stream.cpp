@@ -1,6 +1,8 @@
 #include "emu/stream.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
 
 namespace shard::emu {
 
@@ -48,8 +50,9 @@ Blocked Stream::describe() const {
   const Posts* awaited = first.body.awaited();
   if (awaited == nullptr) return blocked;
   blocked.needs = awaited->needs();
-  for (std::size_t i = 0; i < blocked.needs.size(); ++i)
-    blocked.call += fmt::format("{} {}", i == 0 ? " for device" : ",", blocked.needs[i].peer);
+  std::set<Index> peers;  // each once
+  for (const Blocked::Need& need : blocked.needs) peers.insert(need.peer);
+  if (!peers.empty()) blocked.call += fmt::format(" for device {}", fmt::join(peers, ", "));
   return blocked;
 }
 

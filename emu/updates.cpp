@@ -39,10 +39,13 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
   float* __restrict weight = weights.data();
   float* __restrict mean = Backend::data(m);
   float* __restrict variance = Backend::data(v);
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    mean[i] = s.beta1 * mean[i] + (1 - s.beta1) * gradient[i];
-    variance[i] = s.beta2 * variance[i] + (1 - s.beta2) * gradient[i] * gradient[i];
-    weight[i] -= rate * mean[i] / (std::sqrt(variance[i]) * v_scale + s.epsilon);
+  // Constants of the loop as values: read through a reference, they would keep it from using vector instructions.
+  const float beta1 = s.beta1, beta2 = s.beta2, epsilon = s.epsilon;
+  const std::size_t size = weights.size();
+  for (std::size_t i = 0; i < size; ++i) {
+    mean[i] = beta1 * mean[i] + (1 - beta1) * gradient[i];
+    variance[i] = beta2 * variance[i] + (1 - beta2) * gradient[i] * gradient[i];
+    weight[i] -= rate * mean[i] / (std::sqrt(variance[i]) * v_scale + epsilon);
   }
 }
 

@@ -8,7 +8,7 @@ Makes random parameters and a random batch, lets `gradients` of each chapter, va
 compute output, input gradient and weight gradients, and prints max|a - b| / max|b| of each against float64.
 Build first (./chapters/run 01). Ends with 1 when a figure exceeds 1e-5 or a program fails.
 
-A hidden value that is zero but for rounding may lie on the other side of the ReLU in float32: then one figure
+A hidden value that is zero but for rounding may lie on the other side of the ReLU in float32: then a figure
 is large, and with another --seed it is not.
 """
 

@@ -43,73 +43,68 @@ struct NamedCall {
   std::function<void()> make;
 };
 
-std::vector<NamedCall> calls() {
-  const auto sum = ReduceOp::sum;
-  std::vector<NamedCall> all = {
-      {"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
-      {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
-      {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
-      {"all_reduce(sum) of (3, 1)",
-       [] {
-         engine.all_reduce(Tensor({3, 1}));
-       }},
-      {"all_gather of (3, 2) along axis 0",
-       [] {
-         engine.all_gather(Tensor({3, 2}), 0);
-       }},
-      {"all_gather of (3, 2) along axis 1",
-       [] {
-         engine.all_gather(Tensor({3, 2}), 1);
-       }},
-      {"all_gather of (2, 3) along axis 1",
-       [] {
-         engine.all_gather(Tensor({2, 3}), 1);
-       }},
-      {"reduce_scatter(sum) of (3, 2) along axis 0",
-       [=] {
-         engine.reduce_scatter(Tensor({3, 2}), sum, 0);
-       }},
-      {"reduce_scatter(sum) of (3, 2) along axis 1",
-       [=] {
-         engine.reduce_scatter(Tensor({3, 2}), sum, 1);
-       }},
-      {"reduce_scatter(min) of (3, 2) along axis 1",
-       [] {
-         engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
-       }},
-      {"all_to_all of (3, 2) from axis 0 to axis 0",
-       [] {
-         engine.all_to_all(Tensor({3, 2}));
-       }},
-      {"all_to_all of (3, 2) from axis 0 to axis 1",
-       [] {
-         engine.all_to_all(Tensor({3, 2}), 0, 1);
-       }},
-      {"all_to_all of (3, 3) from axis 0 to axis 0",
-       [] {
-         engine.all_to_all(Tensor({3, 3}));
-       }},
-      {"broadcast from device 0", [] { engine.broadcast(Tensor({3}), 0); }},
-      {"broadcast from device 1", [] { engine.broadcast(Tensor({3}), 1); }},
-      {"barrier", [] { engine.barrier(); }},
-      {"send_async",
-       [] {
-         const Tensor src({3});
-         Tensor dst({3});
-         engine.send_async(src, dst, {}).wait();
-       }},
-      {"a control message", [] { world().exchange("a number", 3); }}};
-  return all;
-}
+const std::vector<NamedCall> all_calls = {
+    {"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
+    {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
+    {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
+    {"all_reduce(sum) of (3, 1)",
+     [] {
+       engine.all_reduce(Tensor({3, 1}));
+     }},
+    {"all_gather of (3, 2) along axis 0",
+     [] {
+       engine.all_gather(Tensor({3, 2}), 0);
+     }},
+    {"all_gather of (3, 2) along axis 1",
+     [] {
+       engine.all_gather(Tensor({3, 2}), 1);
+     }},
+    {"all_gather of (2, 3) along axis 1",
+     [] {
+       engine.all_gather(Tensor({2, 3}), 1);
+     }},
+    {"reduce_scatter(sum) of (3, 2) along axis 0",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 0);
+     }},
+    {"reduce_scatter(sum) of (3, 2) along axis 1",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 1);
+     }},
+    {"reduce_scatter(min) of (3, 2) along axis 1",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
+     }},
+    {"all_to_all of (3, 2) from axis 0 to axis 0",
+     [] {
+       engine.all_to_all(Tensor({3, 2}));
+     }},
+    {"all_to_all of (3, 2) from axis 0 to axis 1",
+     [] {
+       engine.all_to_all(Tensor({3, 2}), 0, 1);
+     }},
+    {"all_to_all of (3, 3) from axis 0 to axis 0",
+     [] {
+       engine.all_to_all(Tensor({3, 3}));
+     }},
+    {"broadcast from device 0", [] { engine.broadcast(Tensor({3}), 0); }},
+    {"broadcast from device 1", [] { engine.broadcast(Tensor({3}), 1); }},
+    {"barrier", [] { engine.barrier(); }},
+    {"send_async",
+     [] {
+       const Tensor src({3});
+       Tensor dst({3});
+       engine.send_async(src, dst, {}).wait();
+     }},
+    {"a control message", [] { world().exchange("a number", 3); }}};
 
 }  // namespace
 
 TEST_CASE("a call that differs on one device is refused on all, naming both calls and the device") {
   if (devices() == 1) return;
-  const std::vector<NamedCall> all = calls();
   for (int odd : {0, devices() - 1})
-    for (const NamedCall& theirs : all)
-      for (const NamedCall& of_odd : all) {
+    for (const NamedCall& theirs : all_calls)
+      for (const NamedCall& of_odd : all_calls) {
         if (theirs.text == of_odd.text) continue;
         const bool am_odd = me() == odd;
         const int other = !am_odd ? odd : odd == 0 ? 1 : 0;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <system_error>
+#include <type_traits>
 
 #include "engine/commands.hpp"
 #include "engine/control_plane.hpp"
@@ -34,13 +35,15 @@ CLI::Validator number(const std::string& expected, bool (*is_good)(Number)) {
     Number value{};
     auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     bool good = error == std::errc() && stop == text.data() + text.size() && is_good(value);
+    if (std::is_integral_v<Number>)
+      good = good && text == fmt::to_string(value);  // CLI11 would take 010 for 8
     return good ? std::string() : fmt::format("expected {}, given {}", expected, shown(text));
   };
   return {check, ""};
 }
 
 const CLI::Validator positive =
-    number<Index>("a whole number from 1 to 2^40", [](Index n) { return n >= 1 && n <= Index{1} << 40; });
+    number<Index>("a whole number from 1 to 2^30", [](Index n) { return n >= 1 && n <= Index{1} << 30; });
 const CLI::Validator positive_real =
     number<float>("a finite number above 0", [](float x) { return x > 0 && std::isfinite(x); });
 const CLI::Validator whole_number =

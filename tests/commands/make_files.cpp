@@ -1,0 +1,125 @@
+/// make_files FOLDER: parameter files and batches for `check`, the good ones and every kind of bad one.
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "engine/safetensors.hpp"
+
+namespace {
+
+using shard::HostTensor;
+using Tensors = std::map<std::string, HostTensor>;
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// Halves from -1 to 1, in an order without a pattern that a cut along an axis would fit.
+HostTensor tensor(const std::vector<std::int64_t>& shape) {
+  std::int64_t size = 1;
+  for (std::int64_t extent : shape) size *= extent;
+  HostTensor t{shape, {}};
+  for (std::int64_t i = 0; i < size; ++i) t.values.push_back(static_cast<float>(i * i * 7 % 5 - 2) / 2);
+  return t;
+}
+
+/// The last value, which with several devices lies on the last one.
+Tensors with_last(Tensors tensors, const std::string& name, float value) {
+  tensors.at(name).values.back() = value;
+  return tensors;
+}
+
+Tensors with(Tensors tensors, const std::string& name, HostTensor t) {
+  tensors[name] = std::move(t);
+  return tensors;
+}
+
+Tensors without(Tensors tensors, const std::string& name) {
+  tensors.erase(name);
+  return tensors;
+}
+
+/// Four layers, so that a pipeline of three devices has a layer for each.
+const Tensors params = {{"layer_0/weights", tensor({4, 6})},
+                        {"layer_1/weights", tensor({6, 4})},
+                        {"layer_2/weights", tensor({4, 6})},
+                        {"layer_3/weights", tensor({6, 4})}};
+const Tensors batch = {{"input", tensor({5, 4})}, {"output_grad", tensor({5, 4})}};
+
+std::map<std::string, Tensors> parameter_files() {
+  return {
+      {"params", params},
+      {"odd_depth", with(params, "layer_4/weights", tensor({4, 6}))},
+      {"no_parameter", {}},
+      {"layer_missing", without(params, "layer_1/weights")},
+      {"unknown_name", with(params, "bias", tensor({4}))},
+      {"rank_1", with(params, "layer_0/weights", tensor({4}))},
+      {"rank_3", with(params, "layer_1/weights", tensor({6, 4, 1}))},
+      {"unchained", with(params, "layer_1/weights", tensor({7, 4}))},
+      {"zero_hidden", {{"layer_0/weights", tensor({4, 0})}, {"layer_1/weights", tensor({0, 4})}}},
+      {"zero_width", {{"layer_0/weights", tensor({0, 6})}, {"layer_1/weights", tensor({6, 0})}}},
+      {"params_nan", with_last(params, "layer_3/weights", nan)},
+      {"params_inf", with_last(params, "layer_0/weights", -infinity)},
+  };
+}
+
+/// What `gradients` is to write for a batch of no rows: every sum is empty.
+Tensors gradients_of_no_rows() {
+  Tensors zeros = {{"output", tensor({0, 4})}, {"input_grad", tensor({0, 4})}};
+  for (const auto& [name, t] : params) zeros[name] = {t.shape, std::vector<float>(t.values.size())};
+  return zeros;
+}
+
+std::map<std::string, Tensors> batch_files() {
+  return {
+      {"batch", batch},
+      {"no_input", without(batch, "input")},
+      {"no_output_grad", without(batch, "output_grad")},
+      {"input_width", with(batch, "input", tensor({5, 3}))},
+      {"output_grad_width", with(batch, "output_grad", tensor({5, 6}))},
+      {"row_counts", with(batch, "output_grad", tensor({4, 4}))},
+      {"input_scalar", with(batch, "input", tensor({}))},
+      {"input_nan", with_last(batch, "input", nan)},
+      {"input_inf", with_last(batch, "input", infinity)},
+      {"output_grad_nan", with_last(batch, "output_grad", nan)},
+      {"output_grad_inf", with_last(batch, "output_grad", -infinity)},
+      {"no_rows", {{"input", tensor({0, 4})}, {"output_grad", tensor({0, 4})}}},
+      {"gradients_of_no_rows", gradients_of_no_rows()},
+  };
+}
+
+void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+}
+
+std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Files that the writer would refuse to write.
+void write_malformed_files(const std::filesystem::path& folder) {
+  std::string good = read_bytes(folder / "params");
+  write_bytes(folder / "truncated", good.substr(0, good.size() - 1));
+  write_bytes(folder / "header_truncated", good.substr(0, 20));
+  write_bytes(folder / "empty", "");
+  write_bytes(folder / "text", "1,2,3,4\n1,2,3,4\n");
+  std::string header = R"({"layer_0/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[0,128]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size());  // little-endian; below 256
+  write_bytes(folder / "integers", length + header + std::string(128, '\1'));
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::filesystem::path folder = argv[1];
+  for (const auto& files : {parameter_files(), batch_files()})
+    for (const auto& [name, tensors] : files) shard::write_safetensors(folder / name, tensors);
+  write_malformed_files(folder);
+}
