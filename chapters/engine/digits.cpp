@@ -18,7 +18,8 @@ constexpr float noise_sigma = 0.3F;
 
 [[noreturn]] void refuse_line(const std::string& path, Index line, const std::string& expected,
                               const std::string& given) {
-  throw Error(Code::file, fmt::format("{}: line {}: expected {}, given {}", path, line, expected, given));
+  throw Error(Code::file, fmt::format("{}: line {}: expected {}, given {}", safetensors::printable(path, 120),
+                                      line, expected, given));
 }
 
 std::vector<int> parse_line(const std::string& path, Index line_number, const std::string& line) {
@@ -46,7 +47,8 @@ std::string Digits::default_path() {
 Digits::Digits(const std::string& path) {
   std::ifstream file(path);
   if (!file || std::filesystem::is_directory(path))
-    throw Error(Code::file, path + ": expected the digits, given no readable file");
+    throw Error(Code::file,
+                safetensors::printable(path, 120) + ": expected the digits, given no readable file");
   std::string line;
   for (Index number = 1; std::getline(file, line); ++number) {
     if (line.ends_with('\r')) line.pop_back();
@@ -60,7 +62,8 @@ Digits::Digits(const std::string& path) {
                   fmt::format("{} for pixel {}", *odd, odd - row.begin() + 1));
     values_.insert(values_.end(), row.begin(), row.end());
   }
-  if (values_.empty()) throw Error(Code::file, path + ": expected the digits, given an empty file");
+  if (values_.empty())
+    throw Error(Code::file, safetensors::printable(path, 120) + ": expected the digits, given an empty file");
 }
 
 DenoisingBatch::DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step)
