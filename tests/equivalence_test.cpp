@@ -22,17 +22,21 @@ std::map<std::string, HostTensor> chapter_one(ShardedEngine& engine, const Exact
   return whole;
 }
 
-HostTensor random_tensor(Shape shape, const std::string& name) {
+/// Uniform in ±most.
+HostTensor random_tensor(Shape shape, const std::string& name, float most = 1) {
   HostTensor t{shape, {}};
   CounterRandom random(7, name);
   for (Index i = 0; i < num_elements(shape); ++i)
-    t.values.push_back(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
+    t.values.push_back(most * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
   return t;
 }
 
 std::map<std::string, HostTensor> random_weights(const Model& model) {
   std::map<std::string, HostTensor> weights;
-  for (Index l = 0; l < model.num_layers; ++l) weights[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
+  for (Index l = 0; l < model.num_layers; ++l)  // deep stacks neither grow nor fade
+    weights[layer_name(l)] =
+        random_tensor(model.shape(l), layer_name(l),
+                      std::sqrt((l % 2 == 1 ? 6.0F : 3.0F) / static_cast<float>(model.width(l))));
   return weights;
 }
 
@@ -73,7 +77,8 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01'
     reference.want_input_grad(true);
     std::map<std::string, HostTensor> expected = chapter_one(reference, problem);
     std::map<std::string, HostTensor> integers = solve(problem);
-    for (const auto& [name, tensor] : integers) CHECK(compare(name, expected.at(name), tensor).first_difference == "");
+    for (const auto& [name, tensor] : integers)
+      CHECK(compare(name, expected.at(name), tensor).first_difference == "");
 
     std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
     Results results = run_step(*engine, problem.input, problem.output_grad);
@@ -84,7 +89,9 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01'
 
 TEST_CASE("exact mode: parameters after five integer steps equal chapter 01's, bit for bit") {
   for_each_case([](const Variant& variant, const Case& c) {
-    if (c.model.num_layers > 2 && c.model.hidden_dim > 8) return;  // steps make sparse weights dense: sums would overflow
+    // Steps make sparse weights dense: wider or deeper, sums would overflow.
+    if (c.model.num_layers > 16) return;
+    if (c.model.hidden_dim > (c.model.num_layers > 6 ? 2 : c.model.num_layers > 2 ? 8 : 16)) return;
     ExactProblem problem = make_exact_problem(c.model, c.batch, 4);
     SingleDevice reference;
     reference.load_checkpoint(*host_checkpoint(problem.weights, "test"));
@@ -110,7 +117,8 @@ TEST_CASE("real-valued: results and parameters after SGD steps are within the bo
   for_each_case([](const Variant& variant, const Case& c) {
     std::map<std::string, HostTensor> start = random_weights(c.model);
     HostTensor input = random_tensor({c.batch, c.model.model_dim}, "input");
-    HostTensor output_grad = random_tensor({c.batch, c.model.width(c.model.num_layers)}, "output_grad");
+    HostTensor output_grad = random_tensor({c.batch, c.model.width(c.model.num_layers)}, "output_grad",
+                                           1 / static_cast<float>(c.batch));
     std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, start);
     std::map<std::string, Bounded> weights;
     for (const auto& [name, w] : start) weights.emplace(name, w);
@@ -145,9 +153,10 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
       Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
       std::int64_t held_by_us = all_grads.bytes();
       ledger().reset();
-      Gradients gradients = engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
-        return slice(all_grads, 0, first_row, first_row + out.extent(0));
-      });
+      Gradients gradients =
+          engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+            return slice(all_grads, 0, first_row, first_row + out.extent(0));
+          });
       Costs costs = variant.costs(c.setting(input_grad));
       for (int i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);
@@ -172,8 +181,8 @@ TEST_CASE("several forwards may precede their backwards, first in, first out") {
     std::vector<std::pair<ExactProblem*, Tensor>> waiting;
     for (ExactProblem* problem : {&first, &second}) {
       Placed out = engine->forward(input_of(*engine, problem->input));
-      waiting.emplace_back(problem, out.slice_of(Tensor::from_host(problem->output_grad.shape,
-                                                                   problem->output_grad.values)));
+      waiting.emplace_back(
+          problem, out.slice_of(Tensor::from_host(problem->output_grad.shape, problem->output_grad.values)));
     }
     for (auto& [problem, dout] : waiting) {
       std::map<std::string, HostTensor> expected = solve(*problem);
@@ -220,22 +229,25 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
   Chapter chapter = this_chapter();
   for (const Variant& variant : chapter.variants) {
     CAPTURE(variant.name);
-    ExactProblem problem = make_exact_problem({3, 5, 7}, 11, 9);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, {}, problem.weights);
+    const Case c = one_case(variant);
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 9);
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
     std::int64_t before = ledger().live();
-    Batches input(problem.input, {4, 1, 6});
+    Batches input(problem.input, {2, 1, 3, 1, 1, 1, 2});
     Collected output;
     engine->inference_loop(input, output);
     CHECK(ledger().live() == before);
-    CHECK(output.values == (engine->device_id() == 0 ? solve(problem).at("output").values : std::vector<float>{}));
+    CHECK(output.values ==
+          (engine->device_id() == 0 ? solve(problem).at("output").values : std::vector<float>{}));
   }
 }
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
   world().check_claims(true);
   for (const Variant& variant : this_chapter().variants) {
-    ExactProblem problem = make_exact_problem({3, 5, 7}, 11, 9);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, {}, problem.weights);
+    const Case c = one_case(variant);
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 9);
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
     Results results = run_step(*engine, problem.input, problem.output_grad);
     CHECK(first_difference(compare_all(results, solve(problem))) == "");
   }

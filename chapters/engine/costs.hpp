@@ -52,6 +52,8 @@ struct Setting {
   int devices = 1;
   int device = 0;                             ///< whose costs these are
   Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
+  Index virtual_stages = 1;                   ///< stages a device, where it may have several
+  std::string stages = "equal";               ///< how layers are cut into stages, where they are
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward.

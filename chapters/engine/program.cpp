@@ -84,6 +84,18 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
         ->check(positive)
         ->type_name("N")
         ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_virtual_stages))
+    command
+        .add_option("--virtual-stages", o.engine.virtual_stages, "Stages a device, where it may have several")
+        ->check(positive)
+        ->type_name("N")
+        ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_stages))
+    command
+        .add_option("--stages", o.engine.stages,
+                    "How layers are cut into stages: equal, by flops or bytes, or a list such as 3,2,2,1")
+        ->type_name("HOW")
+        ->capture_default_str();
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
 }
 
@@ -211,6 +223,8 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
       name);
   app.require_subcommand(1);
   Options options;
+  options.engine = chapter.defaults;
+  options.model.num_layers = chapter.default_layers(world().num_devices());
   add_train(app, chapter, options);
   add_gradients(app, chapter, options);
   add_infer(app, chapter, options);

@@ -71,6 +71,8 @@ class ShardedEngine {
   virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
   /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
   virtual void after_step() {}
+  /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text counts.
+  virtual std::string describe_step() { return {}; }
   /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0 reads
   /// and writes; other devices' streams are not touched. Keeps no tape.
   virtual void inference_loop(InputStream& input, OutputStream& output);
@@ -175,6 +177,8 @@ class ShardedEngine {
   /// \name Parameters from a checkpoint
   /// @{
   static Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name);
+  /// The whole on device `owner`, and nothing on others.
+  static Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner);
   /// My slice along Axis, and no byte more.
   template <int Axis>
   static Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name);

@@ -107,7 +107,8 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
 /// What the ledger says of all steps, beside what the closed form says of one.
 void measure(Report& report, const Variant& variant, const Options& options, const Optimizer& optimizer) {
   Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false,
-                               world().num_devices(), world().device_id(), options.engine.bucket_bytes});
+                               world().num_devices(), world().device_id(), options.engine.bucket_bytes,
+                               options.engine.virtual_stages, options.engine.stages});
   Traffic sent = ledger().traffic();
   auto a_step = [&](Index total) { return total % options.steps == 0 ? total / options.steps : -total; };
   report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
@@ -158,9 +159,12 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   report.losses = training.losses;
   report.milliseconds = median(training.milliseconds);
 
+  std::string last_step = engine->describe_step();
+
   if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
-  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n{}", before, after,
-             table({report}));
+  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n", before, after);
+  if (!last_step.empty()) fmt::print("{}\n", last_step);
+  fmt::print("{}", table({report}));
   if (!options.report.empty()) write_report(options.report, report);
   if (report.is_good()) return 0;
   fmt::print("a gradient or a figure above is not what it should be\n");
