@@ -22,7 +22,7 @@ inline Variant pipeline_variant(
     const PipelinePlan p = plan(s.micro_batches, s.virtual_stages, s.stages);
     const int count = s.devices * p.virtual_stages;
     const Schedule schedule = with_messages(count, s.micro_batches, p.work(s.devices, s.micro_batches));
-    return PipelineCosts(s, schedule, cut_into_stages(s.model, count, s.stages)).costs();
+    return pipeline_costs(s, schedule, cut_into_stages(s.model, count, s.stages));
   };
   Variant variant{name, summary, make, costs};
   variant.has_micro_batches = true;
