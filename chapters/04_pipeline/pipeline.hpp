@@ -109,7 +109,7 @@ class Pipeline : public ShardedEngine {
   }
 
   /// The schedule that ran, drawn.
-  std::string describe_step() override { return draw(schedule_); }
+  std::string describe_step() override { return describe(schedule_); }
 
  private:
   Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }

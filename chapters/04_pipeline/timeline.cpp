@@ -1,9 +1,11 @@
 #include "timeline.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+
+#include "checker.hpp"
 
 namespace shard {
 
@@ -115,6 +117,18 @@ std::string draw(const Schedule& schedule) {
       text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
     }
   }
+  return text;
+}
+
+std::string describe(const Schedule& schedule) {
+  std::vector<Index> held;
+  for (int d = 0; d < schedule.devices; ++d) held.push_back(most_held(schedule, d));
+  std::string text = fmt::format(
+      "{}devices idle {:.1f} % of the time, if messages took none; micro-batches held, by device: {}\n",
+      draw(schedule), 100 * simulate(schedule, Durations()).idle_share(), fmt::join(held, ", "));
+  for (const Stuck& s : find_cycle(schedule, Sends::blocking))
+    text += fmt::format("if sends blocked: device {} would wait for device {} in {}\n", s.device, s.waits_for,
+                        to_string(s.action));
   return text;
 }
 
