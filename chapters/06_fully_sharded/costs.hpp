@@ -172,4 +172,60 @@ inline Costs zero3_costs(const Setting& s) {
   return costs;
 }
 
+/// `zero3-keep`: one gather of all weights a step, 2 P (N-1)/N elements in all.
+///
+/// Most held: all weights, whole, at the end of the forward pass; on the way back they are freed one by one.
+inline Costs zero3_keep_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_shards(z);
+  const Index shards = z.mine();
+  Peak peak;
+  Index inputs = z.inputs(z.b), whole = z.P;
+  for (Index l = 0; l < z.L; ++l) costs[Collective::all_gather] += z.gather(l);
+  peak.at({shards, whole, inputs, z.a(z.L), z.a(z.L)});
+  Index dw = 0;
+  for (Index l = z.L - 1; l >= 0; --l) {
+    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.w(l), z.buffer(l)});
+    dw += z.mine(l);
+    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.goes_on(l) ? z.a(l) : 0});
+    whole -= z.w(l);
+    inputs -= z.a(l);
+  }
+  costs.peak_bytes = peak.bytes();
+  return costs;
+}
+
+/// `zero3-prefetch`: what `zero3` sends.
+///
+/// Most held: two layers' weights forward; on the way back also two layers' gradients, one of them being
+/// reduced.
+inline Costs zero3_prefetch_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_shards(z);
+  const Index shards = z.mine();
+  Peak peak;
+  Index inputs = 0;
+  for (Index l = 0; l < z.L; ++l) {
+    inputs += z.a(l);
+    peak.at({shards, inputs, z.w(l), l + 1 < z.L ? z.w(l + 1) : 0, z.a(l + 1)});
+    costs[Collective::all_gather] += z.gather(l);
+  }
+  peak.at({shards, inputs, z.a(z.L), z.a(z.L)});
+  Index dw = 0;       // my rows of the gradients that have been waited for
+  Index leaving = 0;  // one that is being reduced, with its buffer
+  for (Index l = z.L - 1; l >= 0; --l) {
+    const Index w = z.goes_on(l) ? z.w(l) : 0;
+    const Index next = l > 0 && z.goes_on(l - 1) ? z.w(l - 1) : 0;
+    const Index da = z.goes_on(l) ? z.a(l) : 0;
+    peak.at({shards, inputs, z.a(l + 1), w, next, dw, leaving, z.w(l), da});
+    if (l + 1 < z.L) dw += z.mine(l + 1);
+    leaving = z.w(l) + z.buffer(l);
+    peak.at({shards, inputs, z.a(l + 1), next, dw, leaving, da});
+    inputs -= z.a(l);
+    if (z.goes_on(l)) costs[Collective::all_gather] += z.gather(l);
+  }
+  costs.peak_bytes = peak.bytes();
+  return costs;
+}
+
 }  // namespace shard
