@@ -2,9 +2,9 @@
 
 ///     ./chapters/run 06 -n 4 train --variant zero3-keep
 ///
-/// The third stage, with weights kept from the forward pass to the backward pass. They are gathered once a
-/// step and not twice; in exchange all of them are held, whole, when most activations are. Between steps only
-/// shards are.
+/// The third stage, with weights kept from the forward pass to the backward pass: the SHARD_GRAD_OP of
+/// PyTorch's FSDP (Zhao et al. 2023). They are gathered once a step and not twice; in exchange all of them
+/// are held, whole, when most activations are. Between steps only shards are.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
