@@ -23,6 +23,9 @@ Task barrier(Call call);
 Task send_async(Call call, Tensor src, Tensor dst, std::optional<int> target);
 Task send(const Tensor& t, int to, bool leave_out);
 Task receive(Tensor& t, int from, bool leave_out);
+Task post_send(const Tensor& t, int to, bool leave_out);
+/// `t` has the shape that is expected.
+Task post_receive(Tensor& t, int from, bool leave_out);
 Task exchange(Call call, std::vector<Index>& numbers);
 
 }  // namespace shard::emu

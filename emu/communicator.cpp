@@ -23,7 +23,7 @@ class Started : public Pending {
   bool test() override {
     stream().advance();
     // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
-    if (!operation_->done) patience_.idle([] { return stream().describe(); });
+    if (!operation_->done) patience_.idle([this] { return stream().describe(*operation_); });
     return operation_->done;
   }
   void wait() override { stream().wait_for(*operation_); }
@@ -76,6 +76,11 @@ void require_peer(const char* call, int id, bool may_be_me) {
            fmt::format("device {}", id));
 }
 
+void require_rank(const char* call, int rank) {
+  if (rank > Header::most_axes)
+    refuse(Code::argument, call, fmt::format("at most {} axes", Header::most_axes), fmt::to_string(rank));
+}
+
 /// FNV-1a over the shape and the bytes.
 Index fingerprint(const Tensor& t) {
   std::uint64_t hash = 14695981039346656037ULL;
@@ -109,9 +114,7 @@ class EmulatedCommunicator : public Communicator {
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
-    if (t.rank() > Header::most_axes)
-      refuse(Code::argument, "send", fmt::format("at most {} axes", Header::most_axes),
-             fmt::to_string(t.rank()));
+    require_rank("send", t.rank());
     bool left_out = transport().leaves_out_this_call();
     run(make_operation("send", Backend::share(t)),
         [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
@@ -122,6 +125,23 @@ class EmulatedCommunicator : public Communicator {
     bool left_out = transport().leaves_out_this_call();
     return run(make_operation("receive", Tensor()),
                [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
+  }
+
+  Future<> post_send(int dest_id, Tensor&& t) override {
+    require_peer("post_send", dest_id, false);
+    require_rank("post_send", t.rank());
+    bool left_out = transport().leaves_out_this_call();
+    return post(make_operation("post_send", std::move(t)),
+                [&](Tensor& mine) { return emu::post_send(mine, dest_id, left_out); })
+        .then([](Tensor) {});
+  }
+
+  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+    require_peer("post_receive", src_id, false);
+    require_rank("post_receive", static_cast<int>(shape.size()));
+    bool left_out = transport().leaves_out_this_call();
+    return post(make_operation("post_receive", Tensor::uninitialized(shape)),
+                [&](Tensor& t) { return emu::post_receive(t, src_id, left_out); });
   }
 
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
@@ -216,6 +236,7 @@ class EmulatedCommunicator : public Communicator {
 
   std::vector<Index> exchange(const char* what, Index mine) override {
     Header header;
+    header.op = static_cast<Index>(std::hash<std::string_view>()(what));  // so that all mean the same number
     header.for_you = mine;
     std::vector<Index> numbers;
     run(make_operation(what, Tensor()),
@@ -261,6 +282,14 @@ class EmulatedCommunicator : public Communicator {
     stream().start(operation);
     stream().wait_for(*operation);
     return std::move(operation->tensor);
+  }
+
+  /// Lets an operation go on outside of the stream's order.
+  template <class Body>
+  static Future<Tensor> post(std::shared_ptr<Operation> operation, const Body& body) {
+    operation->body = body(operation->tensor);
+    stream().post(operation);
+    return future_of(std::move(operation));
   }
 
   bool is_checked_ = false;

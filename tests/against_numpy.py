@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the chapters against numpy and, where it is installed, torch: a check from outside the project.
+"""Holds the chapters against numpy and, where installed, torch and jax: a check from outside the project.
 
     tests/against_numpy.py --batch 13 --width 37 --hidden 91 --layers 6 --devices 1 2 3 4 5
     tests/against_numpy.py --chapters 02 --devices 4 -- --micro-batches 3
@@ -26,6 +26,11 @@ try:
     import torch
 except ImportError:
     torch = None
+try:
+    import jax
+    jax.config.update("jax_enable_x64", True)
+except ImportError:
+    jax = None
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BOUND = 1e-5  # float32 carries 6e-8; sums over a few hundred terms and a few layers stay well below
@@ -99,6 +104,20 @@ def solve_with_torch(params, batch):
     return {"output": out.detach().numpy(), "input_grad": x.grad.numpy()} | result
 
 
+def solve_with_jax(params, batch):
+    """The same by jax's automatic differentiation, in float64."""
+    def network(weights, x):
+        for layer in range(len(weights)):
+            x = (jax.nn.relu(x) if layer % 2 == 1 else x) @ weights[f"layer_{layer}/weights"]
+        return x
+
+    weights = {name: w.astype(float) for name, w in params.items()}
+    out, pull_back = jax.vjp(network, weights, batch["input"].astype(float))
+    gradients, input_grad = pull_back(batch["output_grad"].astype(float))
+    result = {name: np.asarray(gradient) for name, gradient in gradients.items()}
+    return {"output": np.asarray(out), "input_grad": np.asarray(input_grad)} | result
+
+
 def distance(a, b):
     """max|a - b| / max|b|; infinite when one is missing, shapes differ or something is not finite."""
     if a is None or b is None or a.shape != b.shape or not np.isfinite(a).all():
@@ -168,6 +187,8 @@ def main():
     references = {"numpy": solve_with_numpy(params, batch)}
     if torch:
         references["torch"] = solve_with_torch(params, batch)
+    if jax:
+        references["jax"] = solve_with_jax(params, batch)
     worst = runs = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -181,7 +202,7 @@ def main():
         sys.exit(f"error: --variants: expected one that a chapter has, given {' '.join(args.variants)}")
     print(f"batch {args.batch}, widths {args.width} and {args.hidden}, {args.layers} layers, {runs} runs:",
           f"the largest is {worst:.1e}, {'within' if worst <= BOUND else 'ABOVE'} {BOUND:.0e}",
-          "" if torch else "(no torch here)")
+          f"(against {', '.join(references)})")
     return 0 if worst <= BOUND else 1
 
 

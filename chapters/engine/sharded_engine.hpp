@@ -149,6 +149,8 @@ class ShardedEngine {
   void barrier() { world().barrier(); }
   void send(int dest_id, const Tensor& t) { world().send(dest_id, t); }
   Tensor receive(int src_id) { return world().receive(src_id); }
+  Future<> post_send(int dest_id, Tensor t) { return world().post_send(dest_id, std::move(t)); }
+  Future<Tensor> post_receive(int src_id, const Shape& shape) { return world().post_receive(src_id, shape); }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) {
     return world().send_async(src, dst, target_device_id);
   }
