@@ -51,15 +51,18 @@ Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
   return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
 }
 
-/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given.
+/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given. `finish`
+/// makes the result of what the body leaves.
 template <class Body>
-Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body) {
+Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
+                     std::function<void(Tensor&)> finish = nullptr) {
   bool left_out = transport().leaves_out_this_call();
   std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
   if (left_out) {
     operation->done = true;
   } else {
     operation->body = body(operation->tensor);
+    operation->finish = std::move(finish);
     stream().start(operation);
   }
   return future_of(std::move(operation));
@@ -175,9 +178,31 @@ class EmulatedCommunicator : public Communicator {
 
   Future<Tensor> reduce_scatter_async(Tensor&& argument, ReduceOp op, int axis) override {
     require_axis("reduce_scatter", argument.shape(), axis);
-    return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
-      return emu::reduce_scatter(Call(Collective::reduce_scatter, header_of(t, axis, op)), t, op, axis);
-    });
+    Header header = header_of(argument, axis, op);
+    if (num_devices() == 1)
+      return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
+        return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, {{0, t.size()}},
+                                   Tensor());
+      });
+    const std::vector<Range> slices = cut(argument.extent(axis), num_devices());
+    const Index slice_of_one = num_elements(with_extent(argument.shape(), axis, 1));
+    std::vector<Range> elements = slices;
+    for (Range& r : elements) r = {r.begin * slice_of_one, r.end * slice_of_one};
+    const Range mine = elements[static_cast<std::size_t>(device_id())];
+    const Shape shape =
+        with_extent(argument.shape(), axis, slices[static_cast<std::size_t>(device_id())].size());
+    auto body = [&](Tensor& t) {
+      t = packed(std::move(t), axis, slices);
+      Tensor buffer = Backend::buffer(elements[0].size());
+      return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, elements,
+                                 std::move(buffer));
+    };
+    auto finish = [mine, shape](Tensor& row) {
+      Tensor result = Backend::make(shape);
+      std::copy_n(Backend::data(row) + mine.begin, mine.size(), Backend::data(result));
+      row = std::move(result);
+    };
+    return start(Collective::reduce_scatter, std::move(argument), body, finish);
   }
 
   Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {

@@ -43,6 +43,7 @@ void Stream::wait_for(Operation& operation) {
   std::exception_ptr error = operation.body.error();
   operation.body = Task();
   if (error) std::rethrow_exception(error);
+  if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
 }
 
 void Stream::drain() {

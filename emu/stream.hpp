@@ -69,6 +69,7 @@ struct Operation {
   std::int64_t number = 0;  ///< the how-manieth call this is
   Tensor tensor;            ///< the argument, later the result
   Task body;  ///< with its buffers: held until somebody waits, so that what is held when is no accident
+  std::function<void(Tensor&)> finish;  ///< makes the result, once somebody waits: for the same reason
   bool done = false;
   bool is_posted = false;  ///< whether it goes on by itself and does not take its turn on the stream
 };

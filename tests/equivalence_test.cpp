@@ -172,6 +172,38 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
   });
 }
 
+TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included") {
+  for_each_case([](const Variant& variant, const Case& c) {
+    ExactProblem problem = make_exact_problem(c.model, c.batch, 5);
+    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+    engine->want_input_grad(false);
+    Adam adam({});
+    const Costs costs = variant.costs(c.setting(false));
+    for (int step = 0; step < 3; ++step) {
+      INFO("step " << step);
+      Tensor input = input_of(*engine, problem.input);
+      Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
+      ledger().reset();
+      Gradients gradients = engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+        return slice(all_grads, 0, first_row, first_row + out.extent(0));
+      });
+      adam.step(*engine, gradients);
+      for (std::size_t i = 0; i < num_collectives; ++i) {
+        auto collective = static_cast<Collective>(i);
+        CAPTURE(name(collective));
+        CHECK(ledger().traffic(collective) == costs.sent[i] + costs.sent_after_step[i]);
+      }
+      CHECK(ledger().traffic() == costs.total());
+      CHECK(ledger().peak() - all_grads.bytes() == costs.step_peak_bytes(adam.state_per_element(), step == 0));
+      CHECK(ledger().live(Purpose::parameters) == costs.parameter_bytes);
+      CHECK(ledger().live(Purpose::gradients) == costs.trained());
+      CHECK(ledger().live(Purpose::optimizer) == 2 * costs.trained());
+      CHECK(ledger().live(Purpose::activations) == all_grads.bytes());
+      CHECK(ledger().live(Purpose::buffers) == 0);
+    }
+  });
+}
+
 TEST_CASE("several forwards may precede their backwards, first in, first out") {
   for_each_case([](const Variant& variant, const Case& c) {
     ExactProblem first = make_exact_problem(c.model, c.batch, 6);

@@ -194,6 +194,8 @@ class Future {
  public:
   using Finish = std::function<T(Tensor)>;
 
+  /// Of no call: done, with an empty result.
+  Future() = default;
   Future(std::shared_ptr<Pending> pending, Finish finish)
       : pending_(std::move(pending)), finish_(std::move(finish)) {}
   Future(Future&&) noexcept = default;

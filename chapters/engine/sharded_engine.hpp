@@ -107,12 +107,12 @@ class ShardedEngine {
   /// The same, keeping my slice: for what will be needed again.
   template <int Axis>
   Replicated all_gather(const Sharded<Axis>& s) {
-    Tensor whole = world().all_gather_async(s.local(), Axis).get();
-    detail::require_result("all_gather", s.global_shape(), whole.shape());
-    return detail::Access::make<Replicated>(std::move(whole), s.global_shape(), 0);
+    return all_gather_async(s).get();
   }
   template <int Axis>
   Future<Replicated> all_gather_async(Sharded<Axis>&& s);
+  template <int Axis>
+  Future<Replicated> all_gather_async(const Sharded<Axis>& s);
   /// My slice of what I hold in full: no communication.
   template <int Axis>
   Sharded<Axis> shard(const Replicated& r);
@@ -206,6 +206,15 @@ template <int Axis>
 Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
   Shape global = s.global_shape();
   return world().all_gather_async(detail::Access::take(std::move(s)), Axis).then([global](Tensor whole) {
+    detail::require_result("all_gather", global, whole.shape());
+    return detail::Access::make<Replicated>(std::move(whole), global, 0);
+  });
+}
+
+template <int Axis>
+Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s) {
+  Shape global = s.global_shape();
+  return world().all_gather_async(s.local(), Axis).then([global](Tensor whole) {
     detail::require_result("all_gather", global, whole.shape());
     return detail::Access::make<Replicated>(std::move(whole), global, 0);
   });

@@ -114,11 +114,9 @@ void measure(Report& report, const Variant& variant, const Options& options, con
   report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
   report.messages = gather_figure("messages", a_step(sent.messages), costs.total().messages);
   report.flops = gather_figure("flops", a_step(ledger().flops()), costs.flops);
-  // The optimizer's state is there from the end of the first step on.
-  Index state = optimizer.state_per_element() * costs.parameter_bytes;
-  Index first_step = std::max(costs.peak_bytes, 2 * costs.parameter_bytes + state);
+  bool is_first = options.steps == 1;
   report.peak =
-      gather_figure("peak", ledger().peak(), options.steps == 1 ? first_step : costs.peak_bytes + state);
+      gather_figure("peak", ledger().peak(), costs.step_peak_bytes(optimizer.state_per_element(), is_first));
 }
 
 void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
