@@ -44,6 +44,7 @@ inline Chapter this_chapter() {
   chapter.variants.push_back(
       pipeline_variant("interleaved", "1F1B with several stages a device", true, interleaved));
   chapter.defaults.micro_batches = 8;
+  chapter.other_names = {{"pipeline", "1f1b"}, {"zb-h1", "zero-bubble"}};
   return chapter;
 }
 

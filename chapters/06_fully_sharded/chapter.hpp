@@ -16,17 +16,21 @@ inline Chapter this_chapter() {
   auto zero3 = [](const EngineOptions& o) { return std::make_unique<Zero3>(o.micro_batches); };
   auto keep = [](const EngineOptions&) { return std::make_unique<Zero3Keep>(); };
   auto prefetch = [](const EngineOptions&) { return std::make_unique<Zero3Prefetch>(); };
-  return {"06",
-          "fully sharded",
-          {{"zero1", "the optimizer's state is divided", zero1, zero1_costs,
-            /*has_micro_batches=*/true},
-           {"zero2", "gradients too: each layer's is reduced as soon as it is there", zero2, zero2_costs,
-            /*has_micro_batches=*/true},
-           {"zero3", "parameters too: gathered for use, then freed, forward and backward", zero3, zero3_costs,
-            /*has_micro_batches=*/true},
-           {"zero3-keep", "gathered once, and kept from forward to backward", keep, zero3_keep_costs},
-           {"zero3-prefetch", "the next layer's gather and the last one's reduction behind computing",
-            prefetch, zero3_prefetch_costs}}};
+  return {
+      .number = "06",
+      .title = "fully sharded",
+      .variants = {{"zero1", "the optimizer's state is divided", zero1, zero1_costs,
+                    /*has_micro_batches=*/true},
+                   {"zero2", "gradients too: each layer's is reduced as soon as it is there", zero2,
+                    zero2_costs,
+                    /*has_micro_batches=*/true},
+                   {"zero3", "parameters too: gathered for use, then freed, forward and backward", zero3,
+                    zero3_costs,
+                    /*has_micro_batches=*/true},
+                   {"zero3-keep", "gathered once, and kept from forward to backward", keep, zero3_keep_costs},
+                   {"zero3-prefetch", "the next layer's gather and the last one's reduction behind computing",
+                    prefetch, zero3_prefetch_costs}},
+      .other_names = {{"fsdp", "zero3"}}};
 }
 
 }  // namespace shard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct Chapter {
   std::string title;   ///< "tensor parallel"
   std::vector<Variant> variants;
   EngineOptions defaults = {};  ///< of the command line
+  std::map<std::string, std::string> other_names = {};  ///< of variants, as the field calls them: "ddp"
 
   /// Layers that are enough for every variant, an even number.
   Index default_layers(int devices) const {

@@ -21,7 +21,7 @@ namespace shard {
 
 namespace {
 
-const std::vector<std::string> commands = {"train", "gradients", "infer", "variants"};
+const std::vector<std::string> commands = {"train", "gradients", "infer", "variants", "strategies"};
 
 /// Text of the user's in a message.
 std::string shown(const std::string& text) {
@@ -170,6 +170,7 @@ void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
 
 void add_variants(CLI::App& app) {
   app.add_subcommand("variants", "List the variants' names, one a line");
+  app.add_subcommand("strategies", "List names of strategies, each with the variant that it is");
 }
 
 /// `train` is what a chapter does when it is not told otherwise.
@@ -194,6 +195,13 @@ int run(const Chapter& chapter, const Options& options) {
   if (options.command == "variants") {
     for (const Variant& v : chapter.variants)
       if (world().device_id() == 0) fmt::print("{}\n", v.name);
+    return 0;
+  }
+  if (options.command == "strategies") {
+    std::map<std::string, std::string> names = chapter.other_names;
+    for (const Variant& v : chapter.variants) names[v.name] = v.name;
+    for (const auto& [name, variant] : names)
+      if (world().device_id() == 0) fmt::print("{} {}\n", name, variant);
     return 0;
   }
   world().check_claims(options.check_claims);

@@ -75,6 +75,7 @@ void write_report(const std::string& path, const Report& r) {
                     {"title", r.title},
                     {"variant", r.variant},
                     {"devices", r.devices},
+                    {"layers", r.layers},
                     {"losses", r.losses},
                     {"max_ulp", r.max_ulp},
                     {"bytes", to_json(r.bytes)},
@@ -106,6 +107,7 @@ Report report_from(const json& j) {
   r.title = j.at("title");
   r.variant = j.at("variant");
   r.devices = j.at("devices");
+  r.layers = j.at("layers");
   r.losses = j.at("losses").get<std::vector<double>>();
   r.max_ulp = j.at("max_ulp");
   r.bytes = figure_from(j.at("bytes"));
@@ -129,12 +131,12 @@ Report read_report(const std::string& path) {
 }
 
 std::string table(const std::vector<Report>& reports) {
-  std::string text =
-      fmt::format("{:<3} {:<16} {:<14} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
-                  "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
+  std::string text = fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
+                                 "", "chapter", "variant", "layers", "loss", "to", "ulp", "bytes sent",
+                                 "messages", "bytes held", "ms/step");
   for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<14} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n",
-                        r.chapter, r.title, r.variant, r.losses.front(), r.losses.back(), r.max_ulp,
+    text += fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8.4f} {:>8.4f} {:>4} {:>16} {:>9} {:>16} {:>8.2f}\n",
+                        r.chapter, r.title, r.variant, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
                         cell(r.bytes), cell(r.messages), cell(r.peak), r.milliseconds);
   return text;
 }

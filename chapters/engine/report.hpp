@@ -22,6 +22,7 @@ struct Report {
   std::string title;
   std::string variant;
   int devices = 1;
+  Index layers = 2;
   std::vector<double> losses;  ///< of each step
   Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
   Figure bytes;                ///< sent, a step

@@ -138,7 +138,18 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
   if (speaks()) print_heading(chapter, variant, options);
-  Report report{chapter.number, chapter.title, variant.name, world().num_devices(), {}, 0, {}, {}, {}, {}, 0};
+  Report report{chapter.number,
+                chapter.title,
+                variant.name,
+                world().num_devices(),
+                options.model.num_layers,
+                {},
+                0,
+                {},
+                {},
+                {},
+                {},
+                0};
   report.max_ulp = exact_difference(variant, options, digits);
   if (speaks())
     fmt::print(

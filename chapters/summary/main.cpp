@@ -12,13 +12,19 @@ namespace {
 
 using namespace shard;
 
-/// Largest relative difference between any chapter's loss at a step and the first chapter's.
+/// The first report of a network as deep: what a chapter's losses must be.
+const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
+  return *std::ranges::find(reports, r.layers, &Report::layers);
+}
+
+/// Largest relative difference between any loss at a step and its reference's.
 double largest_difference(const std::vector<Report>& reports) {
   double largest = 0;
-  const std::vector<double>& reference = reports.front().losses;
-  for (const Report& r : reports)
+  for (const Report& r : reports) {
+    const std::vector<double>& reference = reference_of(r, reports).losses;
     for (std::size_t step = 0; step < std::min(r.losses.size(), reference.size()); ++step)
       largest = std::max(largest, std::abs(r.losses[step] - reference[step]) / reference[step]);
+  }
   return largest;
 }
 
