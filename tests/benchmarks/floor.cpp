@@ -1,0 +1,136 @@
+#include "tests/benchmarks/floor.hpp"
+
+#include <cblas.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "emu/memory.hpp"
+#include "tests/benchmarks/bench.hpp"
+
+namespace shard::bench {
+
+namespace {
+
+/// Everybody's number, in device order. A collective.
+std::vector<int> from_all(Index mine) {
+  const auto number = static_cast<int>(mine);
+  std::vector<int> all(static_cast<std::size_t>(world().num_devices()));
+  MPI_Allgather(&number, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  return all;
+}
+
+void grow(Tensor& t, Index elements) {
+  if (t.size() < elements) t = random_tensor({elements});
+}
+
+void run_product(const Product& p) {
+  cblas_sgemm(static_cast<CBLAS_ORDER>(p.order), static_cast<CBLAS_TRANSPOSE>(p.transpose_a),
+              static_cast<CBLAS_TRANSPOSE>(p.transpose_b), p.m, p.n, p.k, p.alpha, p.a, p.row_length_a, p.b,
+              p.row_length_b, p.beta, p.c, p.row_length_c);
+}
+
+}  // namespace
+
+Floor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(counts.size()) {
+  for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
+}
+
+Floor::Floor(const std::vector<Step>& steps) {
+  for (const Step& step : steps)
+    if (const auto* p = std::get_if<Product>(&step)) {
+      grow(operands_[p->a], Index{p->m} * p->k);
+      grow(operands_[p->b], Index{p->k} * p->n);
+      grow(operands_[p->c], Index{p->m} * p->n);
+      steps_.emplace_back(*p);
+    } else {
+      const Raw r = raw(std::get<Exchange>(step));
+      grow(in_, r.in);
+      grow(out_, r.out);
+      steps_.emplace_back(r);
+    }
+  for (auto& step : steps_)
+    if (auto* p = std::get_if<Product>(&step)) {
+      p->a = Backend::data(operands_.at(p->a));
+      p->b = Backend::data(operands_.at(p->b));
+      p->c = Backend::data(operands_.at(p->c));
+    }
+}
+
+void Floor::prepare() {
+  auto renew = [](Tensor& t) {
+    if (t.size() > 0 && !(std::abs(*Backend::data(t)) < 1e15F)) std::ranges::fill(Backend::span(t), 1.0F);
+  };
+  for (auto& [recorded, t] : operands_) renew(t);
+  renew(out_);
+}
+
+Floor::Raw Floor::raw(const Exchange& e) {
+  const int peer = e.peer < 0 ? MPI_PROC_NULL : e.peer;
+  Raw r{e, static_cast<int>(e.in), static_cast<int>(e.out), peer, peer, Parts(), Parts()};
+  if (e.call == Collective::send_async) {
+    const std::vector<int> targets = from_all(e.peer);
+    const auto found = std::ranges::find(targets, world().device_id());
+    r.from = found == targets.end() ? MPI_PROC_NULL : static_cast<int>(found - targets.begin());
+  }
+  if (e.call == Collective::all_reduce) r.out = r.in;
+  if (e.call == Collective::broadcast) r.out = from_all(e.in)[static_cast<std::size_t>(e.peer)];
+  if (e.call == Collective::all_gather) r.received = Parts(from_all(e.in));
+  if (e.call == Collective::reduce_scatter || e.call == Collective::all_to_all) {
+    r.parts = Parts({e.counts.begin(), e.counts.end()});
+    std::vector<int> received(e.counts.size());
+    MPI_Alltoall(r.parts.counts.data(), 1, MPI_INT, received.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    r.received = Parts(std::move(received));
+  }
+  r.out = std::max(r.out, r.received.sum());
+  return r;
+}
+
+void Floor::run_exchange(const Raw& r) {
+  const MPI_Datatype number = MPI_FLOAT;
+  const MPI_Comm all = MPI_COMM_WORLD;
+  const float* in = Backend::data(std::as_const(in_));
+  float* out = Backend::data(out_);
+  const Parts &parts = r.parts, &received = r.received;
+  switch (r.exchange.call) {
+    case Collective::barrier:
+      MPI_Barrier(all);
+      break;
+    case Collective::send:
+      if (r.exchange.receives)
+        MPI_Recv(out, r.out, number, r.from, 0, all, MPI_STATUS_IGNORE);
+      else
+        MPI_Send(in, r.in, number, r.to, 0, all);
+      break;
+    case Collective::send_async:
+      MPI_Sendrecv(in, r.in, number, r.to, 0, out, r.out, number, r.from, 0, all, MPI_STATUS_IGNORE);
+      break;
+    case Collective::all_gather:
+      MPI_Allgatherv(in, r.in, number, out, received.counts.data(), received.offsets.data(), number, all);
+      break;
+    case Collective::all_reduce:
+      MPI_Allreduce(MPI_IN_PLACE, out, r.out, number, MPI_SUM, all);
+      break;
+    case Collective::reduce_scatter:
+      MPI_Reduce_scatter(in, out, parts.counts.data(), number, MPI_SUM, all);
+      break;
+    case Collective::all_to_all:
+      MPI_Alltoallv(in, parts.counts.data(), parts.offsets.data(), number, out, received.counts.data(),
+                    received.offsets.data(), number, all);
+      break;
+    case Collective::broadcast:
+      MPI_Bcast(out, r.out, number, r.to, all);
+      break;
+  }
+}
+
+void Floor::run() {
+  for (const auto& step : steps_)
+    if (const auto* p = std::get_if<Product>(&step))
+      run_product(*p);
+    else
+      run_exchange(std::get<Raw>(step));
+}
+
+}  // namespace shard::bench

@@ -1,0 +1,131 @@
+#include "tests/benchmarks/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include "emu/faults.hpp"
+#include "engine/costs.hpp"
+
+// The linker's --wrap: a call of NAME elsewhere goes to __wrap_NAME, and __real_NAME is what NAME was.
+// _ZN5shard5worldEv is shard::world().
+extern "C" {
+shard::Communicator& __real__ZN5shard5worldEv();
+shard::Communicator& __wrap__ZN5shard5worldEv();
+void __real_cblas_sgemm(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
+                        float*, int);
+void __wrap_cblas_sgemm(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
+                        float*, int);
+}
+
+namespace shard::bench {
+
+namespace {
+
+/// Passes every call on, and lists it.
+class Recorder : public Communicator {
+ public:
+  explicit Recorder(Communicator& device) : device_(device) {}
+
+  std::vector<Step> steps;
+
+  int device_id() const override { return device_.device_id(); }
+  int num_devices() const override { return device_.num_devices(); }
+  void synchronize() override { device_.synchronize(); }
+  std::vector<Index> exchange(const char* what, Index mine) override { return device_.exchange(what, mine); }
+  void verify_replicated(const Tensor& t) override { device_.verify_replicated(t); }
+  void check_claims(bool on) override { device_.check_claims(on); }
+
+  void barrier() override {
+    note({Collective::barrier});
+    device_.barrier();
+  }
+  void send(int to, const Tensor& t) override {
+    note({Collective::send, t.size(), 0, to});
+    device_.send(to, t);
+  }
+  Tensor receive(int from) override {
+    Tensor t = device_.receive(from);
+    note({Collective::send, 0, t.size(), from, true});
+    return t;
+  }
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
+    note({Collective::send_async, src.size(), dst.size(), target.value_or(-1)});
+    return device_.send_async(src, dst, target);
+  }
+  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+    note({Collective::all_gather, slice.size()});
+    return device_.all_gather_async(std::move(slice), axis);
+  }
+  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+    note({Collective::all_gather, slice.size()});
+    return device_.all_gather_async(slice, axis);
+  }
+  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+    note({Collective::all_reduce, t.size()});
+    return device_.all_reduce_async(std::move(t), op);
+  }
+  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+    note_parts(Collective::reduce_scatter, t, slices(t.extent(axis), 1, num_devices()), axis);
+    return device_.reduce_scatter_async(std::move(t), op, axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+    note_parts(Collective::all_to_all, t, slices(t.extent(split_axis), 1, num_devices()), split_axis);
+    return device_.all_to_all_async(std::move(t), split_axis, concat_axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+    note_parts(Collective::all_to_all, t, counts, axis);
+    return device_.all_to_all_async(std::move(t), counts, axis);
+  }
+  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+    note({Collective::broadcast, t.size(), 0, root});
+    return device_.broadcast_async(std::move(t), root);
+  }
+
+ private:
+  void note(Exchange exchange) { steps.emplace_back(std::move(exchange)); }
+  void note_parts(Collective call, const Tensor& t, std::vector<Index> counts, int axis) {
+    for (Index& count : counts) count *= t.size() == 0 ? 0 : t.size() / t.extent(axis);
+    note({call, t.size(), 0, -1, false, std::move(counts)});
+  }
+
+  Communicator& device_;
+};
+
+Recorder* recorder = nullptr;  // while something is recorded
+
+}  // namespace
+
+std::vector<Step> record(const std::function<void()>& run) {
+  Recorder here(__real__ZN5shard5worldEv());
+  const Index calls_before = emu::calls_made(), flops_before = ledger().flops();
+  recorder = &here;
+  run();
+  recorder = nullptr;
+  Index calls = 0, flops = 0;
+  for (const Step& step : here.steps)
+    if (const auto* p = std::get_if<Product>(&step))
+      flops += product_flops(p->m, p->k, p->n);
+    else
+      ++calls;
+  const Index calls_made = emu::calls_made() - calls_before, computed = ledger().flops() - flops_before;
+  if (calls != calls_made || flops != computed)
+    refuse(Code::internal, "record", fmt::format("{} calls and {} operations", calls_made, computed),
+           fmt::format("{} and {}", calls, flops));
+  return std::move(here.steps);
+}
+
+}  // namespace shard::bench
+
+using shard::bench::recorder;
+
+shard::Communicator& __wrap__ZN5shard5worldEv() {
+  if (recorder != nullptr) return *recorder;
+  return __real__ZN5shard5worldEv();
+}
+
+void __wrap_cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                        const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {
+  if (recorder != nullptr)
+    recorder->steps.emplace_back(
+        shard::bench::Product{order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc});
+  __real_cblas_sgemm(order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
