@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the programs of ./tests/bench share: options, timing, and where figures go. main.cpp is the main function of
-/// all of them; collectives.cpp, optimizers.cpp and chapter.cpp each define what theirs measures.
+/// What the programs of ./tests/bench share: options, timing, and where figures go. main.cpp is the main
+/// function of all of them; collectives.cpp, optimizers.cpp and chapter.cpp each define what theirs measures.
 
 #include <fmt/format.h>
 
@@ -73,9 +73,9 @@ struct Budget {
   int least, most;
 };
 
-/// Calls both in turn, A B A B ..., so that a drift of the machine's speed meets both. Every call starts from a
-/// barrier, and its time is that of the device that takes longest; a call that does a thing several times gives the
-/// time of one. A collective.
+/// Calls both in turn, A B A B ..., so that a drift of the machine's speed meets both. Every call starts from
+/// a barrier, and its time is that of the device that takes longest; a call that does a thing several times
+/// gives the time of one. A collective.
 Pair measure(const Side& ours, const Side& reference, Budget budget, int things_in_a_call = 1);
 
 /// The bar that is set for a figure, "ratio <= 1.1", marked when it is missed. None is set but for 2 devices.

@@ -1,5 +1,5 @@
-/// The program of one chapter, built once for each folder in chapters/: a step of every variant, forward, a loss
-/// gradient that costs a copy, and backward, against its floor.
+/// The program of one chapter, built once for each folder in chapters/: a step of every variant, forward, a
+/// loss gradient that costs a copy, and backward, against its floor.
 
 #include "chapter.hpp"  // of the chapter that is measured: the build says which
 

@@ -1,12 +1,13 @@
 /// Every collective against the same bytes through raw MPI, along axis 0 and out of place.
 ///
-/// What makes the comparison fair: both sides have an argument of their own that lies in the same memory at every call
-/// and has just been written, outside the time, so that both find it in the same caches; and neither call changes it:
-///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying the argument, to work on the copy. Ours work
-///     in their argument's memory, so they are given a clone, and the time of making it counts.
+/// What makes the comparison fair: both sides have an argument of their own that lies in the same memory at every
+/// call and has just been written, outside the time, so that both find it in the same caches; and neither call
+/// changes it:
+///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying the argument, to work on the copy. Ours
+///     work in their argument's memory, so they are given a clone, and the time of making it counts.
 ///   - The other calls only read their argument; ours is given it as it is, without a copy that MPI does not make.
-/// MPI's result goes to one buffer that was written before; ours to a block of the emulator's store of freed memory,
-/// which was written before too. Whatever either side allocates, checks or agrees on within the call counts.
+/// MPI's result goes to one buffer that was written before; ours to a block of the emulator's store of freed
+/// memory, which was written before too. Whatever either side allocates, checks or agrees on within the call counts.
 
 #include <mpi.h>
 
@@ -36,11 +37,11 @@ struct Memory {
         ours(source.clone()),
         theirs(source.clone()),
         result({result_size}) {
-    for (int d = 0; d < world().num_devices(); ++d) {
-      const Range range = part(whole, world().num_devices(), d);
-      counts.push_back(static_cast<int>(range.size()));
-      offsets.push_back(static_cast<int>(range.begin));
-      const auto mine = static_cast<int>(part(whole, world().num_devices(), world().device_id()).size());
+    const int n = world().num_devices();
+    const auto mine = static_cast<int>(part(whole, n, world().device_id()).size());
+    for (int d = 0; d < n; ++d) {
+      counts.push_back(static_cast<int>(part(whole, n, d).size()));
+      offsets.push_back(static_cast<int>(part(whole, n, d).begin));
       received_counts.push_back(mine);
       received_offsets.push_back(d * mine);
     }

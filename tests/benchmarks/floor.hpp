@@ -1,7 +1,7 @@
 #pragma once
 
-/// The floor of a chapter's step: its matrix products straight through the BLAS, the same bytes straight through MPI,
-/// in memory that is there already, and nothing else.
+/// The floor of a chapter's step: its matrix products straight through the BLAS, the same bytes straight
+/// through MPI, in memory that is there already, and nothing else.
 
 #include <map>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace shard::bench {
 
-/// Recorded steps, ready to be made again. Operands that lay at one address do so again, though elsewhere. Calls that
-/// the chapter leaves in flight while it computes wait here.
+/// Recorded steps, ready to be made again. Operands that lay at one address do so again, though elsewhere.
+/// Calls that the chapter leaves in flight while it computes wait here.
 class Floor {
  public:
   /// A collective.

@@ -1,4 +1,5 @@
-/// The main function of the programs that ./tests/bench runs: the command line, then what the program measures.
+/// The main function of the programs that ./tests/bench runs: the command line, then what the program
+/// measures.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

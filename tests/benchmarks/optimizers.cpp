@@ -1,6 +1,6 @@
-/// Every optimizer against a copy: an update does little arithmetic on much memory, so the best that it can do is to
-/// touch its bytes as fast as a copy of large buffers does. Bytes are counted alike: each number read, and each
-/// written.
+/// Every optimizer against a copy: an update does little arithmetic on much memory, so the best that it can
+/// do is to touch its bytes as fast as a copy of large buffers does. Bytes are counted alike: each number
+/// read, and each written.
 
 #include <cstring>
 

@@ -92,14 +92,21 @@ class Recorder : public Communicator {
 
 Recorder* recorder = nullptr;  // while something is recorded
 
+/// While this lives, calls go to a recorder.
+struct Listening {
+  explicit Listening(Recorder& to) { recorder = &to; }
+  ~Listening() { recorder = nullptr; }
+};
+
 }  // namespace
 
 std::vector<Step> record(const std::function<void()>& run) {
   Recorder here(__real__ZN5shard5worldEv());
   const Index calls_before = emu::calls_made(), flops_before = ledger().flops();
-  recorder = &here;
-  run();
-  recorder = nullptr;
+  {
+    const Listening listening(here);
+    run();
+  }
   Index calls = 0, flops = 0;
   for (const Step& step : here.steps)
     if (const auto* p = std::get_if<Product>(&step))

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a device computes and sends while something runs, as a list. The programs that use it are linked so that the
-/// chapters' calls of `world()` and the emulator's of `cblas_sgemm` come by here (see tests/CMakeLists.txt): neither
-/// knows of it, so a chapter that is added needs nothing for it.
+/// What a device computes and sends while something runs, as a list. The programs that use it are linked so
+/// that the chapters' calls of `world()` and the emulator's of `cblas_sgemm` come by here (see
+/// tests/CMakeLists.txt): neither knows of it, so a chapter that is added needs nothing for it.
 
 #include <functional>
 #include <variant>
@@ -37,8 +37,8 @@ struct Exchange {
 
 using Step = std::variant<Product, Exchange>;
 
-/// What this device did in `run`, in order; an asynchronous call where it was started. Addresses are of memory that
-/// may be gone. \throws Error internal when the emulator counted other products or calls
+/// What this device did in `run`, in order; an asynchronous call where it was started. Addresses are of
+/// memory that may be gone. \throws Error internal when the emulator counted other products or calls
 std::vector<Step> record(const std::function<void()>& run);
 
 }  // namespace shard::bench
