@@ -21,10 +21,6 @@ std::vector<int> from_all(Index mine) {
   return all;
 }
 
-void grow(Tensor& t, Index elements) {
-  if (t.size() < elements) t = random_tensor({elements});
-}
-
 void run_product(const Product& p) {
   cblas_sgemm(static_cast<CBLAS_ORDER>(p.order), static_cast<CBLAS_TRANSPOSE>(p.transpose_a),
               static_cast<CBLAS_TRANSPOSE>(p.transpose_b), p.m, p.n, p.k, p.alpha, p.a, p.row_length_a, p.b,
@@ -40,87 +36,99 @@ Floor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(coun
 Floor::Floor(const std::vector<Step>& steps) {
   for (const Step& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
-      grow(operands_[p->a], Index{p->m} * p->k);
-      grow(operands_[p->b], Index{p->k} * p->n);
-      grow(operands_[p->c], Index{p->m} * p->n);
-      steps_.emplace_back(*p);
+      reserve(p->a, Index{p->m} * p->k);
+      reserve(p->b, Index{p->k} * p->n);
+      reserve(p->c, Index{p->m} * p->n);
     } else {
-      const Raw r = raw(std::get<Exchange>(step));
-      grow(in_, r.in);
-      grow(out_, r.out);
-      steps_.emplace_back(r);
+      reserve(std::get<Exchange>(step).in, std::get<Exchange>(step).in_size);
+      reserve(std::get<Exchange>(step).out, std::get<Exchange>(step).out_size);
     }
-  for (auto& step : steps_)
-    if (auto* p = std::get_if<Product>(&step)) {
-      p->a = Backend::data(operands_.at(p->a));
-      p->b = Backend::data(operands_.at(p->b));
-      p->c = Backend::data(operands_.at(p->c));
+  for (const Step& step : steps)
+    if (const auto* p = std::get_if<Product>(&step)) {
+      Product& here = std::get<Product>(steps_.emplace_back(*p));
+      here.a = memory(p->a);
+      here.b = memory(p->b);
+      here.c = memory(p->c);
+    } else {
+      steps_.emplace_back(raw(std::get<Exchange>(step)));
     }
 }
 
+void Floor::reserve(const float* recorded, Index elements) {
+  Tensor& t = memory_[recorded];
+  if (t.size() < elements) t = random_tensor({elements});
+}
+
+float* Floor::memory(const float* recorded) {
+  return Backend::data(memory_.at(recorded));
+}
+
 void Floor::prepare() {
-  auto renew = [](Tensor& t) {
+  for (auto& [recorded, t] : memory_)
     if (t.size() > 0 && !(std::abs(*Backend::data(t)) < 1e15F)) std::ranges::fill(Backend::span(t), 1.0F);
-  };
-  for (auto& [recorded, t] : operands_) renew(t);
-  renew(out_);
 }
 
 Floor::Raw Floor::raw(const Exchange& e) {
   const int peer = e.peer < 0 ? MPI_PROC_NULL : e.peer;
-  Raw r{e, static_cast<int>(e.in), static_cast<int>(e.out), peer, peer, Parts(), Parts()};
+  Raw r{e.call,
+        e.receives,
+        memory(e.in),
+        memory(e.out),
+        static_cast<int>(e.in_size),
+        static_cast<int>(e.out_size),
+        peer,
+        peer,
+        Parts(),
+        Parts()};
   if (e.call == Collective::send_async) {
     const std::vector<int> targets = from_all(e.peer);
     const auto found = std::ranges::find(targets, world().device_id());
     r.from = found == targets.end() ? MPI_PROC_NULL : static_cast<int>(found - targets.begin());
   }
-  if (e.call == Collective::all_reduce) r.out = r.in;
-  if (e.call == Collective::broadcast) r.out = from_all(e.in)[static_cast<std::size_t>(e.peer)];
-  if (e.call == Collective::all_gather) r.received = Parts(from_all(e.in));
+  if (e.call == Collective::all_gather) r.received = Parts(from_all(e.in_size));
   if (e.call == Collective::reduce_scatter || e.call == Collective::all_to_all) {
     r.parts = Parts({e.counts.begin(), e.counts.end()});
     std::vector<int> received(e.counts.size());
     MPI_Alltoall(r.parts.counts.data(), 1, MPI_INT, received.data(), 1, MPI_INT, MPI_COMM_WORLD);
     r.received = Parts(std::move(received));
   }
-  r.out = std::max(r.out, r.received.sum());
   return r;
 }
 
 void Floor::run_exchange(const Raw& r) {
   const MPI_Datatype number = MPI_FLOAT;
   const MPI_Comm all = MPI_COMM_WORLD;
-  const float* in = Backend::data(std::as_const(in_));
-  float* out = Backend::data(out_);
   const Parts &parts = r.parts, &received = r.received;
-  switch (r.exchange.call) {
+  switch (r.call) {
     case Collective::barrier:
       MPI_Barrier(all);
       break;
     case Collective::send:
-      if (r.exchange.receives)
-        MPI_Recv(out, r.out, number, r.from, 0, all, MPI_STATUS_IGNORE);
+      if (r.receives)
+        MPI_Recv(r.out, r.out_size, number, r.from, 0, all, MPI_STATUS_IGNORE);
       else
-        MPI_Send(in, r.in, number, r.to, 0, all);
+        MPI_Send(r.in, r.in_size, number, r.to, 0, all);
       break;
     case Collective::send_async:
-      MPI_Sendrecv(in, r.in, number, r.to, 0, out, r.out, number, r.from, 0, all, MPI_STATUS_IGNORE);
+      MPI_Sendrecv(r.in, r.in_size, number, r.to, 0, r.out, r.out_size, number, r.from, 0, all,
+                   MPI_STATUS_IGNORE);
       break;
     case Collective::all_gather:
-      MPI_Allgatherv(in, r.in, number, out, received.counts.data(), received.offsets.data(), number, all);
+      MPI_Allgatherv(r.in, r.in_size, number, r.out, received.counts.data(), received.offsets.data(), number,
+                     all);
       break;
     case Collective::all_reduce:
-      MPI_Allreduce(MPI_IN_PLACE, out, r.out, number, MPI_SUM, all);
+      MPI_Allreduce(MPI_IN_PLACE, r.out, r.out_size, number, MPI_SUM, all);
       break;
     case Collective::reduce_scatter:
-      MPI_Reduce_scatter(in, out, parts.counts.data(), number, MPI_SUM, all);
+      MPI_Reduce_scatter(r.in, r.out, parts.counts.data(), number, MPI_SUM, all);
       break;
     case Collective::all_to_all:
-      MPI_Alltoallv(in, parts.counts.data(), parts.offsets.data(), number, out, received.counts.data(),
+      MPI_Alltoallv(r.in, parts.counts.data(), parts.offsets.data(), number, r.out, received.counts.data(),
                     received.offsets.data(), number, all);
       break;
     case Collective::broadcast:
-      MPI_Bcast(out, r.out, number, r.to, all);
+      MPI_Bcast(r.out, r.out_size, number, r.to, all);
       break;
   }
 }

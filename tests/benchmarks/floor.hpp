@@ -10,14 +10,14 @@
 
 namespace shard::bench {
 
-/// Recorded steps, ready to be made again. Operands that lay at one address do so again, though elsewhere.
-/// Calls that the chapter leaves in flight while it computes wait here.
+/// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor finds
+/// in its caches what the chapter found. Calls that the chapter leaves in flight while it computes wait here.
 class Floor {
  public:
   /// A collective.
   explicit Floor(const std::vector<Step>& steps);
 
-  /// Renews memory whose numbers have grown too large: sums of sums, over the repetitions.
+  /// Renews memory whose numbers have grown too large: over the repetitions, sums of sums.
   void prepare();
   /// A collective.
   void run();
@@ -27,20 +27,23 @@ class Floor {
   struct Parts {
     std::vector<int> counts, offsets;
     explicit Parts(std::vector<int> all = {});
-    int sum() const { return counts.empty() ? 0 : counts.back() + offsets.back(); }
   };
   /// An exchange with all that MPI wants to know.
   struct Raw {
-    Exchange exchange;
-    int in, out, to, from;
+    Collective call;
+    bool receives;
+    float* in;
+    float* out;
+    int in_size, out_size, to, from;
     Parts parts, received;
   };
 
-  static Raw raw(const Exchange& exchange);
-  void run_exchange(const Raw& r);
+  void reserve(const float* recorded, Index elements);
+  float* memory(const float* recorded);
+  Raw raw(const Exchange& exchange);
+  static void run_exchange(const Raw& r);
 
-  std::map<const float*, Tensor> operands_;  // by the address at which they were recorded
-  Tensor in_, out_;                          // of all exchanges
+  std::map<const float*, Tensor> memory_;  // by the address at which it was recorded
   std::vector<std::variant<Product, Raw>> steps_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "emu/faults.hpp"
+#include "emu/memory.hpp"
 #include "engine/costs.hpp"
 
 // The linker's --wrap: a call of NAME elsewhere goes to __wrap_NAME, and __real_NAME is what NAME was.
@@ -35,56 +36,74 @@ class Recorder : public Communicator {
   void check_claims(bool on) override { device_.check_claims(on); }
 
   void barrier() override {
-    note({Collective::barrier});
+    note(Collective::barrier, Tensor());
     device_.barrier();
   }
   void send(int to, const Tensor& t) override {
-    note({Collective::send, t.size(), 0, to});
+    note(Collective::send, t, to);
     device_.send(to, t);
   }
   Tensor receive(int from) override {
-    Tensor t = device_.receive(from);
-    note({Collective::send, 0, t.size(), from, true});
-    return t;
+    const std::size_t place = note(Collective::send, Tensor(), from);
+    std::get<Exchange>(steps[place]).receives = true;
+    return note_result(place, device_.receive(from));
   }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
-    note({Collective::send_async, src.size(), dst.size(), target.value_or(-1)});
+    const std::size_t place = note(Collective::send_async, src, target.value_or(-1));
+    dst = note_result(place, std::move(dst));
     return device_.send_async(src, dst, target);
   }
   Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
-    note({Collective::all_gather, slice.size()});
-    return device_.all_gather_async(std::move(slice), axis);
+    const std::size_t place = note(Collective::all_gather, slice);
+    return noting(place, device_.all_gather_async(std::move(slice), axis));
   }
   Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
-    note({Collective::all_gather, slice.size()});
-    return device_.all_gather_async(slice, axis);
+    const std::size_t place = note(Collective::all_gather, slice);
+    return noting(place, device_.all_gather_async(slice, axis));
   }
   Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
-    note({Collective::all_reduce, t.size()});
-    return device_.all_reduce_async(std::move(t), op);
+    const std::size_t place = note(Collective::all_reduce, t);
+    return noting(place, device_.all_reduce_async(std::move(t), op));
   }
   Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
-    note_parts(Collective::reduce_scatter, t, slices(t.extent(axis), 1, num_devices()), axis);
-    return device_.reduce_scatter_async(std::move(t), op, axis);
+    const std::size_t place = note(Collective::reduce_scatter, t);
+    note_parts(place, t, slices(t.extent(axis), 1, num_devices()), axis);
+    return noting(place, device_.reduce_scatter_async(std::move(t), op, axis));
   }
   Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
-    note_parts(Collective::all_to_all, t, slices(t.extent(split_axis), 1, num_devices()), split_axis);
-    return device_.all_to_all_async(std::move(t), split_axis, concat_axis);
+    const std::size_t place = note(Collective::all_to_all, t);
+    note_parts(place, t, slices(t.extent(split_axis), 1, num_devices()), split_axis);
+    return noting(place, device_.all_to_all_async(std::move(t), split_axis, concat_axis));
   }
   Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
-    note_parts(Collective::all_to_all, t, counts, axis);
-    return device_.all_to_all_async(std::move(t), counts, axis);
+    const std::size_t place = note(Collective::all_to_all, t);
+    note_parts(place, t, counts, axis);
+    return noting(place, device_.all_to_all_async(std::move(t), counts, axis));
   }
   Future<Tensor> broadcast_async(Tensor&& t, int root) override {
-    note({Collective::broadcast, t.size(), 0, root});
-    return device_.broadcast_async(std::move(t), root);
+    const std::size_t place = note(Collective::broadcast, t, root);
+    return noting(place, device_.broadcast_async(std::move(t), root));
   }
 
  private:
-  void note(Exchange exchange) { steps.emplace_back(std::move(exchange)); }
-  void note_parts(Collective call, const Tensor& t, std::vector<Index> counts, int axis) {
+  /// Its place in the list.
+  std::size_t note(Collective call, const Tensor& in, int peer = -1) {
+    steps.emplace_back(Exchange{call, Backend::data(in), nullptr, in.size(), 0, peer, false, {}});
+    return steps.size() - 1;
+  }
+  void note_parts(std::size_t place, const Tensor& t, std::vector<Index> counts, int axis) {
     for (Index& count : counts) count *= t.size() == 0 ? 0 : t.size() / t.extent(axis);
-    note({call, t.size(), 0, -1, false, std::move(counts)});
+    std::get<Exchange>(steps[place]).counts = std::move(counts);
+  }
+  Tensor note_result(std::size_t place, Tensor result) {
+    std::get<Exchange>(steps[place]).out = Backend::data(result);
+    std::get<Exchange>(steps[place]).out_size = result.size();
+    return result;
+  }
+  /// Where a result lies is known when it is waited for.
+  Future<Tensor> noting(std::size_t place, Future<Tensor> future) {
+    return std::move(future).then(
+        [this, place](Tensor result) { return note_result(place, std::move(result)); });
   }
 
   Communicator& device_;

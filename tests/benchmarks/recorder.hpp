@@ -28,11 +28,13 @@ struct Product {
 /// A call of the Communicator. Sizes are in elements.
 struct Exchange {
   Collective call;
-  Index in = 0;                    ///< of the argument
-  Index out = 0;                   ///< of the result of `receive`, of the `dst` of `send_async`
-  int peer = -1;                   ///< target, source or root; -1: none
-  bool receives = false;           ///< `receive`, which has no name of its own among the collectives
-  std::vector<Index> counts = {};  ///< in a reduce-scatter or all-to-all: for each device
+  const float* in = nullptr;   ///< the argument
+  const float* out = nullptr;  ///< the result; `send_async`: dst
+  Index in_size = 0;
+  Index out_size = 0;
+  int peer = -1;              ///< target, source or root; -1: none
+  bool receives = false;      ///< `receive`, which has no name of its own among the collectives
+  std::vector<Index> counts;  ///< in a reduce-scatter or all-to-all: for each device
 };
 
 using Step = std::variant<Product, Exchange>;
