@@ -1,7 +1,6 @@
 #include "tests/benchmarks/floor.hpp"
 
 #include <cblas.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <cmath>
@@ -39,9 +38,9 @@ Floor::Floor(const std::vector<Step>& steps) {
       reserve(p->a, Index{p->m} * p->k);
       reserve(p->b, Index{p->k} * p->n);
       reserve(p->c, Index{p->m} * p->n);
-    } else {
-      reserve(std::get<Exchange>(step).in, std::get<Exchange>(step).in_size);
-      reserve(std::get<Exchange>(step).out, std::get<Exchange>(step).out_size);
+    } else if (const auto* e = std::get_if<Exchange>(&step)) {
+      reserve(e->in, e->in_size);
+      reserve(e->out, e->out_size);
     }
   for (const Step& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
@@ -49,8 +48,10 @@ Floor::Floor(const std::vector<Step>& steps) {
       here.a = memory(p->a);
       here.b = memory(p->b);
       here.c = memory(p->c);
+    } else if (const auto* e = std::get_if<Exchange>(&step)) {
+      steps_.emplace_back(raw(*e));
     } else {
-      steps_.emplace_back(raw(std::get<Exchange>(step)));
+      steps_.emplace_back(std::get<Wait>(step));
     }
 }
 
@@ -72,6 +73,7 @@ Floor::Raw Floor::raw(const Exchange& e) {
   const int peer = e.peer < 0 ? MPI_PROC_NULL : e.peer;
   Raw r{e.call,
         e.receives,
+        e.is_posted,
         memory(e.in),
         memory(e.out),
         static_cast<int>(e.in_size),
@@ -79,7 +81,8 @@ Floor::Raw Floor::raw(const Exchange& e) {
         peer,
         peer,
         Parts(),
-        Parts()};
+        Parts(),
+        MPI_REQUEST_NULL};
   if (e.call == Collective::send_async) {
     const std::vector<int> targets = from_all(e.peer);
     const auto found = std::ranges::find(targets, world().device_id());
@@ -95,7 +98,19 @@ Floor::Raw Floor::raw(const Exchange& e) {
   return r;
 }
 
-void Floor::run_exchange(const Raw& r) {
+void Floor::run_message(Raw& r) {
+  const MPI_Comm all = MPI_COMM_WORLD;
+  if (r.receives && r.is_posted)
+    MPI_Irecv(r.out, r.out_size, MPI_FLOAT, r.from, 0, all, &r.request);
+  else if (r.receives)
+    MPI_Recv(r.out, r.out_size, MPI_FLOAT, r.from, 0, all, MPI_STATUS_IGNORE);
+  else if (r.is_posted)
+    MPI_Isend(r.in, r.in_size, MPI_FLOAT, r.to, 0, all, &r.request);
+  else
+    MPI_Send(r.in, r.in_size, MPI_FLOAT, r.to, 0, all);
+}
+
+void Floor::run_collective(const Raw& r) {
   const MPI_Datatype number = MPI_FLOAT;
   const MPI_Comm all = MPI_COMM_WORLD;
   const Parts &parts = r.parts, &received = r.received;
@@ -104,11 +119,7 @@ void Floor::run_exchange(const Raw& r) {
       MPI_Barrier(all);
       break;
     case Collective::send:
-      if (r.receives)
-        MPI_Recv(r.out, r.out_size, number, r.from, 0, all, MPI_STATUS_IGNORE);
-      else
-        MPI_Send(r.in, r.in_size, number, r.to, 0, all);
-      break;
+      break;  // in run_message
     case Collective::send_async:
       MPI_Sendrecv(r.in, r.in_size, number, r.to, 0, r.out, r.out_size, number, r.from, 0, all,
                    MPI_STATUS_IGNORE);
@@ -134,11 +145,15 @@ void Floor::run_exchange(const Raw& r) {
 }
 
 void Floor::run() {
-  for (const auto& step : steps_)
-    if (const auto* p = std::get_if<Product>(&step))
+  for (auto& step : steps_)
+    if (const auto* p = std::get_if<Product>(&step)) {
       run_product(*p);
-    else
-      run_exchange(std::get<Raw>(step));
+    } else if (const auto* w = std::get_if<Wait>(&step)) {
+      MPI_Wait(&std::get<Raw>(steps_[w->posted]).request, MPI_STATUS_IGNORE);
+    } else {
+      Raw& r = std::get<Raw>(step);
+      r.call == Collective::send ? run_message(r) : run_collective(r);
+    }
 }
 
 }  // namespace shard::bench

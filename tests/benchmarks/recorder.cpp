@@ -21,6 +21,25 @@ namespace shard::bench {
 
 namespace {
 
+/// A posted send, whose wait is listed.
+class Posted : public Pending {
+ public:
+  Posted(Future<> future, std::function<void()> note_wait)
+      : future_(std::move(future)), note_wait_(std::move(note_wait)) {}
+
+  bool test() override { return future_.ready(); }
+  void wait() override {
+    future_.wait();
+    note_wait_();
+  }
+  Tensor take_result() override { return Tensor(); }
+  void dropped() noexcept override {}
+
+ private:
+  Future<> future_;
+  std::function<void()> note_wait_;
+};
+
 /// Passes every call on, and lists it.
 class Recorder : public Communicator {
  public:
@@ -47,6 +66,19 @@ class Recorder : public Communicator {
     const std::size_t place = note(Collective::send, Tensor(), from);
     std::get<Exchange>(steps[place]).receives = true;
     return note_result(place, device_.receive(from));
+  }
+  Future<> post_send(int to, Tensor&& t) override {
+    const std::size_t place = note_posted(t, to, false);
+    return {
+        std::make_shared<Posted>(device_.post_send(to, std::move(t)), [this, place] { note_wait(place); }),
+        [](Tensor) {}};
+  }
+  Future<Tensor> post_receive(int from, const Shape& shape) override {
+    const std::size_t place = note_posted(Tensor(), from, true);
+    return noting(place, device_.post_receive(from, shape)).then([this, place](Tensor t) {
+      note_wait(place);
+      return t;
+    });
   }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
     const std::size_t place = note(Collective::send_async, src, target.value_or(-1));
@@ -88,8 +120,15 @@ class Recorder : public Communicator {
  private:
   /// Its place in the list.
   std::size_t note(Collective call, const Tensor& in, int peer = -1) {
-    steps.emplace_back(Exchange{call, Backend::data(in), nullptr, in.size(), 0, peer, false, {}});
+    steps.emplace_back(Exchange{call, Backend::data(in), nullptr, in.size(), 0, peer, false, false, {}});
     return steps.size() - 1;
+  }
+  void note_wait(std::size_t place) { steps.emplace_back(Wait{place}); }
+  std::size_t note_posted(const Tensor& in, int peer, bool receives) {
+    const std::size_t place = note(Collective::send, in, peer);
+    std::get<Exchange>(steps[place]).is_posted = true;
+    std::get<Exchange>(steps[place]).receives = receives;
+    return place;
   }
   void note_parts(std::size_t place, const Tensor& t, std::vector<Index> counts, int axis) {
     for (Index& count : counts) count *= t.size() == 0 ? 0 : t.size() / t.extent(axis);
@@ -130,7 +169,7 @@ std::vector<Step> record(const std::function<void()>& run) {
   for (const Step& step : here.steps)
     if (const auto* p = std::get_if<Product>(&step))
       flops += product_flops(p->m, p->k, p->n);
-    else
+    else if (std::holds_alternative<Exchange>(step))
       ++calls;
   const Index calls_made = emu::calls_made() - calls_before, computed = ledger().flops() - flops_before;
   if (calls != calls_made || flops != computed)

@@ -34,10 +34,16 @@ struct Exchange {
   Index out_size = 0;
   int peer = -1;              ///< target, source or root; -1: none
   bool receives = false;      ///< `receive`, which has no name of its own among the collectives
+  bool is_posted = false;     ///< `post_send`, `post_receive`: a Wait follows
   std::vector<Index> counts;  ///< in a reduce-scatter or all-to-all: for each device
 };
 
-using Step = std::variant<Product, Exchange>;
+/// For what was posted in step number `posted` of the list.
+struct Wait {
+  std::size_t posted;
+};
+
+using Step = std::variant<Product, Exchange, Wait>;
 
 /// What this device did in `run`, in order; an asynchronous call where it was started. Addresses are of
 /// memory that may be gone. \throws Error internal when the emulator counted other products or calls
