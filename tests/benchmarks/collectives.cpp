@@ -1,13 +1,13 @@
 /// Every collective against the same bytes through raw MPI, along axis 0 and out of place.
 ///
-/// What makes the comparison fair: both sides have an argument of their own that lies in the same memory at every
-/// call and has just been written, outside the time, so that both find it in the same caches; and neither call
-/// changes it:
-///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying the argument, to work on the copy. Ours
-///     work in their argument's memory, so they are given a clone, and the time of making it counts.
-///   - The other calls only read their argument; ours is given it as it is, without a copy that MPI does not make.
-/// MPI's result goes to one buffer that was written before; ours to a block of the emulator's store of freed
-/// memory, which was written before too. Whatever either side allocates, checks or agrees on within the call counts.
+/// What makes the comparison fair: both sides find argument and result in the same memory, at every call, the
+/// argument just written, outside the time. (Large messages are copied by page, and one block's pages may well be
+/// faster than another's.) Neither changes the argument:
+///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying it, to work on the copy. Ours work in
+///     their argument's memory, so they are given a clone, and the time of making it counts.
+///   - The other calls only read it; ours is given it as it is, without a copy that MPI does not make.
+/// A result is the block that was freed last in the emulator's store. Whatever either side allocates, checks or
+/// agrees on within the call counts.
 
 #include <mpi.h>
 
@@ -25,18 +25,15 @@ const MPI_Comm comm = MPI_COMM_WORLD;
 
 /// One comparison's memory, and how its elements are cut: what either side of a call needs.
 struct Memory {
-  Tensor source;                                       ///< what arguments are written from
-  Tensor ours;                                         ///< our argument
-  Tensor theirs;                                       ///< MPI's
-  Tensor result;                                       ///< MPI's
+  Tensor source;    ///< what the argument is written from
+  Tensor argument;  ///< of either side
+  Tensor result;    ///< MPI's; ours takes the same memory
+  Index result_size;
   std::vector<int> counts, offsets;                    ///< of the parts of the whole tensor
   std::vector<int> received_counts, received_offsets;  ///< in an all-to-all: everybody's part for me
 
-  Memory(Index argument, Index result_size, Index whole)
-      : source(random_tensor({argument})),
-        ours(source.clone()),
-        theirs(source.clone()),
-        result({result_size}) {
+  Memory(Index size, Index size_of_result, Index whole)
+      : source(random_tensor({size})), argument(source.clone()), result_size(size_of_result) {
     const int n = world().num_devices();
     const auto mine = static_cast<int>(part(whole, n, world().device_id()).size());
     for (int d = 0; d < n; ++d) {
@@ -47,11 +44,19 @@ struct Memory {
     }
   }
 
+  void prepare_ours() {
+    std::ranges::copy(Backend::span(std::as_const(source)), Backend::data(argument));
+    result = Tensor();  // to the store, for our result
+  }
+  void prepare_mpi() {
+    std::ranges::copy(Backend::span(std::as_const(source)), Backend::data(argument));
+    result = Tensor::uninitialized({result_size});
+  }
   /// Our argument, to be consumed: a second handle, so that the next call finds the same memory.
-  Tensor handed_over() const { return Backend::share(ours); }
-  const float* in() const { return Backend::data(theirs); }
+  Tensor handed_over() const { return Backend::share(argument); }
+  const float* in() const { return Backend::data(argument); }
   float* out() { return Backend::data(result); }
-  int in_size() const { return static_cast<int>(theirs.size()); }
+  int in_size() const { return static_cast<int>(argument.size()); }
 };
 
 int me() {
@@ -93,7 +98,7 @@ struct Call {
 
 /// A send from device 0 to device 1, and back.
 void ping(Memory& m) {
-  if (me() == 0) world().send(1, m.ours);
+  if (me() == 0) world().send(1, m.argument);
   const Tensor received = me() <= 1 ? world().receive(1 - me()) : Tensor();
   if (me() == 1) world().send(0, received);
 }
@@ -105,7 +110,7 @@ void mpi_ping(Memory& m) {
 
 const std::vector<Call> calls = {
     {"all_reduce", "MPI_Allreduce", Size::whole, Size::whole,
-     [](Memory& m) { world().all_reduce_async(m.ours.clone(), ReduceOp::sum).get(); },
+     [](Memory& m) { world().all_reduce_async(m.argument.clone(), ReduceOp::sum).get(); },
      [](Memory& m) { MPI_Allreduce(m.in(), m.out(), m.in_size(), MPI_FLOAT, MPI_SUM, comm); }},
     {"all_gather", "MPI_Allgatherv", Size::mine, Size::whole,
      [](Memory& m) { world().all_gather_async(m.handed_over(), 0).get(); },
@@ -114,7 +119,7 @@ const std::vector<Call> calls = {
                       comm);
      }},
     {"reduce_scatter", "MPI_Reduce_scatter", Size::whole, Size::mine,
-     [](Memory& m) { world().reduce_scatter_async(m.ours.clone(), ReduceOp::sum, 0).get(); },
+     [](Memory& m) { world().reduce_scatter_async(m.argument.clone(), ReduceOp::sum, 0).get(); },
      [](Memory& m) { MPI_Reduce_scatter(m.in(), m.out(), m.counts.data(), MPI_FLOAT, MPI_SUM, comm); }},
     {"all_to_all", "MPI_Alltoallv", Size::whole, Size::mine_from_each,
      [](Memory& m) { world().all_to_all_async(m.handed_over(), 0, 0).get(); },
@@ -123,14 +128,17 @@ const std::vector<Call> calls = {
                      m.received_offsets.data(), MPI_FLOAT, comm);
      }},
     // The root's argument is its result as well, on either side.
-    {"broadcast", "MPI_Bcast", Size::whole, Size::none,
+    {"broadcast", "MPI_Bcast", Size::whole, Size::whole,
      [](Memory& m) { world().broadcast_async(m.handed_over(), 0).get(); },
-     [](Memory& m) { MPI_Bcast(Backend::data(m.theirs), m.in_size(), MPI_FLOAT, 0, comm); }},
+     [](Memory& m) {
+       float* tensor = me() == 0 ? Backend::data(m.argument) : m.out();
+       MPI_Bcast(tensor, m.in_size(), MPI_FLOAT, 0, comm);
+     }},
     {"send, receive", "MPI_Ssend, MPI_Recv", Size::whole, Size::whole, ping, mpi_ping, 2, 2},
     {"send_async", "MPI_Sendrecv", Size::whole, Size::whole,
      [](Memory& m) {
-       Tensor received = Tensor::uninitialized(m.ours.shape());
-       world().send_async(m.ours, received, right()).wait();
+       Tensor received = Tensor::uninitialized(m.argument.shape());
+       world().send_async(m.argument, received, right()).wait();
      },
      [](Memory& m) {
        MPI_Sendrecv(m.in(), m.in_size(), MPI_FLOAT, right(), 0, m.out(), m.in_size(), MPI_FLOAT, left(), 0,
@@ -149,12 +157,8 @@ std::string bytes_text(Index bytes) {
 void measure_call(const Call& call, Index bytes, const Options& options, Results& results) {
   const Index whole = bytes / bytes_per_element;
   Memory m(elements_of(call.argument, whole), elements_of(call.result, whole), whole);
-  const Side ours = {
-      [&] { std::ranges::copy(Backend::span(std::as_const(m.source)), Backend::data(m.ours)); },
-      [&] { call.ours(m); }};
-  const Side mpi = {
-      [&] { std::ranges::copy(Backend::span(std::as_const(m.source)), Backend::data(m.theirs)); },
-      [&] { call.mpi(m); }};
+  const Side ours = {[&] { m.prepare_ours(); }, [&] { call.ours(m); }};
+  const Side mpi = {[&] { m.prepare_mpi(); }, [&] { call.mpi(m); }};
   const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{1, 51, 4000};
   const Pair pair = measure(ours, mpi, budget, call.messages);
   const bool is_large = bytes >= 64 * 1024;
