@@ -4,11 +4,16 @@
 
 #include <algorithm>
 
-#include "emu/collectives.hpp"
+#include "backend/collectives.hpp"
+#include "emu/messages.hpp"
+#include "emu/slices.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
-Task all_gather(Call call, Tensor& t, int axis) {
+using namespace emu;
+
+Task all_gather(Call call, Operation& o, int axis) {
+  Tensor& t = o.tensor;
   co_await call.announce();
   call.require_agreement(MayDiffer::along(axis));
   const int n = call.devices();
@@ -27,8 +32,8 @@ Task all_gather(Call call, Tensor& t, int axis) {
   };
   for (int step = 0; step < n - 1; ++step) {
     // Mine leaves from the argument, and is copied to its place while it travels.
-    call.send(call.right(), step == 0 ? Backend::span(std::as_const(t)) : slice(call.me() - step));
-    call.receive(call.left(), slice(call.me() - step - 1));
+    send_values(call, call.right(), step == 0 ? Backend::span(std::as_const(t)) : slice(call.me() - step));
+    receive_values(call, call.left(), slice(call.me() - step - 1));
     if (step == 0) std::ranges::copy(Backend::span(std::as_const(t)), slice(call.me()).begin());
     co_await call.messages();
   }
@@ -36,4 +41,4 @@ Task all_gather(Call call, Tensor& t, int axis) {
   t = unpacked(std::move(row), whole, axis, slices);
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

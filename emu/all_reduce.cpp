@@ -6,11 +6,16 @@
 /// The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k: always the same.
 /// Buffer: one chunk, from the call until it is waited for.
 
-#include "emu/collectives.hpp"
+#include "backend/collectives.hpp"
+#include "emu/memory.hpp"
+#include "emu/messages.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
-Task all_reduce(Call call, Tensor& t, ReduceOp op, Tensor buffer) {
+using namespace emu;
+
+Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
+  Tensor& t = o.tensor;
   co_await call.announce();
   call.require_agreement(MayDiffer::nothing());
   const int n = call.devices();
@@ -23,17 +28,17 @@ Task all_reduce(Call call, Tensor& t, ReduceOp op, Tensor buffer) {
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = chunk(call.me() - step - 2);
     std::span<float> incoming = Backend::span(buffer).first(sum.size());
-    call.send(call.right(), chunk(call.me() - step - 1));
-    call.receive(call.left(), incoming);
+    send_values(call, call.right(), chunk(call.me() - step - 1));
+    receive_values(call, call.left(), incoming);
     co_await call.messages();
     combine(sum, incoming, op);
   }
   finish_average(chunk(call.me()), op, n);  // my chunk is the one that is complete here
   for (int step = 0; step < n - 1; ++step) {
-    call.send(call.right(), chunk(call.me() - step));
-    call.receive(call.left(), chunk(call.me() - step - 1));
+    send_values(call, call.right(), chunk(call.me() - step));
+    receive_values(call, call.left(), chunk(call.me() - step - 1));
     co_await call.messages();
   }
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

@@ -5,34 +5,15 @@
 
 #include <algorithm>
 
-#include "emu/collectives.hpp"
+#include "backend/collectives.hpp"
+#include "emu/messages.hpp"
+#include "emu/slices.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
+
+using namespace emu;
 
 namespace {
-
-/// What arrives, from whom, and what it makes.
-struct Arrivals {
-  std::vector<Range> elements;  ///< of each device's part, one behind the other
-  std::vector<Range> placed;    ///< where it goes along the axis of concatenation
-  Shape result;
-};
-
-/// Device d sends me its tensor, cut down along split_axis to the part that it says is for me.
-Arrivals arrivals(const Call& call, const Shape& mine, int split_axis, int concat_axis) {
-  const auto split = static_cast<std::size_t>(split_axis);
-  const auto concat = static_cast<std::size_t>(concat_axis);
-  std::vector<Index> elements, extents;
-  for (int d = 0; d < call.devices(); ++d) {
-    Shape from = with_extent(call.said_by(d).shape, split_axis, call.said_by(d).for_you);
-    elements.push_back(num_elements(from));
-    extents.push_back(from[concat]);
-  }
-  Arrivals all{cut(elements), cut(extents), mine};
-  all.result[split] = call.said_by(call.me()).for_you;
-  all.result[concat] = all.placed.back().end;
-  return all;
-}
 
 /// A range of a row of elements.
 std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
@@ -42,7 +23,8 @@ std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
 
 }  // namespace
 
-Task all_to_all(Call call, Tensor& t, int split_axis, int concat_axis, std::vector<Range> mine) {
+Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
+  Tensor& t = o.tensor;
   const int n = call.devices();
   std::vector<Index> sizes;
   for (const Range& r : mine) sizes.push_back(r.size());
@@ -61,12 +43,12 @@ Task all_to_all(Call call, Tensor& t, int split_axis, int concat_axis, std::vect
   for (int step = 1; step < n; ++step) {
     const int next = call.place(call.me() + step);
     const int previous = call.place(call.me() - step);
-    call.send(next, to(next));
-    call.receive(previous, from(previous));
+    send_values(call, next, to(next));
+    receive_values(call, previous, from(previous));
     co_await call.messages();
   }
   outgoing = Tensor();
   t = unpacked(std::move(row), incoming.result, concat_axis, incoming.placed);
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

@@ -1,24 +1,27 @@
 /// barrier: up and down a binomial tree, with messages that have no content. A device sends one to its parent when
 /// its subtree is there, and one to each child when all are: 2 (n-1) messages over all devices, 0 bytes.
 
-#include "emu/collectives.hpp"
+#include "backend/collectives.hpp"
+#include "emu/messages.hpp"
 #include "emu/tree.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
-Task barrier(Call call) {
+using namespace emu;
+
+Task barrier(Call call, Operation&) {
   co_await call.announce();
   call.require_agreement(MayDiffer::all());
   Tree tree(call.me(), call.devices(), 0);
-  for (int child : tree.children) call.receive_token(child);
+  for (int child : tree.children) receive_token(call, child);
   co_await call.messages();
   if (tree.parent >= 0) {
-    call.send_token(tree.parent);
-    call.receive_token(tree.parent);
+    send_token(call, tree.parent);
+    receive_token(call, tree.parent);
     co_await call.messages();
   }
-  for (int child : tree.children) call.send_token(child);
+  for (int child : tree.children) send_token(call, child);
   co_await call.messages();
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

@@ -4,31 +4,17 @@
 
 #include <algorithm>
 
+#include "backend/checks.hpp"
+#include "backend/stream.hpp"
 #include "emu/memory.hpp"
-#include "emu/stream.hpp"
 
 namespace shard {
 
 namespace {
 
-struct Extents {
-  Index m, k, n;
-};
-
-std::string describe(Operand o) {
-  return to_string(o.tensor->shape()) + (o.is_transposed ? " transposed" : "");
-}
-
-Extents extents_of(Operand a, Operand b) {
-  auto extent = [](Operand o, int axis) { return o.tensor->extent(o.is_transposed ? 1 - axis : axis); };
-  if (a.tensor->rank() != 2 || b.tensor->rank() != 2 || extent(a, 1) != extent(b, 0))
-    refuse(Code::argument, "matmul", "matrices (m, k) and (k, n)", describe(a) + " and " + describe(b));
-  return {extent(a, 0), extent(a, 1), extent(b, 1)};
-}
-
 /// c = a b + keep c.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
-  emu::stream().advance();  // messages go on while we compute
+  backend::stream().advance();  // messages go on while we compute
   if (e.m == 0 || e.n == 0) return;
   if (e.k == 0) {  // an empty sum
     if (keep == 0) std::ranges::fill(Backend::span(c), 0.0F);
@@ -45,16 +31,15 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
 }  // namespace
 
 Tensor matmul(Operand a, Operand b) {
-  Extents e = extents_of(a, b);
+  Extents e = extents_of_product(a, b);
   Tensor c = Backend::make({e.m, e.n});
   product(a, b, c, e, 0.0F);
   return c;
 }
 
 void matmul_accumulate(Operand a, Operand b, Tensor& c) {
-  Extents e = extents_of(a, b);
-  if (c.shape() != Shape{e.m, e.n})
-    refuse(Code::argument, "matmul_accumulate", to_string({e.m, e.n}), to_string(c.shape()));
+  Extents e = extents_of_product(a, b);
+  require_shape("matmul_accumulate", {e.m, e.n}, c);
   product(a, b, c, e, 1.0F);
 }
 

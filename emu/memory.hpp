@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/device.hpp"
+#include "backend/memory.hpp"
 
 namespace shard {
 
@@ -22,25 +22,14 @@ class Storage {
   float* data_;
 };
 
-/// The door to a tensor's memory.
-class Backend {
- public:
-  static Tensor make(Shape shape, Purpose purpose = Purpose::activations);
-  /// Memory of a collective in progress.
-  static Tensor buffer(Index elements) { return make({elements}, Purpose::buffers); }
-  /// A second tensor on the same memory: for a future that still needs it.
-  static Tensor share(const Tensor& t) { return Tensor(t.shape_, t.storage_); }
-  static bool overlap(const Tensor& a, const Tensor& b) { return a.storage_ && a.storage_ == b.storage_; }
-
-  static float* data(Tensor& t) { return t.storage_ ? t.storage_->data() : nullptr; }
-  static const float* data(const Tensor& t) { return t.storage_ ? t.storage_->data() : nullptr; }
-  static std::span<float> span(Tensor& t) { return {data(t), static_cast<std::size_t>(t.size())}; }
-  static std::span<const float> span(const Tensor& t) {
-    return {data(t), static_cast<std::size_t>(t.size())};
-  }
-  static Purpose purpose(const Tensor& t) {
-    return t.storage_ ? t.storage_->purpose() : Purpose::activations;
-  }
-};
+inline float* Backend::data(Tensor& t) {
+  return storage(t) ? storage(t)->data() : nullptr;
+}
+inline const float* Backend::data(const Tensor& t) {
+  return storage(t) ? storage(t)->data() : nullptr;
+}
+inline Purpose Backend::purpose(const Tensor& t) {
+  return storage(t) ? storage(t)->purpose() : Purpose::activations;
+}
 
 }  // namespace shard

@@ -3,21 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/checks.hpp"
 #include "emu/arrays.hpp"
 #include "emu/slices.hpp"
 
 namespace shard {
 
 using emu::flat;
-
-namespace {
-
-void require_same_shape(const char* call, const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape())
-    refuse(Code::argument, call, "equal shapes", to_string(a.shape()) + " and " + to_string(b.shape()));
-}
-
-}  // namespace
 
 Tensor relu(const Tensor& z) {
   Tensor h = Backend::make(z.shape());
@@ -70,34 +62,18 @@ Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor) {
 }
 
 Tensor slice(const Tensor& t, int axis, Index begin, Index end) {
-  emu::require_axis("slice", t.shape(), axis);
-  if (begin < 0 || begin > end || end > t.extent(axis))
-    refuse(Code::argument, "slice", "a range of axis " + std::to_string(axis) + " of " + to_string(t.shape()),
-           "[" + std::to_string(begin) + ", " + std::to_string(end) + ")");
-  Tensor part = Backend::make(emu::with_extent(t.shape(), axis, end - begin));
+  Tensor part = Backend::make(shape_of_slice(t, axis, begin, end));
   emu::copy_slice(t, axis, {begin, end}, Backend::data(part));
   return part;
 }
 
 void assign(Rows rows, const Tensor& values) {
-  if (values.shape() != rows.shape())
-    refuse(Code::argument, "assign", to_string(rows.shape()), to_string(values.shape()));
+  require_shape("assign", rows.shape(), values);
   emu::paste_slice(Backend::data(values), *rows.tensor, 0, {rows.begin, rows.end});
 }
 
 Tensor concatenate(std::span<const Tensor* const> parts, int axis) {
-  if (parts.empty()) refuse(Code::argument, "concatenate", "at least one tensor", "none");
-  const Shape& first = parts[0]->shape();
-  emu::require_axis("concatenate", first, axis);
-  Index extent = 0;
-  for (const Tensor* t : parts) {
-    if (t->rank() != parts[0]->rank() ||
-        emu::with_extent(t->shape(), axis, 0) != emu::with_extent(first, axis, 0))
-      refuse(Code::argument, "concatenate", "shapes equal but for axis " + std::to_string(axis),
-             to_string(first) + " and " + to_string(t->shape()));
-    extent += t->extent(axis);
-  }
-  Tensor whole = Backend::make(emu::with_extent(first, axis, extent));
+  Tensor whole = Backend::make(shape_of_concatenation(parts, axis));
   Index begin = 0;
   for (const Tensor* t : parts) {
     emu::paste_slice(Backend::data(*t), whole, axis, {begin, begin + t->extent(axis)});

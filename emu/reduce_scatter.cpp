@@ -3,11 +3,16 @@
 /// n-1 steps; a device sends every slice but its own once: n-1 messages, (n-1)/n of the tensor's bytes.
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor in which slices are contiguous.
 
-#include "emu/collectives.hpp"
+#include "backend/collectives.hpp"
+#include "emu/memory.hpp"
+#include "emu/messages.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
-Task reduce_scatter(Call call, Tensor& row, ReduceOp op, std::vector<Range> slices, Tensor buffer) {
+using namespace emu;
+
+Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer) {
+  Tensor& row = o.tensor;
   co_await call.announce();
   call.require_agreement(MayDiffer::nothing());
   const int n = call.devices();
@@ -18,12 +23,12 @@ Task reduce_scatter(Call call, Tensor& row, ReduceOp op, std::vector<Range> slic
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = slice(call.me() - step - 2);
     std::span<float> incoming = Backend::span(buffer).first(sum.size());
-    call.send(call.right(), slice(call.me() - step - 1));
-    call.receive(call.left(), incoming);
+    send_values(call, call.right(), slice(call.me() - step - 1));
+    receive_values(call, call.left(), incoming);
     co_await call.messages();
     combine(sum, incoming, op);
   }
   if (n > 1) finish_average(slice(call.me()), op, n);
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/checks.hpp"
 #include "emu/memory.hpp"
 
 namespace shard {
@@ -9,13 +10,9 @@ namespace shard {
 namespace {
 
 std::span<float> values(const char* call, Rows rows, const Tensor& gradient) {
-  if (gradient.shape() != rows.shape())
-    refuse(Code::argument, call, "a gradient of shape " + to_string(rows.shape()),
-           to_string(gradient.shape()));
-  Index per_row = rows.tensor->size() == 0 ? 0 : rows.tensor->size() / rows.tensor->extent(0);
+  const Range elements = elements_to_update(call, rows, gradient);
   return Backend::span(*rows.tensor)
-      .subspan(static_cast<std::size_t>(rows.begin * per_row),
-               static_cast<std::size_t>((rows.end - rows.begin) * per_row));
+      .subspan(static_cast<std::size_t>(elements.begin), static_cast<std::size_t>(elements.size()));
 }
 
 }  // namespace
@@ -28,13 +25,8 @@ void sgd_update(Rows w, const Tensor& g, float rate) {
 
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& s, Index step) {
   std::span<float> weights = values("adam_update", w, g);
-  if (m.shape() != g.shape() || v.shape() != g.shape())
-    refuse(Code::argument, "adam_update", "moments of shape " + to_string(g.shape()),
-           to_string(m.shape()) + " and " + to_string(v.shape()));
-  // Both bias corrections, out of the loop.
-  auto t = static_cast<double>(step);
-  auto rate = static_cast<float>(s.rate / (1 - std::pow(static_cast<double>(s.beta1), t)));
-  auto v_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(s.beta2), t)));
+  require_moments(g, m, v);
+  const auto [rate, v_scale] = adam_step(s, step);
   const float* __restrict gradient = Backend::data(g);
   float* __restrict weight = weights.data();
   float* __restrict mean = Backend::data(m);

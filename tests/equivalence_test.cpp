@@ -4,7 +4,6 @@
 #include "tests/equivalence.hpp"
 
 #include "01_single_device/single_device.hpp"
-#include "emu/faults.hpp"
 #include "engine/random.hpp"
 #include "tests/catch.hpp"
 #include "tests/reference.hpp"

@@ -54,6 +54,9 @@ class Ledger {
   void released(Purpose purpose, std::int64_t bytes);
   void moved(Purpose from, Purpose to, std::int64_t bytes);
   void sent(Collective collective, std::int64_t bytes);
+  void sent(Collective collective, const Traffic& messages) {
+    traffic_[static_cast<int>(collective)] += messages;
+  }
   void computed(std::int64_t flops) { flops_ += flops; }
 
   /// Bytes held now.

@@ -1,15 +1,15 @@
 #pragma once
 
 /// What every collective begins with: the devices tell each other what they call, on the control plane, so that
-/// a mistake is explained and slices may differ in size. And the ring's vocabulary.
+/// a mistake is explained and slices may differ in size.
 
 #include <string>
 #include <vector>
 
-#include "emu/transport.hpp"
+#include "backend/control.hpp"
 #include "engine/device.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
 /// What a device says of its call.
 struct Header {
@@ -43,8 +43,8 @@ class Call {
   /// An exchange of numbers that is no call.
   explicit Call(Header mine) : mine_(std::move(mine)) {}
 
-  int me() const { return transport().device_id(); }
-  int devices() const { return transport().num_devices(); }
+  int me() const { return control().device_id(); }
+  int devices() const { return control().num_devices(); }
   int right() const { return (me() + 1) % devices(); }
   int left() const { return (me() + devices() - 1) % devices(); }
   /// Any whole number as a place in the ring.
@@ -58,11 +58,8 @@ class Call {
   /// What a device said, once announcements are complete.
   const Header& said_by(int device) const { return theirs_[static_cast<std::size_t>(device)]; }
 
+  Collective collective() const { return collective_; }
   /// Posts of one step: `co_await call.messages()` returns when they are complete.
-  void send(int to, std::span<const float> values) { transport().post_send(posts_, collective_, to, values); }
-  void receive(int from, std::span<float> values) { transport().post_receive(posts_, from, values); }
-  void send_token(int to) { transport().post_token(posts_, collective_, to); }
-  void receive_token(int from) { transport().post_token_receive(posts_, from); }
   Posts& messages() { return posts_; }
 
  private:
@@ -76,9 +73,4 @@ class Call {
   Posts posts_;
 };
 
-/// accumulator = accumulator (op) addend, elementwise; avg adds, its division comes at the end.
-void combine(std::span<float> accumulator, std::span<const float> addend, ReduceOp op);
-/// The division that turns a sum into avg; nothing for other operations.
-void finish_average(std::span<float> sum, ReduceOp op, int devices);
-
-}  // namespace shard::emu
+}  // namespace shard::backend

@@ -1,12 +1,10 @@
-#include "emu/call.hpp"
+#include "backend/call.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "emu/arrays.hpp"
-
-namespace shard::emu {
+namespace shard::backend {
 
 namespace {
 
@@ -82,10 +80,9 @@ Posts& Call::announce(const std::vector<Index>& for_each) {
   }
   std::ranges::copy(piece(outgoing_, me(), length), piece(incoming_, me(), most_numbers).begin());
   for (int d = 0; d < devices(); ++d)
-    if (d != me())
-      transport().post_control_receive(posts_, Channel::header, d, piece(incoming_, d, most_numbers));
+    if (d != me()) control().post_receive(posts_, Channel::header, d, piece(incoming_, d, most_numbers));
   for (int d = 0; d < devices(); ++d)
-    if (d != me()) transport().post_control(posts_, Channel::header, d, piece(outgoing_, d, length));
+    if (d != me()) control().post(posts_, Channel::header, d, piece(outgoing_, d, length));
   return posts_;
 }
 
@@ -110,28 +107,4 @@ void Call::require_agreement(MayDiffer difference) {
   }
 }
 
-void combine(std::span<float> accumulator, std::span<const float> addend, ReduceOp op) {
-  auto a = flat(accumulator);
-  auto b = flat(addend);
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      xt::noalias(a) += b;
-      break;
-    case ReduceOp::max:
-      xt::noalias(a) = xt::maximum(a, b);
-      break;
-    case ReduceOp::min:
-      xt::noalias(a) = xt::minimum(a, b);
-      break;
-    case ReduceOp::prod:
-      xt::noalias(a) *= b;
-      break;
-  }
-}
-
-void finish_average(std::span<float> sum, ReduceOp op, int devices) {
-  if (op == ReduceOp::avg) xt::noalias(flat(sum)) /= static_cast<float>(devices);
-}
-
-}  // namespace shard::emu
+}  // namespace shard::backend

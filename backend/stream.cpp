@@ -1,15 +1,17 @@
-#include "emu/stream.hpp"
+#include "backend/stream.hpp"
 
 #include <fmt/ranges.h>
 
 #include <set>
 
-namespace shard::emu {
+#include "backend/collectives.hpp"
+
+namespace shard::backend {
 
 bool Task::advance() {
   while (!body_.done()) {
-    Posts*& awaited = body_.promise().awaited;
-    if (awaited != nullptr && !transport().test(*awaited)) return false;
+    Awaited*& awaited = body_.promise().awaited;
+    if (awaited != nullptr && !awaited->test()) return false;
     awaited = nullptr;
     body_.resume();
   }
@@ -17,12 +19,14 @@ bool Task::advance() {
 }
 
 void Stream::start(std::shared_ptr<Operation> operation) {
+  operation->on_device = enter_device();
   queue_.push_back(std::move(operation));
   advance();
 }
 
 void Stream::post(std::shared_ptr<Operation> operation) {
   operation->is_posted = true;
+  operation->on_device = enter_device();
   posted_.push_back(std::move(operation));
   advance();
 }
@@ -41,6 +45,7 @@ void Stream::wait_for(Operation& operation) {
   ControlPlane::Wait wait;
   for (advance(); !operation.done; advance()) wait.idle([&] { return describe(operation); });
   std::exception_ptr error = operation.body.error();
+  if (operation.on_device && !error) operation.on_device->join();
   operation.body = Task();
   if (error) std::rethrow_exception(error);
   if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
@@ -55,7 +60,7 @@ namespace {
 
 Blocked blocked_by(const Operation& operation) {
   Blocked blocked{fmt::format("{} (call {})", operation.call, operation.number), {}};
-  const Posts* awaited = operation.body.awaited();
+  const Awaited* awaited = operation.body.awaited();
   if (awaited == nullptr) return blocked;
   blocked.needs = awaited->needs();
   std::set<Index> peers;  // each once
@@ -79,4 +84,4 @@ Stream& stream() {
   return instance;
 }
 
-}  // namespace shard::emu
+}  // namespace shard::backend

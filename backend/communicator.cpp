@@ -1,4 +1,4 @@
-/// The emulator's Communicator: checks arguments, counts calls, and starts collectives on the stream.
+/// The Communicator of both backends: checks arguments, counts calls, and starts collectives on the stream.
 
 #include <fmt/format.h>
 
@@ -6,13 +6,13 @@
 #include <cstring>
 #include <numeric>
 
-#include "emu/collectives.hpp"
-
-extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there with OpenBLAS only
+#include "backend/collectives.hpp"
+#include "backend/memory.hpp"
+#include "engine/costs.hpp"
 
 namespace shard {
 
-namespace emu {
+namespace backend {
 namespace {
 
 /// A started operation, as the future sees it.
@@ -22,15 +22,16 @@ class Started : public Pending {
 
   bool test() override {
     stream().advance();
+    const bool is_done = operation_->done && (!operation_->on_device || operation_->on_device->is_reached());
     // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
-    if (!operation_->done) patience_.idle([this] { return stream().describe(*operation_); });
-    return operation_->done;
+    if (!is_done) patience_.idle([this] { return stream().describe(*operation_); });
+    return is_done;
   }
   void wait() override { stream().wait_for(*operation_); }
   Tensor take_result() override { return std::move(operation_->tensor); }
   void dropped() noexcept override {
     std::fprintf(stderr, "device %d: the future of %s (call %lld) was dropped without waiting for it\n",
-                 transport().device_id(), std::string(operation_->call).c_str(),
+                 control().device_id(), std::string(operation_->call).c_str(),
                  static_cast<long long>(operation_->number));
   }
 
@@ -42,7 +43,7 @@ class Started : public Pending {
 std::shared_ptr<Operation> make_operation(std::string_view call, Tensor&& argument) {
   auto operation = std::make_shared<Operation>();
   operation->call = call;
-  operation->number = transport().calls();
+  operation->number = control().calls();
   operation->tensor = std::move(argument);
   return operation;
 }
@@ -51,17 +52,17 @@ Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
   return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
 }
 
-/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given. `finish`
+/// Starts `body(operation)` on the stream, or, left out by a planted fault, returns what it was given. `finish`
 /// makes the result of what the body leaves.
 template <class Body>
 Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
                      std::function<void(Tensor&)> finish = nullptr) {
-  bool left_out = transport().leaves_out_this_call();
+  bool left_out = leaves_out(control().count_call());
   std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
   if (left_out) {
     operation->done = true;
   } else {
-    operation->body = body(operation->tensor);
+    operation->body = body(*operation);
     operation->finish = std::move(finish);
     stream().start(operation);
   }
@@ -69,8 +70,8 @@ Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
 }
 
 void require_peer(const char* call, int id, bool may_be_me) {
-  int n = transport().num_devices();
-  int me = transport().device_id();
+  int n = control().num_devices();
+  int me = control().device_id();
   if (id < 0 || id >= n || (!may_be_me && id == me))
     refuse(Code::argument, call, fmt::format("a device of 0 to {}{}", n - 1, may_be_me ? "" : " but oneself"),
            fmt::format("device {}", id));
@@ -89,59 +90,66 @@ Index fingerprint(const Tensor& t) {
     for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ b[i]) * 1099511628211ULL;
   };
   add(t.shape().data(), t.shape().size() * sizeof(Index));
-  add(Backend::data(t), Backend::span(t).size_bytes());
+  const std::vector<float> values = t.to_host();
+  add(values.data(), values.size() * sizeof(float));
   Index result;
   std::memcpy(&result, &hash, sizeof result);
   return result;
 }
 
-class EmulatedCommunicator : public Communicator {
+/// What each device announces for me.
+Task announced_numbers(Call call, std::vector<Index>& numbers) {
+  co_await call.announce();
+  call.require_agreement(MayDiffer::all());
+  for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
+}
+
+class QueuedCommunicator : public Communicator {
  public:
-  EmulatedCommunicator() {
-    // One device is one core's worth: a BLAS that spreads over all cores would have the devices fight for them.
-    if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
-    transport();
+  QueuedCommunicator() {
+    control();
+    set_up_device();
   }
 
-  int device_id() const override { return transport().device_id(); }
-  int num_devices() const override { return transport().num_devices(); }
+  int device_id() const override { return control().device_id(); }
+  int num_devices() const override { return control().num_devices(); }
 
   void barrier() override {
-    start(Collective::barrier, Tensor(), [](Tensor&) {
-      return emu::barrier(Call(Collective::barrier, {}));
+    start(Collective::barrier, Tensor(), [](Operation& o) {
+      return backend::barrier(Call(Collective::barrier, {}), o);
     }).get();
   }
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
     require_rank("send", t.rank());
-    bool left_out = transport().leaves_out_this_call();
+    bool left_out = leaves_out(control().count_call());
     run(make_operation("send", Backend::share(t)),
-        [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
+        [&](Operation& o) { return backend::send(o, dest_id, left_out); });
   }
 
   Tensor receive(int src_id) override {
     require_peer("receive", src_id, false);
-    bool left_out = transport().leaves_out_this_call();
+    bool left_out = leaves_out(control().count_call());
     return run(make_operation("receive", Tensor()),
-               [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
+               [&](Operation& o) { return backend::receive(o, src_id, left_out); });
   }
 
   Future<> post_send(int dest_id, Tensor&& t) override {
     require_peer("post_send", dest_id, false);
     require_rank("post_send", t.rank());
-    bool left_out = transport().leaves_out_this_call();
+    bool left_out = leaves_out(control().count_call());
     return post(make_operation("post_send", std::move(t)),
-                [&](Tensor& mine) { return emu::post_send(mine, dest_id, left_out); })
+                [&](Operation& o) { return backend::post_send(o, dest_id, left_out); })
         .then([](Tensor) {});
   }
 
   Future<Tensor> post_receive(int src_id, const Shape& shape) override {
     require_peer("post_receive", src_id, false);
     require_rank("post_receive", static_cast<int>(shape.size()));
-    bool left_out = transport().leaves_out_this_call();
+    bool left_out = leaves_out(control().count_call());
     return post(make_operation("post_receive", Tensor::uninitialized(shape)),
-                [&](Tensor& t) { return emu::post_receive(t, src_id, left_out); });
+                [&](Operation& o) { return backend::post_receive(o, src_id, left_out); });
   }
 
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
@@ -151,17 +159,17 @@ class EmulatedCommunicator : public Communicator {
     Header header;
     header.peer = target_device_id.value_or(-1);
     header.shape = src.shape();
-    Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Tensor&) {
-      return emu::send_async(Call(Collective::send_async, header), Backend::share(src), Backend::share(dst),
-                             target_device_id);
+    Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Operation& o) {
+      return backend::send_async(Call(Collective::send_async, header), o, Backend::share(src),
+                                 Backend::share(dst), target_device_id);
     });
     return std::move(started).then([](Tensor) {});
   }
 
   Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
     require_axis("all_gather", slice.shape(), axis);
-    return start(Collective::all_gather, std::move(slice), [&](Tensor& t) {
-      return emu::all_gather(Call(Collective::all_gather, header_of(t, axis)), t, axis);
+    return start(Collective::all_gather, std::move(slice), [&](Operation& o) {
+      return backend::all_gather(Call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
     });
   }
 
@@ -170,9 +178,10 @@ class EmulatedCommunicator : public Communicator {
   }
 
   Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
-    return start(Collective::all_reduce, std::move(argument), [&](Tensor& t) {
-      Tensor buffer = Backend::buffer(num_devices() == 1 ? 0 : part(t.size(), num_devices(), 0).size());
-      return emu::all_reduce(Call(Collective::all_reduce, header_of(t, 0, op)), t, op, std::move(buffer));
+    return start(Collective::all_reduce, std::move(argument), [&](Operation& o) {
+      Tensor buffer = ring_buffer_of(ring_buffer(o.tensor.size(), num_devices()));
+      return backend::all_reduce(Call(Collective::all_reduce, header_of(o.tensor, 0, op)), o, op,
+                                 std::move(buffer));
     });
   }
 
@@ -180,9 +189,9 @@ class EmulatedCommunicator : public Communicator {
     require_axis("reduce_scatter", argument.shape(), axis);
     Header header = header_of(argument, axis, op);
     if (num_devices() == 1)
-      return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
-        return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, {{0, t.size()}},
-                                   Tensor());
+      return start(Collective::reduce_scatter, std::move(argument), [&](Operation& o) {
+        return backend::reduce_scatter(Call(Collective::reduce_scatter, header), o, op,
+                                       {{0, o.tensor.size()}}, Tensor());
       });
     const std::vector<Range> slices = cut(argument.extent(axis), num_devices());
     const Index slice_of_one = num_elements(with_extent(argument.shape(), axis, 1));
@@ -191,16 +200,15 @@ class EmulatedCommunicator : public Communicator {
     const Range mine = elements[static_cast<std::size_t>(device_id())];
     const Shape shape =
         with_extent(argument.shape(), axis, slices[static_cast<std::size_t>(device_id())].size());
-    auto body = [&](Tensor& t) {
-      t = packed(std::move(t), axis, slices);
-      Tensor buffer = Backend::buffer(elements[0].size());
-      return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, elements,
-                                 std::move(buffer));
+    auto body = [&](Operation& o) {
+      o.tensor = packed(std::move(o.tensor), axis, slices);
+      Tensor buffer = ring_buffer_of(elements[0].size());
+      return backend::reduce_scatter(Call(Collective::reduce_scatter, header), o, op, elements,
+                                     std::move(buffer));
     };
     auto finish = [mine, shape](Tensor& row) {
-      Tensor result = Backend::make(shape);
-      std::copy_n(Backend::data(row) + mine.begin, mine.size(), Backend::data(result));
-      row = std::move(result);
+      const Index all = row.size();
+      row = slice(std::move(row).reshaped({all}), 0, mine.begin, mine.end).reshaped(shape);
     };
     return start(Collective::reduce_scatter, std::move(argument), body, finish);
   }
@@ -225,14 +233,17 @@ class EmulatedCommunicator : public Communicator {
 
   Future<Tensor> broadcast_async(Tensor&& argument, int root) override {
     require_peer("broadcast", root, true);
-    return start(Collective::broadcast, std::move(argument), [&](Tensor& t) {
-      Header header = header_of(t, 0);
+    return start(Collective::broadcast, std::move(argument), [&](Operation& o) {
+      Header header = header_of(o.tensor, 0);
       header.peer = root;
-      return emu::broadcast(Call(Collective::broadcast, std::move(header)), t, root);
+      return backend::broadcast(Call(Collective::broadcast, std::move(header)), o, root);
     });
   }
 
-  void synchronize() override { stream().drain(); }
+  void synchronize() override {
+    stream().drain();
+    finish_device();
+  }
 
   std::vector<Index> exchange(const char* what, Index mine) override {
     Header header;
@@ -240,7 +251,7 @@ class EmulatedCommunicator : public Communicator {
     header.for_you = mine;
     std::vector<Index> numbers;
     run(make_operation(what, Tensor()),
-        [&](Tensor&) { return emu::exchange(Call(std::move(header)), numbers); });
+        [&](Operation&) { return announced_numbers(Call(std::move(header)), numbers); });
     return numbers;
   }
 
@@ -267,18 +278,18 @@ class EmulatedCommunicator : public Communicator {
 
   static Future<Tensor> start_all_to_all(Tensor&& argument, int split_axis, int concat_axis,
                                          std::vector<Range>&& parts) {
-    return start(Collective::all_to_all, std::move(argument), [&](Tensor& t) {
-      Header header = header_of(t, split_axis);
+    return start(Collective::all_to_all, std::move(argument), [&](Operation& o) {
+      Header header = header_of(o.tensor, split_axis);
       header.concat_axis = concat_axis;
-      return emu::all_to_all(Call(Collective::all_to_all, std::move(header)), t, split_axis, concat_axis,
-                             std::move(parts));
+      return backend::all_to_all(Call(Collective::all_to_all, std::move(header)), o, split_axis, concat_axis,
+                                 std::move(parts));
     });
   }
 
   /// Starts an operation and returns when it is done.
   template <class Body>
   static Tensor run(std::shared_ptr<Operation> operation, const Body& body) {
-    operation->body = body(operation->tensor);
+    operation->body = body(*operation);
     stream().start(operation);
     stream().wait_for(*operation);
     return std::move(operation->tensor);
@@ -287,7 +298,7 @@ class EmulatedCommunicator : public Communicator {
   /// Lets an operation go on outside of the stream's order.
   template <class Body>
   static Future<Tensor> post(std::shared_ptr<Operation> operation, const Body& body) {
-    operation->body = body(operation->tensor);
+    operation->body = body(*operation);
     stream().post(operation);
     return future_of(std::move(operation));
   }
@@ -296,10 +307,10 @@ class EmulatedCommunicator : public Communicator {
 };
 
 }  // namespace
-}  // namespace emu
+}  // namespace backend
 
 Communicator& world() {
-  static emu::EmulatedCommunicator instance;
+  static backend::QueuedCommunicator instance;
   return instance;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 /// The communication stream. A collective is a coroutine that suspends where it has to wait for messages;
-/// collectives run one after the other in the order they were started, a step at each call into the emulator.
+/// collectives run one after the other in the order they were started, a step at each call into the backend.
 /// There is no progress thread.
 
 #include <coroutine>
@@ -12,16 +12,16 @@
 #include <memory>
 #include <string>
 
-#include "emu/transport.hpp"
+#include "backend/control.hpp"
 #include "engine/device.hpp"
 
-namespace shard::emu {
+namespace shard::backend {
 
-/// A collective's body. `co_await posts` returns when all posts are complete.
+/// A collective's body. `co_await posts` returns when all posts are complete, and so for others that it awaits.
 class Task {
  public:
   struct promise_type {
-    Posts* awaited = nullptr;
+    Awaited* awaited = nullptr;
     std::exception_ptr error;
 
     Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
@@ -29,7 +29,7 @@ class Task {
     std::suspend_always final_suspend() noexcept { return {}; }
     void return_void() {}
     void unhandled_exception() { error = std::current_exception(); }
-    auto await_transform(Posts& posts) { return Awaiter{posts}; }
+    auto await_transform(Awaited& awaited) { return Awaiter{awaited}; }
   };
 
   Task() = default;
@@ -48,19 +48,29 @@ class Task {
   /// What went wrong in it, if it is done.
   std::exception_ptr error() const { return body_ ? body_.promise().error : nullptr; }
   /// What it waits for.
-  const Posts* awaited() const { return body_ ? body_.promise().awaited : nullptr; }
+  const Awaited* awaited() const { return body_ ? body_.promise().awaited : nullptr; }
 
  private:
   struct Awaiter {
-    Posts& posts;
-    bool await_ready() { return transport().test(posts); }
-    void await_suspend(std::coroutine_handle<promise_type> body) { body.promise().awaited = &posts; }
+    Awaited& awaited;
+    bool await_ready() { return awaited.test(); }
+    void await_suspend(std::coroutine_handle<promise_type> body) { body.promise().awaited = &awaited; }
     void await_resume() {}
   };
 
   explicit Task(std::coroutine_handle<promise_type> body) : body_(body) {}
 
   std::coroutine_handle<promise_type> body_;
+};
+
+/// An operation's place in the queues of a device that runs behind its host, as a GPU does.
+class OnDevice {
+ public:
+  virtual ~OnDevice() = default;
+  /// Whether the device has got past it.
+  virtual bool is_reached() = 0;
+  /// What the device computes from now on comes after it.
+  virtual void join() = 0;
 };
 
 /// One call: its arguments and result, its body, and what its errors call it.
@@ -70,10 +80,12 @@ struct Operation {
   Tensor tensor;            ///< the argument, later the result
   Task body;  ///< with its buffers: held until somebody waits, so that what is held when is no accident
   std::function<void(Tensor&)> finish;  ///< makes the result, once somebody waits: for the same reason
-  bool done = false;
+  std::unique_ptr<OnDevice> on_device;  ///< none where a device does at once what it is told
+  bool done = false;                    ///< its body is; then, too, it is in the device's queues
   bool is_posted = false;  ///< whether it goes on by itself and does not take its turn on the stream
 };
 
+/// The operations of this device, in the order in which they were started.
 class Stream {
  public:
   /// Puts an operation behind those already started, and lets the first of them go on.
@@ -97,4 +109,4 @@ class Stream {
 
 Stream& stream();
 
-}  // namespace shard::emu
+}  // namespace shard::backend
