@@ -1,0 +1,150 @@
+#include "cuda/gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "backend/stream.hpp"
+#include "cuda/check.hpp"
+#include "cuda/memory.hpp"
+#include "cuda/wires.hpp"
+
+namespace shard::cuda {
+
+Event::Event() {
+  SHARDBOOK_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+}
+
+Event::~Event() {
+  if (!gpu().is_closed()) cudaEventDestroy(event_);
+}
+
+void Event::record(cudaStream_t queue) {
+  SHARDBOOK_CHECK(cudaEventRecord(event_, queue));
+  is_recorded_ = true;
+}
+
+void Event::hold(cudaStream_t queue) const {
+  if (is_recorded_) SHARDBOOK_CHECK(cudaStreamWaitEvent(queue, event_, 0));
+}
+
+bool Event::test() {
+  if (!is_recorded_) return true;
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  SHARDBOOK_CHECK(state);
+  return true;
+}
+
+namespace {
+
+/// Processes of this machine, and which of them this is.
+struct Neighbours {
+  int mine = 0;
+  int count = 1;
+
+  Neighbours() {
+    MPI_Comm machine;
+    MPI_Comm_split_type(backend::control().comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    MPI_Comm_rank(machine, &mine);
+    MPI_Comm_size(machine, &count);
+    MPI_Comm_free(&machine);
+  }
+};
+
+/// Each process takes the GPU of its place on the machine. \throws Error usage when there are too few.
+void choose_gpu() {
+  const Neighbours neighbours;
+  int gpus = 0;
+  SHARDBOOK_CHECK(cudaGetDeviceCount(&gpus));
+  if (neighbours.count > gpus) {
+    if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr || gpus == 0)
+      throw Error(
+          Code::usage,
+          fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}; "
+                      "SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets an "
+                      "NCCL_HOSTID of its own, and NCCL goes through sockets (slow, correct)",
+                      ControlPlane::instance().id(), neighbours.count, gpus));
+    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", ControlPlane::instance().id()).c_str(), 0);
+  }
+  SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
+}
+
+Precision chosen_precision() {
+  const char* value = std::getenv("SHARDBOOK_PRECISION");
+  const std::string name = value == nullptr ? "float32" : value;
+  if (name == "float32") return Precision::float32;
+  if (name == "tf32") return Precision::tf32;
+  if (name == "bf16") return Precision::bf16;
+  throw Error(Code::usage, "SHARDBOOK_PRECISION: expected float32, tf32 or bf16, given " + name);
+}
+
+/// MPI calls this as MPI_Finalize begins: from then on nobody waits for anybody.
+int at_finalize(MPI_Comm, int, void*, void*) {
+  gpu().close();
+  return MPI_SUCCESS;
+}
+
+void call_at_finalize() {
+  int key = 0;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+}
+
+}  // namespace
+
+Gpu::Gpu() : precision_(chosen_precision()) {
+  choose_gpu();
+  computation_ = new_queue();
+  communication_ = new_queue();
+  SHARDBOOK_CHECK(cublasCreate(&blas_));
+  SHARDBOOK_CHECK(cublasSetStream(blas_, computation_));
+  SHARDBOOK_CHECK(cudaMalloc(reinterpret_cast<void**>(&scratch_), lanes * sizeof(double)));
+  call_at_finalize();
+}
+
+void Gpu::close() {
+  cudaDeviceSynchronize();
+  close_wires();
+  release_blocks();
+  cudaFree(scratch_);
+  cublasDestroy(blas_);
+  cudaStreamDestroy(communication_);
+  cudaStreamDestroy(computation_);
+  is_closed_ = true;
+}
+
+/// Never destroyed: static tensors may outlive any other static.
+Gpu& gpu() {
+  static auto* instance = new Gpu;
+  return *instance;
+}
+
+cudaStream_t new_queue() {
+  cudaStream_t queue;
+  SHARDBOOK_CHECK(cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking));
+  return queue;
+}
+
+void finish(cudaStream_t queue) {
+  Event end;
+  end.record(queue);
+  ControlPlane::Wait wait;
+  while (!end.test()) {
+    backend::stream().advance();
+    check_wires();
+    wait.idle([] { return Blocked{"the GPU's work", {}}; });
+  }
+}
+
+std::vector<double> scratch_on_host() {
+  finish(gpu().computation());
+  std::vector<double> numbers(Gpu::lanes);
+  SHARDBOOK_CHECK(cudaMemcpyAsync(numbers.data(), gpu().scratch(), Gpu::lanes * sizeof(double),
+                                  cudaMemcpyDeviceToHost, gpu().computation()));
+  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+  return numbers;
+}
+
+}  // namespace shard::cuda

@@ -1,0 +1,70 @@
+#pragma once
+
+/// This process's GPU: its queues ("streams" in CUDA's words), and how host and queues wait for one another.
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include "backend/control.hpp"
+
+namespace shard::cuda {
+
+/// A point in a queue. Also what an operation may await.
+class Event : public backend::Awaited {
+ public:
+  Event();
+  ~Event() override;
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t queue);
+  /// What is queued there from now on comes after this point. Nothing, if it was never recorded.
+  void hold(cudaStream_t queue) const;
+  /// Whether the GPU has got past it; true if it was never recorded.
+  bool test() override;
+  std::vector<Blocked::Need> needs() const override { return {}; }
+
+ private:
+  cudaEvent_t event_;
+  bool is_recorded_ = false;
+};
+
+/// How a matrix product rounds its operands; sums are always float32.
+enum class Precision { float32, tf32, bf16 };
+
+class Gpu {
+ public:
+  Gpu();
+
+  /// Operations on tensors.
+  cudaStream_t computation() const { return computation_; }
+  /// Collectives, in the order in which they were started.
+  cudaStream_t communication() const { return communication_; }
+  cublasHandle_t blas() const { return blas_; }
+  Precision precision() const { return precision_; }
+
+  /// Where a reduction leaves one number for each of its lanes.
+  static constexpr Index lanes = 4096;
+  double* scratch() const { return scratch_; }
+
+  /// Gives everything back, at MPI_Finalize.
+  void close();
+  bool is_closed() const { return is_closed_; }
+
+ private:
+  cudaStream_t computation_{}, communication_{};
+  cublasHandle_t blas_{};
+  Precision precision_ = Precision::float32;
+  double* scratch_ = nullptr;
+  bool is_closed_ = false;
+};
+
+Gpu& gpu();
+
+cudaStream_t new_queue();
+/// Returns when the queue is empty. Meanwhile messages go on, and bad news is heard. \throws Error lost
+void finish(cudaStream_t queue);
+/// The numbers that a reduction has left.
+std::vector<double> scratch_on_host();
+
+}  // namespace shard::cuda

@@ -1,0 +1,46 @@
+#pragma once
+
+/// The GPU's memory. Nothing is waited for when a tensor is freed: its block may be taken again by the queue that it
+/// was made for, whose order makes that safe; other queues that used it are remembered, and waited for then.
+
+#include <cuda_runtime.h>
+
+#include "backend/memory.hpp"
+
+namespace shard {
+
+/// A block of the GPU's memory, in the ledger under its purpose.
+class Storage {
+ public:
+  /// Memory whose first user is `home`. No queue at all: bytes that are booked, of which there is no memory.
+  Storage(Index bytes, Purpose purpose, cudaStream_t home);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  /// For use by what is queued there.
+  float* data_on(cudaStream_t queue);
+  Purpose purpose() const { return purpose_; }
+  void charge_to(Purpose purpose);
+
+ private:
+  Index bytes_;
+  Purpose purpose_;
+  cudaStream_t home_;
+  float* data_ = nullptr;
+  std::vector<cudaStream_t> other_users_;
+};
+
+namespace cuda {
+
+/// A tensor whose first user is another queue than the computation's.
+Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activations);
+/// A tensor's memory, for use by what is queued there. (Backend::data is for the computation's queue.)
+float* data_on(cudaStream_t queue, Tensor& t);
+const float* data_on(cudaStream_t queue, const Tensor& t);
+
+/// Gives memory that no tensor holds back to CUDA.
+void release_blocks();
+
+}  // namespace cuda
+}  // namespace shard

@@ -1,0 +1,99 @@
+#pragma once
+
+/// A strict test double of the few functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA: nothing that
+/// runs with it has run on a GPU.
+///
+/// What is queued is done in the order that queues and events ask for, whenever the program calls in. Beside that, the
+/// double keeps a vector clock for each queue and for the host, and knows for each allocation who wrote and who read it
+/// last: an access that nothing orders behind an earlier one ends the program, whether or not it went well this
+/// time. So do device memory that the host touches, calls that do not fit between peers, and what is not given back.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1 };
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaMalloc(void** data, std::size_t bytes);
+cudaError_t cudaFree(void* data);
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t queue);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t queue);
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t queue);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* queue, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t queue);
+cudaError_t cudaStreamSynchronize(cudaStream_t queue);
+cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+
+namespace cuda_double {
+
+/// What something queued does with memory.
+struct Access {
+  const void* data;
+  std::size_t bytes;
+  bool is_write;
+};
+
+/// Puts work into a queue. It is tried until it returns true.
+cudaError_t enqueue(cudaStream_t queue, const char* what, const std::vector<Access>& accesses,
+                    std::function<bool()> work);
+
+/// Where the double keeps what a program knows under this address.
+void* kept_at(const void* device_address);
+
+template <class T>
+void note_access(std::vector<Access>& accesses, const T& argument) {
+  if constexpr (std::is_pointer_v<T>)
+    accesses.push_back({argument, 1, !std::is_const_v<std::remove_pointer_t<T>>});
+}
+template <class T>
+T as_kept(T argument) {
+  if constexpr (std::is_pointer_v<T>)
+    return static_cast<T>(kept_at(argument));
+  else
+    return argument;
+}
+
+/// kernel(i, args...) for i from 0 to below n. Pointers among the arguments are device memory: to const, it is
+/// read, else written.
+template <class Kernel, class... Args>
+cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... args) {
+  std::vector<Access> accesses;
+  (note_access(accesses, args), ...);
+  return enqueue(queue, "a kernel", accesses, [=] {
+    for (std::int64_t i = 0; i < n; ++i) kernel(i, as_kept(args)...);
+    return true;
+  });
+}
+
+/// For tests: the k-th call of this name from now on (0: the next) fails with this error.
+void plant(const char* call, int k, int error);
+
+}  // namespace cuda_double
