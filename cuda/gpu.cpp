@@ -57,15 +57,17 @@ struct Neighbours {
 void choose_gpu() {
   const Neighbours neighbours;
   int gpus = 0;
-  SHARDBOOK_CHECK(cudaGetDeviceCount(&gpus));
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;  // so it is where there is no driver
   if (neighbours.count > gpus) {
+    const char* hint = gpus == 0
+                           ? ""
+                           : "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets "
+                             "an NCCL_HOSTID of its own, and NCCL goes through sockets (slow, correct)";
     if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr || gpus == 0)
       throw Error(
           Code::usage,
-          fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}; "
-                      "SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets an "
-                      "NCCL_HOSTID of its own, and NCCL goes through sockets (slow, correct)",
-                      ControlPlane::instance().id(), neighbours.count, gpus));
+          fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
+                      ControlPlane::instance().id(), neighbours.count, gpus, hint));
     setenv("NCCL_HOSTID", fmt::format("shardbook-{}", ControlPlane::instance().id()).c_str(), 0);
   }
   SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));

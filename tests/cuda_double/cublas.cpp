@@ -24,6 +24,7 @@ cublasStatus_t cublasCreate(cublasHandle_t* handle) {
 }
 
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
+  if (planted("cublasDestroy")) return CUBLAS_STATUS_SUCCESS;
   given_back("cuBLAS handles", handle, "cublasDestroy");
   delete handle;
   return CUBLAS_STATUS_SUCCESS;

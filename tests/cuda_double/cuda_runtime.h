@@ -93,7 +93,8 @@ cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... ar
   });
 }
 
-/// For tests: the k-th call of this name from now on (0: the next) fails with this error.
+inline constexpr int left_out = -1;
+/// For tests: the k-th call of this name from now on (0: the next) fails with this error, or is left out.
 void plant(const char* call, int k, int error);
 
 }  // namespace cuda_double

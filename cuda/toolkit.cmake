@@ -1,0 +1,31 @@
+# The library `cuda`, where the CUDA Toolkit and NCCL are found; where not, one line says so.
+
+find_package(CUDAToolkit 12 QUIET)
+find_path(SHARDBOOK_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "The folder of nccl.h")
+find_library(SHARDBOOK_NCCL NAMES nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib
+  PATH_SUFFIXES lib lib64 DOC "NCCL")
+if(NOT (CUDAToolkit_FOUND AND SHARDBOOK_NCCL AND SHARDBOOK_NCCL_INCLUDE))
+  message(STATUS "cuda: left out, for want of the CUDA Toolkit (12 or later) or NCCL")
+  add_custom_target(chapters_cuda COMMAND ${CMAKE_COMMAND} -E echo
+    "error: expected the CUDA Toolkit, 12 or later, and NCCL, given none" COMMAND ${CMAKE_COMMAND} -E false)
+  return()
+endif()
+
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90)
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 20)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not know that nvcc can
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+
+# Kernels are in two of the sources; nvcc compiles those.
+set_source_files_properties(cuda/operations.cpp cuda/updates.cpp PROPERTIES LANGUAGE CUDA)
+add_library(cuda OBJECT ${cuda_sources} ${backend_sources})
+target_include_directories(cuda PUBLIC chapters ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
+target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})
+add_custom_target(chapters_cuda)
+message(STATUS "cuda: CUDA ${CUDAToolkit_VERSION}, NCCL ${SHARDBOOK_NCCL}")

@@ -1,0 +1,90 @@
+// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line.
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <new>
+
+#include "tests/catch.hpp"
+#include "tests/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+using cuda_double::plant;
+
+namespace {
+
+void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
+  const Refusal refused = refusal(action);
+  CHECK(refused.code == static_cast<int>(code));
+  CHECK_THAT(refused.message, contains("device " + std::to_string(world().device_id()) + ": cuda/"));
+  CHECK_THAT(refused.message, contains(words));
+}
+
+bool is_alone() {
+  return world().num_devices() == 1;
+}
+
+}  // namespace
+
+TEST_CASE("an error of CUDA names call, file and line") {
+  plant("cudaMemsetAsync", 0, cudaErrorLaunchFailure);
+  check_refused(Code::internal, "expected success of cudaMemsetAsync(Backend::data(*this), 0, ",
+                [] { Tensor({3}); });
+  plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
+  check_refused(Code::internal, "cuda/gpu.cpp:", [] { Tensor({3}).to_host(); });
+  CHECK(difference(Tensor({2}), {{2}, {0, 0}}) == "");
+}
+
+TEST_CASE("an error of cuBLAS") {
+  plant("cublasGemmEx_64", 0, CUBLAS_STATUS_EXECUTION_FAILED);
+  check_refused(Code::internal, "cuda/matmul.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
+}
+
+TEST_CASE("errors of NCCL: a peer that is lost, and any other") {
+  if (is_alone()) return;
+  plant("ncclAllReduce", 0, ncclInvalidUsage);
+  check_refused(Code::internal, "expected success of ncclAllReduce(",
+                [] { world().all_reduce_async(Tensor({3}), ReduceOp::sum).get(); });
+  plant("ncclSend", 0, ncclRemoteError);
+  check_refused(Code::lost, "expected success of ncclSend(", [] {
+    const Tensor src({3});
+    Tensor dst({3});
+    world().send_async(src, dst, (world().device_id() + 1) % world().num_devices()).wait();
+  });
+}
+
+TEST_CASE("memory that is short: cached blocks are given back first") {
+  Tensor({300});
+  plant("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  CHECK(Tensor({300000}).to_host()[5] == 0);
+  plant("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  plant("cudaMalloc", 0, cudaErrorMemoryAllocation);
+  CHECK_THROWS_AS(Tensor({400000}), std::bad_alloc);
+}
+
+TEST_CASE("a reduction of squares and a search for numbers that are not finite see every element") {
+  std::vector<float> values(10000, 1.0F);
+  const Index size = static_cast<Index>(values.size());
+  CHECK(sum_of_squares(Tensor::from_host({size}, values)) == 10000);
+  CHECK(all_finite(Tensor::from_host({size}, values)));
+  for (std::size_t at : {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, values.size() - 1})
+    for (float bad : {NAN, INFINITY, -INFINITY}) {
+      values[at] = bad;
+      CHECK_FALSE(all_finite(Tensor::from_host({size}, values)));
+      values[at] = 1;
+    }
+}
+
+// Last: nothing can be sent afterwards.
+TEST_CASE("an error that NCCL finds later cuts the wires and is thrown where the host waits") {
+  if (is_alone()) return;
+  Future<Tensor> sum = world().all_reduce_async(Tensor({3}), ReduceOp::sum);
+  Tensor result = sum.get();
+  plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that it waits at least once
+  plant("asynchronous error", 0, ncclRemoteError);
+  const Refusal refused = refusal([&] { result.to_host(); });
+  CHECK(refused.code == static_cast<int>(Code::lost));
+  CHECK_THAT(refused.message, contains("expected every device to be there, given NCCL's"));
+}
