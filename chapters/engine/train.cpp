@@ -137,6 +137,8 @@ double median(std::vector<double> values) {
 int train(const Chapter& chapter, const Variant& variant, const Options& options) {
   if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
+  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   if (speaks()) print_heading(chapter, variant, options);
   Report report{chapter.number,
                 chapter.title,
@@ -157,8 +159,6 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
         "network's\n",
         report.max_ulp);
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
-  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
   std::string before = pictures(*engine, digits, options);
   ledger().reset();
