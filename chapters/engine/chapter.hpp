@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/costs.hpp"
+#include "engine/exact.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard {
@@ -14,6 +15,7 @@ namespace shard {
 struct EngineOptions {
   Index micro_batches = 1;
   Index bucket_bytes = default_bucket_bytes;
+  Routing routing = {};
 };
 
 /// One way to carry out a chapter's strategy.
@@ -24,6 +26,26 @@ struct Variant {
   std::function<Costs(const Setting&)> costs;
   bool has_micro_batches = false;  ///< whether it works through its rows in pieces when told to
   bool has_buckets = false;        ///< whether it reduces gradients in buckets of a given size
+  Index top_k = 0;                 ///< experts a token in a mixture, when not told; 1: always; 0: no mixture
+  std::string reference = {};  ///< variant whose loss curve it must follow; none: the tour's first chapter's
+};
+
+/// What a chapter trains, and how its exact problems are made and solved: the stack, unless it says otherwise.
+struct Network {
+  bool has_experts = false;
+  std::function<Model(const Checkpoint&)> model_of = shard::model_of;
+  /// \name Exact problems, as in exact.hpp
+  /// @{
+  using Solution = std::map<std::string, HostTensor>;
+  std::function<ExactProblem(const Model&, const Routing&, Index batch, std::uint64_t seed, const Digits*)>
+      exact_problem = [](const Model& model, const Routing&, Index batch, std::uint64_t seed,
+                         const Digits* digits) { return make_exact_problem(model, batch, seed, digits); };
+  std::function<Solution(const ExactProblem&)> solve = shard::solve;
+  /// One in which every number that `devices` devices send matters: for tests that plant mistakes. None: theirs.
+  std::function<ExactProblem(Index num_layers, const Routing&, int devices)> live_problem = {};
+  /// Where the choices go of a problem whose rows are divided over so many devices.
+  std::function<RoutedCounts(const ExactProblem&, int devices)> route = {};
+  /// @}
 };
 
 /// What a chapter says of itself: its programs, tests and tables are made from this.
@@ -31,6 +53,7 @@ struct Chapter {
   std::string number;  ///< "03"
   std::string title;   ///< "tensor parallel"
   std::vector<Variant> variants;
+  Network network = {};
 };
 
 /// The main function of every chapter program: `train`, `gradients` and `infer`; see --help.

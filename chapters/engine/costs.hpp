@@ -12,6 +12,7 @@
 
 #include "engine/ledger.hpp"
 #include "engine/model.hpp"
+#include "engine/routing.hpp"
 #include "engine/split.hpp"
 
 namespace shard {
@@ -52,6 +53,8 @@ struct Setting {
   int devices = 1;
   int device = 0;                             ///< whose costs these are
   Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
+  Routing routing;                            ///< of a mixture
+  RoutedCounts routed;                        ///< where this batch's choices went, in a mixture
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward.

@@ -66,6 +66,7 @@ void write_report(const std::string& path, const Report& r) {
             {"flops", to_json(r.flops)},
             {"peak", to_json(r.peak)},
             {"milliseconds", r.milliseconds},
+            {"reference", r.reference},
             {"ok", r.is_good()}};
   std::ofstream file(path);
   file << j.dump(1) << '\n';
@@ -88,6 +89,7 @@ Report report_from(const json& j) {
   r.flops = figure_from(j.at("flops"));
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
+  r.reference = j.at("reference");
   return r;
 }
 

@@ -24,11 +24,13 @@ struct Report {
   int devices = 1;
   std::vector<double> losses;  ///< of each step
   Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
-  Figure bytes;                ///< sent, a step
-  Figure messages;             ///< sent, a step
-  Figure flops;                ///< of matrix products, a step
+  Figure bytes;                ///< sent, in the step that sends most
+  Figure messages;             ///< sent, in the step that sends most
+  Figure flops;                ///< of matrix products, in the step that has most
   Figure peak;                 ///< bytes held at most
   double milliseconds = 0;     ///< of a step, median
+  std::string
+      reference;  ///< variant of this chapter whose losses these must follow; empty: the first report's
 
   bool is_good() const {
     return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();

@@ -12,13 +12,23 @@ namespace {
 
 using namespace shard;
 
-/// Largest relative difference between any chapter's loss at a step and the first chapter's.
+/// The report whose losses those of `r` must follow: the first chapter's, or of the variant that `r` names.
+const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
+  if (r.reference.empty()) return reports.front();
+  for (const Report& other : reports)
+    if (other.chapter == r.chapter && other.variant == r.reference) return other;
+  throw Error(Code::usage, fmt::format("summary: expected beside the report of {} {} one of {}, given none",
+                                       r.chapter, r.variant, r.reference));
+}
+
+/// Largest relative difference between any loss at a step and its reference's.
 double largest_difference(const std::vector<Report>& reports) {
   double largest = 0;
-  const std::vector<double>& reference = reports.front().losses;
-  for (const Report& r : reports)
+  for (const Report& r : reports) {
+    const std::vector<double>& reference = reference_of(r, reports).losses;
     for (std::size_t step = 0; step < std::min(r.losses.size(), reference.size()); ++step)
       largest = std::max(largest, std::abs(r.losses[step] - reference[step]) / reference[step]);
+  }
   return largest;
 }
 
@@ -34,7 +44,8 @@ int summarize(const std::vector<std::string>& paths) {
       "by\n"
       "the one that holds most; \"=\": every device's figure is its closed form's. ulp: largest difference "
       "of any\n"
-      "gradient to the unsharded network in exact mode. Loss curves agree to a relative {:.1e}.\n",
+      "gradient to the unsharded network in exact mode. Loss curves agree with the unsharded network's to a\n"
+      "relative {:.1e}.\n",
       reports.front().devices, difference);
   bool good = difference <= curves_agree && std::ranges::all_of(reports, &Report::is_good);
   if (!good) fmt::print("\nA figure above is not what it should be.\n");
