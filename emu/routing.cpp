@@ -23,15 +23,6 @@ void require_index(const char* call, Index index, Index end) {
     refuse(Code::argument, call, "indices from 0 to below " + std::to_string(end), std::to_string(index));
 }
 
-/// How many of `all` fall to each of `rows`.
-Index share(const char* call, std::span<const Index> all, Index rows) {
-  auto size = static_cast<Index>(all.size());
-  if (rows == 0 ? size != 0 : size % rows != 0)
-    refuse(Code::argument, call, "as many indices for each of " + std::to_string(rows) + " rows",
-           std::to_string(size));
-  return rows == 0 ? 0 : size / rows;
-}
-
 const float* row_of(const Tensor& t, Index row) {
   return Backend::data(t) + row * t.extent(1);
 }
@@ -120,10 +111,10 @@ std::vector<Index> top_k(const Tensor& t, Index k) {
   return columns;
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns) {
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
   require_matrix("take_columns", t);
   const Index m = t.extent(0);
-  const Index k = share("take_columns", columns, m);
+  require_count("take_columns", "columns", m * k, static_cast<Index>(columns.size()));
   Tensor taken = Backend::make({m, k});
   for (Index i = 0; i < m * k; ++i) {
     const Index column = columns[static_cast<std::size_t>(i)];

@@ -15,7 +15,7 @@ namespace {
 /// wrong before it; even layers dense, so that any column of them reads every input; odd layers with two ones or more
 /// in each row and column, so that sums stay exact. (A number that only a dead hidden unit reads has no influence on
 /// any result, and no comparison could notice it.)
-ExactProblem live_problem(const Model& model, Index batch) {
+ExactProblem live_stack(const Model& model, Index batch) {
   ExactProblem problem = make_exact_problem(model, batch, 3);
   for (Index l = 0; l < model.num_layers; ++l) {
     HostTensor& w = problem.weights.at(layer_name(l));
@@ -32,10 +32,17 @@ ExactProblem live_problem(const Model& model, Index batch) {
   return problem;
 }
 
+/// The same for whatever the chapter trains.
+ExactProblem live_problem(const Case& c) {
+  const Network network = this_chapter().network;
+  if (!network.live_problem) return live_stack(c.model, c.batch);
+  return network.live_problem(c.model.num_layers, c.options.routing, world().num_devices());
+}
+
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& problem,
                 const std::map<std::string, HostTensor>& expected, const emu::Faults& faults) {
-  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
   emu::plant_faults(faults);
   bool differs = false;
   try {
@@ -53,7 +60,7 @@ bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& probl
 /// One run without faults: how many calls there are, and messages with content from each device.
 void count(const Variant& variant, const Case& c, const ExactProblem& problem, Index& calls,
            std::vector<Index>& messages) {
-  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
   emu::plant_faults({});
   run_step(*engine, problem.input, problem.output_grad);
   calls = std::ranges::max(world().exchange("calls", emu::calls_made()));
@@ -71,9 +78,10 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
     for (Index layers : {2, 3, 6}) {
       // All slices alike, so that a shape that no longer fits is one on every device at once.
       Case c{{layers, n, 2 * n}, 2 * n, options_of(variant).back()};
+      if (variant.top_k > 0) c.options.routing.top_k = variant.top_k;
       CAPTURE(variant.name, layers);
-      ExactProblem problem = live_problem(c.model, c.batch);
-      std::map<std::string, HostTensor> expected = solve(problem);
+      ExactProblem problem = live_problem(c);
+      std::map<std::string, HostTensor> expected = chapter.network.solve(problem);
       CHECK_FALSE(is_noticed(variant, c, problem, expected, {}));
       Index calls = 0;
       std::vector<Index> messages;

@@ -415,12 +415,12 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
 }
 
 ExactProblem make_live_mixture(Index num_layers, const Routing& routing, int devices) {
-  // Three experts a device. Half of the features are one-hot, a token's type: 2N of type s on device s tie between
+  // Three experts a device. Two thirds of the features are one-hot, a token's type: 2N of type s on device s tie between
   // expert 0 and its own device's second; one of each type N + d on every device ties between device d's second and
   // third. An expert's capacity is k N.
   const Index N = devices;
   ExactProblem problem;
-  problem.model = {num_layers, 4 * N, 2 * N, 3 * N};
+  problem.model = {num_layers, 3 * N, 2 * N, 3 * N};
   problem.routing = routing;
   problem.routing.capacity_factor = 1;
   const Index batch = 3 * N * N, width = problem.model.model_dim;

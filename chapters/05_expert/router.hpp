@@ -30,9 +30,9 @@ inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
   logits = add_to_rows(std::move(logits), preference);
   Choices c;
   c.experts = top_k(logits, routing.top_k);
-  if (routing.top_k > 1) c.gates = softmax(take_columns(logits, c.experts));  // (b, k)
+  if (routing.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, routing.top_k));  // (b, k)
   c.probabilities = softmax(std::move(logits));                               // (b, E)
-  if (routing.top_k == 1) c.gates = take_columns(c.probabilities, c.experts);
+  if (routing.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
   return c;
 }
 

@@ -160,7 +160,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row);
 std::vector<Index> top_k(const Tensor& t, Index k);
 
 /// From each row of t (m, n) the elements in k columns: (m, k). `columns` as top_k gives them.
-Tensor take_columns(const Tensor& t, std::span<const Index> columns);
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k);
 /// The reverse: values (m, k) in these columns, which differ within a row, of a matrix (m, n) that else is 0.
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n);
 

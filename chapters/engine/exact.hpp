@@ -30,7 +30,7 @@ ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t s
 /// engines, tensors and floating point. \throws Error internal when a product's Σ |a| |b| exceeds 2²⁴
 std::map<std::string, HostTensor> solve(const ExactProblem& problem);
 
-/// The weights of the problem after one step of the integer optimizer with these gradients.
+/// The weights of the problem after one step of the integer optimizer, but a router's, with these gradients.
 void integer_step(ExactProblem& problem, const std::map<std::string, HostTensor>& gradients);
 
 }  // namespace shard
