@@ -9,8 +9,8 @@ Makes random parameters and a random batch, lets `gradients` of each chapter, va
 compute output, input gradient and weight gradients, and prints max|a - b| / max|b| of each against float64.
 Build first (./chapters/run 01). Ends with 1 when a figure exceeds 1e-5 or a program fails.
 
-A hidden value that is zero but for rounding may lie on the other side of the ReLU in float32, and a token of a
-mixture may choose another expert: then a figure is large, and with another --seed it is not.
+A hidden value that is zero but for rounding may lie on the other side of the ReLU in float32, and a token of
+a mixture may choose another expert: then a figure is large, and with another --seed it is not.
 """
 
 import argparse
@@ -197,7 +197,9 @@ def solve_mixture_with_autograd(params, batch, top_k, factor, aux_weight):
         for expert in range(experts):
             y = x  # every token through every expert; gates of those not sent there are 0
             for layer in range(layers):
-                y = anp.dot(anp.maximum(y, 0) if layer % 2 else y, w[f"expert_{expert}/layer_{layer}/weights"])
+                if layer % 2 == 1:
+                    y = anp.maximum(y, 0)
+                y = anp.dot(y, w[f"expert_{expert}/layer_{layer}/weights"])
             is_here = kept & (chosen == expert)  # (B, k)
             gate = sum(chosen_p[rank] / total * is_here[:, rank] for rank in range(top_k))
             out = out + gate[:, None] * y

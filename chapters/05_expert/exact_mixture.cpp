@@ -97,7 +97,7 @@ std::optional<Token> choose(const std::vector<double>& logits, Index top_k) {
   const Index chosen_ties = std::min<Index>(ties, top_k);
   for (double z : logits)
     if (z != largest && largest - z < double{logit_step}) return std::nullopt;
-  if (!is_power_of_two(ties) || !is_power_of_two(chosen_ties)) return std::nullopt;
+  if (!is_power_of_two(ties) || ties > 8 || !is_power_of_two(chosen_ties)) return std::nullopt;
   Token token;
   for (double z : logits) token.probabilities.push_back(z == largest ? 1.0 / static_cast<double>(ties) : 0.0);
   std::vector<Index> order(logits.size());
