@@ -3,7 +3,7 @@
 #include "costs.hpp"
 #include "engine/chapter.hpp"
 #include "exact_mixture.hpp"
-#include "expert_parallel.hpp"
+#include "expert.hpp"
 #include "single_mixture.hpp"
 
 namespace shard {

@@ -145,7 +145,7 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       ->type_name("N")
       ->capture_default_str();
   if (chapter.network.has_experts) {
-    o.model.num_experts = 8;
+    o.model.num_experts = 7;  // so that few numbers of devices divide them evenly
     train->add_option("--experts", o.model.num_experts, "Experts, each a stack of these layers")
         ->check(positive)
         ->type_name("N")

@@ -67,6 +67,7 @@ void write_report(const std::string& path, const Report& r) {
             {"peak", to_json(r.peak)},
             {"milliseconds", r.milliseconds},
             {"reference", r.reference},
+            {"choices", r.choices},
             {"ok", r.is_good()}};
   std::ofstream file(path);
   file << j.dump(1) << '\n';
@@ -90,6 +91,7 @@ Report report_from(const json& j) {
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
   r.reference = j.at("reference");
+  r.choices = j.at("choices").get<std::vector<std::vector<Index>>>();
   return r;
 }
 

@@ -29,8 +29,8 @@ struct Report {
   Figure flops;                ///< of matrix products, in the step that has most
   Figure peak;                 ///< bytes held at most
   double milliseconds = 0;     ///< of a step, median
-  std::string
-      reference;  ///< variant of this chapter whose losses these must follow; empty: the first report's
+  std::string reference;       ///< variant here whose losses these must follow; empty: the first report's
+  std::vector<std::vector<Index>> choices;  ///< of a mixture, in each step, for each expert
 
   bool is_good() const {
     return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();

@@ -98,6 +98,7 @@ struct Training {
   Worst bytes, messages, flops, peak;
   Index all_flops = 0;
   Balance balance;
+  std::vector<std::vector<Index>> choices;  // of a mixture: each step's, for each expert
 };
 
 /// What the ledger says of one step, beside what the closed form says of it.
@@ -121,7 +122,10 @@ void measure_step(Training& training, const ShardedEngine& engine, const Variant
   Index first_step = std::max(costs.peak_bytes, 2 * costs.parameter_bytes + state);
   training.peak.add(ledger().peak(), is_first ? first_step : costs.peak_bytes + state);
   training.all_flops += ledger().flops();
-  if (engine.routed() != nullptr) training.balance.add(*engine.routed());
+  if (engine.routed() == nullptr) return;
+  training.balance.add(*engine.routed());
+  std::vector<Index>& choices = training.choices.emplace_back();
+  for (Index e = 0; e < engine.routed()->num_experts; ++e) choices.push_back(engine.routed()->chosen_for(e));
 }
 
 Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& variant, const Digits& digits,
@@ -194,9 +198,12 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
   if (speaks()) print_heading(chapter, variant, options);
-  Report report{
-      chapter.number,   chapter.title, variant.name, world().num_devices(), {}, 0, {}, {}, {}, {}, 0,
-      variant.reference};
+  Report report;
+  report.chapter = chapter.number;
+  report.title = chapter.title;
+  report.variant = variant.name;
+  report.reference = variant.reference;
+  report.devices = world().num_devices();
   report.max_ulp = exact_difference(chapter, variant, options, digits);
   if (speaks())
     fmt::print(
@@ -213,6 +220,7 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   print_balance(training);
   std::string after = pictures(*engine, digits, options);
   report.losses = training.losses;
+  report.choices = training.choices;
   report.milliseconds = median(training.milliseconds);
 
   if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
