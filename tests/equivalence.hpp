@@ -107,7 +107,7 @@ inline std::vector<EngineOptions> options_of(const Variant& variant) {
 }
 
 /// Mixtures: more and fewer experts than devices and than tokens, with and without bounds on what an expert takes, some
-/// so tight that tokens are dropped by all, with and without the balancing loss.
+/// so tight that tokens are dropped by all, with and without the balancing loss and skew (which exact problems set to 0).
 inline std::vector<Case> mixture_cases(const Variant& variant) {
   struct Mixture {
     Index num_experts;
@@ -115,9 +115,9 @@ inline std::vector<Case> mixture_cases(const Variant& variant) {
   };
   std::vector<Mixture> mixtures;
   if (variant.top_k == 1)
-    mixtures = {{7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0}}, {1, {1, 1, 0, 0}}};
+    mixtures = {{7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
   else
-    mixtures = {{7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0}}};
+    mixtures = {{7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
   std::vector<Case> all;
   for (Index layers : {1, 2, 3, 6})
     for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})

@@ -172,6 +172,19 @@ void require_sum(const Matrix& magnitude, double unit) {
   for (double m : magnitude.values) require_exact(m, unit);
 }
 
+/// dL/dgate of each choice: its token's row of dout times the expert's answer.
+void dot_gates(const Matrix& dout, const Matrix& y, const std::vector<Slot>& slots, Matrix& dgates) {
+  for (Index i = 0; i < y.rows; ++i) {
+    auto [t, r] = slots[static_cast<std::size_t>(i)];
+    Matrix of_token(1, y.columns), answer(y.columns, 1);
+    for (Index c = 0; c < y.columns; ++c) {
+      of_token.at(0, c) = dout.at(t, c);
+      answer.at(c, 0) = y.at(i, c);
+    }
+    dgates.at(t, static_cast<Index>(r)) = product(of_token, answer).at(0, 0);
+  }
+}
+
 /// p (d − Σ p d), each sum exact.
 std::vector<double> softmax_backward(const std::vector<double>& d, const std::vector<double>& p) {
   double sum = 0, magnitude = 0, unit_p = HUGE_VAL, unit_d = HUGE_VAL;
@@ -369,15 +382,7 @@ std::map<std::string, HostTensor> solve_mixture(const ExactProblem& problem) {
     add_rows(y, slots, &tokens, out, out_magnitude);
     for (const Token& token : tokens)
       for (double gate : token.gates) out_unit = std::min(out_unit, y.unit() * unit_of(gate));
-    for (Index i = 0; i < y.rows; ++i) {
-      auto [t, r] = slots[static_cast<std::size_t>(i)];
-      Matrix of_token(1, y.columns), answer(1, y.columns);
-      for (Index c = 0; c < y.columns; ++c) {
-        of_token.at(0, c) = dout.at(t, c);
-        answer.at(0, c) = y.at(i, c);
-      }
-      dgates.at(t, static_cast<Index>(r)) = product(of_token, answer.transposed()).at(0, 0);
-    }
+    dot_gates(dout, y, slots, dgates);
     const Matrix drows = expert_backward(problem, e, inputs, weighted, results);
     add_rows(drows, slots, nullptr, dx, dx_magnitude);
     dx_unit = std::min(dx_unit, drows.unit());
@@ -414,21 +419,16 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
   return counts;
 }
 
-ExactProblem make_live_mixture(Index num_layers, const Routing& routing, int devices) {
-  // Three experts a device. Two thirds of the features are one-hot, a token's type: 2N of type s on device s tie between
-  // expert 0 and its own device's second; one of each type N + d on every device ties between device d's second and
-  // third. An expert's capacity is k N.
-  const Index N = devices;
-  ExactProblem problem;
-  problem.model = {num_layers, 3 * N, 2 * N, 3 * N};
-  problem.routing = routing;
-  problem.routing.capacity_factor = 1;
-  const Index batch = 3 * N * N, width = problem.model.model_dim;
-  problem.routing.aux_weight =
-      static_cast<double>(routing.top_k * batch * batch) / static_cast<double>(3 * N);
-  HostTensor router{{width, 3 * N}, std::vector<float>(static_cast<std::size_t>(width * 3 * N))};
+namespace {
+
+/// Of the features of a live problem, the first 2N say what a token's type is. Types 0 to N-1, 2N tokens of type s on
+/// device s, tie between expert 0 and their own device's second one; types N to 2N-1, one of each on every device, tie
+/// between the second and the third one of device 0 to N-1. With 8 in the input, a logit is 128 or 0.
+HostTensor live_router(const Model& m, Index N) {
+  HostTensor router{{m.model_dim, m.num_experts},
+                    std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
   auto prefer = [&](Index type, Index expert) {
-    router.values[static_cast<std::size_t>(type * 3 * N + expert)] = logit_step / 8;
+    router.values[static_cast<std::size_t>(type * m.num_experts + expert)] = logit_step / 8;
   };
   for (Index d = 0; d < N; ++d) {
     prefer(d, 0);
@@ -436,28 +436,48 @@ ExactProblem make_live_mixture(Index num_layers, const Routing& routing, int dev
     prefer(N + d, 3 * d + 1);
     prefer(N + d, 3 * d + 2);
   }
-  problem.weights[router_name()] = std::move(router);
-  problem.input = integers({batch, width}, CounterRandom(3, "live input"), 1, 2);
+  return router;
+}
+
+HostTensor live_input(Index batch, Index width, Index N) {
+  HostTensor input = integers({batch, width}, CounterRandom(3, "live input"), 1, 2);
   for (Index t = 0; t < batch; ++t) {
     const Index device = t / (3 * N), i = t % (3 * N);
-    const Index type = i < 2 * N ? device : N + (i - 2 * N);
+    const Index type = i < 2 * N ? device : i - N;
     for (Index c = 0; c < 2 * N; ++c)
-      problem.input.values[static_cast<std::size_t>(t * width + c)] = c == type ? 8.0F : 0.0F;
+      input.values[static_cast<std::size_t>(t * width + c)] = c == type ? 8.0F : 0.0F;
   }
+  return input;
+}
+
+/// Layer 0 reads everything, and no expert as another; in later ones every row and column has two ones or more.
+HostTensor live_weights(const Model& m, Index expert, Index layer) {
+  const Shape shape = m.shape(layer);
+  HostTensor w = integers(shape, CounterRandom(3, "live " + expert_layer_name(expert, layer)), 1, 2);
+  const Index period = std::min(shape[0], shape[1]);
+  for (Index i = 0; i < num_elements(shape) && layer > 0; ++i) {
+    const Index distance = (i / shape[1] - i % shape[1] + num_elements(shape)) % period;
+    w.values[static_cast<std::size_t>(i)] = distance <= 1 ? 1.0F : 0.0F;
+  }
+  return w;
+}
+
+}  // namespace
+
+ExactProblem make_live_mixture(Index num_layers, const Routing& routing, int devices) {
+  const Index N = devices, E = 3 * N, batch = 3 * N * N;
+  ExactProblem problem;
+  problem.model = {num_layers, 3 * N, 2 * N, E};
+  problem.routing = routing;
+  problem.routing.capacity_factor = 1;  // k N choices: device 0 alone has 2N first ones for expert 0
+  problem.routing.aux_weight = static_cast<double>(routing.top_k * batch * batch) / static_cast<double>(E);
+  problem.input = live_input(batch, problem.model.model_dim, N);
   problem.output_grad =
       integers({batch, problem.model.width(num_layers)}, CounterRandom(3, "live output gradient"), 1, 2, 4);
-  for (Index e = 0; e < 3 * N; ++e)
-    for (Index l = 0; l < num_layers; ++l) {
-      // Layer 0 reads everything, and no expert as another; in later ones every row and column has two ones or more.
-      const Shape shape = problem.model.shape(l);
-      HostTensor& w = problem.weights[expert_layer_name(e, l)] =
-          integers(shape, CounterRandom(3, "live " + expert_layer_name(e, l)), 1, 2);
-      const Index period = std::min(shape[0], shape[1]);
-      for (Index i = 0; i < num_elements(shape) && l > 0; ++i) {
-        const Index distance = (i / shape[1] - i % shape[1] + num_elements(shape)) % period;
-        w.values[static_cast<std::size_t>(i)] = distance <= 1 ? 1.0F : 0.0F;
-      }
-    }
+  problem.weights[router_name()] = live_router(problem.model, N);
+  for (Index e = 0; e < E; ++e)
+    for (Index l = 0; l < num_layers; ++l)
+      problem.weights[expert_layer_name(e, l)] = live_weights(problem.model, e, l);
   return problem;
 }
 

@@ -31,7 +31,7 @@ inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
   Choices c;
   c.experts = top_k(logits, routing.top_k);
   if (routing.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, routing.top_k));  // (b, k)
-  c.probabilities = softmax(std::move(logits));                               // (b, E)
+  c.probabilities = softmax(std::move(logits));                                              // (b, E)
   if (routing.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
   return c;
 }
