@@ -106,8 +106,9 @@ inline std::vector<EngineOptions> options_of(const Variant& variant) {
   return {{}};
 }
 
-/// Mixtures: more and fewer experts than devices and than tokens, with and without bounds on what an expert takes, some
-/// so tight that tokens are dropped by all, with and without the balancing loss and skew (which exact problems set to 0).
+/// Mixtures: more and fewer experts than devices and than tokens, with and without bounds on what an expert
+/// takes, some so tight that tokens are dropped by all, with and without the balancing loss and skew (which
+/// exact problems set to 0).
 inline std::vector<Case> mixture_cases(const Variant& variant) {
   struct Mixture {
     Index num_experts;

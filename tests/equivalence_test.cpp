@@ -1,6 +1,6 @@
-/// Every chapter and variant against chapter 01, or a mixture against itself on one device, per tensor, on the slice
-/// that each device owns. Built once for each folder in chapters/, also a reader's own: what its chapter.hpp declares
-/// is tested.
+/// Every chapter and variant against chapter 01, or a mixture against itself on one device, per tensor, on
+/// the slice that each device owns. Built once for each folder in chapters/, also a reader's own: what its
+/// chapter.hpp declares is tested.
 
 #include "tests/equivalence.hpp"
 
@@ -15,7 +15,8 @@ namespace shard::test {
 
 namespace {
 
-/// Chapter 01 with the problem's weights, or the variant that a mixture's variant names: a network that is not divided.
+/// Chapter 01 with the problem's weights, or the variant that a mixture's variant names: a network that is
+/// not divided.
 std::unique_ptr<ShardedEngine> unsharded(const Variant& variant, const ExactProblem& problem) {
   const Variant single{"single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
   if (variant.reference.empty()) return make_engine(single, {}, problem);

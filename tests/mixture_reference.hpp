@@ -1,11 +1,12 @@
 #pragma once
 
-/// An independent float64 reference of a mixture of experts, with a bound on what float32 may make of it: reference.hpp
-/// for what is new, the softmax, gates and choices. Choices are not continuous, so they are only the same if no rounding
-/// can turn them: the reference refuses a problem in which two logits are as close as that.
+/// An independent float64 reference of a mixture of experts, with a bound on what float32 may make of it:
+/// reference.hpp for what is new, the softmax, gates and choices. Choices are not continuous, so they are
+/// only the same if no rounding can turn them: the reference refuses a problem in which two logits are as
+/// close as that.
 ///
-/// A rounded sum or product differs from the exact one by a factor 1 + δ, |δ| ≤ u = 2⁻²⁴. exp is taken to be within 4 u
-/// relative (C libraries and GPUs promise 2 units in the last place or less).
+/// A rounded sum or product differs from the exact one by a factor 1 + δ, |δ| ≤ u = 2⁻²⁴. exp is taken to be
+/// within 4 u relative (C libraries and GPUs promise 2 units in the last place or less).
 
 #include <algorithm>
 #include <numeric>
@@ -93,9 +94,11 @@ struct BoundedToken {
   std::vector<bool> is_kept;        // (k)
 };
 
-/// Two logits are so close that rounding could decide, or comes within a factor of 2 of that in the worst case.
+/// Two logits are so close that rounding could decide, or comes within a factor of 2 of that in the worst
+/// case.
 struct DoubtfulChoice : std::runtime_error {
-  DoubtfulChoice() : std::runtime_error("expected logits that rounding cannot reorder, given others: use other data") {}
+  DoubtfulChoice()
+      : std::runtime_error("expected logits that rounding cannot reorder, given others: use other data") {}
 };
 
 /// \throws DoubtfulChoice

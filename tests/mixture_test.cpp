@@ -1,5 +1,5 @@
-/// The mixture on one device by itself: with one expert it is chapter 01, its gradients are finite differences, and its
-/// slots and files are as the text says.
+/// The mixture on one device by itself: with one expert it is chapter 01, its gradients are finite
+/// differences, and its slots and files are as the text says.
 
 #include "01_single_device/single_device.hpp"
 #include "05_expert/router.hpp"
@@ -68,8 +68,9 @@ namespace {
 
 constexpr Index B = 6, D = 5, F = 6, E = 4;
 
-/// As in single_device_test.cpp, no hidden unit is near the kink of its ReLU: rows of x have odd sums and W0 is made of
-/// odd halves, so |x W0| ≥ 1/2, and two steps of 2⁻⁴ move it by at most 2 · 4 · 2⁻⁴. The router's weights are real numbers.
+/// As in single_device_test.cpp, no hidden unit is near the kink of its ReLU: rows of x have odd sums and W0
+/// is made of odd halves, so |x W0| ≥ 1/2, and two steps of 2⁻⁴ move it by at most 2 · 4 · 2⁻⁴. The router's
+/// weights are real numbers.
 struct Problem {
   Routing routing;
   HostTensor x{{B, D}, {}};
@@ -160,7 +161,8 @@ struct Problem {
   }
 };
 
-/// The first of some problems in which every expert has a token and no step of h, twice as far, turns a choice.
+/// The first of some problems in which every expert has a token and no step of h, twice as far, turns a
+/// choice.
 Problem undisturbed_problem(const Routing& routing, float h) {
   for (std::uint64_t seed = 0;; ++seed) {
     Problem problem(routing, seed);
@@ -251,7 +253,8 @@ TEST_CASE("slots go to first choices first, and among them to earlier tokens") {
 }
 
 TEST_CASE("what arrives lies by device, and within a device by expert") {
-  // Two devices, three experts: device 0 has the first two. Device 0 sends 1, 2, 0 rows to them, device 1 sends 3, 1, 2.
+  // Two devices, three experts: device 0 has the first two. Device 0 sends 1, 2, 0 rows to them, device 1
+  // sends 3, 1, 2.
   RoutedCounts counts{2, 1, 3, {1, 2, 0, 3, 1, 2}, {1, 2, 0, 3, 1, 2}};
   Route route = make_route(counts, 0);
   CHECK(route.rows == std::vector<std::vector<Index>>{{0, 3, 4, 5}, {1, 2, 6}});

@@ -4,12 +4,13 @@
 
 namespace shard {
 
-/// Costs of a mixture depend on where the choices of the batch went: on s.routed, beside the setting. Write b for a
-/// device's tokens, n for their kept choices, m for the kept choices of any device that its experts work on, m_e for
-/// those of expert e; D, D' and F for the widths, W for the elements of an expert, K for activations kept.
+/// Costs of a mixture depend on where the choices of the batch went: on s.routed, beside the setting. Write b
+/// for a device's tokens, n for their kept choices, m for the kept choices of any device that its experts
+/// work on, m_e for those of expert e; D, D' and F for the widths, W for the elements of an expert, K for
+/// activations kept.
 
-/// Operations of experts that work on so many rows each: three products of one size a layer, but dL/dx of layer 0 only
-/// when it is asked for.
+/// Operations of experts that work on so many rows each: three products of one size a layer, but dL/dx of
+/// layer 0 only when it is asked for.
 inline Index expert_flops(const Setting& s, const std::vector<Index>& rows) {
   Index flops = 0;
   for (Index m_e : rows)
@@ -35,7 +36,8 @@ inline Index always_held(const Setting& s, Index parameters, Index b) {
   return parameters + b * s.model.model_dim + b * s.model.num_experts + b * s.routing.top_k;
 }
 
-/// The experts' forward passes, one after the other, beside `held` elements. Each layer's input is kept. Returns K.
+/// The experts' forward passes, one after the other, beside `held` elements. Each layer's input is kept.
+/// Returns K.
 inline Index experts_forward(Peak& peak, const Setting& s, Index held, const std::vector<Index>& rows) {
   Index kept = 0;
   for (Index m_e : rows)
@@ -46,8 +48,8 @@ inline Index experts_forward(Peak& peak, const Setting& s, Index held, const std
   return kept;
 }
 
-/// Their backward passes, beside `held`: the gradient d of a layer's output, the new gradient of its weights beside
-/// the ones before, then dL/d(input) beside d. Returns the elements of all weights' gradients.
+/// Their backward passes, beside `held`: the gradient d of a layer's output, the new gradient of its weights
+/// beside the ones before, then dL/d(input) beside d. Returns the elements of all weights' gradients.
 inline Index experts_backward(Peak& peak, const Setting& s, Index held, Index kept,
                               const std::vector<Index>& rows) {
   const Model& m = s.model;
@@ -63,8 +65,8 @@ inline Index experts_backward(Peak& peak, const Setting& s, Index held, Index ke
   return dw;
 }
 
-/// dL/dlogits, beside `held`: with one expert a token, from dL/dgates in one matrix; with several, the balance has
-/// a matrix of its own.
+/// dL/dlogits, beside `held`: with one expert a token, from dL/dgates in one matrix; with several, the
+/// balance has a matrix of its own.
 inline void router_backward(Peak& peak, const Setting& s, Index held, Index b) {
   const Index of_logits = b * s.model.num_experts;
   peak.at({held, b * s.routing.top_k, of_logits});
@@ -83,8 +85,8 @@ inline Costs expert_parallel_costs(const Setting& s) {
   costs.parameter_bytes = (router + mine.size() * m.weights()) * bytes_per_element;
   costs.flops = router_flops(s, b) + expert_flops(s, rows);
 
-  // Four all-to-alls (three without dL/dx): tokens to the experts, answers back; gradients of answers to the experts,
-  // of tokens back. `to` and `from` are the rows on the way there, `elements` what a row is made of.
+  // Four all-to-alls (three without dL/dx): tokens to the experts, answers back; gradients of answers to the
+  // experts, of tokens back. `to` and `from` are the rows on the way there, `elements` what a row is made of.
   std::vector<Index> to(static_cast<std::size_t>(N)), from(to);
   for (int d = 0; d < N; ++d) {
     const Range theirs = part(E, s.devices, d);
@@ -129,8 +131,8 @@ inline Costs expert_parallel_costs(const Setting& s) {
   return costs;
 }
 
-/// The mixture on one device: b is B, and nothing travels; rows are gathered from x, and gradients from dL/dout, for
-/// one expert after the other.
+/// The mixture on one device: b is B, and nothing travels; rows are gathered from x, and gradients from
+/// dL/dout, for one expert after the other.
 inline Costs single_mixture_costs(const Setting& s) {
   const Model& m = s.model;
   const Index k = s.routing.top_k, E = m.num_experts, B = s.batch;

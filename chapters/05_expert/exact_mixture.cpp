@@ -27,8 +27,8 @@ double unit_of(double value) {
   return unit;
 }
 
-/// A sum whose addends are multiples of `unit`, and whose absolute values add up to `magnitude`, is exact in float32
-/// in any order if this holds.
+/// A sum whose addends are multiples of `unit`, and whose absolute values add up to `magnitude`, is exact in
+/// float32 in any order if this holds.
 void require_exact(double magnitude, double unit) {
   if (magnitude > largest_exact * unit)
     throw Error(Code::internal,
@@ -215,7 +215,8 @@ std::vector<double> balance(const ExactProblem& problem, const std::vector<Token
   return of_expert;
 }
 
-/// dL/dlogits, from dL/dgates (tokens, k), by the definitions: gates are probabilities, or these divided by their sum.
+/// dL/dlogits, from dL/dgates (tokens, k), by the definitions: gates are probabilities, or these divided by
+/// their sum.
 Matrix logits_backward(const ExactProblem& problem, const std::vector<Token>& tokens, const Matrix& dgates) {
   const std::vector<double> of_expert = balance(problem, tokens);
   Matrix dlogits(dgates.rows, problem.model.num_experts);
@@ -284,7 +285,8 @@ HostTensor sparse_signs(Shape shape, const CounterRandom& random) {
   return t;
 }
 
-/// −128, 0 or 128. Columns are equal in groups of 1, 2, 4, 1, ... experts, so that these tie; a group's are spread.
+/// −128, 0 or 128. Columns are equal in groups of 1, 2, 4, 1, ... experts, so that these tie; a group's are
+/// spread.
 HostTensor tied_router(const Model& m, const CounterRandom& random) {
   std::vector<Index> experts(static_cast<std::size_t>(m.num_experts));
   std::iota(experts.begin(), experts.end(), Index{0});
@@ -302,8 +304,8 @@ HostTensor tied_router(const Model& m, const CounterRandom& random) {
   return router;
 }
 
-/// Rows drawn until each has exact gates, the last of several all zeros if that is exact too: the kink of every ReLU.
-/// Nothing if there seem to be none.
+/// Rows drawn until each has exact gates, the last of several all zeros if that is exact too: the kink of
+/// every ReLU. Nothing if there seem to be none.
 std::optional<HostTensor> input_for(const HostTensor& router, Index top_k, Index batch,
                                     const CounterRandom& random, const Digits* digits) {
   const Index width = router.shape[0];
@@ -421,9 +423,10 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
 
 namespace {
 
-/// Of the features of a live problem, the first 2N say what a token's type is. Types 0 to N-1, 2N tokens of type s on
-/// device s, tie between expert 0 and their own device's second one; types N to 2N-1, one of each on every device, tie
-/// between the second and the third one of device 0 to N-1. With 8 in the input, a logit is 128 or 0.
+/// Of the features of a live problem, the first 2N say what a token's type is. Types 0 to N-1, 2N tokens of
+/// type s on device s, tie between expert 0 and their own device's second one; types N to 2N-1, one of each
+/// on every device, tie between the second and the third one of device 0 to N-1. With 8 in the input, a logit
+/// is 128 or 0.
 HostTensor live_router(const Model& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
@@ -450,7 +453,8 @@ HostTensor live_input(Index batch, Index width, Index N) {
   return input;
 }
 
-/// Layer 0 reads everything, and no expert as another; in later ones every row and column has two ones or more.
+/// Layer 0 reads everything, and no expert as another; in later ones every row and column has two ones or
+/// more.
 HostTensor live_weights(const Model& m, Index expert, Index layer) {
   const Shape shape = m.shape(layer);
   HostTensor w = integers(shape, CounterRandom(3, "live " + expert_layer_name(expert, layer)), 1, 2);

@@ -2,11 +2,11 @@
 
 ///     ./chapters/run 05 -n 4 train --variant top-k --experts 7 --capacity-factor 1.25
 ///
-/// A mixture of experts whose experts are divided over the devices. The rows of the batch, here called tokens, are
-/// divided as well; the router is on every device. A token travels to the device of each expert that was chosen for
-/// it, and the expert's answer travels back: two all-to-alls forward, two backward. Unlike anything before, how much a
-/// device sends and computes depends on the data.
-/// Lepikhin et al. 2020, "GShard", section 2.2 and 3; Fedus et al. 2021, "Switch Transformers", section 2.
+/// A mixture of experts whose experts are divided over the devices. The rows of the batch, here called
+/// tokens, are divided as well; the router is on every device. A token travels to the device of each expert
+/// that was chosen for it, and the expert's answer travels back: two all-to-alls forward, two backward.
+/// Unlike anything before, how much a device sends and computes depends on the data. Lepikhin et al. 2020,
+/// "GShard", section 2.2 and 3; Fedus et al. 2021, "Switch Transformers", section 2.
 /// Builds on: 05_expert/single_mixture.hpp, 02_data_parallel.
 
 #include "engine/sharded_engine.hpp"
@@ -40,8 +40,9 @@ class ExpertParallel : public ShardedEngine {
   }
 
   /// ## Forward
-  /// Slots are given out over the whole batch, so the devices tell each other how many tokens chose which expert:
-  /// k E numbers each. Then each knows what everybody will send. Tokens on their way are plain tensors.
+  /// Slots are given out over the whole batch, so the devices tell each other how many tokens chose which
+  /// expert: k E numbers each. Then each knows what everybody will send. Tokens on their way are plain
+  /// tensors.
   Placed forward(Tensor input) override {
     Sharded<0> x = my_rows(std::move(input));                        // (b, D)   my tokens
     Choices choices = choose(matmul(x, router_).local(), routing_);  // (b, E)   S0·R = S0
@@ -63,8 +64,8 @@ class ExpertParallel : public ShardedEngine {
   }
 
   /// ## Backward
-  /// The same way again: gradients of answers to the experts, gradients of tokens back. An expert has seen all of its
-  /// tokens, so its gradient is whole where it is; only the router's is a sum over the devices.
+  /// The same way again: gradients of answers to the experts, gradients of tokens back. An expert has seen
+  /// all of its tokens, so its gradient is whole where it is; only the router's is a sum over the devices.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, route, inputs, y] = kept;
@@ -114,8 +115,8 @@ class ExpertParallel : public ShardedEngine {
     Tensor y;                                // (n, D)   the answers to my tokens
   };
 
-  /// Everybody's choices, and which of them find a slot: the same on every device. (Counts are exact in float32 up to
-  /// 2^24 tokens a device.)
+  /// Everybody's choices, and which of them find a slot: the same on every device. (Counts are exact in
+  /// float32 up to 2^24 tokens a device.)
   RoutedCounts exchange_counts(const Choices& choices, Index batch) {
     const Index k = routing_.top_k, E = model_.num_experts;
     std::vector<Index> mine = count_choices(choices.experts, k, E);
@@ -142,7 +143,8 @@ class ExpertParallel : public ShardedEngine {
     return y;
   }
 
-  /// Gradients of my experts' weights; of others' there is nothing here. Returns that of the tokens, if it is wanted.
+  /// Gradients of my experts' weights; of others' there is nothing here. Returns that of the tokens, if it is
+  /// wanted.
   Tensor backward_experts(Tensor dy, const Route& route, std::vector<std::vector<Owned>>& inputs,
                           Gradients& gradients) {
     Tensor dtokens;

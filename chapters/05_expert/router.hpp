@@ -1,9 +1,10 @@
 #pragma once
 
-/// The router: which experts a token goes to, and what their answers count. Everything here is done row by row, so
-/// that it is the same on one device and on many; only the slots need to know what other devices' tokens chose.
-/// Fedus et al. 2021, "Switch Transformers", section 2.1 (top-1) and 2.2 (capacity, auxiliary loss); Lepikhin et al.
-/// 2020, "GShard", section 2.2 (top-2); after Shazeer et al. 2017, "Outrageously Large Neural Networks".
+/// The router: which experts a token goes to, and what their answers count. Everything here is done row by
+/// row, so that it is the same on one device and on many; only the slots need to know what other devices'
+/// tokens chose. Fedus et al. 2021, "Switch Transformers", section 2.1 (top-1) and 2.2 (capacity, auxiliary
+/// loss); Lepikhin et al. 2020, "GShard", section 2.2 (top-2); after Shazeer et al. 2017, "Outrageously Large
+/// Neural Networks".
 
 #include <algorithm>
 
@@ -20,9 +21,10 @@ struct Choices {
 };
 
 /// ## Choosing
-/// With one expert a token, its gate is its probability, so that the router learns how sure it should be. With
-/// several, gates are the chosen probabilities divided by their sum: the common denominator of the softmax cancels,
-/// and they are a softmax of the chosen logits alone. The order of probabilities is that of logits.
+/// With one expert a token, its gate is its probability, so that the router learns how sure it should be.
+/// With several, gates are the chosen probabilities divided by their sum: the common denominator of the
+/// softmax cancels, and they are a softmax of the chosen logits alone. The order of probabilities is that of
+/// logits.
 inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
   std::vector<float> preference;
   for (Index e = 0; e < logits.extent(1); ++e)
@@ -37,8 +39,9 @@ inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
 }
 
 /// ## The loss that balances the load
-/// w E Σ f_e P_e, where f_e is the share of all choices that went to expert e and P_e its mean probability over the
-/// batch. Choices have no gradient, so f_e is a constant, and each token's p_e has the derivative w E f_e / B.
+/// w E Σ f_e P_e, where f_e is the share of all choices that went to expert e and P_e its mean probability
+/// over the batch. Choices have no gradient, so f_e is a constant, and each token's p_e has the derivative w
+/// E f_e / B.
 inline std::vector<float> balance_gradient(const Routing& routing, const RoutedCounts& counts, Index batch) {
   std::vector<float> of_expert;
   for (Index e = 0; e < counts.num_experts; ++e) {
@@ -73,9 +76,9 @@ inline std::vector<Index> count_choices(const std::vector<Index>& experts, Index
   return counts;
 }
 
-/// `chosen` is (devices, k, E). Each expert hands out its slots to all first choices, then to all second ones, and so
-/// on; of one rank in the order of tokens, and so of devices, whose tokens follow one another. When they are used up,
-/// choices are dropped.
+/// `chosen` is (devices, k, E). Each expert hands out its slots to all first choices, then to all second
+/// ones, and so on; of one rank in the order of tokens, and so of devices, whose tokens follow one another.
+/// When they are used up, choices are dropped.
 inline RoutedCounts give_slots(std::vector<Index> chosen, int devices, Index top_k, Index num_experts,
                                Index capacity) {
   RoutedCounts counts{devices, top_k, num_experts, std::move(chosen), {}};
@@ -92,7 +95,8 @@ inline RoutedCounts give_slots(std::vector<Index> chosen, int devices, Index top
   return counts;
 }
 
-/// The kept choices of one device's tokens, in the order in which they travel: by expert, then rank, then token.
+/// The kept choices of one device's tokens, in the order in which they travel: by expert, then rank, then
+/// token.
 struct Plan {
   std::vector<Index> choices;  // (n)      which of the choices (b, k), counted row by row
   std::vector<Index> tokens;   // (n)      whose
@@ -133,8 +137,8 @@ struct Route {
   Index arriving = 0;                    // m, the sum of `from`
 };
 
-/// Rows leave in the order of experts, and so of the devices that own them. They arrive by device, and what comes
-/// from one device by expert.
+/// Rows leave in the order of experts, and so of the devices that own them. They arrive by device, and what
+/// comes from one device by expert.
 inline Route make_route(const RoutedCounts& counts, int device) {
   Route route;
   const Range mine = part(counts.num_experts, counts.devices, device);

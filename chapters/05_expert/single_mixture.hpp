@@ -2,9 +2,9 @@
 
 ///     ./chapters/run 05 train --variant switch-single
 ///
-/// A mixture of experts on one device: what the sharded one is held against. Each expert is the network of chapter
-/// 01; a router sends each token, which is a row of the batch, to one or a few of them. With more devices, each does
-/// the same work on the same data.
+/// A mixture of experts on one device: what the sharded one is held against. Each expert is the network of
+/// chapter 01; a router sends each token, which is a row of the batch, to one or a few of them. With more
+/// devices, each does the same work on the same data.
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"
@@ -31,8 +31,8 @@ class SingleMixture : public ShardedEngine {
   }
 
   /// ## Forward
-  /// The router chooses, and n choices find a slot. Each expert works on its own rows; a token's output is the sum of
-  /// its experts' answers, each times its gate. A dropped choice adds nothing.
+  /// The router chooses, and n choices find a slot. Each expert works on its own rows; a token's output is
+  /// the sum of its experts' answers, each times its gate. A dropped choice adds nothing.
   Placed forward(Tensor input) override {
     Replicated x(std::move(input));  // (B, D)
     const Index B = x.local().extent(0), k = routing_.top_k, E = model_.num_experts;
@@ -59,8 +59,9 @@ class SingleMixture : public ShardedEngine {
   }
 
   /// ## Backward
-  /// A gate multiplied its expert's answer, so the answer's gradient is the gate times dout, and the gate's is their
-  /// dot product. The experts go back as in chapter 01, the router as router.hpp says; x was read by both.
+  /// A gate multiplied its expert's answer, so the answer's gradient is the gate times dout, and the gate's
+  /// is their dot product. The experts go back as in chapter 01, the router as router.hpp says; x was read by
+  /// both.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, inputs, y] = kept;

@@ -120,6 +120,14 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
 }
 
+void add_experts(CLI::App& train, Options& o) {
+  o.model.num_experts = 7;  // so that few numbers of devices divide them evenly
+  train.add_option("--experts", o.model.num_experts, "Experts, each a stack of these layers")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
+}
+
 void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* train = app.add_subcommand(
       "train",
@@ -144,13 +152,7 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
-  if (chapter.network.has_experts) {
-    o.model.num_experts = 7;  // so that few numbers of devices divide them evenly
-    train->add_option("--experts", o.model.num_experts, "Experts, each a stack of these layers")
-        ->check(positive)
-        ->type_name("N")
-        ->capture_default_str();
-  }
+  if (chapter.network.has_experts) add_experts(*train, o);
   train->add_option("--optimizer", o.optimizer, "adam, sgd or integer")
       ->check(one_of({"adam", "sgd", "integer"}))
       ->type_name("NAME")

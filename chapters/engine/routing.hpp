@@ -1,6 +1,7 @@
 #pragma once
 
-/// The vocabulary of a mixture of experts (chapter 05): how its router is told to choose, and where choices went.
+/// The vocabulary of a mixture of experts (chapter 05): how its router is told to choose, and where choices
+/// went.
 
 #include <optional>
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace shard {
 
-/// How a router chooses experts for the tokens of a global batch. Nothing here depends on how the batch is cut.
+/// How a router chooses experts for the tokens of a global batch. Nothing here depends on how the batch is
+/// cut.
 struct Routing {
   Index top_k = 1;                               ///< experts for each token
   std::optional<double> capacity_factor = 1.25;  ///< bounds what an expert takes; none: it takes everything

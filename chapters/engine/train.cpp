@@ -80,8 +80,8 @@ std::string pictures(ShardedEngine& engine, const Digits& digits, const Options&
   return draw_digits(images);
 }
 
-/// A figure of the ledger beside its closed form, over steps that may differ: of the first step that misses the form,
-/// or else of the step in which it is largest.
+/// A figure of the ledger beside its closed form, over steps that may differ: of the first step that misses
+/// the form, or else of the step in which it is largest.
 struct Worst {
   Index measured = 0;
   Index formula = 0;

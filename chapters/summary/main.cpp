@@ -21,9 +21,9 @@ const Report& reference_of(const Report& r, const std::vector<Report>& reports) 
                                        r.chapter, r.variant, r.reference));
 }
 
-/// The first step at which a mixture's choices differ from its reference's, or the number of steps. A choice is no
-/// continuous function of the weights: where two experts are as likely as each other but for rounding, either may be
-/// chosen, and from there on the two networks are different ones.
+/// The first step at which a mixture's choices differ from its reference's, or the number of steps. A choice
+/// is no continuous function of the weights: where two experts are as likely as each other but for rounding,
+/// either may be chosen, and from there on the two networks are different ones.
 std::size_t comparable_steps(const Report& r, const Report& reference) {
   std::size_t steps = std::min(r.losses.size(), reference.losses.size());
   for (std::size_t step = 0; step < std::min({steps, r.choices.size(), reference.choices.size()}); ++step)
@@ -31,7 +31,8 @@ std::size_t comparable_steps(const Report& r, const Report& reference) {
   return steps;
 }
 
-/// Largest relative difference between any loss at a step and its reference's; says where it could not compare.
+/// Largest relative difference between any loss at a step and its reference's; says where it could not
+/// compare.
 double largest_difference(const std::vector<Report>& reports) {
   double largest = 0;
   for (const Report& r : reports) {
