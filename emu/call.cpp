@@ -103,9 +103,10 @@ void Call::require_agreement(MayDiffer difference) {
     bool peer_matters = mine_.collective == static_cast<Index>(Collective::broadcast);
     if (same_call && (!peer_matters || h.peer == mine_.peer) && shapes_fit(h.shape, mine_.shape, difference))
       continue;
+    std::string theirs = h.describe() == mine_.describe() ? "another one" : h.describe();  // control messages
     refuse(Code::mismatch, mine_.collective == Header::no_call ? "control message" : name(collective_),
            "the same call on fitting shapes on every device",
-           fmt::format("{} here and {} on device {}", mine_.describe(), h.describe(), d));
+           fmt::format("{} here and {} on device {}", mine_.describe(), theirs, d));
   }
 }
 

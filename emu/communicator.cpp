@@ -23,7 +23,7 @@ class Started : public Pending {
   bool test() override {
     stream().advance();
     // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
-    if (!operation_->done) patience_.idle([] { return stream().describe(); });
+    if (!operation_->done) patience_.idle([this] { return stream().describe(*operation_); });
     return operation_->done;
   }
   void wait() override { stream().wait_for(*operation_); }
@@ -51,15 +51,18 @@ Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
   return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
 }
 
-/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given.
+/// Starts `body(tensor)` on the stream, or, left out by a planted fault, returns what it was given. `finish`
+/// makes the result of what the body leaves.
 template <class Body>
-Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body) {
+Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
+                     std::function<void(Tensor&)> finish = nullptr) {
   bool left_out = transport().leaves_out_this_call();
   std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
   if (left_out) {
     operation->done = true;
   } else {
     operation->body = body(operation->tensor);
+    operation->finish = std::move(finish);
     stream().start(operation);
   }
   return future_of(std::move(operation));
@@ -71,6 +74,11 @@ void require_peer(const char* call, int id, bool may_be_me) {
   if (id < 0 || id >= n || (!may_be_me && id == me))
     refuse(Code::argument, call, fmt::format("a device of 0 to {}{}", n - 1, may_be_me ? "" : " but oneself"),
            fmt::format("device {}", id));
+}
+
+void require_rank(const char* call, int rank) {
+  if (rank > Header::most_axes)
+    refuse(Code::argument, call, fmt::format("at most {} axes", Header::most_axes), fmt::to_string(rank));
 }
 
 /// FNV-1a over the shape and the bytes.
@@ -106,9 +114,7 @@ class EmulatedCommunicator : public Communicator {
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
-    if (t.rank() > Header::most_axes)
-      refuse(Code::argument, "send", fmt::format("at most {} axes", Header::most_axes),
-             fmt::to_string(t.rank()));
+    require_rank("send", t.rank());
     bool left_out = transport().leaves_out_this_call();
     run(make_operation("send", Backend::share(t)),
         [&](Tensor& mine) { return emu::send(mine, dest_id, left_out); });
@@ -119,6 +125,23 @@ class EmulatedCommunicator : public Communicator {
     bool left_out = transport().leaves_out_this_call();
     return run(make_operation("receive", Tensor()),
                [&](Tensor& t) { return emu::receive(t, src_id, left_out); });
+  }
+
+  Future<> post_send(int dest_id, Tensor&& t) override {
+    require_peer("post_send", dest_id, false);
+    require_rank("post_send", t.rank());
+    bool left_out = transport().leaves_out_this_call();
+    return post(make_operation("post_send", std::move(t)),
+                [&](Tensor& mine) { return emu::post_send(mine, dest_id, left_out); })
+        .then([](Tensor) {});
+  }
+
+  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+    require_peer("post_receive", src_id, false);
+    require_rank("post_receive", static_cast<int>(shape.size()));
+    bool left_out = transport().leaves_out_this_call();
+    return post(make_operation("post_receive", Tensor::uninitialized(shape)),
+                [&](Tensor& t) { return emu::post_receive(t, src_id, left_out); });
   }
 
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
@@ -155,9 +178,31 @@ class EmulatedCommunicator : public Communicator {
 
   Future<Tensor> reduce_scatter_async(Tensor&& argument, ReduceOp op, int axis) override {
     require_axis("reduce_scatter", argument.shape(), axis);
-    return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
-      return emu::reduce_scatter(Call(Collective::reduce_scatter, header_of(t, axis, op)), t, op, axis);
-    });
+    Header header = header_of(argument, axis, op);
+    if (num_devices() == 1)
+      return start(Collective::reduce_scatter, std::move(argument), [&](Tensor& t) {
+        return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, {{0, t.size()}},
+                                   Tensor());
+      });
+    const std::vector<Range> slices = cut(argument.extent(axis), num_devices());
+    const Index slice_of_one = num_elements(with_extent(argument.shape(), axis, 1));
+    std::vector<Range> elements = slices;
+    for (Range& r : elements) r = {r.begin * slice_of_one, r.end * slice_of_one};
+    const Range mine = elements[static_cast<std::size_t>(device_id())];
+    const Shape shape =
+        with_extent(argument.shape(), axis, slices[static_cast<std::size_t>(device_id())].size());
+    auto body = [&](Tensor& t) {
+      t = packed(std::move(t), axis, slices);
+      Tensor buffer = Backend::buffer(elements[0].size());
+      return emu::reduce_scatter(Call(Collective::reduce_scatter, header), t, op, elements,
+                                 std::move(buffer));
+    };
+    auto finish = [mine, shape](Tensor& row) {
+      Tensor result = Backend::make(shape);
+      std::copy_n(Backend::data(row) + mine.begin, mine.size(), Backend::data(result));
+      row = std::move(result);
+    };
+    return start(Collective::reduce_scatter, std::move(argument), body, finish);
   }
 
   Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
@@ -191,6 +236,7 @@ class EmulatedCommunicator : public Communicator {
 
   std::vector<Index> exchange(const char* what, Index mine) override {
     Header header;
+    header.op = static_cast<Index>(std::hash<std::string_view>()(what));  // so that all mean the same number
     header.for_you = mine;
     std::vector<Index> numbers;
     run(make_operation(what, Tensor()),
@@ -236,6 +282,14 @@ class EmulatedCommunicator : public Communicator {
     stream().start(operation);
     stream().wait_for(*operation);
     return std::move(operation->tensor);
+  }
+
+  /// Lets an operation go on outside of the stream's order.
+  template <class Body>
+  static Future<Tensor> post(std::shared_ptr<Operation> operation, const Body& body) {
+    operation->body = body(operation->tensor);
+    stream().post(operation);
+    return future_of(std::move(operation));
   }
 
   bool is_checked_ = false;

@@ -21,7 +21,14 @@ void Stream::start(std::shared_ptr<Operation> operation) {
   advance();
 }
 
+void Stream::post(std::shared_ptr<Operation> operation) {
+  operation->is_posted = true;
+  posted_.push_back(std::move(operation));
+  advance();
+}
+
 void Stream::advance() {
+  posted_.remove_if([](const std::shared_ptr<Operation>& o) { return o->done = o->body.advance(); });
   while (!queue_.empty()) {
     Operation& first = *queue_.front();
     if (!first.body.advance()) return;
@@ -32,10 +39,11 @@ void Stream::advance() {
 
 void Stream::wait_for(Operation& operation) {
   ControlPlane::Wait wait;
-  for (advance(); !operation.done; advance()) wait.idle([this] { return describe(); });
+  for (advance(); !operation.done; advance()) wait.idle([&] { return describe(operation); });
   std::exception_ptr error = operation.body.error();
   operation.body = Task();
   if (error) std::rethrow_exception(error);
+  if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
 }
 
 void Stream::drain() {
@@ -43,17 +51,27 @@ void Stream::drain() {
   for (advance(); !queue_.empty(); advance()) wait.idle([this] { return describe(); });
 }
 
-Blocked Stream::describe() const {
-  if (queue_.empty()) return {};
-  const Operation& first = *queue_.front();
-  Blocked blocked{fmt::format("{} (call {})", first.call, first.number), {}};
-  const Posts* awaited = first.body.awaited();
+namespace {
+
+Blocked blocked_by(const Operation& operation) {
+  Blocked blocked{fmt::format("{} (call {})", operation.call, operation.number), {}};
+  const Posts* awaited = operation.body.awaited();
   if (awaited == nullptr) return blocked;
   blocked.needs = awaited->needs();
   std::set<Index> peers;  // each once
   for (const Blocked::Need& need : blocked.needs) peers.insert(need.peer);
   if (!peers.empty()) blocked.call += fmt::format(" for device {}", fmt::join(peers, ", "));
   return blocked;
+}
+
+}  // namespace
+
+Blocked Stream::describe(const Operation& operation) const {
+  return operation.is_posted ? blocked_by(operation) : describe();
+}
+
+Blocked Stream::describe() const {
+  return queue_.empty() ? Blocked{} : blocked_by(*queue_.front());
 }
 
 Stream& stream() {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -68,24 +69,30 @@ struct Operation {
   std::int64_t number = 0;  ///< the how-manieth call this is
   Tensor tensor;            ///< the argument, later the result
   Task body;  ///< with its buffers: held until somebody waits, so that what is held when is no accident
+  std::function<void(Tensor&)> finish;  ///< makes the result, once somebody waits: for the same reason
   bool done = false;
+  bool is_posted = false;  ///< whether it goes on by itself and does not take its turn on the stream
 };
 
 class Stream {
  public:
   /// Puts an operation behind those already started, and lets the first of them go on.
   void start(std::shared_ptr<Operation> operation);
-  /// Lets the stream go on as far as it can without waiting.
+  /// Starts an operation that does not take its turn: a message by itself.
+  void post(std::shared_ptr<Operation> operation);
+  /// Lets everything that was started go on as far as it can without waiting.
   void advance();
   /// Returns when this operation is done, and frees its buffers; rethrows what went wrong in it.
   void wait_for(Operation& operation);
   /// Returns when nothing is left to do.
   void drain();
-  /// What its first operation waits for.
+  /// What an operation waits for: if it takes its turn, what the first on the stream does.
+  Blocked describe(const Operation& operation) const;
   Blocked describe() const;
 
  private:
   std::deque<std::shared_ptr<Operation>> queue_;
+  std::list<std::shared_ptr<Operation>> posted_;
 };
 
 Stream& stream();

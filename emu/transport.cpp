@@ -16,6 +16,15 @@ void require_success(int result, const char* what) {
   refuse(Code::lost, what, "every device to be there", std::string(text, static_cast<std::size_t>(length)));
 }
 
+/// A channel's own tag, and behind those of all channels the tags of letters' contents.
+int tag_of(Channel channel) {
+  return static_cast<int>(channel);
+}
+int tag_of(Index letter) {
+  constexpr Index most_in_flight = 16384;  // MPI has tags up to 32767 at least
+  return num_channels + static_cast<int>(letter % most_in_flight);
+}
+
 int message_size(std::size_t elements) {
   if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     refuse(Code::argument, "message", "fewer than 2^31 elements", fmt::to_string(elements));
@@ -29,6 +38,8 @@ Transport::Transport() {
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &id_);
   MPI_Comm_size(comm_, &size_);
+  letters_to_.resize(static_cast<std::size_t>(size_));
+  letters_from_.resize(static_cast<std::size_t>(size_));
 }
 
 Index Transport::slot(Side side, Channel channel, int peer) const {
@@ -44,66 +55,65 @@ void Transport::track(Posts& posts, MPI_Request request, Side side, Channel chan
   posts.needs_.push_back({peer, slot(other_side, channel, id_), entries});
 }
 
-void Transport::send_values(Posts& posts, Channel channel, int to, std::span<const float> values) {
+void Transport::send_values(Posts& posts, Channel channel, int tag, int to, std::span<const float> values) {
   std::span<const float> sent = tampered(values);
   MPI_Request request;
-  require_success(MPI_Isend(sent.data(), message_size(sent.size()), MPI_FLOAT, to, static_cast<int>(channel),
-                            comm_, &request),
+  require_success(MPI_Isend(sent.data(), message_size(sent.size()), MPI_FLOAT, to, tag, comm_, &request),
                   "send");
   track(posts, request, Side::sending, channel, to);
 }
 
-void Transport::receive_values(Posts& posts, Channel channel, int from, std::span<float> values) {
+void Transport::receive_values(Posts& posts, Channel channel, int tag, int from, std::span<float> values) {
   MPI_Request request;
-  require_success(MPI_Irecv(values.data(), message_size(values.size()), MPI_FLOAT, from,
-                            static_cast<int>(channel), comm_, &request),
-                  "receive");
+  require_success(
+      MPI_Irecv(values.data(), message_size(values.size()), MPI_FLOAT, from, tag, comm_, &request),
+      "receive");
   track(posts, request, Side::receiving, channel, from);
 }
 
 void Transport::post_send(Posts& posts, Collective call, int to, std::span<const float> values) {
   if (values.empty()) return;
   ledger().sent(call, static_cast<std::int64_t>(values.size_bytes()));
-  send_values(posts, Channel::data, to, values);
+  send_values(posts, Channel::data, tag_of(Channel::data), to, values);
 }
 
 void Transport::post_receive(Posts& posts, int from, std::span<float> values) {
-  if (!values.empty()) receive_values(posts, Channel::data, from, values);
+  if (!values.empty()) receive_values(posts, Channel::data, tag_of(Channel::data), from, values);
 }
 
 void Transport::post_token(Posts& posts, Collective call, int to) {
   ledger().sent(call, 0);
-  send_values(posts, Channel::data, to, {});
+  send_values(posts, Channel::data, tag_of(Channel::data), to, {});
 }
 
 void Transport::post_token_receive(Posts& posts, int from) {
-  receive_values(posts, Channel::data, from, {});
+  receive_values(posts, Channel::data, tag_of(Channel::data), from, {});
 }
 
-void Transport::post_letter(Posts& posts, int to, std::span<const float> values) {
+void Transport::post_content(Posts& posts, int to, Index letter, std::span<const float> values) {
   if (values.empty()) return;
   ledger().sent(Collective::send, static_cast<std::int64_t>(values.size_bytes()));
-  send_values(posts, Channel::letter, to, values);
+  send_values(posts, Channel::content, tag_of(letter), to, values);
 }
 
-void Transport::post_letter_receive(Posts& posts, int from, std::span<float> values) {
-  if (!values.empty()) receive_values(posts, Channel::letter, from, values);
+void Transport::post_content_receive(Posts& posts, int from, Index letter, std::span<float> values) {
+  if (!values.empty()) receive_values(posts, Channel::content, tag_of(letter), from, values);
 }
 
 void Transport::post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers,
                              bool synchronous) {
   MPI_Request request;
   auto* post = synchronous ? MPI_Issend : MPI_Isend;
-  require_success(post(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to,
-                       static_cast<int>(channel), comm_, &request),
-                  "send");
+  require_success(
+      post(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to, tag_of(channel), comm_, &request),
+      "send");
   track(posts, request, Side::sending, channel, to);
 }
 
 void Transport::post_control_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers) {
   MPI_Request request;
-  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from,
-                            static_cast<int>(channel), comm_, &request),
+  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from, tag_of(channel),
+                            comm_, &request),
                   "receive");
   track(posts, request, Side::receiving, channel, from);
 }

@@ -19,9 +19,10 @@ namespace shard::emu {
 enum class Channel : int {
   header,  ///< what a call is, before its data; not counted
   data,    ///< tensor data of collectives
-  letter   ///< shapes and data of send and receive
+  letter,  ///< shapes of what is sent and received
+  content  ///< its data
 };
-inline constexpr int num_channels = 3;
+inline constexpr int num_channels = 4;
 
 /// Messages posted and not yet known to be complete.
 class Posts {
@@ -53,9 +54,12 @@ class Transport {
   void post_control(Posts& posts, Channel channel, int to, std::span<const Index> numbers,
                     bool synchronous = false);
   void post_control_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers);
-  /// The same as post_send and post_receive on the letter channel.
-  void post_letter(Posts& posts, int to, std::span<const float> values);
-  void post_letter_receive(Posts& posts, int from, std::span<float> values);
+  /// The number of the next letter to, or from, a device.
+  Index next_letter_to(int device) { return letters_to_[static_cast<std::size_t>(device)]++; }
+  Index next_letter_from(int device) { return letters_from_[static_cast<std::size_t>(device)]++; }
+  /// The data of a letter, found by its number: places for it may be posted in any order.
+  void post_content(Posts& posts, int to, Index letter, std::span<const float> values);
+  void post_content_receive(Posts& posts, int from, Index letter, std::span<float> values);
 
   /// Whether all posts are complete; complete ones are forgotten. \throws Error lost when a peer is gone
   bool test(Posts& posts);
@@ -77,12 +81,13 @@ class Transport {
   void track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer);
   /// The values as they are, or corrupted when this is the message to corrupt.
   std::span<const float> tampered(std::span<const float> values);
-  void send_values(Posts& posts, Channel channel, int to, std::span<const float> values);
-  void receive_values(Posts& posts, Channel channel, int from, std::span<float> values);
+  void send_values(Posts& posts, Channel channel, int tag, int to, std::span<const float> values);
+  void receive_values(Posts& posts, Channel channel, int tag, int from, std::span<float> values);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int id_ = 0;
   int size_ = 1;
+  std::vector<Index> letters_to_, letters_from_;
   Faults faults_;
   std::int64_t calls_ = 0;
   std::int64_t messages_ = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the chapters against numpy and, where installed, torch or autograd: a check from outside the project.
+"""Holds the chapters against numpy and, where installed, torch, jax or autograd: a check from outside.
 
     tests/against_numpy.py --batch 13 --width 37 --hidden 91 --layers 6 --devices 1 2 3 4 5
     tests/against_numpy.py --chapters 02 --devices 4 -- --micro-batches 3
@@ -27,6 +27,11 @@ try:
     import torch
 except ImportError:
     torch = None
+try:
+    import jax
+    jax.config.update("jax_enable_x64", True)
+except ImportError:
+    jax = None
 
 try:
     import autograd
@@ -104,6 +109,20 @@ def solve_with_torch(params, batch):
     out.backward(torch.tensor(batch["output_grad"], dtype=torch.float64))
     result = {name: leaf.grad.numpy() for name, leaf in leaves.items()}
     return {"output": out.detach().numpy(), "input_grad": x.grad.numpy()} | result
+
+
+def solve_with_jax(params, batch):
+    """The same by jax's automatic differentiation, in float64."""
+    def network(weights, x):
+        for layer in range(len(weights)):
+            x = (jax.nn.relu(x) if layer % 2 == 1 else x) @ weights[f"layer_{layer}/weights"]
+        return x
+
+    weights = {name: w.astype(float) for name, w in params.items()}
+    out, pull_back = jax.vjp(network, weights, batch["input"].astype(float))
+    gradients, input_grad = pull_back(batch["output_grad"].astype(float))
+    result = {name: np.asarray(gradient) for name, gradient in gradients.items()}
+    return {"output": np.asarray(out), "input_grad": np.asarray(input_grad)} | result
 
 
 def make_mixture(args):
@@ -257,6 +276,8 @@ def solve(args, program, variant, params, batch):
         references = {"numpy": solve_with_numpy(params, batch)}
         if torch:
             references["torch"] = solve_with_torch(params, batch)
+        if jax:
+            references["jax"] = solve_with_jax(params, batch)
         return references
     factor = None if args.capacity_factor == "none" else float(args.capacity_factor)
     routing = (1 if variant.startswith("switch") else args.top_k, factor, args.aux_weight)
@@ -326,7 +347,7 @@ def main():
         sys.exit(f"error: --variants: expected one that a chapter has, given {' '.join(args.variants)}")
     print(f"batch {args.batch}, widths {args.width} and {args.hidden}, {args.layers} layers, {runs} runs:",
           f"the largest is {worst:.1e}, {'within' if worst <= BOUND else 'ABOVE'} {BOUND:.0e}",
-          "" if torch or autograd else "(neither torch nor autograd here)")
+          f"(against {', '.join(references)})")
     return 0 if worst <= BOUND else 1
 
 

@@ -220,3 +220,36 @@ TEST_CASE("a future is not reported when it was waited for, moved from, or given
           world().synchronize();
         }) == "");
 }
+
+TEST_CASE("what a reduction holds from its start until somebody waits is no matter of timing") {
+  const Shape shape = {7, 6};
+  const Index whole = num_elements(shape) * 4;
+  const Index largest = devices() == 1 ? 0 : whole / 7 * part(7, devices(), 0).size();
+  const Index before = ledger().live();
+  {
+    Future<Tensor> future = world().reduce_scatter_async(Tensor(shape), ReduceOp::sum, 0);
+    CHECK(ledger().live() - before == whole + largest);
+    world().synchronize();  // done, but nobody has waited for it
+    CHECK(ledger().live() - before == whole + largest);
+    const Tensor mine = future.get();
+    CHECK(ledger().live() - before == mine.bytes());
+    CHECK(mine.extent(0) == part_of_mine(7).size());
+  }
+  const Index chunk = devices() == 1 ? 0 : 4 * part(num_elements(shape), devices(), 0).size();
+  Future<Tensor> future = world().all_reduce_async(Tensor(shape), ReduceOp::sum);
+  CHECK(ledger().live() - before == whole + chunk);
+  world().synchronize();
+  CHECK(ledger().live() - before == whole + chunk);
+  const Tensor sum = future.get();
+  CHECK(ledger().live() - before == whole);
+}
+
+TEST_CASE("a future of no call is done, and empty") {
+  CHECK(standard_error_of([] {
+          Future<Tensor> none;
+          CHECK(none.ready());
+          CHECK(none.get().size() == 0);
+          none = world().all_gather_async(Tensor({1}), 0);
+          CHECK(none.get().size() == devices());
+        }) == "");
+}

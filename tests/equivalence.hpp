@@ -39,13 +39,15 @@ inline Tensor input_of(const ShardedEngine& engine, const HostTensor& input) {
 /// forward_backward with this input and these output gradients.
 inline Results run_step(ShardedEngine& engine, const HostTensor& input, const HostTensor& output_grad) {
   Results results;
-  results.gradients = engine.forward_backward(input_of(engine, input), [&](const Tensor& out, Index first_row) {
-    Range rows = {first_row, first_row + out.extent(0)};
-    if (rows.end > output_grad.shape[0] || out.extent(1) != output_grad.shape[1])
-      refuse(Code::argument, "loss", "rows of an output " + to_string(output_grad.shape), to_string(out.shape()));
-    results.output.push_back({first_row, {out.shape(), out.to_host()}});
-    return rows_of(output_grad, rows);
-  });
+  results.gradients =
+      engine.forward_backward(input_of(engine, input), [&](const Tensor& out, Index first_row) {
+        Range rows = {first_row, first_row + out.extent(0)};
+        if (rows.end > output_grad.shape[0] || out.extent(1) != output_grad.shape[1])
+          refuse(Code::argument, "loss", "rows of an output " + to_string(output_grad.shape),
+                 to_string(out.shape()));
+        results.output.push_back({first_row, {out.shape(), out.to_host()}});
+        return rows_of(output_grad, rows);
+      });
   return results;
 }
 
@@ -64,7 +66,8 @@ inline std::unique_ptr<ShardedEngine> make_engine(const Variant& variant, Engine
 }
 
 /// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
-inline std::vector<Comparison> compare_all(const Results& results, const std::map<std::string, HostTensor>& expected) {
+inline std::vector<Comparison> compare_all(const Results& results,
+                                           const std::map<std::string, HostTensor>& expected) {
   std::vector<Comparison> all;
   for (const auto& [first_row, rows] : results.output) {
     Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
@@ -90,8 +93,17 @@ struct Case {
 
   /// What a closed form is told of this case on this device.
   Setting setting(bool input_grad) const {
-    return {model, batch, options.micro_batches, input_grad, world().num_devices(), world().device_id(),
-            options.bucket_bytes, options.routing, {}};
+    return {model,
+            batch,
+            options.micro_batches,
+            input_grad,
+            world().num_devices(),
+            world().device_id(),
+            options.bucket_bytes,
+            options.virtual_stages,
+            options.stages,
+            options.routing,
+            {}};
   }
   /// The chapter's exact problem of this case.
   ExactProblem exact_problem(std::uint64_t seed) const {
@@ -101,6 +113,12 @@ struct Case {
 
 /// The options a variant is tested with: pieces that are ragged, buckets of one gradient, of some and of all.
 inline std::vector<EngineOptions> options_of(const Variant& variant) {
+  EngineOptions two_stages{2};
+  two_stages.virtual_stages = 2;
+  EngineOptions three_stages{5};
+  three_stages.virtual_stages = 3;
+  if (variant.has_virtual_stages) return {two_stages, three_stages};
+  if (variant.has_stages) return {{1}, {2}, {5}};
   if (variant.has_micro_batches) return {{}, {3}};
   if (variant.has_buckets) return {{1, 1}, {1, 300}, {}};
   return {{}};
@@ -122,18 +140,40 @@ inline std::vector<Case> mixture_cases(const Variant& variant) {
   std::vector<Case> all;
   for (Index layers : {1, 2, 3, 6})
     for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
-      for (const auto& [num_experts, routing] : mixtures)
-        all.push_back({{layers, dim, hidden, num_experts}, batch, {1, default_bucket_bytes, routing}});
+      for (const auto& [num_experts, routing] : mixtures) {
+        EngineOptions options;
+        options.routing = routing;
+        all.push_back({{layers, dim, hidden, num_experts}, batch, options});
+      }
   return all;
+}
+
+/// Depths a variant is tested with: odd and even ones, and one and some more than it needs.
+inline std::vector<Index> layers_of(const Variant& variant, const EngineOptions& options) {
+  const Index fewest = variant.min_layers(world().num_devices(), options);
+  if (fewest <= 1) return {1, 2, 3, 6};
+  return {fewest, fewest + 1, fewest + 3};
+}
+
+/// One uneven case, with the last of the options.
+inline Case one_case(const Variant& variant) {
+  EngineOptions options = options_of(variant).back();
+  if (variant.top_k > 0) {  // no expert is ever full, so that rows do not depend on others beside them
+    options.routing = {variant.top_k, std::nullopt, 0.01, 0};
+    return {{3, 5, 7, 4}, 11, options};
+  }
+  return {{std::max<Index>(3, variant.min_layers(world().num_devices(), options) + 1), 5, 7}, 11, options};
 }
 
 /// All that a variant is tested on.
 inline std::vector<Case> cases(const Variant& variant) {
   if (this_chapter().network.has_experts) return mixture_cases(variant);
   std::vector<Case> all;
-  for (Index layers : {1, 2, 3, 6})
-    for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
-      for (const EngineOptions& options : options_of(variant)) all.push_back({{layers, dim, hidden}, batch, options});
+  for (const EngineOptions& options : options_of(variant))
+    for (Index layers : layers_of(variant, options))
+      for (auto [batch, dim, hidden] :
+           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 2, 2}, {13, 4, 11}, {16, 8, 16}})
+        all.push_back({{layers, dim, hidden}, batch, options});
   return all;
 }
 

@@ -147,6 +147,25 @@ const std::map<std::string, Case> somebody_throws = {
        world().send_async(src, dst, right()).wait();
        return 0;
      }},
+    {"1_expects_a_longer_message",
+     [] {
+       Future<> sent = world().post_send(right(), Tensor({3}));
+       world().post_receive(left(), {me() == 1 ? 40 : 3}).get();
+       sent.wait();
+       return 0;
+     }},
+    {"1_expects_a_shorter_message",
+     [] {
+       Future<> sent = world().post_send(right(), Tensor({4000}));
+       world().post_receive(left(), {me() == 1 ? 3 : 4000}).get();
+       sent.wait();
+       return 0;
+     }},
+    {"all_wait_for_posts",
+     [] {
+       world().post_receive(right(), {2}).get();
+       return 0;
+     }},
     {"1_throws_while_0_computes",
      [] { return only(1, throw_file_error, [] { std::this_thread::sleep_for(1s), all_reduce(); }); }},
     {"1_throws_while_0_never_calls",

@@ -116,6 +116,13 @@ TEST_CASE("a call that differs on one device is refused on all, naming both call
   check_going_on();
 }
 
+TEST_CASE("control messages about different things are refused") {
+  if (devices() == 1) return;
+  check_refused(Code::mismatch, "given a control message here and another one on device",
+                [] { world().exchange(me() == 0 ? "rows" : "columns", 3); });
+  check_going_on();
+}
+
 TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
   if (devices() == 1) return;
   Future<Tensor> wrong = world().all_gather_async(Tensor({2, 2}), me() == 0 ? 0 : 1);

@@ -62,6 +62,58 @@ TEST_CASE("messages between two devices do not overtake one another") {
       }
 }
 
+TEST_CASE("posted messages carry tensors of any shape around the ring, and nobody waits for anybody to begin") {
+  if (devices() == 1) return;
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    Future<> sent = world().post_send(right(), to_device(integers(shape, me())));
+    Future<Tensor> received = world().post_receive(left(), shape);
+    CHECK(difference(received.get(), integers(shape, left())) == "");
+    sent.wait();
+  }
+}
+
+TEST_CASE("posted messages and letters between two devices do not overtake one another") {
+  if (devices() == 1) return;
+  const Shape large = {3000, 2};
+  std::vector<Future<>> sent;
+  for (int k = 0; k < 5; ++k) sent.push_back(world().post_send(right(), to_device(integers(large, me(), k))));
+  std::vector<Future<Tensor>> received;
+  for (int k = 0; k < 3; ++k) received.push_back(world().post_receive(left(), large));
+  for (int k = 2; k >= 0; --k) {
+    CAPTURE(k);
+    CHECK(difference(received[static_cast<std::size_t>(k)].get(), integers(large, left(), k)) == "");
+  }
+  for (int k = 3; k < 5; ++k) CHECK(difference(engine.receive(left()), integers(large, left(), k)) == "");
+  for (Future<>& s : sent) s.wait();
+}
+
+TEST_CASE("a posted message goes on while a collective is in flight") {
+  if (devices() == 1) return;
+  Future<> sent = world().post_send(right(), to_device(integers({700, 9}, me())));
+  Future<Tensor> sum = world().all_reduce_async(to_device(integers({5}, me())), ReduceOp::sum);
+  CHECK(difference(world().post_receive(left(), {700, 9}).get(), integers({700, 9}, left())) == "");
+  CHECK(difference(sum.get(), reduced(on_each(integers, {5}), ReduceOp::sum)) == "");
+  sent.wait();
+}
+
+TEST_CASE("posted messages are counted as sent, and hold their memory until they are waited for") {
+  if (devices() == 1) return;
+  ledger().reset();
+  const std::int64_t before = ledger().live();
+  Future<> sent = world().post_send(right(), to_device(integers({50, 2}, me())));
+  Future<Tensor> received = world().post_receive(left(), {50, 2});
+  CHECK(ledger().live() == before + 800);
+  while (!received.ready() || !sent.ready()) {
+  }
+  CHECK(ledger().live() == before + 800);
+  sent.wait();
+  CHECK(ledger().live() == before + 400);
+  CHECK(received.get().size() == 100);
+  CHECK(ledger().live() == before);
+  CHECK(ledger().traffic() == Traffic{1, 400});
+}
+
 TEST_CASE("one device receives from all others, in whatever order it likes") {
   if (me() != 0) engine.send(0, to_device(integers({4}, me())));
   for (int d = devices() - 1; me() == 0 && d > 0; --d)

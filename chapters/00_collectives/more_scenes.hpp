@@ -134,37 +134,4 @@ inline void all_to_all_counts(Scene& scene) {
               pairwise_all_to_all(counts, me()));
 }
 
-/// A scene and its name.
-struct Entry {
-  std::string name;
-  void (*play)(Scene&);
-};
-/// All of them, in the order in which they are read.
-inline std::vector<Entry> all_scenes() {
-  return {{"barrier", barrier},
-          {"send_receive", send_receive},
-          {"send_async", send_async},
-          {"broadcast", broadcast},
-          {"all_gather", all_gather},
-          {"reduce_scatter", reduce_scatter},
-          {"all_reduce", all_reduce},
-          {"ring", ring},
-          {"uneven", uneven},
-          {"all_to_all", all_to_all},
-          {"all_to_all_axes", all_to_all_axes},
-          {"all_to_all_counts", all_to_all_counts}};
-}
-
-/// Plays all scenes, or only one.
-inline std::vector<Outcome> play_scenes(const std::string& only) {
-  std::vector<Outcome> outcomes;
-  for (const Entry& entry : all_scenes()) {
-    if (!only.empty() && entry.name != only) continue;
-    Scene scene(entry.name);
-    entry.play(scene);
-    outcomes.push_back(scene.ends());
-  }
-  return outcomes;
-}
-
 }  // namespace shard::primer

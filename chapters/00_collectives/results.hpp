@@ -1,6 +1,6 @@
 #pragma once
 
-/// What came out of all scenes, as a table and as a JSON file.
+/// What came out of all scenes, as a table.
 
 #include <fmt/format.h>
 
@@ -26,8 +26,5 @@ inline void print_table(const std::vector<Outcome>& outcomes) {
                o.is_right ? "ok" : "DIFFERS");
   if (!all_right(outcomes)) fmt::print("a value or a figure above is not what it should be\n");
 }
-
-/// Writes the report: the whole file or none. \throws Error file
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes);
 
 }  // namespace shard::primer

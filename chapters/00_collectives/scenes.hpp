@@ -3,10 +3,13 @@
 /// The collectives, one scene each: make a tensor, draw it, call, draw again; then what must have come out,
 /// and what each device must have sent. There are n devices; this one is `me`.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "engine/control_plane.hpp"
 #include "scene.hpp"
 
 namespace shard::primer {
@@ -43,25 +46,6 @@ inline Tensor addends(Index rows) {
   std::vector<float> values;
   for (Index i = 0; i < rows; ++i) values.push_back(static_cast<float>(addend(i, me())));
   return Tensor::from_host({rows, 1}, values);
-}
-
-/// How to read the pictures.
-inline void print_legend() {
-  if (me() != 0) return;
-  const int last = n() - 1;
-  const std::string one_addend = written(static_cast<float>(addend(0, last)), Ink::addends, n());
-  fmt::print(
-      "Chapter 00, collectives, on {} device{}\n{}\n\n", n(), n() == 1 ? " (mpirun -n 4 for more)" : "s",
-      wrapped(
-          "A column is a device: a process with its own memory. A box is a tensor in it, (rows, columns) of "
-          "float32, 4 bytes each. Numbers tell where they come from:"));
-  fmt::print("    {:12}device {}'s number 0\n", fmt::format("{}0", last), last);
-  fmt::print("    {}device {}'s addend of a sum, a digit for each device\n", padded(one_addend, 12), last);
-  fmt::print("    {:<12}the sum of all addends\n\n", sum_of_addends(0, n()));
-  fmt::print(
-      "{}\n\n",
-      wrapped("Below each picture: what every device sent, as its ledger measured it, and what a closed "
-              "form, a formula derived by hand, says that it sends."));
 }
 
 /// Milliseconds of the day's clock.

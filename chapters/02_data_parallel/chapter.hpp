@@ -16,16 +16,17 @@ inline Chapter this_chapter() {
     return std::make_unique<BucketedDataParallel>(options.bucket_bytes);
   };
   auto original = [](const EngineOptions&) { return std::make_unique<ScatterGather>(); };
-  return {
-      "02",
-      "data parallel",
-      {{"all-reduce", "every device has the model; one all-reduce per gradient", plain, data_parallel_costs,
-        /*has_micro_batches=*/true},
-       {"bucketed", "gradients in buckets, reduced while earlier layers are differentiated", bucketed,
-        bucketed_costs,
-        /*has_micro_batches=*/false, /*has_buckets=*/true},
-       {"scatter-gather", "the original: device 0 sends the model and collects everything", original,
-        scatter_gather_costs}}};
+  return {.number = "02",
+          .title = "data parallel",
+          .variants = {{"all-reduce", "every device has the model; one all-reduce per gradient", plain,
+                        data_parallel_costs,
+                        /*has_micro_batches=*/true},
+                       {"bucketed", "gradients in buckets, reduced while earlier layers are differentiated",
+                        bucketed, bucketed_costs,
+                        /*has_micro_batches=*/false, /*has_buckets=*/true},
+                       {"scatter-gather", "the original: device 0 sends the model and collects everything",
+                        original, scatter_gather_costs}},
+          .other_names = {{"ddp", "all-reduce"}, {"data", "all-reduce"}, {"ddp-bucketed", "bucketed"}}};
 }
 
 }  // namespace shard

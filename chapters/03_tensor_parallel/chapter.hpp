@@ -12,13 +12,15 @@ inline Chapter this_chapter() {
   auto column_row = [](const EngineOptions&) { return std::make_unique<TensorParallel>(); };
   auto sequence = [](const EngineOptions&) { return std::make_unique<SequenceParallel>(); };
   auto row_column = [](const EngineOptions&) { return std::make_unique<RowColumnParallel>(); };
-  return {"03",
-          "tensor parallel",
-          {{"column-row", "layer 0 by columns, layer 1 by rows; one all-reduce a block", column_row,
-            tensor_parallel_costs},
-           {"sequence", "the all-reduce in its two halves; activations between blocks divided", sequence,
-            sequence_costs},
-           {"row-column", "the other cut: a wide all-reduce before the ReLU", row_column, row_column_costs}}};
+  return {.number = "03",
+          .title = "tensor parallel",
+          .variants = {{"column-row", "layer 0 by columns, layer 1 by rows; one all-reduce a block",
+                        column_row, tensor_parallel_costs},
+                       {"sequence", "the all-reduce in its two halves; activations between blocks divided",
+                        sequence, sequence_costs},
+                       {"row-column", "the other cut: a wide all-reduce before the ReLU", row_column,
+                        row_column_costs}},
+          .other_names = {{"tensor", "column-row"}}};
 }
 
 }  // namespace shard

@@ -37,6 +37,8 @@ inline Chapter this_chapter() {
                    single_mixture_costs, 1, "switch-single"),
            variant("top-k-single", "the mixture that top-k must equal, on one device", single,
                    single_mixture_costs, 2, "top-k-single")},
+          /*defaults=*/{},
+          /*other_names=*/{{"gshard", "top-k"}},
           mixture};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,8 @@ namespace shard {
 struct EngineOptions {
   Index micro_batches = 1;
   Index bucket_bytes = default_bucket_bytes;
+  Index virtual_stages = 2;
+  std::string stages = "equal";
   Routing routing = {};
 };
 
@@ -24,10 +28,17 @@ struct Variant {
   std::string summary;  ///< one line for --help
   std::function<std::unique_ptr<ShardedEngine>(const EngineOptions&)> make;
   std::function<Costs(const Setting&)> costs;
-  bool has_micro_batches = false;  ///< whether it works through its rows in pieces when told to
-  bool has_buckets = false;        ///< whether it reduces gradients in buckets of a given size
-  Index top_k = 0;                 ///< experts a token in a mixture, when not told; 1: always; 0: no mixture
+  bool has_micro_batches = false;   ///< whether it works through its rows in pieces when told to
+  bool has_buckets = false;         ///< whether it reduces gradients in buckets of a given size
+  bool has_stages = false;          ///< whether it cuts the layers into stages: at least one a device
+  bool has_virtual_stages = false;  ///< whether a device may have several of them
+  Index top_k = 0;                  ///< experts a token in a mixture, when not told; 1: always; 0: no mixture
   std::string reference = {};  ///< variant whose loss curve it must follow; none: the tour's first chapter's
+
+  /// Fewer layers than this are refused.
+  Index min_layers(int devices, const EngineOptions& options) const {
+    return has_stages ? devices * (has_virtual_stages ? options.virtual_stages : 1) : 1;
+  }
 };
 
 /// What a chapter trains, and how its exact problems are made and solved: the stack, unless it says otherwise.
@@ -53,7 +64,16 @@ struct Chapter {
   std::string number;  ///< "03"
   std::string title;   ///< "tensor parallel"
   std::vector<Variant> variants;
+  EngineOptions defaults = {};                          ///< of the command line
+  std::map<std::string, std::string> other_names = {};  ///< of variants, as the field calls them: "ddp"
   Network network = {};
+
+  /// Layers that are enough for every variant, an even number.
+  Index default_layers(int devices) const {
+    Index layers = 2;
+    for (const Variant& v : variants) layers = std::max(layers, v.min_layers(devices, defaults));
+    return layers + layers % 2;
+  }
 };
 
 /// The main function of every chapter program: `train`, `gradients` and `infer`; see --help.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "engine/ledger.hpp"
@@ -35,8 +36,8 @@ Traffic tree_broadcast(Index elements, int devices, int device, int root);
 Traffic tree_barrier(int devices, int device);
 /// @}
 
-/// Elements of each device's slice when an axis of `extent` is cut by the rule of split.hpp; `of_one` elements
-/// per index of that axis.
+/// Elements of each device's slice when an axis of `extent` is cut by the rule of split.hpp; `of_one`
+/// elements per index of that axis.
 std::vector<Index> slices(Index extent, Index of_one, int devices);
 /// Elements of a ring's buffer: the largest of `devices` chunks; none for one device.
 Index ring_buffer(Index elements, int devices);
@@ -53,21 +54,37 @@ struct Setting {
   int devices = 1;
   int device = 0;                             ///< whose costs these are
   Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
+  Index virtual_stages = 1;                   ///< stages a device, where it may have several
+  std::string stages = "equal";               ///< how layers are cut into stages, where they are
   Routing routing;                            ///< of a mixture
   RoutedCounts routed;                        ///< where this batch's choices went, in a mixture
 };
 
-/// What one device sends, computes and holds in a step: forward, loss gradient and backward.
+/// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the
+/// optimizer; then `after_step()`.
 struct Costs {
-  std::array<Traffic, num_collectives> sent{};  ///< per collective
-  Index flops = 0;                              ///< of matrix products
-  Index parameter_bytes = 0;                    ///< of what this device trains
-  /// Most bytes held at a time: parameters, gradients, activations, buffers. The loss gradient takes its
-  /// result's size; input and gradients are held by the caller.
+  std::array<Traffic, num_collectives> sent{};             ///< per collective, forward and backward
+  std::array<Traffic, num_collectives> sent_after_step{};  ///< per collective, in `after_step()`
+  Index flops = 0;                                         ///< of matrix products
+  Index parameter_bytes = 0;                               ///< of what this device holds between steps
+  /// Of what its optimizer updates, if that is not all it holds: gradients, and each kind of state, are as
+  /// large.
+  std::optional<Index> trained_bytes;
+  /// Most bytes held at a time, forward and backward: parameters, gradients, activations, buffers. The loss
+  /// gradient takes its result's size; input and gradients are held by the caller.
   Index peak_bytes = 0;
+  /// Most held in `after_step()` beside parameters, gradients and the optimizer's state.
+  Index after_step_bytes = 0;
 
   Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
+  Traffic& after_step(Collective c) { return sent_after_step[static_cast<std::size_t>(c)]; }
+  Index trained() const { return trained_bytes.value_or(parameter_bytes); }
+  /// Of a whole step.
   Traffic total() const;
+  /// Most bytes held in a whole step with an optimizer that has `state_per_element` elements of state for
+  /// each it updates (2 for Adam). In the first step, state comes into being only at its end. dL/dx is not
+  /// kept.
+  Index step_peak_bytes(Index state_per_element, bool is_first) const;
 };
 
 /// Floating-point operations of an (m, k) times (k, n) product.

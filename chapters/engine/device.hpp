@@ -233,6 +233,8 @@ class Future {
  public:
   using Finish = std::function<T(Tensor)>;
 
+  /// Of no call: done, with an empty result.
+  Future() = default;
   Future(std::shared_ptr<Pending> pending, Finish finish)
       : pending_(std::move(pending)), finish_(std::move(finish)) {}
   Future(Future&&) noexcept = default;
@@ -273,7 +275,7 @@ class Future {
   Finish finish_;
 };
 
-/// This device's way to the others. Every call but `send` and `receive` is collective: all devices make the
+/// This device's way to the others. Every call but the sends and receives is collective: all devices make the
 /// same calls in the same order, or each of them gets Error mismatch naming who called what.
 ///
 /// Calls that take `Tensor&&` may work in its memory. Slices may differ in size and be empty. Calls on an
@@ -290,6 +292,13 @@ class Communicator {
   /// Blocking rendezvous: returns when the receiver has it. \throws Error argument for a send to oneself.
   virtual void send(int dest_id, const Tensor& t) = 0;
   virtual Tensor receive(int src_id) = 0;
+
+  /// Messages that are posted and waited for later; not collective. Between two devices the k-th send, posted
+  /// or not, belongs to the k-th receive. The future of a send is done when the message has left, which is at
+  /// the latest when its receive has been posted; it holds `t` until it is waited for. The receiver knows the
+  /// shape: another one is Error mismatch, thrown where it waits.
+  virtual Future<> post_send(int dest_id, Tensor&& t) = 0;
+  virtual Future<Tensor> post_receive(int src_id, const Shape& shape) = 0;
 
   /// Collective: the k-th calls on the devices belong together. Copies my `src` into the `dst` of
   /// `target_device_id` (no target: I send nothing). Targets are distinct. Done when my `src` may be reused

@@ -110,6 +110,7 @@ class Owned : public detail::Laid {
   Owned(Tensor whole_or_nothing, Shape global, int owner);
   /// \throws Error argument on any device but the owner.
   const Tensor& local() const&;
+  Tensor local() && { return local(), std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
   int owner() const { return owner_; }
   bool is_mine() const { return owner_ == world().device_id(); }

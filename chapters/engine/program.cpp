@@ -21,7 +21,7 @@ namespace shard {
 
 namespace {
 
-const std::vector<std::string> commands = {"train", "gradients", "infer", "variants"};
+const std::vector<std::string> commands = {"train", "gradients", "infer", "variants", "strategies"};
 
 /// Text of the user's in a message.
 std::string shown(const std::string& text) {
@@ -116,6 +116,18 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
         ->check(positive)
         ->type_name("N")
         ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_virtual_stages))
+    command
+        .add_option("--virtual-stages", o.engine.virtual_stages, "Stages a device, where it may have several")
+        ->check(positive)
+        ->type_name("N")
+        ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_stages))
+    command
+        .add_option("--stages", o.engine.stages,
+                    "How layers are cut into stages: equal, by flops or bytes, or a list such as 3,2,2,1")
+        ->type_name("HOW")
+        ->capture_default_str();
   if (chapter.network.has_experts) add_routing(command, o);
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
 }
@@ -201,6 +213,7 @@ void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
 
 void add_variants(CLI::App& app) {
   app.add_subcommand("variants", "List the variants' names, one a line");
+  app.add_subcommand("strategies", "List names of strategies, each with the variant that it is");
 }
 
 /// `train` is what a chapter does when it is not told otherwise.
@@ -241,6 +254,13 @@ int run(const Chapter& chapter, Options& options) {
       if (world().device_id() == 0) fmt::print("{}\n", v.name);
     return 0;
   }
+  if (options.command == "strategies") {
+    std::map<std::string, std::string> names = chapter.other_names;
+    for (const Variant& v : chapter.variants) names[v.name] = v.name;
+    for (const auto& [name, variant] : names)
+      if (world().device_id() == 0) fmt::print("{} {}\n", name, variant);
+    return 0;
+  }
   world().check_claims(options.check_claims);
   auto variant = std::ranges::find(chapter.variants, options.variant, &Variant::name);
   if (options.engine.micro_batches > 1 && !variant->has_micro_batches)
@@ -269,6 +289,8 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
       name);
   app.require_subcommand(1);
   Options options;
+  options.engine = chapter.defaults;
+  options.model.num_layers = chapter.default_layers(world().num_devices());
   add_train(app, chapter, options);
   add_gradients(app, chapter, options);
   add_infer(app, chapter, options);

@@ -54,25 +54,51 @@ void require_place_for_report(const std::string& path) {
     throw Error(Code::file, path + ": expected a file to write the report to, given a folder");
 }
 
-void write_report(const std::string& path, const Report& r) {
-  json j = {{"chapter", r.chapter},
-            {"title", r.title},
-            {"variant", r.variant},
-            {"devices", r.devices},
-            {"losses", r.losses},
-            {"max_ulp", r.max_ulp},
-            {"bytes", to_json(r.bytes)},
-            {"messages", to_json(r.messages)},
-            {"flops", to_json(r.flops)},
-            {"peak", to_json(r.peak)},
-            {"milliseconds", r.milliseconds},
-            {"reference", r.reference},
-            {"choices", r.choices},
-            {"ok", r.is_good()}};
-  std::ofstream file(path);
+namespace {
+
+/// To a file beside it first, so that there is never half a report.
+void write_json(const std::string& path, const nlohmann::ordered_json& j) {
+  const std::string unfinished = path + ".part";
+  std::ofstream file(unfinished);
   file << j.dump(1) << '\n';
   file.close();
-  if (!file) throw Error(Code::file, path + ": expected to write the report, given no writable file");
+  std::error_code error;
+  if (file) std::filesystem::rename(unfinished, path, error);
+  if (!file || error)
+    throw Error(Code::file, path + ": expected to write the report, given no writable file");
+}
+
+}  // namespace
+
+void write_report(const std::string& path, const Report& r) {
+  write_json(path, {{"chapter", r.chapter},
+                    {"title", r.title},
+                    {"variant", r.variant},
+                    {"devices", r.devices},
+                    {"layers", r.layers},
+                    {"losses", r.losses},
+                    {"max_ulp", r.max_ulp},
+                    {"bytes", to_json(r.bytes)},
+                    {"messages", to_json(r.messages)},
+                    {"flops", to_json(r.flops)},
+                    {"peak", to_json(r.peak)},
+                    {"milliseconds", r.milliseconds},
+                    {"reference", r.reference},
+                    {"choices", r.choices},
+                    {"ok", r.is_good()}});
+}
+
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes) {
+  nlohmann::ordered_json j = {{"chapter", "00"},
+                              {"title", "collectives"},
+                              {"devices", world().num_devices()},
+                              {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
+  for (const Outcome& o : outcomes)
+    j["collectives"].push_back({{"name", o.name},
+                                {"ok", o.is_right},
+                                {"bytes", to_json(o.bytes)},
+                                {"messages", to_json(o.messages)}});
+  write_json(path, j);
 }
 
 namespace {
@@ -83,6 +109,7 @@ Report report_from(const json& j) {
   r.title = j.at("title");
   r.variant = j.at("variant");
   r.devices = j.at("devices");
+  r.layers = j.at("layers");
   r.losses = j.at("losses").get<std::vector<double>>();
   r.max_ulp = j.at("max_ulp");
   r.bytes = figure_from(j.at("bytes"));
@@ -108,12 +135,12 @@ Report read_report(const std::string& path) {
 }
 
 std::string table(const std::vector<Report>& reports) {
-  std::string text =
-      fmt::format("{:<3} {:<16} {:<14} {:>8} {:>8} {:>5} {:>16} {:>9} {:>16} {:>8}\n", "", "chapter",
-                  "variant", "loss", "to", "ulp", "bytes sent", "messages", "bytes held", "ms/step");
+  std::string text = fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
+                                 "", "chapter", "variant", "layers", "loss", "to", "ulp", "bytes sent",
+                                 "messages", "bytes held", "ms/step");
   for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<14} {:>8.4f} {:>8.4f} {:>5} {:>16} {:>9} {:>16} {:>8.2f}\n",
-                        r.chapter, r.title, r.variant, r.losses.front(), r.losses.back(), r.max_ulp,
+    text += fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8.4f} {:>8.4f} {:>4} {:>16} {:>9} {:>16} {:>8.2f}\n",
+                        r.chapter, r.title, r.variant, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
                         cell(r.bytes), cell(r.messages), cell(r.peak), r.milliseconds);
   return text;
 }

@@ -22,6 +22,7 @@ struct Report {
   std::string title;
   std::string variant;
   int devices = 1;
+  Index layers = 2;
   std::vector<double> losses;  ///< of each step
   Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
   Figure bytes;                ///< sent, in the step that sends most
@@ -37,13 +38,22 @@ struct Report {
   }
 };
 
+/// What one scene of chapter 00 showed.
+struct Outcome {
+  std::string name;
+  Figure messages;       ///< sent
+  Figure bytes;          ///< sent
+  bool is_right = true;  ///< values and figures
+};
+
 /// Gathers each device's measured and derived number on device 0.
 Figure gather_figure(const char* what, Index measured, Index formula);
 
 /// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such folder
 void require_place_for_report(const std::string& path);
-/// \throws Error file when it cannot be written
+/// Writes the whole file or none. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes);
 /// \throws Error file when it cannot be read, or is none
 Report read_report(const std::string& path);
 

@@ -81,4 +81,9 @@ Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const st
   return Replicated(checkpoint.whole(name));
 }
 
+Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) {
+  Tensor mine = owner == world().device_id() ? checkpoint.whole(name) : Tensor();
+  return Owned(std::move(mine), checkpoint.shape(name), owner);
+}
+
 }  // namespace shard

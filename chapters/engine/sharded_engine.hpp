@@ -72,6 +72,8 @@ class ShardedEngine {
   virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
   /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
   virtual void after_step() {}
+  /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text counts.
+  virtual std::string describe_step() { return {}; }
   /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0 reads
   /// and writes; other devices' streams are not touched. Keeps no tape.
   virtual void inference_loop(InputStream& input, OutputStream& output);
@@ -108,12 +110,12 @@ class ShardedEngine {
   /// The same, keeping my slice: for what will be needed again.
   template <int Axis>
   Replicated all_gather(const Sharded<Axis>& s) {
-    Tensor whole = world().all_gather_async(s.local(), Axis).get();
-    detail::require_result("all_gather", s.global_shape(), whole.shape());
-    return detail::Access::make<Replicated>(std::move(whole), s.global_shape(), 0);
+    return all_gather_async(s).get();
   }
   template <int Axis>
   Future<Replicated> all_gather_async(Sharded<Axis>&& s);
+  template <int Axis>
+  Future<Replicated> all_gather_async(const Sharded<Axis>& s);
   /// My slice of what I hold in full: no communication.
   template <int Axis>
   Sharded<Axis> shard(const Replicated& r);
@@ -152,6 +154,8 @@ class ShardedEngine {
   void barrier() { world().barrier(); }
   void send(int dest_id, const Tensor& t) { world().send(dest_id, t); }
   Tensor receive(int src_id) { return world().receive(src_id); }
+  Future<> post_send(int dest_id, Tensor t) { return world().post_send(dest_id, std::move(t)); }
+  Future<Tensor> post_receive(int src_id, const Shape& shape) { return world().post_receive(src_id, shape); }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) {
     return world().send_async(src, dst, target_device_id);
   }
@@ -176,6 +180,8 @@ class ShardedEngine {
   /// \name Parameters from a checkpoint
   /// @{
   static Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name);
+  /// The whole on device `owner`, and nothing on others.
+  static Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner);
   /// My slice along Axis, and no byte more.
   template <int Axis>
   static Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name);
@@ -203,6 +209,15 @@ template <int Axis>
 Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
   Shape global = s.global_shape();
   return world().all_gather_async(detail::Access::take(std::move(s)), Axis).then([global](Tensor whole) {
+    detail::require_result("all_gather", global, whole.shape());
+    return detail::Access::make<Replicated>(std::move(whole), global, 0);
+  });
+}
+
+template <int Axis>
+Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s) {
+  Shape global = s.global_shape();
+  return world().all_gather_async(s.local(), Axis).then([global](Tensor whole) {
     detail::require_result("all_gather", global, whole.shape());
     return detail::Access::make<Replicated>(std::move(whole), global, 0);
   });

@@ -111,16 +111,15 @@ void measure_step(Training& training, const ShardedEngine& engine, const Variant
                   world().num_devices(),
                   world().device_id(),
                   options.engine.bucket_bytes,
+                  options.engine.virtual_stages,
+                  options.engine.stages,
                   options.engine.routing,
                   engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
   Costs costs = variant.costs(setting);
   training.bytes.add(ledger().traffic().bytes, costs.total().bytes);
   training.messages.add(ledger().traffic().messages, costs.total().messages);
   training.flops.add(ledger().flops(), costs.flops);
-  // The optimizer's state is there from the end of the first step on.
-  Index state = optimizer.state_per_element() * costs.parameter_bytes;
-  Index first_step = std::max(costs.peak_bytes, 2 * costs.parameter_bytes + state);
-  training.peak.add(ledger().peak(), is_first ? first_step : costs.peak_bytes + state);
+  training.peak.add(ledger().peak(), costs.step_peak_bytes(optimizer.state_per_element(), is_first));
   training.all_flops += ledger().flops();
   if (engine.routed() == nullptr) return;
   training.balance.add(*engine.routed());
@@ -197,6 +196,8 @@ double median(std::vector<double> values) {
 int train(const Chapter& chapter, const Variant& variant, const Options& options) {
   if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
+  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   if (speaks()) print_heading(chapter, variant, options);
   Report report;
   report.chapter = chapter.number;
@@ -204,6 +205,7 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   report.variant = variant.name;
   report.reference = variant.reference;
   report.devices = world().num_devices();
+  report.layers = options.model.num_layers;
   report.max_ulp = exact_difference(chapter, variant, options, digits);
   if (speaks())
     fmt::print(
@@ -211,8 +213,6 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
         "network's\n",
         report.max_ulp);
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
-  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
   std::string before = pictures(*engine, digits, options);
   Training training = run_steps(*engine, *optimizer, variant, digits, options);
@@ -223,9 +223,12 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   report.choices = training.choices;
   report.milliseconds = median(training.milliseconds);
 
+  std::string last_step = engine->describe_step();
+
   if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
-  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n{}", before, after,
-             table({report}));
+  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n", before, after);
+  if (!last_step.empty()) fmt::print("{}\n", last_step);
+  fmt::print("{}", table({report}));
   if (!options.report.empty()) write_report(options.report, report);
   if (report.is_good()) return 0;
   fmt::print("a gradient or a figure above is not what it should be\n");

@@ -12,9 +12,9 @@ namespace {
 
 using namespace shard;
 
-/// The report whose losses those of `r` must follow: the first chapter's, or of the variant that `r` names.
+/// The report whose losses those of `r` must follow: the first one as deep, or of the variant that `r` names.
 const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
-  if (r.reference.empty()) return reports.front();
+  if (r.reference.empty()) return *std::ranges::find(reports, r.layers, &Report::layers);
   for (const Report& other : reports)
     if (other.chapter == r.chapter && other.variant == r.reference) return other;
   throw Error(Code::usage, fmt::format("summary: expected beside the report of {} {} one of {}, given none",

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/report.hpp"
+
+namespace shard::primer {
+
+/// Names of all scenes, in the order in which they are read.
+std::vector<std::string> scene_names();
+/// Plays all scenes, or only one.
+std::vector<Outcome> play_scenes(const std::string& only);
+
+}  // namespace shard::primer

@@ -1,0 +1,43 @@
+#pragma once
+
+/// Inference: what travels from stage to stage while requests stream through.
+
+#include <deque>
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+/// Tensors on their way around the devices, each sent on at once and received when it is needed.
+class Conveyor {
+ public:
+  /// To a device; what stays here waits in line.
+  void pass_on(int to, Tensor t) {
+    if (to == world().device_id()) return here_.push_back(std::move(t));
+    sent_.push_back(world().post_send(to, std::move(t)));
+    if (static_cast<int>(sent_.size()) > world().num_devices()) {  // the oldest has long arrived
+      sent_.front().wait();
+      sent_.pop_front();
+    }
+  }
+
+  /// What a device has passed on to this one, in order.
+  Tensor take_from(int from) {
+    if (from != world().device_id()) return world().receive(from);
+    Tensor t = std::move(here_.front());
+    here_.pop_front();
+    return t;
+  }
+
+  /// Waits until everything has left.
+  void finish() {
+    for (Future<>& sent : sent_) sent.wait();
+    sent_.clear();
+  }
+
+ private:
+  std::deque<Tensor> here_;
+  std::deque<Future<>> sent_;
+};
+
+}  // namespace shard

@@ -1,0 +1,160 @@
+#pragma once
+
+///     ./chapters/run 04 -n 4 train --variant 1f1b --micro-batches 8
+///
+/// The layers are divided: each device has a stage, a number of layers in a row (with `interleaved` several stages).
+/// Activations travel from stage to stage, gradients back. One batch would keep one device busy at a time, so it is cut
+/// into micro-batches that follow one another; in which order a device works on them is its schedule (schedules.hpp),
+/// which a small worker (worker.hpp) carries out (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, 2021).
+/// Builds on: 01_single_device.
+
+#include <functional>
+#include <memory>
+
+#include "checker.hpp"
+#include "conveyor.hpp"
+#include "stages.hpp"
+#include "timeline.hpp"
+#include "worker.hpp"
+
+namespace shard {
+
+/// How a pipeline is laid out and worked through.
+struct PipelinePlan {
+  std::function<Work(int devices, Index micro_batches)> work;
+  Index micro_batches = 1;
+  int virtual_stages = 1;        ///< stages a device
+  std::string stages = "equal";  ///< how layers are cut into stages; see cut_into_stages
+};
+
+class Pipeline : public ShardedEngine {
+ public:
+  explicit Pipeline(PipelinePlan plan) : plan_(std::move(plan)) {}
+
+  /// ## What this device owns
+  /// The layers of its stages, L/N of them, whole. Others know their shapes, and whose they are.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    const int count = num_devices() * plan_.virtual_stages;
+    stages_ = {cut_into_stages(model_of(checkpoint), count, plan_.stages), {}};
+    for (int s = 0; s < count; ++s)
+      for (Index l = stages_.of(s).begin; l < stages_.of(s).end; ++l)
+        stages_.weights.push_back(load_owned(checkpoint, layer_name(l), s % num_devices()));
+    schedule_ = with_messages(count, plan_.micro_batches, plan_.work(num_devices(), plan_.micro_batches));
+    check(schedule_);
+  }
+
+  /// ## Forward
+  /// The whole batch as one micro-batch, through one stage after the other.
+  Placed forward(Tensor input) override {
+    auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
+    worker->run(one_batch(Action::Kind::forward), {});
+    const Shape shape = {worker->rows(), stages_.width(stages_.count())};  // (B, D)
+    Owned out(last_device() == device_id() ? worker->take_output() : Tensor(), shape, last_device());
+    tape_.push(std::move(worker));
+    return out;
+  }
+
+  /// ## Backward
+  Gradients backward(Tensor dout) override {
+    auto [worker] = tape_.pop();
+    if (last_device() == device_id()) worker->give_output_grad(std::move(dout));  // (B, D)
+    worker->run(one_batch(Action::Kind::backward), {});
+    return gradients_of(*worker);
+  }
+
+  /// ## A step by its schedule
+  /// What training uses: micro-batches under way on all stages at a time.
+  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
+    Worker worker = begin(std::move(input), plan_.micro_batches);
+    worker.run(schedule_, loss_gradient);
+    return gradients_of(worker);
+  }
+
+  /// ## Inference
+  /// Requests follow one another, as many under way as there are devices: a group of N goes through the first stages,
+  /// then, where a device has several, through the next ones. Device 0 takes back a result of the group before for each
+  /// request that it sends off. An empty tensor is the end of the stream, and is passed on.
+  void inference_loop(InputStream& input, OutputStream& output) override {
+    InferenceMode no_tape;
+    Conveyor conveyor;
+    Index due = 0;  // results on their way to device 0
+    auto write_result = [&] { output.write(conveyor.take_from(last_device())), --due; };
+    for (bool goes_on = true; goes_on;) {
+      Index group = 0;
+      for (; group < num_devices(); ++group) {
+        Tensor a = device_id() == 0 ? input.next().value_or(Tensor()) : conveyor.take_from(device_id() - 1);
+        goes_on = a.size() > 0;
+        if (!goes_on) break;
+        infer(std::move(a), device_id(), conveyor);
+        if (due > 0) write_result();
+      }
+      if (!goes_on && device_id() + 1 < num_devices()) conveyor.pass_on(device_id() + 1, Tensor());
+      while (due > 0) write_result();  // where this group is smaller than the one before
+      for (int s = device_id() + num_devices(); s < stages_.count(); s += num_devices())
+        for (Index i = 0; i < group; ++i) infer(conveyor.take_from((s - 1) % num_devices()), s, conveyor);
+      if (device_id() == 0) due = group;
+    }
+    while (due > 0) write_result();
+    conveyor.finish();
+  }
+
+  Placement input_layout() const override { return Placement::owned(0); }
+
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> mine;
+    for (Index l = 0; l < num_layers(); ++l)
+      if (stages_.weight(l).is_mine())
+        mine.push_back({layer_name(l), Rows(stages_.weight(l).parameter()), &gradients.local(layer_name(l))});
+    return mine;
+  }
+
+  /// The schedule that ran, drawn.
+  std::string describe_step() override { return describe(schedule_); }
+
+ private:
+  Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }
+  int last_device() const { return num_devices() - 1; }
+
+  /// Device 0 has the rows, and tells the others how many they are.
+  Worker begin(Tensor input, Index micro_batches) {
+    const Index rows = world().exchange("rows of the input", input.extent(0))[0];
+    return {stages_, std::move(input), rows, micro_batches, wants_input_grad()};
+  }
+
+  /// One micro-batch through all stages in their order, or back.
+  Schedule one_batch(Action::Kind kind) const {
+    Work work(static_cast<std::size_t>(num_devices()));
+    for (int i = 0; i < stages_.count(); ++i) {
+      const int s = kind == Action::Kind::forward ? i : stages_.count() - 1 - i;
+      work[static_cast<std::size_t>(s % num_devices())].push_back({kind, 0, s});
+    }
+    return with_messages(stages_.count(), 1, work);
+  }
+
+  /// Every device knows of every gradient where it is.
+  Gradients gradients_of(Worker& worker) {
+    Gradients gradients;
+    for (Index l = num_layers(); l-- > 0;) {
+      const Owned& w = stages_.weight(l);
+      gradients.put(layer_name(l),
+                    w.is_mine() ? worker.take_weight_grad(l) : Owned(Tensor(), w.global_shape(), w.owner()));
+    }
+    if (wants_input_grad())  // (B, D)
+      gradients.put(Gradients::input_grad,
+                    Owned(worker.take_input_grad(), {worker.rows(), stages_.width(0)}, 0));
+    return gradients;
+  }
+
+  void infer(Tensor a, int stage, Conveyor& conveyor) {
+    Shape shape = a.shape();  // (b, D) or (b, F)
+    Owned out = through_stage(stages_, stage, {std::move(a), std::move(shape), device_id()}, nullptr);
+    conveyor.pass_on((stage + 1) % num_devices(), std::move(out).local());  // from the last stage to device 0
+  }
+
+  PipelinePlan plan_;
+  Stages stages_;
+  Schedule schedule_;
+  Tape<std::unique_ptr<Worker>> tape_;
+};
+
+}  // namespace shard

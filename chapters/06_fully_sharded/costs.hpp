@@ -1,0 +1,175 @@
+#pragma once
+
+#include "sizes.hpp"
+
+namespace shard {
+
+/// What the first two stages have in common: whole parameters, and a step that gathers them. That holds my
+/// rows of a layer beside the parameters, since the old ones are freed before the new ones arrive.
+inline Costs costs_of_whole_parameters(const ShardedSizes& z) {
+  Costs costs;
+  costs.flops = z.flops();
+  costs.parameter_bytes = z.P * bytes_per_element;
+  costs.trained_bytes = z.mine() * bytes_per_element;
+  for (Index l = 0; l < z.L; ++l) {
+    costs.after_step(Collective::all_gather) += z.gather(l);
+    costs.after_step_bytes = std::max(costs.after_step_bytes, z.mine(l) * bytes_per_element);
+  }
+  return costs;
+}
+
+/// `zero1`: P elements as they are reduce-scattered, and P as they are gathered after the step, each times
+/// (N-1)/N: what data parallel sends.
+///
+/// Most held: whole addends until the end of the backward pass. In pieces, my whole input stays, and the
+/// pieces of dL/dx are put together beside it; the first piece's addend is the sum, a later one lies beside
+/// it until it is added.
+inline Costs zero1_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  const Index x = s.micro_batches > 1 ? z.a(0) : 0;
+  const Index dx = s.input_grad ? x : 0;
+  Peak peak;
+  for (int piece = 0; piece < s.micro_batches; ++piece) {
+    const Index rows = part(z.b, static_cast<int>(s.micro_batches), piece).size();
+    Index inputs = z.inputs(rows);
+    Index dw = piece == 0 ? 0 : z.P;  // the sums so far
+    peak.at({z.P, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
+    for (Index l = z.L - 1; l >= 0; --l) {
+      if (piece == 0) dw += z.w(l);
+      peak.at({z.P, x, dx, dw, piece == 0 ? 0 : z.w(l), inputs, z.a(l + 1, rows),
+               z.goes_on(l) ? z.a(l, rows) : 0});
+      inputs -= z.a(l, rows);
+    }
+  }
+  // The reduction: from the last layer on, whole addends become my rows of the sums.
+  Costs costs = costs_of_whole_parameters(z);
+  Index addends = z.P, sums = 0;
+  for (Index l = z.L - 1; l >= 0; --l) {
+    peak.at({z.P, x, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
+    addends -= z.w(l);
+    sums += z.mine(l);
+    costs[Collective::reduce_scatter] += z.scatter(l);
+  }
+  costs.peak_bytes = peak.bytes();
+  return costs;
+}
+
+/// Passes that reduce each layer's gradient at once, piece by piece: what they send goes into `costs`. Most
+/// held beside activations: parameters, my rows of the sums, and one whole matrix, the gradient being
+/// reduced, or, if weights are gathered, the layer's weights.
+inline Peak peak_reducing_at_once(const ShardedSizes& z, bool is_gathered, Costs& costs) {
+  const Index parameters = is_gathered ? z.mine() : z.P;
+  const Index x = z.s.micro_batches > 1 ? z.a(0) : 0;
+  const Index dx = z.s.input_grad ? x : 0;
+  Peak peak;
+  Index dw = 0;  // my rows of the sums so far
+  for (int piece = 0; piece < z.s.micro_batches; ++piece) {
+    const Index rows = part(z.b, static_cast<int>(z.s.micro_batches), piece).size();
+    Index inputs = 0;
+    for (Index l = 0; l < z.L; ++l) {
+      inputs += z.a(l, rows);
+      peak.at({parameters, x, dx, dw, inputs, is_gathered ? z.w(l) : 0, z.a(l + 1, rows)});
+      if (is_gathered) costs[Collective::all_gather] += z.gather(l);
+    }
+    peak.at({parameters, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
+    for (Index l = z.L - 1; l >= 0; --l) {
+      peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), z.w(l), z.buffer(l)});
+      costs[Collective::reduce_scatter] += z.scatter(l);
+      if (piece == 0) dw += z.mine(l);
+      if (z.goes_on(l)) {
+        peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), is_gathered ? z.w(l) : 0, z.a(l, rows)});
+        if (is_gathered) costs[Collective::all_gather] += z.gather(l);
+      }
+      inputs -= z.a(l, rows);
+    }
+  }
+  return peak;
+}
+
+/// `zero2`: the bytes of `zero1` for one piece; M pieces are reduced one by one, and send (M + 1) P (N-1)/N
+/// elements.
+inline Costs zero2_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_whole_parameters(z);
+  costs.peak_bytes = peak_reducing_at_once(z, /*is_gathered=*/false, costs).bytes();
+  return costs;
+}
+
+/// What the variants of the third stage have in common: all is cut alike.
+inline Costs costs_of_shards(const ShardedSizes& z) {
+  Costs costs;
+  costs.flops = z.flops();
+  costs.parameter_bytes = z.mine() * bytes_per_element;
+  return costs;
+}
+
+/// `zero3`: weights gathered forward, gathered again backward where dL/dx goes on, and gradients
+/// reduce-scattered: 3 P (N-1)/N elements a piece, less layer 0's second gather.
+inline Costs zero3_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_shards(z);
+  costs.peak_bytes = peak_reducing_at_once(z, /*is_gathered=*/true, costs).bytes();
+  return costs;
+}
+
+/// `zero3-keep`: one gather of all weights a step, 2 P (N-1)/N elements in all.
+///
+/// Most held: all weights, whole, at the end of the forward pass; on the way back they are freed one by one.
+inline Costs zero3_keep_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_shards(z);
+  const Index shards = z.mine();
+  Peak peak;
+  Index inputs = z.inputs(z.b), whole = z.P;
+  for (Index l = 0; l < z.L; ++l) {
+    costs[Collective::all_gather] += z.gather(l);
+    costs[Collective::reduce_scatter] += z.scatter(l);
+  }
+  peak.at({shards, whole, inputs, z.a(z.L), z.a(z.L)});
+  Index dw = 0;
+  for (Index l = z.L - 1; l >= 0; --l) {
+    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.w(l), z.buffer(l)});
+    dw += z.mine(l);
+    peak.at({shards, whole, inputs, z.a(l + 1), dw, z.goes_on(l) ? z.a(l) : 0});
+    whole -= z.w(l);
+    inputs -= z.a(l);
+  }
+  costs.peak_bytes = peak.bytes();
+  return costs;
+}
+
+/// `zero3-prefetch`: what `zero3` sends.
+///
+/// Most held: two layers' weights forward; on the way back also two layers' gradients, one of them being
+/// reduced.
+inline Costs zero3_prefetch_costs(const Setting& s) {
+  const ShardedSizes z(s);
+  Costs costs = costs_of_shards(z);
+  const Index shards = z.mine();
+  Peak peak;
+  Index inputs = 0;
+  for (Index l = 0; l < z.L; ++l) {
+    inputs += z.a(l);
+    peak.at({shards, inputs, z.w(l), l + 1 < z.L ? z.w(l + 1) : 0, z.a(l + 1)});
+    costs[Collective::all_gather] += z.gather(l);
+    costs[Collective::reduce_scatter] += z.scatter(l);
+  }
+  peak.at({shards, inputs, z.a(z.L), z.a(z.L)});
+  Index dw = 0;       // my rows of the gradients that have been waited for
+  Index leaving = 0;  // one that is being reduced, with its buffer
+  for (Index l = z.L - 1; l >= 0; --l) {
+    const Index w = z.goes_on(l) ? z.w(l) : 0;
+    const Index next = l > 0 && z.goes_on(l - 1) ? z.w(l - 1) : 0;
+    const Index da = z.goes_on(l) ? z.a(l) : 0;
+    peak.at({shards, inputs, z.a(l + 1), w, next, dw, leaving, z.w(l), da});
+    if (l + 1 < z.L) dw += z.mine(l + 1);
+    leaving = z.w(l) + z.buffer(l);
+    peak.at({shards, inputs, z.a(l + 1), next, dw, leaving, da});
+    inputs -= z.a(l);
+    if (z.goes_on(l)) costs[Collective::all_gather] += z.gather(l);
+  }
+  costs.peak_bytes = peak.bytes();
+  return costs;
+}
+
+}  // namespace shard

@@ -1,0 +1,91 @@
+#pragma once
+
+///     ./chapters/run 06 -n 4 train --variant zero3-keep
+///
+/// The third stage, with weights kept from the forward pass to the backward pass: the SHARD_GRAD_OP of
+/// PyTorch's FSDP (Zhao et al. 2023). They are gathered once a step and not twice; in exchange all of them
+/// are held, whole, when most activations are. Between steps only shards are.
+/// Builds on: 06_fully_sharded/zero3.hpp.
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+class Zero3Keep : public ShardedEngine {
+ public:
+  /// ## What this device owns
+  /// Its rows of each parameter, as in the third stage.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    shards_.clear();
+    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
+      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    whole_ = std::vector<Replicated>(shards_.size());
+  }
+
+  /// ## Forward
+  /// Gather, compute, keep. Several forwards that wait for their backwards share one copy of the weights,
+  /// gathered by the first of them.
+  Placed forward(Tensor input) override {
+    Sharded<0> a = my_rows(std::move(input));  // (b, D)
+    std::vector<Sharded<0>> inputs;
+    for (std::size_t l = 0; l < shards_.size(); ++l) {
+      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
+      Sharded<0> out = matmul(a, gathered(l));  // (b, F) or (b, D)    S0·R = S0
+      inputs.push_back(std::move(a));
+      a = std::move(out);
+      if (InferenceMode::is_on()) discard(l);  // no backward pass will come
+    }
+    tape_.push(std::move(inputs));
+    return a;
+  }
+
+  /// ## Backward
+  /// The weights are there. The last backward that was waited for frees them, layer by layer.
+  Gradients backward(Tensor dout) override {
+    auto [inputs] = tape_.pop();
+    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
+    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Gradients gradients;
+    for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
+      const Sharded<0>& a = inputs[l];                                 // (b, D) or (b, F)
+      Partial dw = matmul(transposed(a), d);                           // (D, F)      S0ᵀ·S0 = S1·S0 = P
+      gradients.put(layer_name(l), reduce_scatter<0>(std::move(dw)));  // (D/N, F)    P → S0
+      if (l > 0 || wants_input_grad()) d = matmul(d, transposed(gathered(l)));  // like a    S0·R = S0
+      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      discard(l);
+    }
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::sharded(0); }
+
+  /// ## The step
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> all;
+    for (std::size_t l = 0; l < shards_.size(); ++l)
+      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
+    return all;
+  }
+
+  /// What is kept for a forward that still waits is of the parameters before the step: its backward gathers
+  /// anew.
+  void after_step() override { whole_ = std::vector<Replicated>(shards_.size()); }
+
+ private:
+  /// A layer's weights, (D, F) or (F, D): gathered, unless they are here.
+  const Replicated& gathered(std::size_t l) {
+    if (whole_[l].is_empty()) whole_[l] = all_gather(shards_[l]);  // S0 → R
+    return whole_[l];
+  }
+  /// Frees a layer's weights, unless a forward waits for its backward.
+  void discard(std::size_t l) {
+    if (tape_.empty()) whole_[l] = Replicated();
+  }
+
+  std::vector<Sharded<0>> shards_;      // (D/N, F), (F/N, D), ...
+  std::vector<Replicated> whole_;       // (D, F), (F, D), ... between forward and backward, else empty
+  Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
+};
+
+}  // namespace shard

@@ -1,0 +1,90 @@
+#pragma once
+
+///     ./chapters/run 06 -n 4 train --variant zero3-prefetch
+///
+/// The third stage with communication behind computation (Zhao et al. 2023, "PyTorch FSDP", section 3.3):
+/// while a layer computes, the next one's weights are being gathered, and, on the way back, the gradient of
+/// the one before is being reduce-scattered. The same bytes; in exchange two layers' weights are held at a
+/// time, and two gradients.
+/// Builds on: 06_fully_sharded/zero3.hpp.
+
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+class Zero3Prefetch : public ShardedEngine {
+ public:
+  /// ## What this device owns
+  /// Its rows of each parameter, as in the third stage.
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    shards_.clear();
+    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
+      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+  }
+
+  /// ## Forward
+  /// Only the first gather has nothing to hide behind.
+  Placed forward(Tensor input) override {
+    Sharded<0> a = my_rows(std::move(input));  // (b, D)
+    std::vector<Sharded<0>> inputs;
+    Replicated w = all_gather(shards_[0]);  // (D, F)    S0 → R
+    for (std::size_t l = 0; l < shards_.size(); ++l) {
+      Future<Replicated> next;
+      if (l + 1 < shards_.size()) next = all_gather_async(shards_[l + 1]);  // S0 → R, some time
+      if (l % 2 == 1) a = relu(std::move(a));                               // (b, F)
+      Sharded<0> out = matmul(a, w);                                        // (b, F) or (b, D)    S0·R = S0
+      inputs.push_back(std::move(a));
+      a = std::move(out);
+      w = next.get();  // frees this layer's
+    }
+    tape_.push(std::move(inputs));
+    return a;
+  }
+
+  /// ## Backward
+  /// The next layer here is the one before. Nothing is freed before its weights have arrived, so that what is
+  /// held at most is no matter of timing.
+  Gradients backward(Tensor dout) override {
+    auto [inputs] = tape_.pop();
+    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
+    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Gradients gradients;
+    Replicated w;
+    if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R
+    Future<Sharded<0>> leaving;  // the gradient of the layer before this one in the loop
+    for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
+      const Sharded<0>& a = inputs[l];  // (b, D) or (b, F)
+      Future<Replicated> next;
+      if (l > 0 && needs_weights(l - 1)) next = all_gather_async(shards_[l - 1]);  // S0 → R, some time
+      Partial dw = matmul(transposed(a), d);  // (D, F)    S0ᵀ·S0 = S1·S0 = P
+      Sharded<0> da;
+      if (needs_weights(l)) da = matmul(d, transposed(w));  // like a    S0·R = S0
+      w = next.get();                                       // frees this layer's
+      if (l + 1 < shards_.size()) gradients.put(layer_name(l + 1), leaving.get());
+      leaving = reduce_scatter_async<0>(std::move(dw));  // (D/N, F)    P → S0, some time
+      d = l % 2 == 1 ? relu_backward(std::move(da), a) : std::move(da);
+    }
+    gradients.put(layer_name(0), leaving.get());
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::sharded(0); }
+
+  /// ## The step
+  std::vector<Trainable> trainable(const Gradients& gradients) override {
+    std::vector<Trainable> all;
+    for (std::size_t l = 0; l < shards_.size(); ++l)
+      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
+    return all;
+  }
+
+ private:
+  /// Whether the backward pass computes dL/dx of a layer.
+  bool needs_weights(std::size_t l) const { return l > 0 || wants_input_grad(); }
+
+  std::vector<Sharded<0>> shards_;      // (D/N, F), (F/N, D), ...
+  Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
+};
+
+}  // namespace shard

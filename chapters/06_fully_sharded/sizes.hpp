@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/costs.hpp"
+
+namespace shard {
+
+/// Sizes, in elements, from which this chapter's forms are made: layers, and this device's parts of them.
+struct ShardedSizes {
+  const Setting& s;
+  Index L;  ///< layers
+  Index P;  ///< elements of all weights
+  Index b;  ///< my rows of the batch
+
+  explicit ShardedSizes(const Setting& setting)
+      : s(setting),
+        L(s.model.num_layers),
+        P(s.model.weights()),
+        b(part(s.batch, s.devices, s.device).size()) {}
+
+  /// Layer l's weights, whole; everybody's rows of them; and mine.
+  Index w(Index l) const { return s.model.weights(l); }
+  std::vector<Index> shards(Index l) const {
+    return slices(s.model.width(l), s.model.width(l + 1), s.devices);
+  }
+  Index mine(Index l) const { return shards(l)[static_cast<std::size_t>(s.device)]; }
+  /// My rows of all parameters: about P/N.
+  Index mine() const {
+    Index elements = 0;
+    for (Index l = 0; l < L; ++l) elements += mine(l);
+    return elements;
+  }
+  /// What a reduce-scatter holds beside its argument: room for the largest slice.
+  Index buffer(Index l) const { return s.devices == 1 ? 0 : shards(l)[0]; }
+
+  /// The input of layer l for so many rows; of layer L: the output.
+  Index a(Index l, Index rows) const { return rows * s.model.width(l); }
+  Index a(Index l) const { return a(l, b); }
+  /// All layers' inputs: what forward keeps.
+  Index inputs(Index rows) const {
+    Index elements = 0;
+    for (Index l = 0; l < L; ++l) elements += a(l, rows);
+    return elements;
+  }
+  /// Whether dL/dx of layer l is computed.
+  bool goes_on(Index l) const { return l > 0 || s.input_grad; }
+
+  /// Of data parallel: three products of one size for each layer, on my rows.
+  Index flops() const {
+    Index flops = 0;
+    for (Index l = 0; l < L; ++l)
+      flops += (goes_on(l) ? 3 : 2) * product_flops(b, s.model.width(l), s.model.width(l + 1));
+    return flops;
+  }
+  Traffic gather(Index l) const { return ring_all_gather(shards(l), s.device); }
+  Traffic scatter(Index l) const { return ring_reduce_scatter(shards(l), s.device); }
+};
+
+}  // namespace shard

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shard {
+
+/// An option that takes one text.
+struct TextOption {
+  std::string name;  ///< "--only"
+  std::string help;
+  std::string type;                  ///< "NAME", for --help
+  std::vector<std::string> allowed;  ///< any text if empty
+  std::string* value;                ///< where it goes
+};
+
+/// A command line of such options alone. False when it asked for help, which device 0 has then printed.
+/// \throws Error usage
+bool parse_options(int argc, char** argv, const std::string& summary, const std::vector<TextOption>& options,
+                   const std::string& footer);
+
+}  // namespace shard

@@ -1,0 +1,86 @@
+# cmake -DBENCH=tests/bench -DPROGRAMS=FOLDER -DCHAPTERS=01_name,02_name -DOUT=FILE -P check.cmake
+# Runs ./tests/bench with tiny sizes on 2 devices and looks at its JSON; then its answers to bad input.
+cmake_minimum_required(VERSION 3.22)
+set(ENV{BENCH_PROGRAMS} ${PROGRAMS})
+
+function(expect what actual expected)
+  if(NOT actual STREQUAL expected)
+    message(SEND_ERROR "${what}: expected ${expected}, given ${actual}")
+  endif()
+endfunction()
+
+# The values of one key in all figures of a section.
+function(values json section key result)
+  string(JSON length ERROR_VARIABLE missing LENGTH "${json}" ${section})
+  if(missing)
+    message(FATAL_ERROR "${section}: ${missing}")
+  endif()
+  set(all)
+  math(EXPR last "${length} - 1")
+  foreach(i RANGE ${last})
+    string(JSON value GET "${json}" ${section} ${i} ${key})
+    list(APPEND all "${value}")
+  endforeach()
+  set(${result} "${all}" PARENT_SCOPE)
+endfunction()
+
+execute_process(COMMAND ${BENCH} --quick --layers 4 --sizes 1k,7x5x3 --json ${OUT}
+  COMMAND_ERROR_IS_FATAL ANY OUTPUT_VARIABLE table)
+file(READ ${OUT} json)
+string(JSON devices GET "${json}" devices)
+expect("devices" "${devices}" 2)
+
+values("${json}" collectives call calls)
+expect("collectives" "${calls}"
+  "all_reduce;all_gather;reduce_scatter;all_to_all;broadcast;send, receive;send_async;barrier")
+values("${json}" optimizers optimizer names)
+expect("optimizers" "${names}" "sgd;adam;integer")
+
+# Every chapter, in every variant that its own program lists: none was forgotten.
+values("${json}" chapters chapter measured)
+set(expected)
+string(REPLACE "," ";" CHAPTERS ${CHAPTERS})
+foreach(chapter IN LISTS CHAPTERS)
+  string(SUBSTRING ${chapter} 0 2 number)
+  execute_process(COMMAND ${PROGRAMS}/../emu/${chapter} variants
+    COMMAND_ERROR_IS_FATAL ANY OUTPUT_VARIABLE variants)
+  string(REGEX MATCHALL "[^\n]+\n" variants "${variants}")
+  foreach(variant IN LISTS variants)
+    list(APPEND expected ${number})
+  endforeach()
+endforeach()
+expect("chapters" "${measured}" "${expected}")
+
+# Every figure is a positive time, and is shown.
+foreach(section collectives optimizers chapters)
+  values("${json}" ${section} times all_times)
+  foreach(times IN LISTS all_times)
+    foreach(side ours_us reference_us)
+      string(JSON median GET "${times}" ${side} median)
+      if(NOT median GREATER 0)
+        message(SEND_ERROR "${section}: ${side}: expected a median above 0, given ${median}")
+      endif()
+      math(EXPR shown "${shown} + 1")
+    endforeach()
+  endforeach()
+endforeach()
+string(REGEX MATCHALL "[0-9]%" percentages "${table}")
+list(LENGTH percentages in_table)
+expect("times in the table" "${in_table}" "${shown}")
+
+# Bad input: one line, and the code of its kind.
+function(expect_refusal code text)
+  execute_process(COMMAND ${BENCH} ${ARGN} RESULT_VARIABLE given OUTPUT_QUIET ERROR_VARIABLE error)
+  expect("code of ${ARGN}" "${given}" ${code})
+  if(NOT error MATCHES "^error: [^\n]*${text}[^\n]*\n$")
+    message(SEND_ERROR "${ARGN}: expected one line about ${text}, given ${error}")
+  endif()
+endfunction()
+expect_refusal(64 "given 0" -n 0)
+expect_refusal(64 "expected a value" --json)
+expect_refusal(64 "given --bytes" --bytes 4)
+expect_refusal(64 "given nothing" --only nothing)
+expect_refusal(64 "given '6'" --sizes 6)
+expect_refusal(64 "given '7x5'" --sizes 4,7x5)
+expect_refusal(64 "--layers" --layers 0)
+expect_refusal(65 "expected a file that can be written" --json /no/such/folder/figures.json)

@@ -1,0 +1,71 @@
+/// The main function of the programs that ./tests/bench runs: the command line, then what the program
+/// measures.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <regex>
+
+#include "engine/control_plane.hpp"
+#include "tests/benchmarks/bench.hpp"
+
+namespace shard::bench {
+
+namespace {
+
+/// Sizes are of two kinds; a kind that is not named keeps its defaults.
+void read_sizes(const std::vector<std::string>& items, Options& options) {
+  const std::regex bytes("([1-9][0-9]{0,8})([kM]?)");
+  const std::regex network("([1-9][0-9]{0,4})x([1-9][0-9]{0,4})x([1-9][0-9]{0,4})");
+  constexpr Index most = Index{1} << 30;
+  for (const std::string& item : items) {
+    std::smatch match;
+    if (std::regex_match(item, match, network)) {
+      options.networks.push_back({std::stol(match[1]), std::stol(match[2]), std::stol(match[3])});
+      continue;
+    }
+    Index size = 0;
+    if (std::regex_match(item, match, bytes))
+      size = std::stol(match[1]) * (match[2] == "k" ? 1 << 10 : match[2] == "M" ? 1 << 20 : 1);
+    if (size == 0 || size > most || size % 4 != 0)
+      throw Error(
+          Code::usage,
+          fmt::format("bench: --sizes: expected bytes, a multiple of 4 up to 1024M, such as 64k or 2M, or "
+                      "BATCHxWIDTHxHIDDEN, each up to 99999, given '{}'",
+                      item));
+    options.bytes.push_back(size);
+  }
+  constexpr Index k = 1024;
+  if (options.bytes.empty()) options.bytes = {4, k, 16 * k, 64 * k, 256 * k, k * k, 4 * k * k, 16 * k * k};
+  if (options.networks.empty()) options.networks = {{64, 256, 1024}, {256, 512, 2048}};
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Measures the emulator against raw MPI and raw BLAS; run by ./tests/bench", "bench");
+  Options options;
+  std::vector<std::string> sizes;
+  app.add_option("--sizes", sizes)->delimiter(',');
+  app.add_option("--layers", options.layers)->check(CLI::Range(1, 1024));
+  app.add_flag("--quick", options.is_quick);
+  app.add_option("--json", options.json);
+  app.add_flag("--append", options.appends);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::string what = error.what();
+    std::ranges::replace(what, '\n', ' ');
+    throw Error(Code::usage, fmt::format("bench: {} (--help lists the options)", what));
+  }
+  read_sizes(sizes, options);
+  Results results(options);
+  measure_all(options, results);
+  results.write();
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace shard::bench
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&] { return shard::bench::run(argc, argv); });
+}

@@ -1,0 +1,77 @@
+#include <mpi.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "tests/benchmarks/bench.hpp"
+
+extern "C" char* openblas_get_config() __attribute__((weak));  // there with OpenBLAS only
+
+namespace shard::bench {
+
+namespace {
+
+/// What Linux calls the processor.
+std::string processor() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find(','));
+}
+
+[[noreturn]] void refuse_file(const std::string& path, const char* expected) {
+  throw Error(Code::file, fmt::format("{}: expected {}", path, expected));
+}
+
+}  // namespace
+
+Results::Results(const Options& options) : path_(options.json) {
+  if (options.appends && !path_.empty() && world().device_id() == 0) {
+    std::ifstream in(path_);
+    all_ = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+    if (!all_.is_object()) refuse_file(path_, "the figures of an earlier program");
+  }
+  if (options.appends) return;
+  const std::string machine =
+      fmt::format("{} cores of {}; {}; {}", std::thread::hardware_concurrency(), processor(), mpi_version(),
+                  openblas_get_config == nullptr ? "unknown BLAS" : openblas_get_config());
+  double load = -1;
+  getloadavg(&load, 1);
+  all_ = {{"devices", world().num_devices()},
+          {"quick", options.is_quick},
+          {"machine", machine},
+          {"compiler", __VERSION__},
+          {"load_average", load}};
+  write();  // so that a file that cannot be written is found out now
+  print(fmt::format("{} devices on {}\nload average at the start {:.2f}\n", world().num_devices(), machine,
+                    load));
+}
+
+void Results::write() const {
+  if (path_.empty() || world().device_id() != 0) return;
+  std::ofstream out(path_);
+  out << all_.dump(1) << "\n";
+  if (!out.flush()) refuse_file(path_, "a file that can be written");
+}
+
+std::string bar(const std::string& rule, bool is_met) {
+  if (world().num_devices() != 2) return "";
+  return rule + (is_met ? "" : ": missed");
+}
+
+void print(const std::string& text) {
+  if (world().device_id() != 0) return;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);  // figures as they come
+}
+
+}  // namespace shard::bench
