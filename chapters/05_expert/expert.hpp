@@ -30,11 +30,8 @@ class ExpertParallel : public ShardedEngine {
       Range theirs = part(model_.num_experts, num_devices(), owner);
       for (Index e = theirs.begin; e < theirs.end; ++e) {
         std::vector<Owned>& layers = experts_.emplace_back();
-        for (Index l = 0; l < model_.num_layers; ++l) {
-          std::string name = expert_layer_name(e, l);
-          layers.emplace_back(owner == device_id() ? checkpoint.whole(name) : Tensor(), model_.shape(l),
-                              owner);
-        }
+        for (Index l = 0; l < model_.num_layers; ++l)
+          layers.push_back(load_owned(checkpoint, expert_layer_name(e, l), owner));
       }
     }
   }
