@@ -53,6 +53,20 @@ Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis) {
   return backend::with_extent(first, axis, extent);
 }
 
+void require_matrix(const char* call, const Tensor& t) {
+  if (t.rank() != 2) refuse(Code::argument, call, "a matrix", to_string(t.shape()));
+}
+
+void require_count(const char* call, const char* of_what, Index expected, Index given) {
+  if (given != expected)
+    refuse(Code::argument, call, std::to_string(expected) + " " + of_what, std::to_string(given));
+}
+
+void require_index(const char* call, Index index, Index end) {
+  if (index < 0 || index >= end)
+    refuse(Code::argument, call, "indices from 0 to below " + std::to_string(end), std::to_string(index));
+}
+
 Range elements_to_update(const char* call, Rows rows, const Tensor& gradient) {
   if (gradient.shape() != rows.shape())
     refuse(Code::argument, call, "a gradient of shape " + to_string(rows.shape()),

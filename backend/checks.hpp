@@ -20,6 +20,12 @@ Shape shape_of_slice(const Tensor& t, int axis, Index begin, Index end);
 /// The shape of tensors one behind the other.
 Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
 
+void require_matrix(const char* call, const Tensor& t);
+/// `expected` of what is counted, "rows".
+void require_count(const char* call, const char* of_what, Index expected, Index given);
+/// 0 to below `end`.
+void require_index(const char* call, Index index, Index end);
+
 /// Where rows to be updated lie in their tensor, in elements; the gradient has their shape.
 Range elements_to_update(const char* call, Rows rows, const Tensor& gradient);
 /// Adam's state has the gradient's shape.

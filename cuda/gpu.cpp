@@ -141,11 +141,8 @@ void finish(cudaStream_t queue) {
 }
 
 std::vector<double> scratch_on_host() {
-  finish(gpu().computation());
   std::vector<double> numbers(Gpu::lanes);
-  SHARDBOOK_CHECK(cudaMemcpyAsync(numbers.data(), gpu().scratch(), Gpu::lanes * sizeof(double),
-                                  cudaMemcpyDeviceToHost, gpu().computation()));
-  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+  copy_to_host(numbers.data(), gpu().scratch(), Gpu::lanes * sizeof(double));
   return numbers;
 }
 

@@ -64,6 +64,8 @@ Gpu& gpu();
 cudaStream_t new_queue();
 /// Returns when the queue is empty. Meanwhile messages go on, and bad news is heard. \throws Error lost
 void finish(cudaStream_t queue);
+/// What the computation has made of this memory.
+void copy_to_host(void* to, const void* from, std::size_t bytes);
 /// The numbers that a reduction has left.
 std::vector<double> scratch_on_host();
 

@@ -89,6 +89,26 @@ const float* data_on(cudaStream_t queue, const Tensor& t) {
   return storage == nullptr ? nullptr : storage->data_on(queue);
 }
 
+OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  data_ = cache().take(bytes, gpu().computation());
+  SHARDBOOK_CHECK(cudaMemcpyAsync(data_, numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+}
+
+OnDeviceToo::~OnDeviceToo() {
+  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, gpu().computation());
+}
+
+void OnDeviceToo::fetch_into(void* numbers) const {
+  if (bytes_ > 0) copy_to_host(numbers, data_, bytes_);
+}
+
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  finish(gpu().computation());
+  SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
+  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+}
+
 }  // namespace cuda
 
 using cuda::gpu;
@@ -168,10 +188,7 @@ Tensor Tensor::clone() const {
 std::vector<float> Tensor::to_host() const {
   std::vector<float> values(static_cast<std::size_t>(size()));
   if (values.empty()) return values;
-  cuda::finish(gpu().computation());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(values.data(), Backend::data(*this), static_cast<std::size_t>(bytes()),
-                                  cudaMemcpyDeviceToHost, gpu().computation()));
-  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+  cuda::copy_to_host(values.data(), Backend::data(*this), static_cast<std::size_t>(bytes()));
   return values;
 }
 

@@ -39,6 +39,39 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activa
 float* data_on(cudaStream_t queue, Tensor& t);
 const float* data_on(cudaStream_t queue, const Tensor& t);
 
+/// A call's numbers in the GPU's memory too, for kernels of the computation. They are in no tensor and not booked.
+class OnDeviceToo {
+ public:
+  template <class T>
+  explicit OnDeviceToo(std::span<const T> numbers) : OnDeviceToo(numbers.data(), numbers.size_bytes()) {}
+  template <class T>
+  explicit OnDeviceToo(const std::vector<T>& numbers) : OnDeviceToo(std::span<const T>(numbers)) {}
+  ~OnDeviceToo();
+  OnDeviceToo(const OnDeviceToo&) = delete;
+  OnDeviceToo& operator=(const OnDeviceToo&) = delete;
+
+  template <class T>
+  const T* data() const {
+    return static_cast<const T*>(data_);
+  }
+  template <class T>
+  T* data() {
+    return static_cast<T*>(data_);
+  }
+  /// What kernels have made of them.
+  template <class T>
+  void fetch(std::vector<T>& numbers) const {
+    fetch_into(numbers.data());
+  }
+
+ private:
+  OnDeviceToo(const void* numbers, std::size_t bytes);
+  void fetch_into(void* numbers) const;
+
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
 /// Gives memory that no tensor holds back to CUDA.
 void release_blocks();
 

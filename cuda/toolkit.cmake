@@ -22,8 +22,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not kn
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 
-# Kernels are in two of the sources; nvcc compiles those.
-set_source_files_properties(cuda/operations.cpp cuda/updates.cpp PROPERTIES LANGUAGE CUDA)
+# Kernels are in these sources; nvcc compiles them.
+set_source_files_properties(cuda/operations.cpp cuda/routing.cpp cuda/updates.cpp PROPERTIES LANGUAGE CUDA)
 add_library(cuda OBJECT ${cuda_sources} ${backend_sources})
 target_include_directories(cuda PUBLIC chapters ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
 target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})

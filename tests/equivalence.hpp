@@ -3,6 +3,7 @@
 /// What the equivalence tests share: run one step of an engine on a problem, and hold every result against what was
 /// expected, on the slice that this device owns.
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,13 +51,18 @@ inline Results run_step(ShardedEngine& engine, const HostTensor& input, const Ho
   return results;
 }
 
-/// An engine with these weights that also computes dL/dx.
+/// An engine with these weights that also computes dL/dx, told to route as the problem says.
 inline std::unique_ptr<ShardedEngine> make_engine(const Variant& variant, const EngineOptions& options,
                                                   const std::map<std::string, HostTensor>& weights) {
   std::unique_ptr<ShardedEngine> engine = variant.make(options);
   engine->load_checkpoint(*host_checkpoint(weights, "test"));
   engine->want_input_grad(true);
   return engine;
+}
+inline std::unique_ptr<ShardedEngine> make_engine(const Variant& variant, EngineOptions options,
+                                                  const ExactProblem& problem) {
+  options.routing = problem.routing;
+  return make_engine(variant, options, problem.weights);
 }
 
 /// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
@@ -95,7 +101,13 @@ struct Case {
             world().device_id(),
             options.bucket_bytes,
             options.virtual_stages,
-            options.stages};
+            options.stages,
+            options.routing,
+            {}};
+  }
+  /// The chapter's exact problem of this case.
+  ExactProblem exact_problem(std::uint64_t seed) const {
+    return this_chapter().network.exact_problem(model, options.routing, batch, seed, nullptr);
   }
 };
 
@@ -112,6 +124,30 @@ inline std::vector<EngineOptions> options_of(const Variant& variant) {
   return {{}};
 }
 
+/// Mixtures: more and fewer experts than devices and than tokens, with and without bounds on what an expert
+/// takes, some so tight that tokens are dropped by all, with and without the balancing loss and skew (which
+/// exact problems set to 0).
+inline std::vector<Case> mixture_cases(const Variant& variant) {
+  struct Mixture {
+    Index num_experts;
+    Routing routing;
+  };
+  std::vector<Mixture> mixtures;
+  if (variant.top_k == 1)
+    mixtures = {{7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
+  else
+    mixtures = {{7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
+  std::vector<Case> all;
+  for (Index layers : {1, 2, 3, 6})
+    for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
+      for (const auto& [num_experts, routing] : mixtures) {
+        EngineOptions options;
+        options.routing = routing;
+        all.push_back({{layers, dim, hidden, num_experts}, batch, options});
+      }
+  return all;
+}
+
 /// Depths a variant is tested with: odd and even ones, and one and some more than it needs.
 inline std::vector<Index> layers_of(const Variant& variant, const EngineOptions& options) {
   const Index fewest = variant.min_layers(world().num_devices(), options);
@@ -121,12 +157,17 @@ inline std::vector<Index> layers_of(const Variant& variant, const EngineOptions&
 
 /// One uneven case, with the last of the options.
 inline Case one_case(const Variant& variant) {
-  const EngineOptions options = options_of(variant).back();
+  EngineOptions options = options_of(variant).back();
+  if (variant.top_k > 0) {  // no expert is ever full, so that rows do not depend on others beside them
+    options.routing = {variant.top_k, std::nullopt, 0.01, 0};
+    return {{3, 5, 7, 4}, 11, options};
+  }
   return {{std::max<Index>(3, variant.min_layers(world().num_devices(), options) + 1), 5, 7}, 11, options};
 }
 
 /// All that a variant is tested on.
 inline std::vector<Case> cases(const Variant& variant) {
+  if (this_chapter().network.has_experts) return mixture_cases(variant);
   std::vector<Case> all;
   for (const EngineOptions& options : options_of(variant))
     for (Index layers : layers_of(variant, options))

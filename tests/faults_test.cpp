@@ -17,7 +17,7 @@ namespace {
 /// wrong before it; even layers dense, so that any column of them reads every input; odd layers with two ones or more
 /// in each row and column, so that sums stay exact. (A number that only a dead hidden unit reads has no influence on
 /// any result, and no comparison could notice it.)
-ExactProblem live_problem(const Model& model, Index batch) {
+ExactProblem live_stack(const Model& model, Index batch) {
   ExactProblem problem = make_exact_problem(model, batch, 3);
   for (Index l = 0; l < model.num_layers; ++l) {
     HostTensor& w = problem.weights.at(layer_name(l));
@@ -36,10 +36,18 @@ ExactProblem live_problem(const Model& model, Index batch) {
   return problem;
 }
 
-/// w <- w / 2, whatever the gradient.
+/// The same for whatever the chapter trains.
+ExactProblem live_problem(const Case& c) {
+  const Network network = this_chapter().network;
+  if (!network.live_problem) return live_stack(c.model, c.batch);
+  return network.live_problem(c.model.num_layers, c.options.routing, world().num_devices());
+}
+
+/// w <- w / 2, whatever the gradient; but a router stays, as its gates would not stay exact.
 class HalvingOptimizer : public Optimizer {
  protected:
   void update(const Trainable& t) override {
+    if (t.name == router_name()) return;
     Tensor w = slice(*t.parameter.tensor, 0, t.parameter.begin, t.parameter.end);
     sgd_update(t.parameter, w, 0.5F);
   }
@@ -56,6 +64,16 @@ std::map<std::string, HostTensor> with_halved_weights(std::map<std::string, Host
   return results;
 }
 
+/// What the step after the optimizer's is to give. A mixture's solver takes halves as they are.
+std::map<std::string, HostTensor> after_halving(ExactProblem problem, const std::map<std::string, HostTensor>& results) {
+  const Network network = this_chapter().network;
+  if (!network.has_experts) return with_halved_weights(results, problem.model.num_layers);
+  for (auto& [name, w] : problem.weights)
+    for (float& value : w.values)
+      if (name != router_name()) value /= 2;
+  return network.solve(problem);
+}
+
 /// Whether any device says so. A control message.
 bool any_device(bool mine) {
   return std::ranges::max(world().exchange("noticed", mine ? 1 : 0)) > 0;
@@ -69,14 +87,13 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem,
   if (any_device(!first_difference(compare_all(first, expected)).empty())) return true;
   HalvingOptimizer().step(engine, first.gradients);
   Results second = run_step(engine, problem.input, problem.output_grad);
-  std::map<std::string, HostTensor> halved = with_halved_weights(expected, problem.model.num_layers);
-  return !first_difference(compare_all(second, halved)).empty();
+  return !first_difference(compare_all(second, after_halving(problem, expected))).empty();
 }
 
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& problem,
                 const std::map<std::string, HostTensor>& expected, const emu::Faults& faults) {
-  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
   emu::plant_faults(faults);
   bool differs = false;
   try {
@@ -93,7 +110,7 @@ bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& probl
 /// device. (The second step makes the same again.)
 void count(const Variant& variant, const Case& c, const ExactProblem& problem, Index& calls,
            std::vector<Index>& messages) {
-  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem.weights);
+  std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
   emu::plant_faults({});
   HalvingOptimizer().step(*engine, run_step(*engine, problem.input, problem.output_grad).gradients);
   calls = std::ranges::max(world().exchange("calls", emu::calls_made()));
@@ -118,9 +135,10 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
       // All slices alike, so that a shape that no longer fits is one on every device at once; and a row in each of
       // three pieces of a device's rows, as what is done for an empty piece has no influence on any result.
       Case c{{layers, n, 2 * n}, 3 * n, options_of(variant).back()};
+      if (variant.top_k > 0) c.options.routing.top_k = variant.top_k;
       CAPTURE(variant.name, layers);
-      ExactProblem problem = live_problem(c.model, c.batch);
-      std::map<std::string, HostTensor> expected = solve(problem);
+      ExactProblem problem = live_problem(c);
+      std::map<std::string, HostTensor> expected = chapter.network.solve(problem);
       CHECK_FALSE(is_noticed(variant, c, problem, expected, {}));
       Index calls = 0;
       std::vector<Index> messages;

@@ -59,15 +59,23 @@ inline Bounded product(const Bounded& a, const Bounded& b) {
   return c;
 }
 
+/// What is negative beyond doubt becomes 0 beyond doubt.
 inline void apply_relu(Bounded& z) {
-  for (double& v : z.value) v = std::max(v, 0.0);
+  for (std::size_t i = 0; i < z.value.size(); ++i) {
+    if (z.value[i] <= -z.error[i]) z.error[i] = 0;
+    z.value[i] = std::max(z.value[i], 0.0);
+  }
 }
 
 /// d where h > 0. Where |h| is within its bound the other branch is possible too.
 inline void apply_relu_backward(Bounded& d, const Bounded& h) {
   for (std::size_t i = 0; i < d.value.size(); ++i) {
-    if (h.value[i] <= h.error[i]) d.error[i] += std::abs(d.value[i]);
-    if (h.value[i] <= 0) d.value[i] = 0;
+    const bool is_zero = h.value[i] <= 0;
+    if (is_zero && h.error[i] == 0)
+      d.error[i] = 0;
+    else if (h.value[i] <= h.error[i])
+      d.error[i] += std::abs(d.value[i]);
+    if (is_zero) d.value[i] = 0;
   }
 }
 

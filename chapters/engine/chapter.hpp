@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/costs.hpp"
+#include "engine/exact.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard {
@@ -18,6 +19,7 @@ struct EngineOptions {
   Index bucket_bytes = default_bucket_bytes;
   Index virtual_stages = 2;
   std::string stages = "equal";
+  Routing routing = {};
 };
 
 /// One way to carry out a chapter's strategy.
@@ -30,6 +32,8 @@ struct Variant {
   bool has_buckets = false;         ///< whether it reduces gradients in buckets of a given size
   bool has_stages = false;          ///< whether it cuts the layers into stages: at least one a device
   bool has_virtual_stages = false;  ///< whether a device may have several of them
+  Index top_k = 0;                  ///< experts a token in a mixture, when not told; 1: always; 0: no mixture
+  std::string reference = {};  ///< variant whose loss curve it must follow; none: the tour's first chapter's
 
   /// Fewer layers than this are refused.
   Index min_layers(int devices, const EngineOptions& options) const {
@@ -37,13 +41,32 @@ struct Variant {
   }
 };
 
+/// What a chapter trains, and how its exact problems are made and solved: the stack, unless it says otherwise.
+struct Network {
+  bool has_experts = false;
+  std::function<Model(const Checkpoint&)> model_of = shard::model_of;
+  /// \name Exact problems, as in exact.hpp
+  /// @{
+  using Solution = std::map<std::string, HostTensor>;
+  std::function<ExactProblem(const Model&, const Routing&, Index batch, std::uint64_t seed, const Digits*)>
+      exact_problem = [](const Model& model, const Routing&, Index batch, std::uint64_t seed,
+                         const Digits* digits) { return make_exact_problem(model, batch, seed, digits); };
+  std::function<Solution(const ExactProblem&)> solve = shard::solve;
+  /// One in which every number that `devices` devices send matters: for tests that plant mistakes. None: theirs.
+  std::function<ExactProblem(Index num_layers, const Routing&, int devices)> live_problem = {};
+  /// Where the choices go of a problem whose rows are divided over so many devices.
+  std::function<RoutedCounts(const ExactProblem&, int devices)> route = {};
+  /// @}
+};
+
 /// What a chapter says of itself: its programs, tests and tables are made from this.
 struct Chapter {
   std::string number;  ///< "03"
   std::string title;   ///< "tensor parallel"
   std::vector<Variant> variants;
-  EngineOptions defaults = {};  ///< of the command line
+  EngineOptions defaults = {};                          ///< of the command line
   std::map<std::string, std::string> other_names = {};  ///< of variants, as the field calls them: "ddp"
+  Network network = {};
 
   /// Layers that are enough for every variant, an even number.
   Index default_layers(int devices) const {

@@ -83,25 +83,30 @@ class FileCheckpoint : public Checkpoint {
 
 class GeneratedCheckpoint : public Checkpoint {
  public:
-  GeneratedCheckpoint(const Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
-    for (Index layer = 0; layer < model.num_layers; ++layer) layers_.emplace(layer_name(layer), layer);
+  GeneratedCheckpoint(const Model& model, std::uint64_t seed) : seed_(seed) {
+    for (Index l = 0; l < model.num_layers; ++l) {
+      Parameter layer = {model.shape(l), l % 2 == 1};
+      if (model.num_experts == 0) parameters_.emplace(layer_name(l), layer);
+      for (Index e = 0; e < model.num_experts; ++e) parameters_.emplace(expert_layer_name(e, l), layer);
+    }
+    if (model.num_experts > 0) parameters_[router_name()] = {{model.model_dim, model.num_experts}, false};
   }
 
   std::vector<std::string> names() const override {
     std::vector<std::string> all;
-    for (const auto& [name, layer] : layers_) all.push_back(name);
+    for (const auto& [name, parameter] : parameters_) all.push_back(name);
     return all;
   }
-  bool contains(const std::string& name) const override { return layers_.contains(name); }
+  bool contains(const std::string& name) const override { return parameters_.contains(name); }
   Shape shape(const std::string& name) const override {
     if (!contains(name)) refuse_unknown(source(), name);
-    return model_.shape(layers_.at(name));
+    return parameters_.at(name).shape;
   }
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const override {
     Shape whole = shape(name);
     require_range(name, whole, axis, begin, end);
-    bool after_relu = layers_.at(name) % 2 == 1;
-    float bound = std::sqrt((after_relu ? 6.0F : 3.0F) / static_cast<float>(whole[0]));
+    float gain = parameters_.at(name).is_after_relu ? 6.0F : 3.0F;
+    float bound = std::sqrt(gain / static_cast<float>(whole[0]));
     CounterRandom random(seed_, name);
     std::vector<float> values;
     for_each_in_slice(whole, axis, begin, end, [&](Index i) {
@@ -112,9 +117,12 @@ class GeneratedCheckpoint : public Checkpoint {
   std::string source() const override { return fmt::format("generated with seed {}", seed_); }
 
  private:
-  Model model_;
+  struct Parameter {
+    Shape shape;
+    bool is_after_relu = false;
+  };
   std::uint64_t seed_;
-  std::map<std::string, Index> layers_;
+  std::map<std::string, Parameter> parameters_;
 };
 
 class HostCheckpoint : public Checkpoint {

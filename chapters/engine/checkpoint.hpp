@@ -35,7 +35,8 @@ std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
 
 /// Initial values from a counter-based generator, keyed by seed, parameter name and global index: every
 /// layout starts from the same model. Uniform in ±sqrt(6 / rows) for a layer after a ReLU (He et al. 2015,
-/// eq. 10), ±sqrt(3 / rows) for the others, which keep the variance as it is.
+/// eq. 10), ±sqrt(3 / rows) for the others, which keep the variance as it is. A model with experts is a
+/// mixture.
 std::unique_ptr<Checkpoint> generate_checkpoint(const Model& model, std::uint64_t seed);
 
 /// Parameters that already lie in the host's memory: small integers of the exact mode, or a batch.

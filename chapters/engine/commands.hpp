@@ -14,6 +14,8 @@ struct Options {
   std::string command;
   std::string variant;
   EngineOptions engine;
+  Index top_k = 0;                       // 0: as the variant says
+  std::string capacity_factor = "1.25";  // or "none"
   bool check_claims = false;
   std::uint64_t seed = 0;
   // train
@@ -34,8 +36,8 @@ struct Options {
 /// Returns 0, or 86 when a gradient or a figure differs.
 int train(const Chapter& chapter, const Variant& variant, const Options& options);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
-int gradients(const Variant& variant, const Options& options);
+int gradients(const Chapter& chapter, const Variant& variant, const Options& options);
 /// Rows of numbers from standard input through the network to standard output.
-int infer(const Variant& variant, const Options& options);
+int infer(const Chapter& chapter, const Variant& variant, const Options& options);
 
 }  // namespace shard

@@ -13,6 +13,7 @@
 
 #include "engine/ledger.hpp"
 #include "engine/model.hpp"
+#include "engine/routing.hpp"
 #include "engine/split.hpp"
 
 namespace shard {
@@ -55,6 +56,8 @@ struct Setting {
   Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
   Index virtual_stages = 1;                   ///< stages a device, where it may have several
   std::string stages = "equal";               ///< how layers are cut into stages, where they are
+  Routing routing;                            ///< of a mixture
+  RoutedCounts routed;                        ///< where this batch's choices went, in a mixture
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the

@@ -166,6 +166,45 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
 void integer_update(Rows w, const Tensor& g);
 /// @}
 
+/// \name Operations by rows, on matrices: what a router and its mixture of experts need
+/// Each row of the result depends on one or a few rows of the arguments: on a GPU, one thread or one block a
+/// row. Indices lie in the host's memory, and are checked: Error argument for one that is not there.
+/// @{
+
+/// exp(z) / Σ exp(z) of each row, in the memory of z. The largest element of a row is subtracted first.
+Tensor softmax(Tensor&& z);
+/// dz = p ⊙ (dp − Σ p dp), the sum over the row, in the memory of dp. p is softmax's result.
+Tensor softmax_backward(Tensor&& dp, const Tensor& p);
+/// t (m, n) with `row` (n) added to each row, in the memory of t.
+Tensor add_to_rows(Tensor&& t, std::span<const float> row);
+/// The columns of the k largest elements of each row of t (m, n), largest first; of equal ones the lower
+/// column comes first. m k columns, row by row.
+std::vector<Index> top_k(const Tensor& t, Index k);
+
+/// From each row of t (m, n) the elements in k columns: (m, k). `columns` as top_k gives them.
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k);
+/// The reverse: values (m, k) in these columns, which differ within a row, of a matrix (m, n) that else is 0.
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n);
+
+/// Row i of the result is row at[i] of t.
+Tensor gather_rows(const Tensor& t, std::span<const Index> at);
+/// The reverse: row i of `rows` becomes row at[i] of `into`. The at[i] differ; other rows stay as they are.
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into);
+/// Row i times element at[i], in row-major order, of `factors`; in the memory of the rows.
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at);
+
+/// A slot that holds nothing.
+inline constexpr Index no_slot = -1;
+/// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. weights
+/// is (m, k), `slots` m k indices row by row. rows (n, d) gives (m, d).
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights);
+/// The same with all weights 1, k slots a row.
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k);
+/// Element (i, r) of the result is the dot product of row i of t (m, d) and row slots(i, r) of rows (n, d),
+/// or 0 for no_slot: the gradient of combine_rows by its weights. (m, k)
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k);
+/// @}
+
 /// \name Collectives
 /// @{
 

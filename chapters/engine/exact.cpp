@@ -133,6 +133,7 @@ std::map<std::string, HostTensor> solve(const ExactProblem& problem) {
 
 void integer_step(ExactProblem& problem, const std::map<std::string, HostTensor>& gradients) {
   for (auto& [name, weights] : problem.weights) {
+    if (name == router_name()) continue;
     const std::vector<float>& gradient = gradients.at(name).values;
     for (std::size_t i = 0; i < weights.values.size(); ++i) {
       auto difference = static_cast<std::int64_t>(weights.values[i]) - static_cast<std::int64_t>(gradient[i]);

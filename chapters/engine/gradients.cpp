@@ -62,10 +62,10 @@ class OutputPieces {
 
 }  // namespace
 
-int gradients(const Variant& variant, const Options& options) {
+int gradients(const Chapter& chapter, const Variant& variant, const Options& options) {
   std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
   std::unique_ptr<Checkpoint> batch = open_checkpoint(options.batch_file);
-  Model model = model_of(*params);
+  Model model = chapter.network.model_of(*params);
   require_batch(*batch, model);
   Index rows = batch->shape("input")[0];
 

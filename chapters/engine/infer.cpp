@@ -80,9 +80,9 @@ class CsvOutput : public OutputStream {
 
 }  // namespace
 
-int infer(const Variant& variant, const Options& options) {
+int infer(const Chapter& chapter, const Variant& variant, const Options& options) {
   std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
-  Model model = model_of(*params);
+  Model model = chapter.network.model_of(*params);
   std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
   engine->load_checkpoint(*params);
   CsvInput input(std::cin, model.model_dim, options.batch);

@@ -57,10 +57,12 @@ class Adam : public Optimizer {
 };
 
 /// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for bit,
-/// and no wrong scale of a gradient survives it.
+/// and no wrong scale of a gradient survives it. A router stays as it is, since its gates would not stay exact.
 class IntegerOptimizer : public Optimizer {
  protected:
-  void update(const Trainable& t) override { integer_update(t.parameter, *t.gradient); }
+  void update(const Trainable& t) override {
+    if (t.name != router_name()) integer_update(t.parameter, *t.gradient);
+  }
 };
 
 /// "sgd", "adam" or "integer". \throws Error usage for another name

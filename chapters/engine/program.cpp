@@ -46,6 +46,8 @@ const CLI::Validator positive =
     number<Index>("a whole number from 1 to 2^30", [](Index n) { return n >= 1 && n <= Index{1} << 30; });
 const CLI::Validator positive_real =
     number<float>("a finite number above 0", [](float x) { return x > 0 && std::isfinite(x); });
+const CLI::Validator real_from_0 =
+    number<double>("a finite number, 0 or more", [](double x) { return x >= 0 && std::isfinite(x); });
 const CLI::Validator whole_number =
     number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
 
@@ -62,6 +64,36 @@ std::string list_of(const std::vector<Variant>& variants) {
   std::string text;
   for (const Variant& v : variants) text += fmt::format("\n    {:<14} {}", v.name, v.summary);
   return text;
+}
+
+/// How the router of a mixture chooses.
+void add_routing(CLI::App& command, Options& o) {
+  auto factor = [](const std::string& text) {
+    const CLI::Validator positive_factor = number<double>("a finite number above 0, or none",
+                                                          [](double x) { return x > 0 && std::isfinite(x); });
+    return text == "none" ? std::string() : positive_factor(text);
+  };
+  command.add_option("--top-k", o.top_k, "Experts for each token (default: 1 in switch, 2 in top-k)")
+      ->check(positive)
+      ->type_name("N");
+  command
+      .add_option(
+          "--capacity-factor", o.capacity_factor,
+          "An expert takes this many times its even share of the choices, and drops the rest; or none")
+      ->check(CLI::Validator(factor, ""))
+      ->type_name("X")
+      ->capture_default_str();
+  command.add_option("--aux-weight", o.engine.routing.aux_weight, "Of the loss that balances the load")
+      ->check(real_from_0)
+      ->type_name("X")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--skew", o.engine.routing.skew,
+          "Makes the router prefer low experts: lowers the logit of expert e by X e. Exact mode: by 0")
+      ->check(real_from_0)
+      ->type_name("X")
+      ->capture_default_str();
 }
 
 void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
@@ -96,7 +128,16 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
                     "How layers are cut into stages: equal, by flops or bytes, or a list such as 3,2,2,1")
         ->type_name("HOW")
         ->capture_default_str();
+  if (chapter.network.has_experts) add_routing(command, o);
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
+}
+
+void add_experts(CLI::App& train, Options& o) {
+  o.model.num_experts = 7;  // so that few numbers of devices divide them evenly
+  train.add_option("--experts", o.model.num_experts, "Experts, each a stack of these layers")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
@@ -123,6 +164,7 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
+  if (chapter.network.has_experts) add_experts(*train, o);
   train->add_option("--optimizer", o.optimizer, "adam, sgd or integer")
       ->check(one_of({"adam", "sgd", "integer"}))
       ->type_name("NAME")
@@ -141,14 +183,17 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
   train->add_option("--report", o.report, "Also write the figures to this JSON file")->type_name("FILE");
 }
 
+std::string parameters_text(const Chapter& chapter) {
+  return chapter.network.has_experts ? "safetensors file with router/weights, expert_0/layer_0/weights, ..."
+                                     : "safetensors file with layer_0/weights, layer_1/weights, ...";
+}
+
 void add_gradients(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* gradients = app.add_subcommand(
       "gradients",
       "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
   add_common(*gradients, chapter, o);
-  gradients->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
-      ->type_name("FILE")
-      ->required();
+  gradients->add_option("--params", o.params, parameters_text(chapter))->type_name("FILE")->required();
   gradients->add_option("--batch", o.batch_file, "safetensors file with input and output_grad")
       ->type_name("FILE")
       ->required();
@@ -159,9 +204,7 @@ void add_infer(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* infer =
       app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
   add_common(*infer, chapter, o);
-  infer->add_option("--params", o.params, "safetensors file with layer_0/weights, layer_1/weights, ...")
-      ->type_name("FILE")
-      ->required();
+  infer->add_option("--params", o.params, parameters_text(chapter))->type_name("FILE")->required();
   infer->add_option("--batch", o.batch, "Rows that go through the network together")
       ->check(positive)
       ->type_name("N")
@@ -191,7 +234,21 @@ std::string explain(const CLI::App& app, const std::string& command, const CLI::
   return what;
 }
 
-int run(const Chapter& chapter, const Options& options) {
+/// The command line's words on routing, and the variant's, put together.
+void settle_routing(const Variant& variant, Options& o) {
+  Routing& routing = o.engine.routing;
+  if (o.capacity_factor == "none")
+    routing.capacity_factor.reset();
+  else
+    routing.capacity_factor = std::stod(o.capacity_factor);
+  routing.top_k = o.top_k == 0 ? variant.top_k : o.top_k;
+  if ((variant.top_k == 1) != (routing.top_k == 1))
+    throw Error(Code::usage, fmt::format("--top-k: expected {} for the variant {}, given {}",
+                                         variant.top_k == 1 ? "1" : "2 or more", variant.name, o.top_k));
+  if (o.command == "train") require_experts(routing, o.model.num_experts);
+}
+
+int run(const Chapter& chapter, Options& options) {
   if (options.command == "variants") {
     for (const Variant& v : chapter.variants)
       if (world().device_id() == 0) fmt::print("{}\n", v.name);
@@ -211,8 +268,9 @@ int run(const Chapter& chapter, const Options& options) {
                 fmt::format("--micro-batches: expected 1 for the variant {}, which does not cut its rows "
                             "into pieces, given {}",
                             variant->name, options.engine.micro_batches));
-  if (options.command == "gradients") return gradients(*variant, options);
-  if (options.command == "infer") return infer(*variant, options);
+  if (chapter.network.has_experts) settle_routing(*variant, options);
+  if (options.command == "gradients") return gradients(chapter, *variant, options);
+  if (options.command == "infer") return infer(chapter, *variant, options);
   if (options.model.num_layers % 2 == 1)
     throw Error(Code::usage,
                 fmt::format("train: --layers: expected an even number, as the output is an image again, "

@@ -83,6 +83,8 @@ void write_report(const std::string& path, const Report& r) {
                     {"flops", to_json(r.flops)},
                     {"peak", to_json(r.peak)},
                     {"milliseconds", r.milliseconds},
+                    {"reference", r.reference},
+                    {"choices", r.choices},
                     {"ok", r.is_good()}});
 }
 
@@ -115,6 +117,8 @@ Report report_from(const json& j) {
   r.flops = figure_from(j.at("flops"));
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
+  r.reference = j.at("reference");
+  r.choices = j.at("choices").get<std::vector<std::vector<Index>>>();
   return r;
 }
 

@@ -25,11 +25,13 @@ struct Report {
   Index layers = 2;
   std::vector<double> losses;  ///< of each step
   Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
-  Figure bytes;                ///< sent, a step
-  Figure messages;             ///< sent, a step
-  Figure flops;                ///< of matrix products, a step
+  Figure bytes;                ///< sent, in the step that sends most
+  Figure messages;             ///< sent, in the step that sends most
+  Figure flops;                ///< of matrix products, in the step that has most
   Figure peak;                 ///< bytes held at most
   double milliseconds = 0;     ///< of a step, median
+  std::string reference;       ///< variant here whose losses these must follow; empty: the first report's
+  std::vector<std::vector<Index>> choices;  ///< of a mixture, in each step, for each expert
 
   bool is_good() const {
     return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();

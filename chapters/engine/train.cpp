@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "engine/commands.hpp"
 #include "engine/compare.hpp"
@@ -24,11 +25,16 @@ bool speaks() {
 }
 
 /// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
-Index exact_difference(const Variant& variant, const Options& options, const Digits& digits) {
+Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
+                       const Digits& digits) {
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
-  ExactProblem problem = make_exact_problem(options.model, rows, options.seed, &digits);
-  std::map<std::string, HostTensor> expected = solve(problem);
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  const Network& network = chapter.network;
+  ExactProblem problem =
+      network.exact_problem(options.model, options.engine.routing, rows, options.seed, &digits);
+  std::map<std::string, HostTensor> expected = network.solve(problem);
+  EngineOptions exact_options = options.engine;
+  exact_options.routing = problem.routing;
+  std::unique_ptr<ShardedEngine> engine = variant.make(exact_options);
   engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
   engine->want_input_grad(true);
 
@@ -74,16 +80,59 @@ std::string pictures(ShardedEngine& engine, const Digits& digits, const Options&
   return draw_digits(images);
 }
 
+/// A figure of the ledger beside its closed form, over steps that may differ: of the first step that misses
+/// the form, or else of the step in which it is largest.
+struct Worst {
+  Index measured = 0;
+  Index formula = 0;
+
+  void add(Index measured_now, Index formula_now) {
+    if (measured != formula) return;
+    if (measured_now != formula_now || measured_now >= measured) *this = {measured_now, formula_now};
+  }
+};
+
 struct Training {
   std::vector<double> losses;
   std::vector<double> milliseconds;
+  Worst bytes, messages, flops, peak;
+  Index all_flops = 0;
+  Balance balance;
+  std::vector<std::vector<Index>> choices;  // of a mixture: each step's, for each expert
 };
 
-Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& digits,
+/// What the ledger says of one step, beside what the closed form says of it.
+void measure_step(Training& training, const ShardedEngine& engine, const Variant& variant,
+                  const Options& options, const Optimizer& optimizer, bool is_first) {
+  Setting setting{options.model,
+                  options.batch,
+                  options.engine.micro_batches,
+                  false,
+                  world().num_devices(),
+                  world().device_id(),
+                  options.engine.bucket_bytes,
+                  options.engine.virtual_stages,
+                  options.engine.stages,
+                  options.engine.routing,
+                  engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
+  Costs costs = variant.costs(setting);
+  training.bytes.add(ledger().traffic().bytes, costs.total().bytes);
+  training.messages.add(ledger().traffic().messages, costs.total().messages);
+  training.flops.add(ledger().flops(), costs.flops);
+  training.peak.add(ledger().peak(), costs.step_peak_bytes(optimizer.state_per_element(), is_first));
+  training.all_flops += ledger().flops();
+  if (engine.routed() == nullptr) return;
+  training.balance.add(*engine.routed());
+  std::vector<Index>& choices = training.choices.emplace_back();
+  for (Index e = 0; e < engine.routed()->num_experts; ++e) choices.push_back(engine.routed()->chosen_for(e));
+}
+
+Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& variant, const Digits& digits,
                    const Options& options) {
   Training training;
   Range mine = engine.input_rows(options.batch);
   for (Index step = 1; step <= options.steps; ++step) {
+    ledger().reset();
     DenoisingBatch batch(digits, options.seed, step);
     MeanSquaredError loss(options.batch, Digits::pixels, [&](Range rows) { return batch.clean(rows); });
     Tensor input = batch.noisy(mine);
@@ -93,6 +142,7 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
     optimizer.step(engine, gradients);
     training.milliseconds.push_back(
         std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
+    measure_step(training, engine, variant, options, optimizer, step == 1);
     double value = loss.value();
     training.losses.push_back(value);
     if (!speaks()) continue;
@@ -104,26 +154,35 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Digits& di
   return training;
 }
 
-/// What the ledger says of all steps, beside what the closed form says of one.
-void measure(Report& report, const Variant& variant, const Options& options, const Optimizer& optimizer) {
-  Costs costs = variant.costs({options.model, options.batch, options.engine.micro_batches, false,
-                               world().num_devices(), world().device_id(), options.engine.bucket_bytes,
-                               options.engine.virtual_stages, options.engine.stages});
-  Traffic sent = ledger().traffic();
-  auto a_step = [&](Index total) { return total % options.steps == 0 ? total / options.steps : -total; };
-  report.bytes = gather_figure("bytes", a_step(sent.bytes), costs.total().bytes);
-  report.messages = gather_figure("messages", a_step(sent.messages), costs.total().messages);
-  report.flops = gather_figure("flops", a_step(ledger().flops()), costs.flops);
-  bool is_first = options.steps == 1;
-  report.peak =
-      gather_figure("peak", ledger().peak(), costs.step_peak_bytes(optimizer.state_per_element(), is_first));
+/// Every device's figures, in the report.
+void gather_figures(Report& report, const Training& training) {
+  auto gather = [](const char* what, const Worst& w) { return gather_figure(what, w.measured, w.formula); };
+  report.bytes = gather("bytes", training.bytes);
+  report.messages = gather("messages", training.messages);
+  report.flops = gather("flops", training.flops);
+  report.peak = gather("peak", training.peak);
+}
+
+/// How evenly experts and devices were used, and what that costs.
+void print_balance(const Training& training) {
+  std::vector<Index> flops = ControlPlane::instance().all_gather("flops", training.all_flops);
+  if (!speaks() || training.balance.is_empty()) return;
+  fmt::print("{}", training.balance.describe());
+  double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
+  if (flops.size() > 1)
+    fmt::print("  operations in all steps: {:.4g} on the busiest device, {:.4g} on the mean\n",
+               static_cast<double>(std::ranges::max(flops)), mean);
+}
+
+std::string layers_of(const Model& m) {
+  std::string layers = fmt::format("{} layers", m.num_layers);
+  return m.num_experts == 0 ? layers : fmt::format("{} experts of {}", m.num_experts, layers);
 }
 
 void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
-  fmt::print("\n{} {}, {}, on {} device{}: {} layers {} -> {}, batch {}, {} {}\n", chapter.number,
-             chapter.title, variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s",
-             o.model.num_layers, o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer,
-             o.learning_rate);
+  fmt::print("\n{} {}, {}, on {} device{}: {} {} -> {}, batch {}, {} {}\n", chapter.number, chapter.title,
+             variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", layers_of(o.model),
+             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate);
 }
 
 double median(std::vector<double> values) {
@@ -137,35 +196,31 @@ double median(std::vector<double> values) {
 int train(const Chapter& chapter, const Variant& variant, const Options& options) {
   if (speaks() && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
+  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   if (speaks()) print_heading(chapter, variant, options);
-  Report report{chapter.number,
-                chapter.title,
-                variant.name,
-                world().num_devices(),
-                options.model.num_layers,
-                {},
-                0,
-                {},
-                {},
-                {},
-                {},
-                0};
-  report.max_ulp = exact_difference(variant, options, digits);
+  Report report;
+  report.chapter = chapter.number;
+  report.title = chapter.title;
+  report.variant = variant.name;
+  report.reference = variant.reference;
+  report.devices = world().num_devices();
+  report.layers = options.model.num_layers;
+  report.max_ulp = exact_difference(chapter, variant, options, digits);
   if (speaks())
     fmt::print(
         "  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded "
         "network's\n",
         report.max_ulp);
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
-  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
   std::string before = pictures(*engine, digits, options);
-  ledger().reset();
-  Training training = run_steps(*engine, *optimizer, digits, options);
-  measure(report, variant, options, *optimizer);
+  Training training = run_steps(*engine, *optimizer, variant, digits, options);
+  gather_figures(report, training);
+  print_balance(training);
   std::string after = pictures(*engine, digits, options);
   report.losses = training.losses;
+  report.choices = training.choices;
   report.milliseconds = median(training.milliseconds);
 
   std::string last_step = engine->describe_step();

@@ -1,0 +1,247 @@
+/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A kernel's
+/// index is a row, or an element of the result.
+
+#include "backend/checks.hpp"
+#include "cuda/gpu.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/memory.hpp"
+
+namespace shard {
+
+namespace {
+
+using cuda::gpu;
+using cuda::OnDeviceToo;
+
+struct Softmax {
+  SHARDBOOK_KERNEL void operator()(Index row, float* z, Index n) const {
+    float* p = z + row * n;
+    float largest = p[0];
+    for (Index c = 1; c < n; ++c) largest = p[c] > largest ? p[c] : largest;
+    float sum = 0;
+    for (Index c = 0; c < n; ++c) sum += p[c] = expf(p[c] - largest);
+    for (Index c = 0; c < n; ++c) p[c] /= sum;
+  }
+};
+struct SoftmaxBackward {
+  SHARDBOOK_KERNEL void operator()(Index row, float* dp, const float* p, Index n) const {
+    float sum = 0;
+    for (Index c = row * n; c < (row + 1) * n; ++c) sum += p[c] * dp[c];
+    for (Index c = row * n; c < (row + 1) * n; ++c) dp[c] = p[c] * (dp[c] - sum);
+  }
+};
+struct AddToRows {
+  SHARDBOOK_KERNEL void operator()(Index i, float* t, const float* row, Index n) const { t[i] += row[i % n]; }
+};
+struct TopK {
+  SHARDBOOK_KERNEL void operator()(Index row, const float* t, Index n, Index k, Index* columns) const {
+    Index* mine = columns + row * k;
+    for (Index r = 0; r < k; ++r) {
+      Index best = -1;
+      for (Index c = 0; c < n; ++c)
+        if (!is_among(mine, r, c) && (best < 0 || t[row * n + c] > t[row * n + best])) best = c;
+      mine[r] = best;
+    }
+  }
+  SHARDBOOK_KERNEL static bool is_among(const Index* taken, Index count, Index column) {
+    for (Index r = 0; r < count; ++r)
+      if (taken[r] == column) return true;
+    return false;
+  }
+};
+struct TakeColumns {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, Index n, const Index* columns, Index k,
+                                   float* taken) const {
+    taken[i] = t[i / k * n + columns[i]];
+  }
+};
+struct PutColumns {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* values, Index k, const Index* columns, float* all,
+                                   Index n) const {
+    all[i / k * n + columns[i]] = values[i];
+  }
+};
+struct GatherRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const Index* at, Index d, float* rows) const {
+    rows[i] = t[at[i / d] * d + i % d];
+  }
+};
+struct ScatterRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* at, Index d, float* into) const {
+    into[at[i / d] * d + i % d] = rows[i];
+  }
+};
+struct ScaleRows {
+  SHARDBOOK_KERNEL void operator()(Index i, float* rows, const float* factors, const Index* at,
+                                   Index d) const {
+    rows[i] *= factors[at[i / d]];
+  }
+};
+struct CombineRows {
+  bool has_weights;  ///< else all are 1
+
+  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* slots, const float* weights,
+                                   Index k, Index d, float* sums) const {
+    float sum = 0;
+    for (Index r = i / d * k; r < (i / d + 1) * k; ++r)
+      if (slots[r] != no_slot) sum += (has_weights ? weights[r] : 1.0F) * rows[slots[r] * d + i % d];
+    sums[i] = sum;
+  }
+};
+struct DotRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const float* rows, const Index* slots, Index k,
+                                   Index d, float* dots) const {
+    float sum = 0;
+    if (slots[i] != no_slot)
+      for (Index c = 0; c < d; ++c) sum += t[i / k * d + c] * rows[slots[i] * d + c];
+    dots[i] = sum;
+  }
+};
+
+template <class Kernel, class... Args>
+void launch(Kernel kernel, Index n, Args... args) {
+  cuda::launch(kernel, n, gpu().computation(), args...);
+}
+
+void require_indices(const char* call, std::span<const Index> indices, Index end) {
+  for (Index index : indices) require_index(call, index, end);
+}
+void require_slots(const char* call, std::span<const Index> slots, Index end) {
+  for (Index slot : slots)
+    if (slot != no_slot) require_index(call, slot, end);
+}
+
+/// \p weights: none means that all are 1.
+Tensor combined(const Tensor& rows, std::span<const Index> slots, Index m, Index k, const Tensor* weights) {
+  require_matrix("combine_rows", rows);
+  require_slots("combine_rows", slots, rows.extent(0));
+  const Index d = rows.extent(1);
+  Tensor sums = Backend::make({m, d});
+  const OnDeviceToo at(slots);
+  // Pointers to what there is: the kernel looks at neither rows nor weights that it has none of.
+  const float* some = rows.size() == 0 ? Backend::data(std::as_const(sums)) : Backend::data(rows);
+  const float* factors = weights == nullptr || weights->size() == 0 ? some : Backend::data(*weights);
+  if (k == 0)
+    sums = Tensor({m, d});
+  else
+    launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(), factors, k, d,
+           Backend::data(sums));
+  return sums;
+}
+
+}  // namespace
+
+Tensor softmax(Tensor&& z) {
+  require_matrix("softmax", z);
+  if (z.size() > 0) launch(Softmax(), z.extent(0), Backend::data(z), z.extent(1));
+  return std::move(z);
+}
+
+Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+  require_matrix("softmax_backward", p);
+  require_same_shape("softmax_backward", dp, p);
+  if (p.size() > 0) launch(SoftmaxBackward(), p.extent(0), Backend::data(dp), Backend::data(p), p.extent(1));
+  return std::move(dp);
+}
+
+Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+  require_matrix("add_to_rows", t);
+  require_count("add_to_rows", "numbers", t.extent(1), static_cast<Index>(row.size()));
+  const OnDeviceToo addends(row);
+  launch(AddToRows(), t.size(), Backend::data(t), addends.data<float>(), t.extent(1));
+  return std::move(t);
+}
+
+std::vector<Index> top_k(const Tensor& t, Index k) {
+  require_matrix("top_k", t);
+  const Index n = t.extent(1);
+  if (k < 1 || k > n)
+    refuse(Code::argument, "top_k", "1 to " + std::to_string(n) + " columns", std::to_string(k));
+  std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
+  OnDeviceToo found(std::as_const(columns));
+  launch(TopK(), t.extent(0), Backend::data(t), n, k, found.data<Index>());
+  found.fetch(columns);
+  return columns;
+}
+
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
+  require_matrix("take_columns", t);
+  const Index m = t.extent(0);
+  require_count("take_columns", "columns", m * k, static_cast<Index>(columns.size()));
+  require_indices("take_columns", columns, t.extent(1));
+  Tensor taken = Backend::make({m, k});
+  const OnDeviceToo at(columns);
+  launch(TakeColumns(), taken.size(), Backend::data(t), t.extent(1), at.data<Index>(), k,
+         Backend::data(taken));
+  return taken;
+}
+
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
+  require_matrix("put_columns", values);
+  require_count("put_columns", "columns", values.size(), static_cast<Index>(columns.size()));
+  require_indices("put_columns", columns, n);
+  Tensor all({values.extent(0), n});
+  const OnDeviceToo at(columns);
+  launch(PutColumns(), values.size(), Backend::data(values), values.extent(1), at.data<Index>(),
+         Backend::data(all), n);
+  return all;
+}
+
+Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
+  require_matrix("gather_rows", t);
+  require_indices("gather_rows", at, t.extent(0));
+  Tensor rows = Backend::make({static_cast<Index>(at.size()), t.extent(1)});
+  const OnDeviceToo from(at);
+  launch(GatherRows(), rows.size(), Backend::data(t), from.data<Index>(), t.extent(1), Backend::data(rows));
+  return rows;
+}
+
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+  require_matrix("scatter_rows", rows);
+  require_matrix("scatter_rows", into);
+  require_count("scatter_rows", "rows", static_cast<Index>(at.size()), rows.extent(0));
+  require_count("scatter_rows", "columns", into.extent(1), rows.extent(1));
+  require_indices("scatter_rows", at, into.extent(0));
+  const OnDeviceToo to(at);
+  launch(ScatterRows(), rows.size(), Backend::data(rows), to.data<Index>(), rows.extent(1),
+         Backend::data(into));
+}
+
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+  require_matrix("scale_rows", rows);
+  require_count("scale_rows", "rows", static_cast<Index>(at.size()), rows.extent(0));
+  require_indices("scale_rows", at, factors.size());
+  const OnDeviceToo which(at);
+  launch(ScaleRows(), rows.size(), Backend::data(rows), Backend::data(factors), which.data<Index>(),
+         rows.extent(1));
+  return std::move(rows);
+}
+
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
+  require_matrix("combine_rows", weights);
+  require_count("combine_rows", "slots", weights.size(), static_cast<Index>(slots.size()));
+  return combined(rows, slots, weights.extent(0), weights.extent(1), &weights);
+}
+
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
+  if (k < 1) refuse(Code::argument, "combine_rows", "at least 1 slot a row", std::to_string(k));
+  const Index m = static_cast<Index>(slots.size()) / k;
+  require_count("combine_rows", "slots", m * k, static_cast<Index>(slots.size()));
+  return combined(rows, slots, m, k, nullptr);
+}
+
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
+  require_matrix("dot_rows", t);
+  require_matrix("dot_rows", rows);
+  require_count("dot_rows", "columns", t.extent(1), rows.extent(1));
+  require_count("dot_rows", "slots", t.extent(0) * k, static_cast<Index>(slots.size()));
+  require_slots("dot_rows", slots, rows.extent(0));
+  Tensor dots = Backend::make({t.extent(0), k});
+  if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
+  const OnDeviceToo at(slots);
+  launch(DotRows(), dots.size(), Backend::data(t), Backend::data(rows), at.data<Index>(), k, t.extent(1),
+         Backend::data(dots));
+  return dots;
+}
+
+}  // namespace shard
