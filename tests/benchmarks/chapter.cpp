@@ -18,8 +18,11 @@ std::string bar_of(const std::string& network, double share) {
 
 void measure_step(const Chapter& chapter, const Variant& variant, const Network& n, const Options& options,
                   Results& results) {
-  std::unique_ptr<ShardedEngine> engine = variant.make({});
-  engine->load_checkpoint(*generate_checkpoint({options.layers, n.model_dim, n.hidden_dim}, 1));
+  EngineOptions engine_options;
+  if (variant.top_k > 0) engine_options.routing.top_k = variant.top_k;
+  const Index num_experts = chapter.network.has_experts ? 4 : 0;
+  std::unique_ptr<ShardedEngine> engine = variant.make(engine_options);
+  engine->load_checkpoint(*generate_checkpoint({options.layers, n.model_dim, n.hidden_dim, num_experts}, 1));
   const Tensor source = random_tensor({engine->input_rows(n.batch).size(), n.model_dim});
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },

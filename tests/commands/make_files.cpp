@@ -48,6 +48,16 @@ const Tensors params = {{"layer_0/weights", tensor({4, 6})},
                         {"layer_1/weights", tensor({6, 4})},
                         {"layer_2/weights", tensor({4, 6})},
                         {"layer_3/weights", tensor({6, 4})}};
+/// The same stack so many times over, as experts of a router that prefers none of them: their mixture gives what the
+/// stack does.
+Tensors as_experts(const Tensors& stack, std::int64_t count) {
+  Tensors mixture = {
+      {"router/weights", {{4, count}, std::vector<float>(static_cast<std::size_t>(4 * count))}}};
+  for (std::int64_t e = 0; e < count; ++e)
+    for (const auto& [name, t] : stack) mixture["expert_" + std::to_string(e) + "/" + name] = t;
+  return mixture;
+}
+
 const Tensors batch = {{"input", tensor({5, 4})}, {"output_grad", tensor({5, 4})}};
 
 std::map<std::string, Tensors> parameter_files() {
@@ -62,16 +72,29 @@ std::map<std::string, Tensors> parameter_files() {
       {"unchained", with(params, "layer_1/weights", tensor({7, 4}))},
       {"zero_hidden", {{"layer_0/weights", tensor({4, 0})}, {"layer_1/weights", tensor({0, 4})}}},
       {"zero_width", {{"layer_0/weights", tensor({0, 6})}, {"layer_1/weights", tensor({6, 0})}}},
-      {"params_nan", with_last(params, "layer_3/weights", nan)},
-      {"params_inf", with_last(params, "layer_0/weights", -infinity)},
   };
 }
 
 /// What `gradients` is to write for a batch of no rows: every sum is empty.
-Tensors gradients_of_no_rows() {
+Tensors gradients_of_no_rows(const Tensors& parameters) {
   Tensors zeros = {{"output", tensor({0, 4})}, {"input_grad", tensor({0, 4})}};
-  for (const auto& [name, t] : params) zeros[name] = {t.shape, std::vector<float>(t.values.size())};
+  for (const auto& [name, t] : parameters) zeros[name] = {t.shape, std::vector<float>(t.values.size())};
   return zeros;
+}
+
+/// Files that each variant of each chapter is given: in a folder for the stack, and one for each number of experts.
+std::map<std::string, Tensors> files_of_networks() {
+  std::map<std::string, Tensors> files;
+  auto add = [&](const std::string& folder, const Tensors& parameters, const std::string& last) {
+    files[folder + "/params"] = parameters;
+    files[folder + "/params_nan"] = with_last(parameters, last + "layer_3/weights", nan);
+    files[folder + "/params_inf"] = with_last(parameters, last + "layer_0/weights", -infinity);
+    files[folder + "/gradients_of_no_rows"] = gradients_of_no_rows(parameters);
+  };
+  add("stack", params, "");
+  add("experts_1", as_experts(params, 1), "expert_0/");
+  add("experts_2", as_experts(params, 2), "expert_1/");
+  return files;
 }
 
 std::map<std::string, Tensors> batch_files() {
@@ -88,7 +111,6 @@ std::map<std::string, Tensors> batch_files() {
       {"output_grad_nan", with_last(batch, "output_grad", nan)},
       {"output_grad_inf", with_last(batch, "output_grad", -infinity)},
       {"no_rows", {{"input", tensor({0, 4})}, {"output_grad", tensor({0, 4})}}},
-      {"gradients_of_no_rows", gradients_of_no_rows()},
   };
 }
 
@@ -119,7 +141,9 @@ void write_malformed_files(const std::filesystem::path& folder) {
 
 int main(int, char** argv) {
   const std::filesystem::path folder = argv[1];
-  for (const auto& files : {parameter_files(), batch_files()})
+  for (const char* network : {"stack", "experts_1", "experts_2"})
+    std::filesystem::create_directories(folder / network);
+  for (const auto& files : {parameter_files(), files_of_networks(), batch_files()})
     for (const auto& [name, tensors] : files) shard::write_safetensors(folder / name, tensors);
   write_malformed_files(folder);
 }
