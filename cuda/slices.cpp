@@ -13,8 +13,11 @@ void copy_pieces(cudaStream_t queue, const float* from, Index from_distance, flo
                  Index width, Index rows) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
-  SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
-                                    static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, queue));
+  if (rows == 1)  // distances have a limit, 2 GiB
+    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), cudaMemcpyDeviceToDevice, queue));
+  else
+    SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
+                                      static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, queue));
 }
 
 /// Elements of a slice of extent 1.

@@ -1,0 +1,13 @@
+// cuda/ plants no faults. Tests that count calls anew by planting none find that here.
+
+#include "emu/faults.hpp"
+
+#include "backend/control.hpp"
+
+namespace shard::emu {
+
+void plant_faults(const Faults&) {
+  backend::control().count_calls_anew();
+}
+
+}  // namespace shard::emu
