@@ -25,7 +25,7 @@ namespace {
 /// How long a call may wait for its peers. The default is long enough for a machine that is busy.
 std::chrono::seconds patience() {
   const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
-  return std::chrono::seconds(given == nullptr ? 20 : std::atoi(given));
+  return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
 }
 
 enum class Kind : std::int64_t { all_reduce, reduce, broadcast, reduce_scatter, all_gather, send };
