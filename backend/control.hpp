@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,8 +30,8 @@ class Awaited {
  public:
   virtual ~Awaited() = default;
   virtual bool test() = 0;
-  /// Of other devices.
-  virtual std::vector<Blocked::Need> needs() const = 0;
+  /// Of other devices; nothing: it waits for another operation of this device.
+  virtual std::optional<Blocked::Needs> needs() const = 0;
 };
 
 /// Messages posted and not yet known to be complete.
@@ -38,12 +39,12 @@ class Posts : public Awaited {
  public:
   /// Complete ones are forgotten. \throws Error lost when a peer is gone
   bool test() override;
-  std::vector<Blocked::Need> needs() const override { return needs_; }
+  std::optional<Blocked::Needs> needs() const override { return needs_; }
 
  private:
   friend class Control;
   std::vector<MPI_Request> requests_;
-  std::vector<Blocked::Need> needs_;
+  Blocked::Needs needs_;
 };
 
 enum class Side { sending, receiving };

@@ -53,30 +53,43 @@ void Stream::wait_for(Operation& operation) {
 
 void Stream::drain() {
   ControlPlane::Wait wait;
-  for (advance(); !queue_.empty(); advance()) wait.idle([this] { return describe(); });
+  for (advance(); !queue_.empty() || !posted_.empty(); advance()) wait.idle([this] { return describe(); });
 }
 
 namespace {
 
-Blocked blocked_by(const Operation& operation) {
-  Blocked blocked{fmt::format("{} (call {})", operation.call, operation.number), {}};
+std::optional<Blocked::Needs> needs_of(const Operation& operation) {
   const Awaited* awaited = operation.body.awaited();
-  if (awaited == nullptr) return blocked;
-  blocked.needs = awaited->needs();
+  return awaited == nullptr ? Blocked::Needs{} : awaited->needs();
+}
+
+std::string waiting_in(const Operation& operation) {
+  std::string text = fmt::format("{} (call {})", operation.call, operation.number);
   std::set<Index> peers;  // each once
-  for (const Blocked::Need& need : blocked.needs) peers.insert(need.peer);
-  if (!peers.empty()) blocked.call += fmt::format(" for device {}", fmt::join(peers, ", "));
-  return blocked;
+  for (const Blocked::Need& need : needs_of(operation).value_or(Blocked::Needs{})) peers.insert(need.peer);
+  return peers.empty() ? text : fmt::format("{} for device {}", text, fmt::join(peers, ", "));
 }
 
 }  // namespace
 
+Blocked Stream::blocked_by(const Operation& operation) const {
+  Blocked blocked{waiting_in(operation), {}};
+  auto add = [&](const Operation& o) {
+    if (std::optional<Blocked::Needs> needs = needs_of(o)) blocked.in_flight.push_back(std::move(*needs));
+  };
+  if (!queue_.empty()) add(*queue_.front());
+  for (const auto& posted : posted_) add(*posted);
+  return blocked;
+}
+
 Blocked Stream::describe(const Operation& operation) const {
-  return operation.is_posted ? blocked_by(operation) : describe();
+  if (operation.done) return {waiting_in(operation), {Blocked::Needs{}}};  // only its own GPU is still at it
+  return operation.is_posted || queue_.empty() ? blocked_by(operation) : blocked_by(*queue_.front());
 }
 
 Blocked Stream::describe() const {
-  return queue_.empty() ? Blocked{} : blocked_by(*queue_.front());
+  if (!queue_.empty()) return blocked_by(*queue_.front());
+  return posted_.empty() ? Blocked{} : blocked_by(*posted_.front());
 }
 
 Stream& stream() {

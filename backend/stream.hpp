@@ -96,13 +96,16 @@ class Stream {
   void advance();
   /// Returns when this operation is done, and frees its buffers; rethrows what went wrong in it.
   void wait_for(Operation& operation);
-  /// Returns when nothing is left to do.
+  /// Returns when nothing is left to do, of what was posted either.
   void drain();
-  /// What an operation waits for: if it takes its turn, what the first on the stream does.
+  /// For a wait for this operation: if it takes its turn, the first on the stream is what it waits for.
   Blocked describe(const Operation& operation) const;
+  /// For a wait for all.
   Blocked describe() const;
 
  private:
+  Blocked blocked_by(const Operation& operation) const;
+
   std::deque<std::shared_ptr<Operation>> queue_;
   std::list<std::shared_ptr<Operation>> posted_;
 };

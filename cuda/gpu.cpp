@@ -136,7 +136,7 @@ void finish(cudaStream_t queue) {
   while (!end.test()) {
     backend::stream().advance();
     check_wires();
-    wait.idle([] { return Blocked{"the GPU's work", {}}; });
+    wait.idle([] { return Blocked{"the GPU's work", {Blocked::Needs{}}}; });
   }
 }
 

@@ -22,7 +22,7 @@ class Event : public backend::Awaited {
   void hold(cudaStream_t queue) const;
   /// Whether the GPU has got past it; true if it was never recorded.
   bool test() override;
-  std::vector<Blocked::Need> needs() const override { return {}; }
+  std::optional<Blocked::Needs> needs() const override { return Blocked::Needs{}; }
 
  private:
   cudaEvent_t event_;

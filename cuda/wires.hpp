@@ -56,7 +56,7 @@ class Turn : public backend::Awaited {
  public:
   Turn(const Index& counter, Index mine) : counter_(counter), mine_(mine) {}
   bool test() override { return counter_ == mine_; }
-  std::vector<Blocked::Need> needs() const override { return {}; }
+  std::optional<Blocked::Needs> needs() const override { return {}; }
 
  private:
   const Index& counter_;

@@ -79,6 +79,11 @@ const std::map<std::string, Case> everybody_waits = {
        return only(
            0, [] {}, all_reduce);
      }},
+    {"all_but_the_last_end_early",
+     [] {
+       return only(
+           devices() - 1, [] { world().receive(0); }, [] {});
+     }},
     {"1_sends_in_an_all_reduce",
      [] {
        return only(
@@ -166,6 +171,16 @@ const std::map<std::string, Case> somebody_throws = {
        world().post_receive(right(), {2}).get();
        return 0;
      }},
+    {"0_drops_a_message_that_nobody_receives",
+     [] {
+       return only(
+           0, [] { world().post_send(1, Tensor({100'000})); }, [] {});
+     }},
+    {"0_drops_a_receive_of_what_nobody_sends",
+     [] {
+       return only(
+           0, [] { world().post_receive(1, {3}); }, [] {});
+     }},
     {"1_throws_while_0_computes",
      [] { return only(1, throw_file_error, [] { std::this_thread::sleep_for(1s), all_reduce(); }); }},
     {"1_throws_while_0_never_calls",
@@ -226,6 +241,32 @@ const std::map<std::string, Case> nobody_is_wrong = {
      [] {
        Future<Tensor> future = world().all_gather_async(Tensor({3}), 0);
        if (me() != 0) return future.get().size() == 3 * devices() ? 0 : 1;
+       return 0;
+     }},
+    {"0_drops_messages_and_ends",
+     [] {
+       if (me() == 0) {
+         world().post_receive(devices() - 1, {100'000});
+         world().post_send(1, Tensor({100'000}));
+         return 0;
+       }
+       std::this_thread::sleep_for(300ms);
+       world().send((me() + 1) % devices(), world().receive(me() - 1));
+       return 0;
+     }},
+    {"0_prints_before_its_messages_are_met",
+     [] {
+       Future<Tensor> received;
+       Future<> sent;
+       if (me() == 0) {
+         received = world().post_receive(1, {100'000});
+         sent = world().post_send(2, Tensor({100'000}));
+       }
+       if (me() == 2) world().receive(0);
+       std::ostringstream out;
+       print_in_device_order(out, "mine:", Tensor({2}));
+       if (me() == 1) world().send(0, Tensor({100'000}));
+       if (me() == 0) received.get(), sent.wait();
        return 0;
      }},
 };

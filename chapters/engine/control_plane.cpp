@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -77,10 +78,38 @@ struct ControlPlane::Messages {
 /// One device's state in a round of questions.
 struct ControlPlane::Answer {
   std::string call;
-  std::vector<Blocked::Need> needs;
+  std::vector<Blocked::Needs> in_flight;
   std::vector<Index> posted;
   bool operator==(const Answer&) const = default;
+
+  std::string packed() const;
+  static Answer from(const std::string& bytes);
 };
+
+std::string ControlPlane::Answer::packed() const {
+  std::vector<Index> numbers = {static_cast<Index>(in_flight.size())};
+  for (const Blocked::Needs& needs : in_flight) {
+    numbers.push_back(static_cast<Index>(needs.size()));
+    for (const Blocked::Need& need : needs)
+      numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
+  }
+  numbers.insert(numbers.end(), posted.begin(), posted.end());
+  return pack(numbers, call);
+}
+
+ControlPlane::Answer ControlPlane::Answer::from(const std::string& bytes) {
+  auto [numbers, call] = unpack(bytes);
+  auto at = numbers.begin();
+  std::vector<Blocked::Needs> in_flight(static_cast<std::size_t>(*at++));
+  for (Blocked::Needs& needs : in_flight) {
+    needs.resize(static_cast<std::size_t>(*at++));
+    for (Blocked::Need& need : needs) {
+      need = {at[0], at[1], at[2]};
+      at += 3;
+    }
+  }
+  return {call, std::move(in_flight), {at, numbers.end()}};
+}
 
 ControlPlane::ControlPlane() : messages_(std::make_unique<Messages>()), posted_(1) {}
 ControlPlane::~ControlPlane() = default;
@@ -108,10 +137,10 @@ namespace {
 void wait_for(ControlPlane& plane, const char* what, MPI_Request request) {
   Index entered = ++plane.posted(0);
   auto describe = [&] {
-    Blocked blocked{what, {}};
+    Blocked::Needs everybody;
     for (Index d = 0; d < plane.size(); ++d)
-      if (d != plane.id()) blocked.needs.push_back({d, 0, entered});
-    return blocked;
+      if (d != plane.id()) everybody.push_back({d, 0, entered});
+    return Blocked{what, {everybody}};
   };
   ControlPlane::Wait wait;
   int done = 0;
@@ -173,18 +202,14 @@ void ControlPlane::hear_of_deadlock() {
 }
 
 ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const {
-  return {mine.call, mine.needs, posted_};
+  return {mine.call, mine.in_flight, posted_};
 }
 
 void ControlPlane::answer_question(const Blocked& mine) {
   int source = 0;
   std::string bytes;
   if (id_ == 0 || !messages_->take(0, question, source, bytes)) return;
-  std::vector<Index> numbers = {unpack(bytes).first.at(0), static_cast<Index>(mine.needs.size())};
-  for (const Blocked::Need& need : mine.needs)
-    numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
-  numbers.insert(numbers.end(), posted_.begin(), posted_.end());
-  messages_->send(0, answer, pack(numbers, mine.call));
+  messages_->send(0, answer, my_answer(mine).packed());
 }
 
 /// Device 0 asks in rounds. A round that gets the same answers from all as the one before is a snapshot: between
@@ -193,12 +218,7 @@ void ControlPlane::ask_around(const Blocked& mine) {
   int source = 0;
   std::string bytes;
   while (missing_answers_ > 0 && messages_->take(MPI_ANY_SOURCE, answer, source, bytes)) {
-    auto [numbers, call] = unpack(bytes);
-    Answer& theirs = answers_[static_cast<std::size_t>(source)];
-    theirs = {call, {}, {}};
-    auto at = numbers.begin() + 2;
-    for (Index i = 0; i < numbers.at(1); ++i, at += 3) theirs.needs.push_back({at[0], at[1], at[2]});
-    theirs.posted.assign(at, numbers.end());
+    answers_[static_cast<std::size_t>(source)] = Answer::from(bytes);
     --missing_answers_;
   }
   if (missing_answers_ > 0 || steady_clock::now() - asked_ < between_questions) return;
@@ -215,19 +235,19 @@ void ControlPlane::ask_around(const Blocked& mine) {
   for (int d = 1; d < size_; ++d) messages_->send(d, question, pack({round_}, ""));
 }
 
-/// Everybody waits and nobody has moved. Unless somebody's need is met (its message is on its way), that is a
-/// deadlock.
+/// Everybody waits and nobody has moved. Unless some operation has all that it needs (its messages are on their
+/// way), that is a deadlock.
 void ControlPlane::judge() {
+  auto is_met = [&](const Blocked::Need& need) {
+    const std::vector<Index>& posted = answers_[static_cast<std::size_t>(need.peer)].posted;
+    auto slot = static_cast<std::size_t>(need.slot);
+    return slot < posted.size() && posted[slot] >= need.entries;
+  };
+  auto goes_on = [&](const Blocked::Needs& needs) { return std::ranges::all_of(needs, is_met); };
   std::string line = "deadlock:";
   for (std::size_t d = 0; d < answers_.size(); ++d) {
-    const Answer& waiting = answers_[d];
-    if (waiting.needs.empty()) return;
-    for (const Blocked::Need& need : waiting.needs) {
-      const std::vector<Index>& posted = answers_[static_cast<std::size_t>(need.peer)].posted;
-      auto slot = static_cast<std::size_t>(need.slot);
-      if (slot < posted.size() && posted[slot] >= need.entries) return;
-    }
-    line += fmt::format("{} device {} waits in {}", d == 0 ? "" : ";", d, waiting.call);
+    if (std::ranges::any_of(answers_[d].in_flight, goes_on)) return;
+    line += fmt::format("{} device {} waits in {}", d == 0 ? "" : ";", d, answers_[d].call);
   }
   for (int d = 1; d < size_; ++d) messages_->send(d, verdict, pack({}, line));
   throw Error(Code::deadlock, line);

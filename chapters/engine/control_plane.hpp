@@ -23,8 +23,10 @@ struct Blocked {
     Index entries;
     bool operator==(const Need&) const = default;
   };
-  std::string call;         ///< "all_reduce (call 3), for device 1"
-  std::vector<Need> needs;  ///< nothing goes on before one of these is met
+  /// Of one operation: it goes on when all are met.
+  using Needs = std::vector<Need>;
+  std::string call;              ///< "all_reduce (call 3), for device 1"
+  std::vector<Needs> in_flight;  ///< nothing goes on before one of these operations does
 };
 
 class ControlPlane {
