@@ -93,17 +93,7 @@ struct Case {
 
   /// What a closed form is told of this case on this device.
   Setting setting(bool input_grad) const {
-    return {model,
-            batch,
-            options.micro_batches,
-            input_grad,
-            world().num_devices(),
-            world().device_id(),
-            options.bucket_bytes,
-            options.virtual_stages,
-            options.stages,
-            options.routing,
-            {}};
+    return {options, model, batch, input_grad, world().num_devices(), world().device_id(), {}};
   }
   /// The chapter's exact problem of this case.
   ExactProblem exact_problem(std::uint64_t seed) const {
@@ -134,7 +124,8 @@ inline std::vector<Case> mixture_cases(const Variant& variant) {
   };
   std::vector<Mixture> mixtures;
   if (variant.top_k == 1)
-    mixtures = {{7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
+    mixtures = {
+        {7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
   else
     mixtures = {{7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
   std::vector<Case> all;

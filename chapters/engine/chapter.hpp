@@ -13,15 +13,6 @@
 
 namespace shard {
 
-/// What the command line decides about an engine beside its model.
-struct EngineOptions {
-  Index micro_batches = 1;
-  Index bucket_bytes = default_bucket_bytes;
-  Index virtual_stages = 2;
-  std::string stages = "equal";
-  Routing routing = {};
-};
-
 /// One way to carry out a chapter's strategy.
 struct Variant {
   std::string name;
@@ -33,7 +24,8 @@ struct Variant {
   bool has_stages = false;          ///< whether it cuts the layers into stages: at least one a device
   bool has_virtual_stages = false;  ///< whether a device may have several of them
   Index top_k = 0;                  ///< experts a token in a mixture, when not told; 1: always; 0: no mixture
-  std::string reference = {};  ///< variant whose loss curve it must follow; none: the tour's first chapter's
+  std::string reference =
+      {};  ///< variant whose loss curve it must follow; none: the first chapter's, as deep
 
   /// Fewer layers than this are refused.
   Index min_layers(int devices, const EngineOptions& options) const {

@@ -9,6 +9,7 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/ledger.hpp"
@@ -45,19 +46,23 @@ Index ring_buffer(Index elements, int devices);
 /// A bucket of gradients is sent off when it holds this much.
 inline constexpr Index default_bucket_bytes = Index{1} << 20;
 
+/// What the command line decides about an engine beside its model.
+struct EngineOptions {
+  Index micro_batches = 1;  ///< pieces that a device's part of the batch is processed in, where it can be
+  Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
+  Index virtual_stages = 2;                   ///< stages a device, where it may have several
+  std::string stages = "equal";               ///< how layers are cut into stages, where they are
+  Routing routing = {};                       ///< of a mixture
+};
+
 /// What a form depends on.
-struct Setting {
+struct Setting : EngineOptions {
   Model model;
   Index batch = 64;         ///< rows of the global batch
-  Index micro_batches = 1;  ///< pieces that a device's part of it is processed in, where the chapter has them
   bool input_grad = false;  ///< whether dL/dx is computed
   int devices = 1;
-  int device = 0;                             ///< whose costs these are
-  Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
-  Index virtual_stages = 1;                   ///< stages a device, where it may have several
-  std::string stages = "equal";               ///< how layers are cut into stages, where they are
-  Routing routing;                            ///< of a mixture
-  RoutedCounts routed;                        ///< where this batch's choices went, in a mixture
+  int device = 0;       ///< whose costs these are
+  RoutedCounts routed;  ///< where this batch's choices went, in a mixture
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the

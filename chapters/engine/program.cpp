@@ -140,6 +140,30 @@ void add_experts(CLI::App& train, Options& o) {
       ->capture_default_str();
 }
 
+void add_model(CLI::App& train, Options& o) {
+  train
+      .add_option("--layers", o.model.num_layers,
+                  "Weight matrices; an even number, as the output is an image again")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
+  train.add_option("--hidden-dim", o.model.hidden_dim, "Width of the hidden activations")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+void add_optimizer(CLI::App& train, Options& o) {
+  train.add_option("--optimizer", o.optimizer, "adam, sgd or integer")
+      ->check(one_of({"adam", "sgd", "integer"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  train.add_option("--learning-rate", o.learning_rate, "Step size")
+      ->check(positive_real)
+      ->type_name("X")
+      ->capture_default_str();
+}
+
 void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
   CLI::App* train = app.add_subcommand(
       "train",
@@ -154,25 +178,9 @@ void add_train(CLI::App& app, const Chapter& chapter, Options& o) {
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
-  train
-      ->add_option("--layers", o.model.num_layers,
-                   "Weight matrices; an even number, as the output is an image again")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
-  train->add_option("--hidden-dim", o.model.hidden_dim, "Width of the hidden activations")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
+  add_model(*train, o);
   if (chapter.network.has_experts) add_experts(*train, o);
-  train->add_option("--optimizer", o.optimizer, "adam, sgd or integer")
-      ->check(one_of({"adam", "sgd", "integer"}))
-      ->type_name("NAME")
-      ->capture_default_str();
-  train->add_option("--learning-rate", o.learning_rate, "Step size")
-      ->check(positive_real)
-      ->type_name("X")
-      ->capture_default_str();
+  add_optimizer(*train, o);
   train->add_option("--seed", o.seed, "Of initial weights, choice of digits and noise")
       ->check(whole_number)
       ->type_name("N")

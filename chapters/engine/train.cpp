@@ -104,18 +104,14 @@ struct Training {
 /// What the ledger says of one step, beside what the closed form says of it.
 void measure_step(Training& training, const ShardedEngine& engine, const Variant& variant,
                   const Options& options, const Optimizer& optimizer, bool is_first) {
-  Setting setting{options.model,
-                  options.batch,
-                  options.engine.micro_batches,
-                  false,
-                  world().num_devices(),
-                  world().device_id(),
-                  options.engine.bucket_bytes,
-                  options.engine.virtual_stages,
-                  options.engine.stages,
-                  options.engine.routing,
-                  engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
-  Costs costs = variant.costs(setting);
+  const Setting setting{options.engine,
+                        options.model,
+                        options.batch,
+                        false,
+                        world().num_devices(),
+                        world().device_id(),
+                        engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
+  const Costs costs = variant.costs(setting);
   training.bytes.add(ledger().traffic().bytes, costs.total().bytes);
   training.messages.add(ledger().traffic().messages, costs.total().messages);
   training.flops.add(ledger().flops(), costs.flops);
@@ -191,6 +187,17 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+Report report_of(const Chapter& chapter, const Variant& variant, const Model& model) {
+  Report report;
+  report.chapter = chapter.number;
+  report.title = chapter.title;
+  report.variant = variant.name;
+  report.reference = variant.reference;
+  report.devices = world().num_devices();
+  report.layers = model.num_layers;
+  return report;
+}
+
 }  // namespace
 
 int train(const Chapter& chapter, const Variant& variant, const Options& options) {
@@ -199,13 +206,7 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
   engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
   if (speaks()) print_heading(chapter, variant, options);
-  Report report;
-  report.chapter = chapter.number;
-  report.title = chapter.title;
-  report.variant = variant.name;
-  report.reference = variant.reference;
-  report.devices = world().num_devices();
-  report.layers = options.model.num_layers;
+  Report report = report_of(chapter, variant, options.model);
   report.max_ulp = exact_difference(chapter, variant, options, digits);
   if (speaks())
     fmt::print(
@@ -222,9 +223,7 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   report.losses = training.losses;
   report.choices = training.choices;
   report.milliseconds = median(training.milliseconds);
-
   std::string last_step = engine->describe_step();
-
   if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
   fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n", before, after);
   if (!last_step.empty()) fmt::print("{}\n", last_step);
