@@ -73,15 +73,6 @@ void choose_gpu() {
   SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
 }
 
-Precision chosen_precision() {
-  const char* value = std::getenv("SHARDBOOK_PRECISION");
-  const std::string name = value == nullptr ? "float32" : value;
-  if (name == "float32") return Precision::float32;
-  if (name == "tf32") return Precision::tf32;
-  if (name == "bf16") return Precision::bf16;
-  throw Error(Code::usage, "SHARDBOOK_PRECISION: expected float32, tf32 or bf16, given " + name);
-}
-
 /// MPI calls this as MPI_Finalize begins: from then on nobody waits for anybody.
 int at_finalize(MPI_Comm, int, void*, void*) {
   gpu().close();
@@ -96,7 +87,7 @@ void call_at_finalize() {
 
 }  // namespace
 
-Gpu::Gpu() : precision_(chosen_precision()) {
+Gpu::Gpu() {
   choose_gpu();
   computation_ = new_queue();
   communication_ = new_queue();

@@ -29,9 +29,6 @@ class Event : public backend::Awaited {
   bool is_recorded_ = false;
 };
 
-/// How a matrix product rounds its operands; sums are always float32.
-enum class Precision { float32, tf32, bf16 };
-
 class Gpu {
  public:
   Gpu();
@@ -41,7 +38,6 @@ class Gpu {
   /// Collectives, in the order in which they were started.
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
-  Precision precision() const { return precision_; }
 
   /// Where a reduction leaves one number for each of its lanes.
   static constexpr Index lanes = 4096;
@@ -54,7 +50,6 @@ class Gpu {
  private:
   cudaStream_t computation_{}, communication_{};
   cublasHandle_t blas_{};
-  Precision precision_ = Precision::float32;
   double* scratch_ = nullptr;
   bool is_closed_ = false;
 };

@@ -1,60 +1,67 @@
 /// The matrix product, by cuBLAS.
 
-#include "backend/checks.hpp"
-#include "backend/stream.hpp"
+#include "backend/matmul.hpp"
+
+#include <cstring>
+
 #include "cuda/check.hpp"
 #include "cuda/gpu.hpp"
+#include "cuda/launch.hpp"
 #include "cuda/memory.hpp"
 
-namespace shard {
+namespace shard::backend {
 
 namespace {
 
-cublasComputeType_t compute_type() {
-  switch (cuda::gpu().precision()) {
-    case cuda::Precision::tf32:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case cuda::Precision::bf16:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
-    default:
-      return CUBLAS_COMPUTE_32F;
-  }
-}
+using cuda::gpu;
 
-/// c = a b + keep c.
-///
-/// cuBLAS counts along columns first. Read so, our row-major matrices are their own transposes: cᵀ = bᵀ aᵀ.
-void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
-  backend::stream().advance();  // what has been agreed on meanwhile goes before us into its queue
-  if (e.m == 0 || e.n == 0) return;
-  if (e.k == 0) {  // an empty sum
-    if (keep == 0)
-      SHARDBOOK_CHECK(cudaMemsetAsync(Backend::data(c), 0, static_cast<std::size_t>(c.bytes()),
-                                      cuda::gpu().computation()));
-    return;
+/// To the nearest number with the upper 16 bits of a float32's 32, of two as near the even one.
+struct ToBf16 {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
+    std::uint32_t bits;
+    std::memcpy(&bits, from + i, sizeof bits);
+    const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
+    const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
+    to[i] = static_cast<std::uint16_t>((is_finite ? bits + 0x7fffU + (bits >> 16 & 1) : bits) >> 16);
+    if (!is_finite)
+      to[i] |= static_cast<std::uint16_t>(is_nan);  // its upper bits may have been an infinity's
   }
-  auto order = [](Operand o) { return o.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const float one = 1.0F;
-  SHARDBOOK_CHECK(cublasGemmEx_64(cuda::gpu().blas(), order(b), order(a), e.n, e.m, e.k, &one,
-                                  Backend::data(*b.tensor), CUDA_R_32F, b.tensor->extent(1),
-                                  Backend::data(*a.tensor), CUDA_R_32F, a.tensor->extent(1), &keep,
-                                  Backend::data(c), CUDA_R_32F, e.n, compute_type(), CUBLAS_GEMM_DEFAULT));
-  ledger().computed(2 * e.m * e.n * e.k);
-}
+};
+
+/// An operand as cuBLAS is to read it. In bf16 it is a copy, made here: cuBLAS's own conversion of float32 is free to
+/// be left out.
+class Factor {
+ public:
+  explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
+    if (precision() == Precision::bf16)
+      cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), Backend::data(*o.tensor),
+                   copy_.data<std::uint16_t>());
+  }
+  const void* data() const {
+    if (precision() == Precision::bf16) return copy_.data<std::uint16_t>();
+    return Backend::data(*operand_.tensor);
+  }
+  cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
+  Index row_length() const { return operand_.tensor->extent(1); }
+
+ private:
+  Operand operand_;
+  cuda::Workspace copy_;
+};
 
 }  // namespace
 
-Tensor matmul(Operand a, Operand b) {
-  Extents e = extents_of_product(a, b);
-  Tensor c = Backend::make({e.m, e.n});
-  product(a, b, c, e, 0.0F);
-  return c;
+/// cuBLAS counts along columns first. Read so, our row-major matrices are their own transposes: cᵀ = bᵀ aᵀ.
+void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
+  const Factor left(a), right(b);
+  const cudaDataType_t type = precision() == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  const cublasComputeType_t compute =
+      precision() == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const float one = 1.0F;
+  SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
+                                  right.data(), type, right.row_length(), left.data(), type,
+                                  left.row_length(), &keep, Backend::data(c), CUDA_R_32F, e.n, compute,
+                                  CUBLAS_GEMM_DEFAULT));
 }
 
-void matmul_accumulate(Operand a, Operand b, Tensor& c) {
-  Extents e = extents_of_product(a, b);
-  require_shape("matmul_accumulate", {e.m, e.n}, c);
-  product(a, b, c, e, 1.0F);
-}
-
-}  // namespace shard
+}  // namespace shard::backend

@@ -89,18 +89,22 @@ const float* data_on(cudaStream_t queue, const Tensor& t) {
   return storage == nullptr ? nullptr : storage->data_on(queue);
 }
 
-OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  data_ = cache().take(bytes, gpu().computation());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(data_, numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+Workspace::Workspace(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+  if (bytes > 0) data_ = cache().take(bytes_, gpu().computation());
 }
 
-OnDeviceToo::~OnDeviceToo() {
+Workspace::~Workspace() {
   if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, gpu().computation());
 }
 
+OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
+  if (bytes > 0)
+    SHARDBOOK_CHECK(
+        cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+}
+
 void OnDeviceToo::fetch_into(void* numbers) const {
-  if (bytes_ > 0) copy_to_host(numbers, data_, bytes_);
+  if (memory_.bytes() > 0) copy_to_host(numbers, memory_.data<void>(), memory_.bytes());
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {

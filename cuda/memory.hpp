@@ -39,17 +39,15 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activa
 float* data_on(cudaStream_t queue, Tensor& t);
 const float* data_on(cudaStream_t queue, const Tensor& t);
 
-/// A call's numbers in the GPU's memory too, for kernels of the computation. They are in no tensor and not booked.
-class OnDeviceToo {
+/// Memory of the GPU for kernels of the computation. It is in no tensor and not booked.
+class Workspace {
  public:
-  template <class T>
-  explicit OnDeviceToo(std::span<const T> numbers) : OnDeviceToo(numbers.data(), numbers.size_bytes()) {}
-  template <class T>
-  explicit OnDeviceToo(const std::vector<T>& numbers) : OnDeviceToo(std::span<const T>(numbers)) {}
-  ~OnDeviceToo();
-  OnDeviceToo(const OnDeviceToo&) = delete;
-  OnDeviceToo& operator=(const OnDeviceToo&) = delete;
+  explicit Workspace(Index bytes);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
 
+  std::size_t bytes() const { return bytes_; }
   template <class T>
   const T* data() const {
     return static_cast<const T*>(data_);
@@ -57,6 +55,28 @@ class OnDeviceToo {
   template <class T>
   T* data() {
     return static_cast<T*>(data_);
+  }
+
+ private:
+  std::size_t bytes_;
+  void* data_ = nullptr;
+};
+
+/// A call's numbers in the GPU's memory too.
+class OnDeviceToo {
+ public:
+  template <class T>
+  explicit OnDeviceToo(std::span<const T> numbers) : OnDeviceToo(numbers.data(), numbers.size_bytes()) {}
+  template <class T>
+  explicit OnDeviceToo(const std::vector<T>& numbers) : OnDeviceToo(std::span<const T>(numbers)) {}
+
+  template <class T>
+  const T* data() const {
+    return memory_.data<T>();
+  }
+  template <class T>
+  T* data() {
+    return memory_.data<T>();
   }
   /// What kernels have made of them.
   template <class T>
@@ -68,8 +88,7 @@ class OnDeviceToo {
   OnDeviceToo(const void* numbers, std::size_t bytes);
   void fetch_into(void* numbers) const;
 
-  void* data_ = nullptr;
-  std::size_t bytes_;
+  Workspace memory_;
 };
 
 /// Gives memory that no tensor holds back to CUDA.

@@ -109,7 +109,8 @@ TEST_CASE("CounterRandom: the range and the moments of what it gives") {
 
 TEST_CASE("a generated checkpoint's slice is that slice of the whole, along either axis") {
   std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({3, 5, 7}, 42);
-  CHECK(checkpoint->names() == std::vector<std::string>{"layer_0/weights", "layer_1/weights", "layer_2/weights"});
+  CHECK(checkpoint->names() ==
+        std::vector<std::string>{"layer_0/weights", "layer_1/weights", "layer_2/weights"});
   Tensor whole = checkpoint->whole("layer_1/weights");
   CHECK(whole.shape() == Shape{7, 5});
   for (float w : whole.to_host()) CHECK(std::abs(w) <= std::sqrt(6.0F / 7));
@@ -145,7 +146,8 @@ TEST_CASE("a model is read from names and shapes, and what does not fit is named
   };
   using testing::contains;
   CHECK_THAT(complaint({}), contains("some file: layer_0/weights"));
-  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_2/weights", {5, 7}}}), contains("layer_1/weights"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_2/weights", {5, 7}}}),
+             contains("layer_1/weights"));
   CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 6}}}),
              contains("layer_1/weights: expected (7, 5), given (7, 6)"));
   CHECK_THAT(complaint({{"layer_0/weights", {5}}}), contains("a matrix"));
@@ -210,11 +212,21 @@ TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
   CHECK(outcome([&] { add(of({1, 2}), of({3})); }).code == 84);
 }
 
+TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to the even one") {
+  const std::vector<float> values = {1 + 0x1p-10F, 1 + 0x1p-11F, 1 + 0x3p-11F, -1 - 0x1p-12F, 2049, 2051};
+  set_precision(Precision::tf32);
+  const Tensor read =
+      matmul(Tensor::from_host({6, 1}, values), Tensor::from_host({1, 1}, std::vector<float>{1}));
+  set_precision(Precision::float32);
+  CHECK(read.to_host() == std::vector<float>{1 + 0x1p-10F, 1, 1 + 0x1p-9F, -1, 2048, 2052});
+}
+
 TEST_CASE("matmul reads operands transposed, and an empty sum is zero") {
   auto matrix = [](Index r, Index c) { return Tensor::from_host({r, c}, counting(r * c, 1)); };
   Tensor a = matrix(2, 3), b = matrix(3, 2);
   CHECK(matmul(a, b).to_host() == std::vector<float>{22, 28, 49, 64});
-  CHECK(matmul(transposed(a), transposed(b)).to_host() == std::vector<float>{9, 19, 29, 12, 26, 40, 15, 33, 51});
+  CHECK(matmul(transposed(a), transposed(b)).to_host() ==
+        std::vector<float>{9, 19, 29, 12, 26, 40, 15, 33, 51});
   CHECK(matmul(a, transposed(a)).to_host() == std::vector<float>{14, 32, 32, 77});
   CHECK(matmul(Tensor({2, 0}), Tensor({0, 2})).to_host() == std::vector<float>(4));
   CHECK(matmul(Tensor({0, 2}), Tensor({2, 3})).shape() == Shape{0, 3});
@@ -238,7 +250,8 @@ TEST_CASE("optimizers update just their rows") {
   CHECK(outcome([&] { make_optimizer("adagrad", 1); }).code == 64);
 }
 
-TEST_CASE("the integer optimizer: ((w - g) mod 5) - 2, exactly, for gradients as large as exact mode has them") {
+TEST_CASE(
+    "the integer optimizer: ((w - g) mod 5) - 2, exactly, for gradients as large as exact mode has them") {
   std::vector<float> gradients = {0, 1, -1, 7, -7, 16777215, -16777215, 8388606};
   for (float w : {-2.0F, 0.0F, 2.0F}) {
     Tensor weight = Tensor::from_host({8}, std::vector<float>(8, w));
@@ -292,7 +305,8 @@ TEST_CASE("the digits are all there, and files that are not digits are refused b
     return o.message;
   };
   using testing::contains;
-  CHECK_THAT(complaint(good + "\n1,2,3\n"), contains("line 2: expected 64 pixels and a label, given 3 numbers"));
+  CHECK_THAT(complaint(good + "\n1,2,3\n"),
+             contains("line 2: expected 64 pixels and a label, given 3 numbers"));
   CHECK_THAT(complaint("17" + good.substr(1) + "\n"), contains("pixels of 0 to 16"));
   CHECK_THAT(complaint("x" + good.substr(1) + "\n"), contains("line 1: expected integers"));
   CHECK_THAT(complaint(""), contains("empty"));
@@ -311,7 +325,8 @@ TEST_CASE("comparisons say where and what the ratio looks like") {
   HostTensor expected{{2, 2}, {1, 2, 3, -0.0F}};
   CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
   Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 0, 10);
-  CHECK_THAT(c.first_difference, testing::contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
+  CHECK_THAT(c.first_difference,
+             testing::contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
   CHECK(c.relative == 2);
   CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, expected).max_ulp == 1);
   CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, expected).is_equal());
@@ -321,7 +336,8 @@ TEST_CASE("comparisons say where and what the ratio looks like") {
 
 TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   ExactProblem problem = make_exact_problem({6, 5, 7}, 9, 1);
-  CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(), [](float v) { return v == 0; }));
+  CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
+                    [](float v) { return v == 0; }));
   CHECK(solve(problem).size() == 8);
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 2.0F);
   Outcome o = outcome([&] { solve(problem); });

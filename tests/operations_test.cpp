@@ -1,10 +1,10 @@
 /// Operations by rows, on numbers small enough to be worked out by hand.
 
-#include "engine/device.hpp"
-
+#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "engine/device.hpp"
 #include "tests/catch.hpp"
 
 namespace shard::test {
@@ -158,6 +158,55 @@ TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
   CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 2}, 2); }));
   CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 3}, 1); }));
   CHECK(is_refused([&] { dot_rows(t, Tensor({1, 3}), Indices{0, 0, 0}, 1); }));
+}
+
+namespace {
+
+/// What a product makes of these numbers when it multiplies each with 1.
+Values as_read(Precision precision, const Values& values) {
+  set_precision(precision);
+  Tensor product = matmul(matrix(static_cast<Index>(values.size()), 1, values), matrix(1, 1, {1}));
+  set_precision(Precision::float32);
+  return product.to_host();
+}
+
+}  // namespace
+
+TEST_CASE("products in bf16 round their operands to 8 bits, of two as near to the even one") {
+  CHECK(as_read(Precision::bf16,
+                {1 + 0x1p-7F, 1 + 0x1p-8F, 1 + 0x3p-8F, 1 + 0x1.01p-8F, -1 - 0x3p-9F, 0x1p-130F}) ==
+        Values{1 + 0x1p-7F, 1, 1 + 0x1p-6F, 1 + 0x1p-7F, -1 - 0x1p-7F, 0x1p-130F});
+  CHECK(as_read(Precision::bf16, {3, -0.0F, 255, 257, 0x1.fffffep127F}) ==
+        Values{3, 0, 255, 256, std::numeric_limits<float>::infinity()});
+  // NaNs that rounding, or leaving bits out, would make something else of.
+  const Values special = as_read(
+      Precision::bf16, {std::bit_cast<float>(0x7fffffffU), std::bit_cast<float>(0xff800001U), -HUGE_VALF});
+  CHECK(std::isnan(special[0]));
+  CHECK(std::isnan(special[1]));
+  CHECK(special[2] == -HUGE_VALF);
+}
+
+TEST_CASE("products in bf16 sum in float32, read transposed operands and add to a tensor") {
+  const Tensor a = matrix(2, 3, {257, 1, 0, 3, 1 + 0x1p-8F, 5});
+  const Tensor b = matrix(3, 2, {1, 2, 1, 1, 4, 0});
+  set_precision(Precision::bf16);
+  const Values sums = matmul(a, b).to_host();
+  const Values turned = matmul(transposed(b), transposed(a)).to_host();
+  Tensor c = matrix(2, 2, {0x1p-8F, 0, 0, 0});  // a sum is not rounded
+  matmul_accumulate(a, b, c);
+  set_precision(Precision::float32);
+  CHECK(sums == Values{257, 513, 24, 7});
+  CHECK(turned == Values{257, 24, 513, 7});
+  CHECK(c.to_host() == Values{257 + 0x1p-8F, 513, 24, 7});
+}
+
+TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
+  const Values values = {1 + 0x1p-10F, 1 + 0x1p-23F, -1 - 0x1p-12F, 3 + 0x1p-9F};
+  CHECK(as_read(Precision::float32, values) == values);
+  const Values read = as_read(Precision::tf32, values);  // a library may keep more, and round either way
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(read[i] - values[i]) <= 0x1p-10F);
+  CHECK(read[0] == values[0]);
+  CHECK(read[3] == values[3]);
 }
 
 }  // namespace shard::test

@@ -17,6 +17,7 @@ struct Options {
   Index top_k = 0;                       // 0: as the variant says
   std::string capacity_factor = "1.25";  // or "none"
   bool check_claims = false;
+  std::string precision = "float32";
   std::uint64_t seed = 0;
   // train
   Model model;

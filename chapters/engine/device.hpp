@@ -119,6 +119,12 @@ inline Operand transposed(const Tensor& matrix) {
   return {matrix, true};
 }
 
+/// How matrix products round their operands; sums are float32 in each. Bits of the significand: 24, 11, 8.
+enum class Precision { float32, tf32, bf16 };
+/// Of this device's products from now on. float32, unless it is told otherwise.
+void set_precision(Precision precision);
+Precision precision();
+
 /// (m, k) times (k, n): (m, n). No operand is copied to transpose it.
 Tensor matmul(Operand a, Operand b);
 /// c += a b, in place: how gradients are accumulated.

@@ -22,6 +22,7 @@ namespace shard {
 namespace {
 
 const std::vector<std::string> commands = {"train", "gradients", "infer", "variants", "strategies"};
+const std::vector<std::string> precisions = {"float32", "tf32", "bf16"};  // as in enum Precision
 
 /// Text of the user's in a message.
 std::string shown(const std::string& text) {
@@ -129,6 +130,13 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
         ->type_name("HOW")
         ->capture_default_str();
   if (chapter.network.has_experts) add_routing(command, o);
+  command
+      .add_option(
+          "--precision", o.precision,
+          "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)")
+      ->check(one_of(precisions))
+      ->type_name("NAME")
+      ->capture_default_str();
   command.add_flag("--check", o.check_claims, "Verify that tensors said to be the same on every device are");
 }
 
@@ -270,6 +278,8 @@ int run(const Chapter& chapter, Options& options) {
     return 0;
   }
   world().check_claims(options.check_claims);
+  set_precision(
+      static_cast<Precision>(std::ranges::find(precisions, options.precision) - precisions.begin()));
   auto variant = std::ranges::find(chapter.variants, options.variant, &Variant::name);
   if (options.engine.micro_batches > 1 && !variant->has_micro_batches)
     throw Error(Code::usage,

@@ -24,9 +24,22 @@ bool speaks() {
   return world().device_id() == 0;
 }
 
+/// While it lives, products are exact.
+class InFloat32 {
+ public:
+  InFloat32() { set_precision(Precision::float32); }
+  ~InFloat32() { set_precision(before_); }
+  InFloat32(const InFloat32&) = delete;
+  InFloat32& operator=(const InFloat32&) = delete;
+
+ private:
+  Precision before_ = precision();
+};
+
 /// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
 Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
                        const Digits& digits) {
+  const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
   const Network& network = chapter.network;
   ExactProblem problem =
@@ -176,9 +189,10 @@ std::string layers_of(const Model& m) {
 }
 
 void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
-  fmt::print("\n{} {}, {}, on {} device{}: {} {} -> {}, batch {}, {} {}\n", chapter.number, chapter.title,
+  fmt::print("\n{} {}, {}, on {} device{}: {} {} -> {}, batch {}, {} {}{}\n", chapter.number, chapter.title,
              variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", layers_of(o.model),
-             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate);
+             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate,
+             o.precision == "float32" ? "" : ", products in " + o.precision);
 }
 
 double median(std::vector<double> values) {

@@ -3,6 +3,8 @@
 #include <cblas.h>
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "cublas_v2.h"
 #include "double.hpp"
 
@@ -38,37 +40,66 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t queue) {
 
 namespace {
 
-/// Bytes of a matrix of columns, of which each is `distance` behind the one before.
-std::size_t bytes_of(std::int64_t rows, std::int64_t columns, std::int64_t distance, const char* name) {
-  if (rows <= 0 || columns <= 0 || distance < rows)
-    violation(fmt::format("cublasGemmEx_64: {} of {} rows and {} columns at a distance of {}", name, rows,
-                          columns, distance));
-  return static_cast<std::size_t>((columns - 1) * distance + rows) * sizeof(float);
-}
+/// A matrix of columns, of which each is `distance` behind the one before.
+struct Matrix {
+  const void* data;
+  cudaDataType_t type;
+  std::int64_t distance;
+  std::size_t elements;
+
+  Matrix(const char* name, const void* at, cudaDataType_t of_type, std::int64_t rows, std::int64_t columns,
+         std::int64_t far)
+      : data(at),
+        type(of_type),
+        distance(far),
+        elements(static_cast<std::size_t>((columns - 1) * far + rows)) {
+    if (rows <= 0 || columns <= 0 || far < rows)
+      violation(fmt::format("cublasGemmEx_64: {} of {} rows and {} columns at a distance of {}", name, rows,
+                            columns, far));
+  }
+  Access access(bool is_write) const {
+    return {data, elements * (type == CUDA_R_16BF ? 2 : sizeof(float)), is_write};
+  }
+
+  /// Its elements as float32, of which tf32 keeps 10 bits behind the point. (Which of its neighbours a GPU's tf32 takes
+  /// is not documented.)
+  std::vector<float> values(bool in_tf32) const {
+    std::vector<float> all(elements);
+    for (std::size_t i = 0; i < elements; ++i) {
+      std::uint32_t bits = type == CUDA_R_16BF
+                               ? std::uint32_t{static_cast<const std::uint16_t*>(kept_at(data))[i]} << 16
+                               : static_cast<const std::uint32_t*>(kept_at(data))[i];
+      if (in_tf32) bits &= 0xffffe000U;
+      std::memcpy(&all[i], &bits, sizeof bits);
+    }
+    return all;
+  }
+};
 
 }  // namespace
 
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b,
                                std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
-                               const void* a, cudaDataType_t a_type, std::int64_t lda, const void* b,
-                               cudaDataType_t b_type, std::int64_t ldb, const void* beta, void* c,
-                               cudaDataType_t c_type, std::int64_t ldc, cublasComputeType_t,
-                               cublasGemmAlgo_t) {
+                               const void* a_data, cudaDataType_t a_type, std::int64_t lda,
+                               const void* b_data, cudaDataType_t b_type, std::int64_t ldb, const void* beta,
+                               void* c_data, cudaDataType_t c_type, std::int64_t ldc,
+                               cublasComputeType_t compute, cublasGemmAlgo_t) {
   if (const int error = planted("cublasGemmEx_64")) return static_cast<cublasStatus_t>(error);
   require_there("cuBLAS handles", handle, "cublasGemmEx_64");
-  if (a_type != CUDA_R_32F || b_type != CUDA_R_32F || c_type != CUDA_R_32F)
-    violation("cublasGemmEx_64: a type other than float32");
+  if ((a_type != CUDA_R_32F && a_type != CUDA_R_16BF) || b_type != a_type || c_type != CUDA_R_32F)
+    violation("cublasGemmEx_64: types other than float32, and bf16 of both factors");
   const bool turn_a = order_a == CUBLAS_OP_T, turn_b = order_b == CUBLAS_OP_T;
-  const std::vector<Access> accesses = {{a, bytes_of(turn_a ? k : m, turn_a ? m : k, lda, "a"), false},
-                                        {b, bytes_of(turn_b ? n : k, turn_b ? k : n, ldb, "b"), false},
-                                        {c, bytes_of(m, n, ldc, "c"), true}};
+  const Matrix a("a", a_data, a_type, turn_a ? k : m, turn_a ? m : k, lda);
+  const Matrix b("b", b_data, b_type, turn_b ? n : k, turn_b ? k : n, ldb);
+  const Matrix c("c", c_data, c_type, m, n, ldc);
   const float factor = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  enqueue(handle->queue, "a matrix product", accesses, [=] {
+  const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  enqueue(handle->queue, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
     auto order = [](bool is_turned) { return is_turned ? CblasTrans : CblasNoTrans; };
+    const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);
     cblas_sgemm(CblasColMajor, order(turn_a), order(turn_b), static_cast<int>(m), static_cast<int>(n),
-                static_cast<int>(k), factor, static_cast<float*>(kept_at(a)), static_cast<int>(lda),
-                static_cast<float*>(kept_at(b)), static_cast<int>(ldb), keep, static_cast<float*>(kept_at(c)),
-                static_cast<int>(ldc));
+                static_cast<int>(k), factor, left.data(), static_cast<int>(lda), right.data(),
+                static_cast<int>(ldb), keep, static_cast<float*>(kept_at(c.data)), static_cast<int>(ldc));
     return true;
   });
   return CUBLAS_STATUS_SUCCESS;
