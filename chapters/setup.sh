@@ -49,6 +49,8 @@ build() {
     tail -n 30 "$folder/configure.log" >&2
     fail 69 "could not configure: see $folder/configure.log"
   fi
+  [ "$preset" != cuda ] || grep -q '^-- cuda: CUDA' "$folder/configure.log" ||
+    fail 69 "cuda: expected the CUDA Toolkit, 12 or later, and NCCL, given none that CMake finds"
   if ! cmake --build "$folder" --target "$target" >"$folder/build.log" 2>&1; then
     grep -E -A 5 'error|FAILED' "$folder/build.log" | head -n 40 >&2
     fail 70 "could not build: see $folder/build.log"

@@ -17,6 +17,7 @@ namespace shard::bench {
 /// A batch and the network that it goes through.
 struct Network {
   Index batch, model_dim, hidden_dim;
+  bool operator==(const Network&) const = default;
 };
 
 /// What the command line says.
@@ -78,7 +79,8 @@ struct Budget {
 /// gives the time of one. A collective.
 Pair measure(const Side& ours, const Side& reference, Budget budget, int things_in_a_call = 1);
 
-/// The bar that is set for a figure, "ratio <= 1.1", marked when it is missed. None is set but for 2 devices.
+/// The bar that is set for a figure, "ratio <= 1.1", marked when it is missed. Bars are set for one number of
+/// devices.
 std::string bar(const std::string& rule, bool is_met);
 /// On device 0, at once.
 void print(const std::string& text);

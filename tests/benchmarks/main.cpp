@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "engine/control_plane.hpp"
-#include "tests/benchmarks/bench.hpp"
+#include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
 
@@ -36,7 +36,7 @@ void read_sizes(const std::vector<std::string>& items, Options& options) {
   }
   constexpr Index k = 1024;
   if (options.bytes.empty()) options.bytes = {4, k, 16 * k, 64 * k, 256 * k, k * k, 4 * k * k, 16 * k * k};
-  if (options.networks.empty()) options.networks = {{64, 256, 1024}, {256, 512, 2048}};
+  if (options.networks.empty()) options.networks = default_networks();
 }
 
 int run(int argc, char** argv) {

@@ -4,9 +4,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/benchmarks/bench.hpp"
-
-extern "C" char* openblas_get_config() __attribute__((weak));  // there with OpenBLAS only
+#include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
 
@@ -41,9 +39,8 @@ Results::Results(const Options& options) : path_(options.json) {
     if (!all_.is_object()) refuse_file(path_, "the figures of an earlier program");
   }
   if (options.appends) return;
-  const std::string machine =
-      fmt::format("{} cores of {}; {}; {}", std::thread::hardware_concurrency(), processor(), mpi_version(),
-                  openblas_get_config == nullptr ? "unknown BLAS" : openblas_get_config());
+  const std::string machine = fmt::format("{} cores of {}; {}; {}", std::thread::hardware_concurrency(),
+                                          processor(), mpi_version(), libraries());
   double load = -1;
   getloadavg(&load, 1);
   all_ = {{"devices", world().num_devices()},
@@ -52,8 +49,9 @@ Results::Results(const Options& options) : path_(options.json) {
           {"compiler", __VERSION__},
           {"load_average", load}};
   write();  // so that a file that cannot be written is found out now
-  print(fmt::format("{} devices on {}\nload average at the start {:.2f}\n", world().num_devices(), machine,
-                    load));
+  const int devices = world().num_devices();
+  print(fmt::format("{} device{} on {}\nload average at the start {:.2f}\n", devices, devices == 1 ? "" : "s",
+                    machine, load));
 }
 
 void Results::write() const {
@@ -64,7 +62,7 @@ void Results::write() const {
 }
 
 std::string bar(const std::string& rule, bool is_met) {
-  if (world().num_devices() != 2) return "";
+  if (world().num_devices() != devices_of_bars()) return "";
   return rule + (is_met ? "" : ": missed");
 }
 

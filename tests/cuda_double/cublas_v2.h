@@ -14,6 +14,7 @@ enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
 using cublasHandle_t = struct cublasContext*;
 
+extern "C" {
 const char* cublasGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
@@ -24,3 +25,4 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
                                cudaDataType_t b_type, std::int64_t ldb, const void* beta, void* c,
                                cudaDataType_t c_type, std::int64_t ldc, cublasComputeType_t compute,
                                cublasGemmAlgo_t algorithm);
+}

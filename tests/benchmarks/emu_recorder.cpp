@@ -1,4 +1,4 @@
-#include "tests/benchmarks/recorder.hpp"
+#include "tests/benchmarks/emu_recorder.hpp"
 
 #include <fmt/format.h>
 

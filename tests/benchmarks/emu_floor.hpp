@@ -1,6 +1,6 @@
 #pragma once
 
-/// The floor of a chapter's step: its matrix products straight through the BLAS, the same bytes straight
+/// The floor of a chapter's step on the CPU: its matrix products straight through the BLAS, the same bytes straight
 /// through MPI, in memory that is there already, and nothing else.
 
 #include <mpi.h>
@@ -8,22 +8,23 @@
 #include <map>
 #include <vector>
 
-#include "tests/benchmarks/recorder.hpp"
+#include "tests/benchmarks/backend.hpp"
+#include "tests/benchmarks/emu_recorder.hpp"
 
 namespace shard::bench {
 
 /// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor finds
 /// in its caches what the chapter found. Collectives that the chapter leaves
 /// in flight while it computes are waited for here.
-class Floor {
+class EmuFloor : public Floor {
  public:
   /// A collective.
-  explicit Floor(const std::vector<Step>& steps);
+  explicit EmuFloor(const std::vector<Step>& steps);
 
   /// Renews memory whose numbers have grown too large: over the repetitions, sums of sums.
-  void prepare();
+  void prepare() override;
   /// A collective.
-  void run();
+  void run() override;
 
  private:
   /// Element counts of everybody's parts, as MPI wants them.

@@ -1,4 +1,4 @@
-#include "tests/benchmarks/floor.hpp"
+#include "tests/benchmarks/emu_floor.hpp"
 
 #include <cblas.h>
 
@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "emu/memory.hpp"
-#include "tests/benchmarks/bench.hpp"
 
 namespace shard::bench {
 
@@ -28,11 +27,11 @@ void run_product(const Product& p) {
 
 }  // namespace
 
-Floor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(counts.size()) {
+EmuFloor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(counts.size()) {
   for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
 }
 
-Floor::Floor(const std::vector<Step>& steps) {
+EmuFloor::EmuFloor(const std::vector<Step>& steps) {
   for (const Step& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
       reserve(p->a, Index{p->m} * p->k);
@@ -55,21 +54,21 @@ Floor::Floor(const std::vector<Step>& steps) {
     }
 }
 
-void Floor::reserve(const float* recorded, Index elements) {
+void EmuFloor::reserve(const float* recorded, Index elements) {
   Tensor& t = memory_[recorded];
   if (t.size() < elements) t = random_tensor({elements});
 }
 
-float* Floor::memory(const float* recorded) {
+float* EmuFloor::memory(const float* recorded) {
   return Backend::data(memory_.at(recorded));
 }
 
-void Floor::prepare() {
+void EmuFloor::prepare() {
   for (auto& [recorded, t] : memory_)
     if (t.size() > 0 && !(std::abs(*Backend::data(t)) < 1e15F)) std::ranges::fill(Backend::span(t), 1.0F);
 }
 
-Floor::Raw Floor::raw(const Exchange& e) {
+EmuFloor::Raw EmuFloor::raw(const Exchange& e) {
   const int peer = e.peer < 0 ? MPI_PROC_NULL : e.peer;
   Raw r{e.call,
         e.receives,
@@ -98,7 +97,7 @@ Floor::Raw Floor::raw(const Exchange& e) {
   return r;
 }
 
-void Floor::run_message(Raw& r) {
+void EmuFloor::run_message(Raw& r) {
   const MPI_Comm all = MPI_COMM_WORLD;
   if (r.receives && r.is_posted)
     MPI_Irecv(r.out, r.out_size, MPI_FLOAT, r.from, 0, all, &r.request);
@@ -110,7 +109,7 @@ void Floor::run_message(Raw& r) {
     MPI_Send(r.in, r.in_size, MPI_FLOAT, r.to, 0, all);
 }
 
-void Floor::run_collective(const Raw& r) {
+void EmuFloor::run_collective(const Raw& r) {
   const MPI_Datatype number = MPI_FLOAT;
   const MPI_Comm all = MPI_COMM_WORLD;
   const Parts &parts = r.parts, &received = r.received;
@@ -144,7 +143,7 @@ void Floor::run_collective(const Raw& r) {
   }
 }
 
-void Floor::run() {
+void EmuFloor::run() {
   for (auto& step : steps_)
     if (const auto* p = std::get_if<Product>(&step)) {
       run_product(*p);
@@ -154,6 +153,10 @@ void Floor::run() {
       Raw& r = std::get<Raw>(step);
       r.call == Collective::send ? run_message(r) : run_collective(r);
     }
+}
+
+std::unique_ptr<Floor> floor_of(const std::function<void()>& step) {
+  return std::make_unique<EmuFloor>(record(step));
 }
 
 }  // namespace shard::bench

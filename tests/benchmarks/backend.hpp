@@ -1,0 +1,42 @@
+#pragma once
+
+/// What a benchmark needs of a backend beside device.hpp. emu_*.cpp and cuda_*.cpp each define it.
+
+#include <memory>
+#include <optional>
+
+#include "tests/benchmarks/bench.hpp"
+
+namespace shard::bench {
+
+/// What products are made with: "OpenBLAS 0.3.21 ...", "NVIDIA H200, CUDA 13.0, ...".
+std::string libraries();
+/// On how many devices the bars hold.
+int devices_of_bars();
+/// Networks that chapters are measured on unless told otherwise.
+std::vector<Network> default_networks();
+/// Precisions of products that chapters are measured in.
+std::vector<Precision> precisions();
+
+/// What a chapter's step cannot do without.
+class Floor {
+ public:
+  virtual ~Floor() = default;
+  /// Before each run, outside its time.
+  virtual void prepare() {}
+  /// Returns when the device has done it all. A collective.
+  virtual void run() = 0;
+};
+/// Of what `step` does. On the CPU its products and messages, on a GPU its products. Runs it once. A collective.
+std::unique_ptr<Floor> floor_of(const std::function<void()>& step);
+/// The share of the floor's speed that chapter `number` has to reach on this network; none: no bar.
+std::optional<double> least_share(const std::string& number, const Network& network, Precision precision);
+
+/// So many that an optimizer finds nothing of them in a cache, as after the backward pass of a large network.
+Index parameters_of_optimizers();
+/// A copy as the backend's library makes it, of tensors of one size. Returns when it is done.
+void copy(Tensor& to, const Tensor& from);
+/// The share of that copy's bandwidth that Adam has to reach.
+double least_share_of_adam();
+
+}  // namespace shard::bench

@@ -1,0 +1,50 @@
+#include "cuda/check.hpp"
+#include "cuda/gpu.hpp"
+#include "cuda/memory.hpp"
+#include "tests/benchmarks/backend.hpp"
+
+namespace shard::bench {
+
+std::string libraries() {
+  cuda::gpu();  // chosen
+  cudaDeviceProp properties{};
+  int device = 0, version = 0;
+  SHARDBOOK_CHECK(cudaGetDevice(&device));
+  SHARDBOOK_CHECK(cudaGetDeviceProperties(&properties, device));
+  SHARDBOOK_CHECK(cudaRuntimeGetVersion(&version));
+  return fmt::format("{}, CUDA {}.{}", properties.name, version / 1000, version % 1000 / 10);
+}
+
+int devices_of_bars() {
+  return 1;
+}
+
+std::vector<Network> default_networks() {
+  return {{8192, 4096, 16384}};
+}
+
+std::vector<Precision> precisions() {
+  return {Precision::float32, Precision::tf32, Precision::bf16};
+}
+
+std::optional<double> least_share(const std::string& number, const Network& n, Precision p) {
+  if (number != "01" || n != Network{8192, 4096, 16384}) return {};
+  return p == Precision::bf16 ? 0.8 : 0.9;
+}
+
+Index parameters_of_optimizers() {
+  return Index{64} << 20;
+}
+
+void copy(Tensor& to, const Tensor& from) {
+  SHARDBOOK_CHECK(cudaMemcpyAsync(Backend::data(to), Backend::data(from),
+                                  static_cast<std::size_t>(from.bytes()), cudaMemcpyDeviceToDevice,
+                                  cuda::gpu().computation()));
+  world().synchronize();
+}
+
+double least_share_of_adam() {
+  return 0.85;
+}
+
+}  // namespace shard::bench

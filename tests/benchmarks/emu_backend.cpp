@@ -1,0 +1,44 @@
+#include <cstring>
+
+#include "emu/memory.hpp"
+#include "tests/benchmarks/backend.hpp"
+
+extern "C" char* openblas_get_config() __attribute__((weak));  // there with OpenBLAS only
+
+namespace shard::bench {
+
+std::string libraries() {
+  return openblas_get_config == nullptr ? "unknown BLAS" : openblas_get_config();
+}
+
+int devices_of_bars() {
+  return 2;
+}
+
+std::vector<Network> default_networks() {
+  return {{64, 256, 1024}, {256, 512, 2048}};
+}
+
+std::vector<Precision> precisions() {
+  return {Precision::float32};
+}
+
+std::optional<double> least_share(const std::string&, const Network& n, Precision) {
+  if (n == Network{64, 256, 1024}) return 0.8;
+  if (n == Network{256, 512, 2048}) return 0.9;
+  return {};
+}
+
+Index parameters_of_optimizers() {
+  return Index{4} << 20;
+}
+
+void copy(Tensor& to, const Tensor& from) {
+  std::memcpy(Backend::data(to), Backend::data(from), static_cast<std::size_t>(from.bytes()));
+}
+
+double least_share_of_adam() {
+  return 0.7;
+}
+
+}  // namespace shard::bench
