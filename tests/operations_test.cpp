@@ -1,10 +1,9 @@
 /// Operations by rows, on numbers small enough to be worked out by hand.
 
-#include "engine/device.hpp"
-
 #include <cmath>
 #include <limits>
 
+#include "engine/device.hpp"
 #include "tests/catch.hpp"
 
 namespace shard::test {
@@ -122,7 +121,8 @@ TEST_CASE("gather_rows and scatter_rows are each other's reverse") {
   CHECK(is_refused([&] { gather_rows(t, Indices{none}); }));
   CHECK(is_refused([&] { scatter_rows(rows, Indices{0, 1}, t); }));
   CHECK(is_refused([&] { scatter_rows(Tensor({1, 3}), Indices{0}, t); }));
-  CHECK(is_refused([&] { scatter_rows(Tensor({1, 2}), Indices{3}, t); }));
+  CHECK(is_refused([&] { scatter_rows(Tensor({2, 2}), Indices{0, 3}, t); }));
+  CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
 }
 
 TEST_CASE("scale_rows: each row by an element of its own") {
@@ -158,6 +158,28 @@ TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
   CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 2}, 2); }));
   CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 3}, 1); }));
   CHECK(is_refused([&] { dot_rows(t, Tensor({1, 3}), Indices{0, 0, 0}, 1); }));
+}
+
+TEST_CASE("operations by rows want matrices") {
+  Tensor m = matrix(1, 2, {1, 2});
+  const Tensor box({1, 2, 1});  // of sizes that would do
+  auto another = [&] { return box.clone(); };
+  CHECK(is_refused([&] { softmax(another()); }));
+  CHECK(is_refused([&] { softmax_backward(another(), box); }));
+  CHECK(is_refused([&] { add_to_rows(another(), Values{1, 2}); }));
+  CHECK(is_refused([&] { top_k(box, 1); }));
+  CHECK(is_refused([&] { take_columns(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { put_columns(box, Indices{0, 1}, 2); }));
+  CHECK(is_refused([&] { gather_rows(box, Indices{0}); }));
+  CHECK(is_refused([&] { scatter_rows(box, Indices{0}, m); }));
+  Tensor into = another();
+  CHECK(is_refused([&] { scatter_rows(m, Indices{0}, into); }));
+  CHECK(is_refused([&] { scale_rows(another(), m, Indices{0}); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0, 0}, m); }));
+  CHECK(is_refused([&] { combine_rows(m, Indices{0, 0}, box); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(box, m, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(m, box, Indices{0}, 1); }));
 }
 
 }  // namespace shard::test
