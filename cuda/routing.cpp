@@ -1,5 +1,5 @@
-/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A kernel's
-/// index is a row, or an element of the result.
+/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A
+/// kernel's index is a row, or an element of the result.
 
 #include "backend/checks.hpp"
 #include "cuda/gpu.hpp"

@@ -13,8 +13,8 @@ namespace shard {
 class CounterRandom;
 class Digits;
 
-/// A problem whose every sum is exact in float32, so that any cut and any order of summation must give the same
-/// bits: small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward.
+/// A problem whose every sum is exact in float32, so that any cut and any order of summation must give the
+/// same bits: small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward.
 struct ExactProblem {
   Model model;
   HostTensor input;        ///< (B, D), 0..16; the last of several rows is zeros: the kink of every ReLU
@@ -62,8 +62,8 @@ struct Matrix {
 double unit_of(double value);
 double unit_of(const Matrix& m);
 
-/// That a sum is exact in float32 in any order: its addends are multiples of `unit`, a power of two, and their
-/// absolute values add up to `magnitude`, 2²⁴ units at most. \throws Error internal when that is not so
+/// That a sum is exact in float32 in any order: its addends are multiples of `unit`, a power of two, and
+/// their absolute values add up to `magnitude`, 2²⁴ units at most. \throws Error internal when that is not so
 void require_exact(double magnitude, double unit);
 
 /// a b, of integers. \throws Error internal when a sum would not be exact in float32
