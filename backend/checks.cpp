@@ -1,10 +1,23 @@
 #include "backend/checks.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/slices.hpp"
 
 namespace shard {
+
+Index bytes_of(const Shape& shape) {
+  if (std::ranges::any_of(shape, [](Index extent) { return extent < 0; }))
+    refuse(Code::argument, "Tensor", "extents of 0 or more", to_string(shape));
+  return num_elements(shape) * static_cast<Index>(sizeof(float));
+}
+
+void require_values(const char* call, const Tensor& t, std::span<const float> values) {
+  if (t.size() != static_cast<Index>(values.size()))
+    refuse(Code::argument, call, std::to_string(t.size()) + " values for " + to_string(t.shape()),
+           std::to_string(values.size()));
+}
 
 void require_same_shape(const char* call, const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape())
@@ -57,14 +70,105 @@ void require_matrix(const char* call, const Tensor& t) {
   if (t.rank() != 2) refuse(Code::argument, call, "a matrix", to_string(t.shape()));
 }
 
+namespace {
+
+/// `expected` of what is counted, "rows".
 void require_count(const char* call, const char* of_what, Index expected, Index given) {
   if (given != expected)
     refuse(Code::argument, call, std::to_string(expected) + " " + of_what, std::to_string(given));
 }
 
+/// 0 to below `end`.
 void require_index(const char* call, Index index, Index end) {
   if (index < 0 || index >= end)
     refuse(Code::argument, call, "indices from 0 to below " + std::to_string(end), std::to_string(index));
+}
+
+void require_indices(const char* call, std::span<const Index> indices, Index end) {
+  for (Index index : indices) require_index(call, index, end);
+}
+
+void require_slots(const char* call, std::span<const Index> slots, Index end) {
+  for (Index slot : slots)
+    if (slot != no_slot) require_index(call, slot, end);
+}
+
+Index count_of(std::span<const Index> indices) {
+  return static_cast<Index>(indices.size());
+}
+
+/// k slots for each of m rows.
+Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, Index m, Index k) {
+  require_count("combine_rows", "slots", m * k, count_of(slots));
+  require_matrix("combine_rows", rows);
+  require_slots("combine_rows", slots, rows.extent(0));
+  return {m, rows.extent(1)};
+}
+
+}  // namespace
+
+void require_row(const Tensor& t, std::span<const float> row) {
+  require_matrix("add_to_rows", t);
+  require_count("add_to_rows", "numbers", t.extent(1), static_cast<Index>(row.size()));
+}
+
+void require_columns(const Tensor& t, Index k) {
+  require_matrix("top_k", t);
+  if (k < 1 || k > t.extent(1))
+    refuse(Code::argument, "top_k", "1 to " + std::to_string(t.extent(1)) + " columns", std::to_string(k));
+}
+
+Shape shape_of_taken(const Tensor& t, std::span<const Index> columns, Index k) {
+  require_matrix("take_columns", t);
+  require_count("take_columns", "columns", t.extent(0) * k, count_of(columns));
+  require_indices("take_columns", columns, t.extent(1));
+  return {t.extent(0), k};
+}
+
+Shape shape_of_put(const Tensor& values, std::span<const Index> columns, Index n) {
+  require_matrix("put_columns", values);
+  require_count("put_columns", "columns", values.size(), count_of(columns));
+  require_indices("put_columns", columns, n);
+  return {values.extent(0), n};
+}
+
+Shape shape_of_gathered(const Tensor& t, std::span<const Index> at) {
+  require_matrix("gather_rows", t);
+  require_indices("gather_rows", at, t.extent(0));
+  return {count_of(at), t.extent(1)};
+}
+
+void require_places(const Tensor& rows, std::span<const Index> at, const Tensor& into) {
+  require_matrix("scatter_rows", rows);
+  require_matrix("scatter_rows", into);
+  require_count("scatter_rows", "rows", count_of(at), rows.extent(0));
+  require_count("scatter_rows", "columns", into.extent(1), rows.extent(1));
+  require_indices("scatter_rows", at, into.extent(0));
+}
+
+void require_factors(const Tensor& rows, const Tensor& factors, std::span<const Index> at) {
+  require_matrix("scale_rows", rows);
+  require_count("scale_rows", "rows", count_of(at), rows.extent(0));
+  require_indices("scale_rows", at, factors.size());
+}
+
+Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
+  require_matrix("combine_rows", weights);
+  return shape_of_combined(rows, slots, weights.extent(0), weights.extent(1));
+}
+
+Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, Index k) {
+  if (k < 1) refuse(Code::argument, "combine_rows", "at least 1 slot a row", std::to_string(k));
+  return shape_of_combined(rows, slots, count_of(slots) / k, k);
+}
+
+Shape shape_of_dots(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
+  require_matrix("dot_rows", t);
+  require_matrix("dot_rows", rows);
+  require_count("dot_rows", "columns", t.extent(1), rows.extent(1));
+  require_count("dot_rows", "slots", t.extent(0) * k, count_of(slots));
+  require_slots("dot_rows", slots, rows.extent(0));
+  return {t.extent(0), k};
 }
 
 Range elements_to_update(const char* call, Rows rows, const Tensor& gradient) {

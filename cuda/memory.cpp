@@ -4,6 +4,7 @@
 #include <map>
 #include <new>
 
+#include "backend/checks.hpp"
 #include "cuda/check.hpp"
 #include "cuda/gpu.hpp"
 
@@ -72,9 +73,7 @@ void release_blocks() {
 }
 
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
-  if (std::ranges::any_of(shape, [](Index extent) { return extent < 0; }))
-    refuse(Code::argument, "Tensor", "extents of 0 or more", to_string(shape));
-  Index bytes = num_elements(shape) * static_cast<Index>(sizeof(float));
+  const Index bytes = bytes_of(shape);
   auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose, home);
   return Backend::on(std::move(shape), std::move(storage));
 }
@@ -171,9 +170,7 @@ Tensor Tensor::uninitialized(Shape shape) {
 
 Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
   Tensor t = Backend::make(std::move(shape));
-  if (t.size() != static_cast<Index>(values.size()))
-    refuse(Code::argument, "from_host", std::to_string(t.size()) + " values for " + to_string(t.shape()),
-           std::to_string(values.size()));
+  require_values("from_host", t, values);
   if (!values.empty())
     SHARDBOOK_CHECK(cudaMemcpyAsync(Backend::data(t), values.data(), values.size_bytes(),
                                     cudaMemcpyHostToDevice, gpu().computation()));

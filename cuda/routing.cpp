@@ -1,5 +1,5 @@
-/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A kernel's
-/// index is a row, or an element of the result.
+/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A
+/// kernel's index is a row, or an element of the result.
 
 #include "backend/checks.hpp"
 #include "cuda/gpu.hpp"
@@ -103,28 +103,18 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
-void require_indices(const char* call, std::span<const Index> indices, Index end) {
-  for (Index index : indices) require_index(call, index, end);
-}
-void require_slots(const char* call, std::span<const Index> slots, Index end) {
-  for (Index slot : slots)
-    if (slot != no_slot) require_index(call, slot, end);
-}
-
 /// \p weights: none means that all are 1.
-Tensor combined(const Tensor& rows, std::span<const Index> slots, Index m, Index k, const Tensor* weights) {
-  require_matrix("combine_rows", rows);
-  require_slots("combine_rows", slots, rows.extent(0));
-  const Index d = rows.extent(1);
-  Tensor sums = Backend::make({m, d});
+Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& shape, Index k,
+                const Tensor* weights) {
+  Tensor sums = Backend::make(shape);
   const OnDeviceToo at(slots);
   // Pointers to what there is: the kernel looks at neither rows nor weights that it has none of.
   const float* some = rows.size() == 0 ? Backend::data(std::as_const(sums)) : Backend::data(rows);
   const float* factors = weights == nullptr || weights->size() == 0 ? some : Backend::data(*weights);
   if (k == 0)
-    sums = Tensor({m, d});
+    sums = Tensor(shape);
   else
-    launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(), factors, k, d,
+    launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(), factors, k, shape[1],
            Backend::data(sums));
   return sums;
 }
@@ -145,31 +135,23 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
 }
 
 Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
-  require_matrix("add_to_rows", t);
-  require_count("add_to_rows", "numbers", t.extent(1), static_cast<Index>(row.size()));
+  require_row(t, row);
   const OnDeviceToo addends(row);
   launch(AddToRows(), t.size(), Backend::data(t), addends.data<float>(), t.extent(1));
   return std::move(t);
 }
 
 std::vector<Index> top_k(const Tensor& t, Index k) {
-  require_matrix("top_k", t);
-  const Index n = t.extent(1);
-  if (k < 1 || k > n)
-    refuse(Code::argument, "top_k", "1 to " + std::to_string(n) + " columns", std::to_string(k));
+  require_columns(t, k);
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
   OnDeviceToo found(std::as_const(columns));
-  launch(TopK(), t.extent(0), Backend::data(t), n, k, found.data<Index>());
+  launch(TopK(), t.extent(0), Backend::data(t), t.extent(1), k, found.data<Index>());
   found.fetch(columns);
   return columns;
 }
 
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
-  require_matrix("take_columns", t);
-  const Index m = t.extent(0);
-  require_count("take_columns", "columns", m * k, static_cast<Index>(columns.size()));
-  require_indices("take_columns", columns, t.extent(1));
-  Tensor taken = Backend::make({m, k});
+  Tensor taken = Backend::make(shape_of_taken(t, columns, k));
   const OnDeviceToo at(columns);
   launch(TakeColumns(), taken.size(), Backend::data(t), t.extent(1), at.data<Index>(), k,
          Backend::data(taken));
@@ -177,10 +159,7 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
 }
 
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
-  require_matrix("put_columns", values);
-  require_count("put_columns", "columns", values.size(), static_cast<Index>(columns.size()));
-  require_indices("put_columns", columns, n);
-  Tensor all({values.extent(0), n});
+  Tensor all(shape_of_put(values, columns, n));
   const OnDeviceToo at(columns);
   launch(PutColumns(), values.size(), Backend::data(values), values.extent(1), at.data<Index>(),
          Backend::data(all), n);
@@ -188,29 +167,21 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
 }
 
 Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
-  require_matrix("gather_rows", t);
-  require_indices("gather_rows", at, t.extent(0));
-  Tensor rows = Backend::make({static_cast<Index>(at.size()), t.extent(1)});
+  Tensor rows = Backend::make(shape_of_gathered(t, at));
   const OnDeviceToo from(at);
   launch(GatherRows(), rows.size(), Backend::data(t), from.data<Index>(), t.extent(1), Backend::data(rows));
   return rows;
 }
 
 void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
-  require_matrix("scatter_rows", rows);
-  require_matrix("scatter_rows", into);
-  require_count("scatter_rows", "rows", static_cast<Index>(at.size()), rows.extent(0));
-  require_count("scatter_rows", "columns", into.extent(1), rows.extent(1));
-  require_indices("scatter_rows", at, into.extent(0));
+  require_places(rows, at, into);
   const OnDeviceToo to(at);
   launch(ScatterRows(), rows.size(), Backend::data(rows), to.data<Index>(), rows.extent(1),
          Backend::data(into));
 }
 
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
-  require_matrix("scale_rows", rows);
-  require_count("scale_rows", "rows", static_cast<Index>(at.size()), rows.extent(0));
-  require_indices("scale_rows", at, factors.size());
+  require_factors(rows, factors, at);
   const OnDeviceToo which(at);
   launch(ScaleRows(), rows.size(), Backend::data(rows), Backend::data(factors), which.data<Index>(),
          rows.extent(1));
@@ -218,25 +189,15 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
 }
 
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
-  require_matrix("combine_rows", weights);
-  require_count("combine_rows", "slots", weights.size(), static_cast<Index>(slots.size()));
-  return combined(rows, slots, weights.extent(0), weights.extent(1), &weights);
+  return combined(rows, slots, shape_of_combined(rows, slots, weights), weights.extent(1), &weights);
 }
 
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
-  if (k < 1) refuse(Code::argument, "combine_rows", "at least 1 slot a row", std::to_string(k));
-  const Index m = static_cast<Index>(slots.size()) / k;
-  require_count("combine_rows", "slots", m * k, static_cast<Index>(slots.size()));
-  return combined(rows, slots, m, k, nullptr);
+  return combined(rows, slots, shape_of_combined(rows, slots, k), k, nullptr);
 }
 
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
-  require_matrix("dot_rows", t);
-  require_matrix("dot_rows", rows);
-  require_count("dot_rows", "columns", t.extent(1), rows.extent(1));
-  require_count("dot_rows", "slots", t.extent(0) * k, static_cast<Index>(slots.size()));
-  require_slots("dot_rows", slots, rows.extent(0));
-  Tensor dots = Backend::make({t.extent(0), k});
+  Tensor dots = Backend::make(shape_of_dots(t, rows, slots, k));
   if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
   const OnDeviceToo at(slots);
   launch(DotRows(), dots.size(), Backend::data(t), Backend::data(rows), at.data<Index>(), k, t.extent(1),

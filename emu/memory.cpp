@@ -5,6 +5,8 @@
 #include <new>
 #include <unordered_map>
 
+#include "backend/checks.hpp"
+
 namespace shard {
 
 namespace {
@@ -78,9 +80,7 @@ void Storage::charge_to(Purpose purpose) {
 }
 
 Tensor Backend::make(Shape shape, Purpose purpose) {
-  if (std::ranges::any_of(shape, [](Index extent) { return extent < 0; }))
-    refuse(Code::argument, "Tensor", "extents of 0 or more", to_string(shape));
-  Index bytes = num_elements(shape) * static_cast<Index>(sizeof(float));
+  const Index bytes = bytes_of(shape);
   auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose);
   return Tensor(std::move(shape), std::move(storage));
 }
@@ -95,9 +95,7 @@ Tensor Tensor::uninitialized(Shape shape) {
 
 Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
   Tensor t = Backend::make(std::move(shape));
-  if (t.size() != static_cast<Index>(values.size()))
-    refuse(Code::argument, "from_host", std::to_string(t.size()) + " values for " + to_string(t.shape()),
-           std::to_string(values.size()));
+  require_values("from_host", t, values);
   std::ranges::copy(values, Backend::data(t));
   return t;
 }

@@ -32,6 +32,24 @@ Tensor content(const Tensor& t, bool leave_out) {
   return leave_out ? Tensor(t.shape()) : Backend::share(t);
 }
 
+/// With an `expected` shape, its memory is there already.
+Task receive_letter(Operation& o, int from, bool is_expected, bool leave_out) {
+  Tensor& t = o.tensor;
+  Posts posts;
+  std::vector<Index> numbers(longest_address);
+  const Index letter = transport().next_letter_from(from);
+  control().post_receive(posts, Channel::letter, from, numbers);
+  co_await posts;
+  const Shape shape = shape_from(numbers);
+  if (is_expected && shape != t.shape())
+    refuse(Code::mismatch, "post_receive", to_string(t.shape()),
+           fmt::format("{} from device {}", to_string(shape), from));
+  if (!is_expected) t = Backend::make(shape);
+  transport().post_content_receive(posts, from, letter, Backend::span(t));
+  co_await posts;
+  if (leave_out) std::ranges::fill(Backend::span(t), 0.0F);
+}
+
 }  // namespace
 
 Task send(Operation& o, int to, bool leave_out) {
@@ -43,31 +61,11 @@ Task post_send(Operation& o, int to, bool leave_out) {
 }
 
 Task receive(Operation& o, int from, bool leave_out) {
-  Tensor& t = o.tensor;
-  Posts posts;
-  std::vector<Index> numbers(longest_address);
-  const Index letter = transport().next_letter_from(from);
-  control().post_receive(posts, Channel::letter, from, numbers);
-  co_await posts;
-  t = Backend::make(shape_from(numbers));
-  transport().post_content_receive(posts, from, letter, Backend::span(t));
-  co_await posts;
-  if (leave_out) std::ranges::fill(Backend::span(t), 0.0F);
+  return receive_letter(o, from, false, leave_out);
 }
 
 Task post_receive(Operation& o, int from, bool leave_out) {
-  Tensor& t = o.tensor;
-  Posts posts;
-  std::vector<Index> numbers(longest_address);
-  const Index letter = transport().next_letter_from(from);
-  control().post_receive(posts, Channel::letter, from, numbers);
-  co_await posts;
-  if (shape_from(numbers) != t.shape())
-    refuse(Code::mismatch, "post_receive", to_string(t.shape()),
-           fmt::format("{} from device {}", to_string(shape_from(numbers)), from));
-  transport().post_content_receive(posts, from, letter, Backend::span(t));
-  co_await posts;
-  if (leave_out) std::ranges::fill(Backend::span(t), 0.0F);
+  return receive_letter(o, from, true, leave_out);
 }
 
 Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {

@@ -17,7 +17,8 @@ namespace {
 /// Chapter 01 with the problem's weights, or the variant that a mixture's variant names: a network that is
 /// not divided.
 std::unique_ptr<ShardedEngine> unsharded(const Variant& variant, const ExactProblem& problem) {
-  const Variant single{"single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
+  const Variant single{
+      "single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
   if (variant.reference.empty()) return make_engine(single, {}, problem);
   for (const Variant& other : this_chapter().variants)
     if (other.name == variant.reference) return make_engine(other, {}, problem);
@@ -127,7 +128,8 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01'
     ExactProblem problem = c.exact_problem(3);
     std::map<std::string, HostTensor> expected = whole_results(*unsharded(variant, problem), problem);
     std::map<std::string, HostTensor> integers = this_chapter().network.solve(problem);
-    for (const auto& [name, tensor] : integers) CHECK(compare(name, expected.at(name), tensor).first_difference == "");
+    for (const auto& [name, tensor] : integers)
+      CHECK(compare(name, expected.at(name), tensor).first_difference == "");
 
     std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
     Results results = run_step(*engine, problem.input, problem.output_grad);
@@ -190,13 +192,15 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
       Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
       std::int64_t held_by_us = all_grads.bytes();
       ledger().reset();
-      Gradients gradients = engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
-        return slice(all_grads, 0, first_row, first_row + out.extent(0));
-      });
+      Gradients gradients =
+          engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+            return slice(all_grads, 0, first_row, first_row + out.extent(0));
+          });
       Setting setting = c.setting(input_grad);
       if (const auto& route = this_chapter().network.route) {
         setting.routed = route(problem, world().num_devices());
-        CHECK((engine->routed() != nullptr && *engine->routed() == route(problem, engine->routed()->devices)));
+        CHECK(
+            (engine->routed() != nullptr && *engine->routed() == route(problem, engine->routed()->devices)));
       }
       Costs costs = variant.costs(setting);
       for (int i = 0; i < num_collectives; ++i) {
@@ -213,7 +217,8 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
   });
 }
 
-TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included") {
+TEST_CASE(
+    "closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included") {
   for_each_case([](const Variant& variant, const Case& c) {
     ExactProblem problem = c.exact_problem(5);
     std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
@@ -224,9 +229,10 @@ TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the opt
       Tensor input = input_of(*engine, problem.input);
       Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
       ledger().reset();
-      Gradients gradients = engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
-        return slice(all_grads, 0, first_row, first_row + out.extent(0));
-      });
+      Gradients gradients =
+          engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+            return slice(all_grads, 0, first_row, first_row + out.extent(0));
+          });
       adam.step(*engine, gradients);
       Setting setting = c.setting(false);
       if (engine->routed() != nullptr) setting.routed = *engine->routed();  // Adam moves the router, too
@@ -237,7 +243,8 @@ TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the opt
         CHECK(ledger().traffic(collective) == costs.sent[i] + costs.sent_after_step[i]);
       }
       CHECK(ledger().traffic() == costs.total());
-      CHECK(ledger().peak() - all_grads.bytes() == costs.step_peak_bytes(adam.state_per_element(), step == 0));
+      CHECK(ledger().peak() - all_grads.bytes() ==
+            costs.step_peak_bytes(adam.state_per_element(), step == 0));
       CHECK(ledger().live(Purpose::parameters) == costs.parameter_bytes);
       CHECK(ledger().live(Purpose::gradients) == costs.trained());
       CHECK(ledger().live(Purpose::optimizer) == 2 * costs.trained());
@@ -253,7 +260,7 @@ TEST_CASE("several forwards may precede their backwards, first in, first out") {
     ExactProblem first = c.exact_problem(6);
     ExactProblem second = c.exact_problem(8);
     second.weights = first.weights;
-    if (network.has_experts) {  // a router's gates are exact for its own tokens: the same ones in another order
+    if (network.has_experts) {  // gates are exact for the tokens they were made for: in another order
       second.input = first.input;
       std::rotate(second.input.values.begin(), second.input.values.begin() + c.model.model_dim,
                   second.input.values.end());

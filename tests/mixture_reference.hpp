@@ -110,8 +110,7 @@ inline BoundedToken bounded_choice(const Intervals& logits, Index top_k) {
   const auto k = static_cast<std::size_t>(top_k);
   for (std::size_t r = 0; r < std::min(k, order.size() - 1); ++r) {
     const Interval above = logits[order[r]], below = logits[order[r + 1]];
-    if (above.value - below.value < 2 * (above.error + below.error))
-      throw DoubtfulChoice();
+    if (above.value - below.value < 2 * (above.error + below.error)) throw DoubtfulChoice();
   }
   token.chosen.assign(order.begin(), order.begin() + top_k);
   token.probabilities = bounded_softmax(logits);
@@ -160,15 +159,21 @@ class BoundedMixture {
       for (BoundedToken& token : tokens_) token.is_kept.push_back(taken[token.chosen[r]]++ < capacity);
   }
 
-  /// One expert, forward and backward, on the tokens that it keeps, rank after rank.
-  void expert(Index e, Bounded& out, Bounded& dx, Bounded& dgates) {
-    std::vector<std::pair<Index, std::size_t>> slots;
+  /// The choices that an expert keeps: token and rank of each.
+  using Slots = std::vector<std::pair<Index, std::size_t>>;
+  Slots slots_of(Index e) const {
+    Slots slots;
     for (std::size_t t = 0; t < tokens_.size(); ++t)
       for (std::size_t r = 0; r < tokens_[t].chosen.size(); ++r)
         if (tokens_[t].chosen[r] == static_cast<std::size_t>(e) && tokens_[t].is_kept[r])
           slots.emplace_back(static_cast<Index>(t), r);
+    return slots;
+  }
+
+  /// One expert, forward and backward, on the tokens that it keeps.
+  void expert(Index e, Bounded& out, Bounded& dx, Bounded& dgates) {
+    const Slots slots = slots_of(e);
     const auto rows = static_cast<Index>(slots.size());
-    const auto k = static_cast<double>(routing_.top_k);
     Bounded a(rows, x_.columns), d(rows, dout_.columns);
     for (Index i = 0; i < rows; ++i) {
       auto [t, r] = slots[static_cast<std::size_t>(i)];
@@ -181,17 +186,7 @@ class BoundedMixture {
       inputs.push_back(a);
       a = product(a, weights_.at(expert_layer_name(e, l)));
     }
-    for (Index i = 0; i < rows; ++i) {
-      auto [t, r] = slots[static_cast<std::size_t>(i)];
-      Interval dot;
-      for (Index c = 0; c < a.columns; ++c) {
-        accumulate(dot, get(dout_, t, c), get(a, i, c), static_cast<double>(a.columns));
-        Interval sum = get(out, t, c);
-        accumulate(sum, gate(t, r), get(a, i, c), k);
-        set(out, t, c, sum);
-      }
-      set(dgates, t, static_cast<Index>(r), dot);
-    }
+    combine(slots, a, out, dgates);
     for (Index l = model_.num_layers - 1; l >= 0; --l) {
       const Bounded& in = inputs[static_cast<std::size_t>(l)];
       results_.emplace(expert_layer_name(e, l), product(transposed(in), d));
@@ -199,12 +194,28 @@ class BoundedMixture {
       if (l % 2 == 1) apply_relu_backward(d, in);
     }
     for (Index i = 0; i < rows; ++i)
-      for (Index c = 0; c < d.columns; ++c) {
-        const Index t = slots[static_cast<std::size_t>(i)].first;
-        Interval sum = get(dx, t, c);
-        accumulate(sum, one, get(d, i, c), k);
-        set(dx, t, c, sum);
+      for (Index c = 0; c < d.columns; ++c)
+        add_to(dx, slots[static_cast<std::size_t>(i)].first, c, one, get(d, i, c));
+  }
+
+  /// An expert's answers y in the output, and dL/dgate of each.
+  void combine(const Slots& slots, const Bounded& y, Bounded& out, Bounded& dgates) const {
+    for (Index i = 0; i < y.rows; ++i) {
+      auto [t, r] = slots[static_cast<std::size_t>(i)];
+      Interval dot;
+      for (Index c = 0; c < y.columns; ++c) {
+        accumulate(dot, get(dout_, t, c), get(y, i, c), static_cast<double>(y.columns));
+        add_to(out, t, c, gate(t, r), get(y, i, c));
       }
+      set(dgates, t, static_cast<Index>(r), dot);
+    }
+  }
+
+  /// Adds a b to an element that is a sum over a token's experts.
+  void add_to(Bounded& sums, Index t, Index c, Interval a, Interval b) const {
+    Interval sum = get(sums, t, c);
+    accumulate(sum, a, b, static_cast<double>(routing_.top_k));
+    set(sums, t, c, sum);
   }
 
   /// Gates, and the balance: weight E f_e / B for each token's p_e.

@@ -122,7 +122,8 @@ TEST_CASE("gather_rows and scatter_rows are each other's reverse") {
   CHECK(is_refused([&] { gather_rows(t, Indices{none}); }));
   CHECK(is_refused([&] { scatter_rows(rows, Indices{0, 1}, t); }));
   CHECK(is_refused([&] { scatter_rows(Tensor({1, 3}), Indices{0}, t); }));
-  CHECK(is_refused([&] { scatter_rows(Tensor({1, 2}), Indices{3}, t); }));
+  CHECK(is_refused([&] { scatter_rows(Tensor({2, 2}), Indices{0, 3}, t); }));
+  CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
 }
 
 TEST_CASE("scale_rows: each row by an element of its own") {
@@ -207,6 +208,28 @@ TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(read[i] - values[i]) <= 0x1p-10F);
   CHECK(read[0] == values[0]);
   CHECK(read[3] == values[3]);
+}
+
+TEST_CASE("operations by rows want matrices") {
+  Tensor m = matrix(1, 2, {1, 2});
+  const Tensor box({1, 2, 1});  // of sizes that would do
+  auto another = [&] { return box.clone(); };
+  CHECK(is_refused([&] { softmax(another()); }));
+  CHECK(is_refused([&] { softmax_backward(another(), box); }));
+  CHECK(is_refused([&] { add_to_rows(another(), Values{1, 2}); }));
+  CHECK(is_refused([&] { top_k(box, 1); }));
+  CHECK(is_refused([&] { take_columns(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { put_columns(box, Indices{0, 1}, 2); }));
+  CHECK(is_refused([&] { gather_rows(box, Indices{0}); }));
+  CHECK(is_refused([&] { scatter_rows(box, Indices{0}, m); }));
+  Tensor into = another();
+  CHECK(is_refused([&] { scatter_rows(m, Indices{0}, into); }));
+  CHECK(is_refused([&] { scale_rows(another(), m, Indices{0}); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0, 0}, m); }));
+  CHECK(is_refused([&] { combine_rows(m, Indices{0, 0}, box); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(box, m, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(m, box, Indices{0}, 1); }));
 }
 
 }  // namespace shard::test

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "04_pipeline/checker.hpp"
+#include "04_pipeline/rehearsal.hpp"
 #include "04_pipeline/schedules.hpp"
 #include "04_pipeline/stages.hpp"
 #include "04_pipeline/timeline.hpp"

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "checker.hpp"
+#include "rehearsal.hpp"
 
 namespace shard {
 

@@ -73,61 +73,84 @@ inline void router_backward(Peak& peak, const Setting& s, Index held, Index b) {
   if (s.routing.top_k > 1) peak.at({held, of_logits, of_logits});
 }
 
+/// Sizes from which the form of `switch` and `top-k` is made, in the letters above: one device's part.
+struct ExpertSizes {
+  Index k, E, D, D_out, b;
+  Range mine;                   ///< my experts
+  std::vector<Index> rows;      ///< m_e of each
+  std::vector<Index> to, from;  ///< (N) n by the device they go to, m by the one they come from
+  Index n = 0, m = 0;
+
+  explicit ExpertSizes(const Setting& s)
+      : k(s.routing.top_k),
+        E(s.model.num_experts),
+        D(s.model.width(0)),
+        D_out(s.model.width(s.model.num_layers)),
+        b(part(s.batch, s.devices, s.device).size()),
+        mine(part(E, s.devices, s.device)),
+        rows(expert_rows(s, mine)) {
+    for (int d = 0; d < s.devices; ++d) {
+      const Range theirs = part(E, s.devices, d);
+      to.push_back(0);
+      for (Index e = theirs.begin; e < theirs.end; ++e) to.back() += s.routed.kept_from(s.device, e);
+      from.push_back(0);
+      for (Index e = mine.begin; e < mine.end; ++e) from.back() += s.routed.kept_from(d, e);
+      n += to.back();
+      m += from.back();
+    }
+  }
+
+  Index router() const { return D * E; }
+  Index parameters(const Model& model) const { return router() + mine.size() * model.weights(); }
+};
+
+/// Most held, moment after moment. A tensor on its way is there twice: as it leaves and as it arrives.
+inline Peak expert_parallel_peak(const Setting& s, const ExpertSizes& z) {
+  const Index across = s.devices > 1 ? 1 : 0;
+  const Index counts = z.k * z.E, dgates = z.b * z.k, dlogits = z.b * z.E;
+  const Index x = z.b * z.D, out = z.b * z.D_out;
+  const Index y = z.m * z.D_out;        // of my experts
+  const Index answers = z.n * z.D_out;  // to my tokens
+  const Index held = always_held(s, z.parameters(s.model), z.b);
+  Peak peak;
+  peak.at({held, counts, across * s.devices * counts});
+  peak.at({held, z.n * z.D, across * z.m * z.D});  // tokens to the experts
+  const Index kept = experts_forward(peak, s, held + z.m * z.D + y, z.rows);
+  peak.at({held, kept, y, across * answers});          // answers back
+  peak.at({held, kept, answers, out, out});            // with the output and dL/dout
+  peak.at({held, kept, answers, out, dgates});         // with dL/dout and dL/dgates
+  peak.at({held, kept, dgates, answers, across * y});  // gradients of answers to the experts
+  const Index dtokens = s.input_grad ? z.m * z.D : 0;
+  Index dw = experts_backward(peak, s, held + dgates + y + dtokens, kept, z.rows);
+  router_backward(peak, s, held + dw + dtokens, z.b);
+  dw += z.router();
+  peak.at({held, dw, dtokens, dlogits, ring_buffer(z.router(), s.devices)});
+  if (!s.input_grad) return peak;
+  peak.at({held, dw, dlogits, dtokens, across * z.n * z.D});  // gradients of tokens back
+  peak.at({held, dw, dlogits, z.n * z.D, x});                 // dL/dx through the experts
+  peak.at({held, dw, dlogits, x, x});                         // and through the router
+  return peak;
+}
+
 /// `switch` and `top-k`: what one device sends, computes and holds.
 inline Costs expert_parallel_costs(const Setting& s) {
-  const Model& m = s.model;
-  const Index k = s.routing.top_k, E = m.num_experts, N = s.devices;
-  const Index D = m.width(0), D_out = m.width(m.num_layers), router = D * E;
-  const Index b = part(s.batch, s.devices, s.device).size();
-  const Range mine = part(E, s.devices, s.device);
-  const std::vector<Index> rows = expert_rows(s, mine);
+  const ExpertSizes z(s);
   Costs costs;
-  costs.parameter_bytes = (router + mine.size() * m.weights()) * bytes_per_element;
-  costs.flops = router_flops(s, b) + expert_flops(s, rows);
-
+  costs.parameter_bytes = z.parameters(s.model) * bytes_per_element;
+  costs.flops = router_flops(s, z.b) + expert_flops(s, z.rows);
   // Four all-to-alls (three without dL/dx): tokens to the experts, answers back; gradients of answers to the
-  // experts, of tokens back. `to` and `from` are the rows on the way there, `elements` what a row is made of.
-  std::vector<Index> to(static_cast<std::size_t>(N)), from(to);
-  for (int d = 0; d < N; ++d) {
-    const Range theirs = part(E, s.devices, d);
-    auto at = static_cast<std::size_t>(d);
-    for (Index e = theirs.begin; e < theirs.end; ++e) to[at] += s.routed.kept_from(s.device, e);
-    for (Index e = mine.begin; e < mine.end; ++e) from[at] += s.routed.kept_from(d, e);
-  }
-  auto all_to_all = [&](std::vector<Index> parts, Index elements) {
-    for (Index& p : parts) p *= elements;
-    return pairwise_all_to_all(parts, s.device);
+  // experts, of tokens back. A row has so many `elements`.
+  auto all_to_all = [&](std::vector<Index> rows, Index elements) {
+    for (Index& of_device : rows) of_device *= elements;
+    return pairwise_all_to_all(rows, s.device);
   };
-  costs[Collective::all_to_all] = all_to_all(to, D) + all_to_all(from, D_out) + all_to_all(to, D_out);
-  if (s.input_grad) costs[Collective::all_to_all] += all_to_all(from, D);
+  costs[Collective::all_to_all] =
+      all_to_all(z.to, z.D) + all_to_all(z.from, z.D_out) + all_to_all(z.to, z.D_out);
+  if (s.input_grad) costs[Collective::all_to_all] += all_to_all(z.from, z.D);
   // The counts, k E numbers from each device, and the sum of the router's gradients.
-  costs[Collective::all_gather] = ring_all_gather(std::vector<Index>(to.size(), k * E), s.device);
-  costs[Collective::all_reduce] = ring_all_reduce(router, s.devices, s.device);
-
-  Index n = 0, arriving = 0;
-  for (Index of_device : to) n += of_device;
-  for (Index of_expert : rows) arriving += of_expert;
-  const Index across = N > 1 ? 1 : 0;  // on its way, a tensor is there twice: as it leaves and as it arrives
-  const Index held = always_held(s, router + mine.size() * m.weights(), b);
-  Peak peak;
-  peak.at({held, k * E, across * N * k * E});
-  peak.at({held, n * D, across * arriving * D});
-  const Index kept = experts_forward(peak, s, held + arriving * (D + D_out), rows);
-  peak.at({held, kept, arriving * D_out, across * n * D_out});
-  peak.at({held, kept, n * D_out, b * D_out, b * D_out});  // the answers, the output, dL/dout
-  peak.at({held, kept, n * D_out, b * D_out, b * k});      // the answers, dL/dout, dL/dgates
-  peak.at({held, kept, b * k, n * D_out, across * arriving * D_out});
-  const Index dtokens = s.input_grad ? arriving * D : 0;
-  Index dw = experts_backward(peak, s, held + b * k + arriving * D_out + dtokens, kept, rows);
-  router_backward(peak, s, held + dw + dtokens, b);
-  dw += router;
-  peak.at({held, dw, dtokens, b * E, ring_buffer(router, s.devices)});
-  if (s.input_grad) {
-    peak.at({held, dw, b * E, dtokens, across * n * D});
-    peak.at({held, dw, b * E, n * D, b * D});  // back through the experts
-    peak.at({held, dw, b * E, b * D, b * D});  // and through the router
-  }
-  costs.peak_bytes = peak.bytes();
+  costs[Collective::all_gather] = ring_all_gather(std::vector<Index>(z.to.size(), z.k * z.E), s.device);
+  costs[Collective::all_reduce] = ring_all_reduce(z.router(), s.devices, s.device);
+  costs.peak_bytes = expert_parallel_peak(s, z).bytes();
   return costs;
 }
 

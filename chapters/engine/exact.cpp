@@ -3,67 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "engine/digits.hpp"
 #include "engine/random.hpp"
 
 namespace shard {
 
-namespace {
+namespace exact {
 
-using Integers = std::vector<std::int64_t>;
-
-/// Row-major (rows, columns).
-struct Matrix {
-  Index rows = 0;
-  Index columns = 0;
-  Integers values;
-
-  Matrix(Index r, Index c) : rows(r), columns(c), values(static_cast<std::size_t>(r * c)) {}
-  explicit Matrix(const HostTensor& t) : Matrix(t.shape[0], t.shape[1]) {
-    std::ranges::copy(t.values, values.begin());
-  }
-  std::int64_t& at(Index r, Index c) { return values[static_cast<std::size_t>(r * columns + c)]; }
-  std::int64_t at(Index r, Index c) const { return values[static_cast<std::size_t>(r * columns + c)]; }
-  HostTensor as_floats() const { return {{rows, columns}, {values.begin(), values.end()}}; }
-  Matrix transposed() const {
-    Matrix t(columns, rows);
-    for (Index r = 0; r < rows; ++r)
-      for (Index c = 0; c < columns; ++c) t.at(c, r) = at(r, c);
-    return t;
-  }
-};
-
-constexpr std::int64_t largest_exact = 1 << 24;  // every integer up to here is a float32
-
-Matrix product(const Matrix& a, const Matrix& b) {
-  Matrix c(a.rows, b.columns);
-  for (Index i = 0; i < a.rows; ++i)
-    for (Index j = 0; j < b.columns; ++j) {
-      std::int64_t sum = 0;
-      std::int64_t magnitude = 0;
-      for (Index k = 0; k < a.columns; ++k) {
-        std::int64_t term = a.at(i, k) * b.at(k, j);
-        sum += term;
-        magnitude += std::abs(term);
-      }
-      if (magnitude > largest_exact)
-        throw Error(Code::internal,
-                    fmt::format("exact mode: expected sums of at most 2^24, given {}: use a smaller problem",
-                                magnitude));
-      c.at(i, j) = sum;
-    }
-  return c;
-}
-
-HostTensor integers(Shape shape, const CounterRandom& random, int low, int high) {
+HostTensor integers(Shape shape, const CounterRandom& random, int low, int high, float scale) {
   HostTensor t{shape, {}};
   for (Index i = 0; i < num_elements(shape); ++i)
-    t.values.push_back(static_cast<float>(random.integer(static_cast<std::uint64_t>(i), low, high)));
+    t.values.push_back(scale * static_cast<float>(random.integer(static_cast<std::uint64_t>(i), low, high)));
   return t;
 }
 
-/// Two entries ±1 a column: values grow by 2 a layer at most.
 HostTensor sparse_signs(Shape shape, const CounterRandom& random) {
   HostTensor t{shape, std::vector<float>(static_cast<std::size_t>(num_elements(shape)))};
   for (Index column = 0; column < shape[1]; ++column)
@@ -75,6 +31,77 @@ HostTensor sparse_signs(Shape shape, const CounterRandom& random) {
     }
   return t;
 }
+
+Matrix::Matrix(Index r, Index c) : rows(r), columns(c), values(static_cast<std::size_t>(r * c)) {}
+
+Matrix::Matrix(const HostTensor& t) : Matrix(t.shape[0], t.shape[1]) {
+  std::ranges::copy(t.values, values.begin());
+}
+
+Matrix Matrix::transposed() const {
+  Matrix t(columns, rows);
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < columns; ++c) t.at(c, r) = at(r, c);
+  return t;
+}
+
+HostTensor Matrix::as_floats() const {
+  return {{rows, columns}, {values.begin(), values.end()}};
+}
+
+double unit_of(double value) {
+  if (value == 0) return HUGE_VAL;
+  int exponent = 0;
+  auto mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
+  return std::ldexp(1.0, exponent - 53 + std::countr_zero(static_cast<std::uint64_t>(mantissa)));
+}
+
+double unit_of(const Matrix& m) {
+  double unit = HUGE_VAL;
+  for (double value : m.values) unit = std::min(unit, unit_of(value));
+  return unit;
+}
+
+void require_exact(double magnitude, double unit) {
+  constexpr double largest_exact = 0x1p24;  // every integer up to here is a float32
+  if (magnitude <= largest_exact * unit) return;
+  throw Error(Code::internal,
+              fmt::format("exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
+                          unit == 1 ? "" : fmt::format(" units of {}", unit), magnitude / unit));
+}
+
+namespace {
+
+Matrix product_in_units(const Matrix& a, const Matrix& b, double unit) {
+  Matrix c(a.rows, b.columns);
+  for (Index i = 0; i < a.rows; ++i)
+    for (Index j = 0; j < b.columns; ++j) {
+      double magnitude = 0;
+      for (Index k = 0; k < a.columns; ++k) {
+        const double term = a.at(i, k) * b.at(k, j);
+        c.at(i, j) += term;
+        magnitude += std::abs(term);
+      }
+      require_exact(magnitude, unit);
+    }
+  return c;
+}
+
+}  // namespace
+
+Matrix product(const Matrix& a, const Matrix& b) {
+  return product_in_units(a, b, 1);
+}
+
+Matrix scaled_product(const Matrix& a, const Matrix& b) {
+  return product_in_units(a, b, unit_of(a) * unit_of(b));
+}
+
+}  // namespace exact
+
+namespace {
+
+using exact::Matrix;
 
 HostTensor digit_rows(const Digits& digits, Index batch, const CounterRandom& random) {
   HostTensor t{{batch, Digits::pixels}, {}};
@@ -93,14 +120,15 @@ ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t s
   CounterRandom input(seed, "exact input");
   problem.input = digits != nullptr && model.model_dim == Digits::pixels
                       ? digit_rows(*digits, batch, input)
-                      : integers({batch, model.model_dim}, input, 0, 16);
+                      : exact::integers({batch, model.model_dim}, input, 0, 16);
   if (batch > 1) std::fill_n(problem.input.values.rbegin(), model.model_dim, 0.0F);
-  problem.output_grad =
-      integers({batch, model.width(model.num_layers)}, CounterRandom(seed, "exact output gradient"), -2, 2);
+  problem.output_grad = exact::integers({batch, model.width(model.num_layers)},
+                                        CounterRandom(seed, "exact output gradient"), -2, 2);
   for (Index layer = 0; layer < model.num_layers; ++layer) {
     CounterRandom random(seed, "exact " + layer_name(layer));
-    problem.weights[layer_name(layer)] = model.num_layers <= 2 ? integers(model.shape(layer), random, -2, 2)
-                                                               : sparse_signs(model.shape(layer), random);
+    problem.weights[layer_name(layer)] = model.num_layers <= 2
+                                             ? exact::integers(model.shape(layer), random, -2, 2)
+                                             : exact::sparse_signs(model.shape(layer), random);
   }
   return problem;
 }
@@ -113,7 +141,7 @@ std::map<std::string, HostTensor> solve(const ExactProblem& problem) {
   for (Index l = 0; l < problem.model.num_layers; ++l) {
     weights.emplace_back(problem.weights.at(layer_name(l)));
     if (l % 2 == 1)
-      for (std::int64_t& value : a.values) value = std::max<std::int64_t>(value, 0);
+      for (double& value : a.values) value = std::max(value, 0.0);
     inputs.push_back(a);
     a = product(a, weights.back());
   }

@@ -17,7 +17,7 @@ struct Model {
   Index num_layers = 2;
   Index model_dim = 64;
   Index hidden_dim = 128;
-  Index num_experts = 0;  ///< of a mixture (chapter 05), each a stack of these layers; 0: one stack, no router
+  Index num_experts = 0;  ///< of a mixture (chapter 05), each such a stack; 0: one stack, no router
 
   /// Width of the activation that goes into `layer`; of layer num_layers: the width of the output.
   Index width(Index layer) const { return layer % 2 == 0 ? model_dim : hidden_dim; }
