@@ -2,9 +2,10 @@
 /// chapter and variant, is noticed by the exact comparison of a step, or of the step after it. Built once for each folder
 /// in chapters/.
 
+#include "emu/faults.hpp"
+
 #include <cmath>
 
-#include "emu/faults.hpp"
 #include "engine/random.hpp"
 #include "tests/catch.hpp"
 #include "tests/equivalence.hpp"
@@ -55,7 +56,8 @@ class HalvingOptimizer : public Optimizer {
 
 /// The same results with halved weights, exactly: each of L layers halves output and dL/dx, and all layers but its own
 /// halve the gradient of a layer's weights.
-std::map<std::string, HostTensor> with_halved_weights(std::map<std::string, HostTensor> results, Index num_layers) {
+std::map<std::string, HostTensor> with_halved_weights(std::map<std::string, HostTensor> results,
+                                                      Index num_layers) {
   for (auto& [name, tensor] : results) {
     bool is_of_weights = name != "output" && name != Gradients::input_grad;
     auto factor = static_cast<float>(std::exp2(is_of_weights ? 1 - num_layers : -num_layers));
@@ -65,7 +67,8 @@ std::map<std::string, HostTensor> with_halved_weights(std::map<std::string, Host
 }
 
 /// What the step after the optimizer's is to give. A mixture's solver takes halves as they are.
-std::map<std::string, HostTensor> after_halving(ExactProblem problem, const std::map<std::string, HostTensor>& results) {
+std::map<std::string, HostTensor> after_halving(ExactProblem problem,
+                                                const std::map<std::string, HostTensor>& results) {
   const Network network = this_chapter().network;
   if (!network.has_experts) return with_halved_weights(results, problem.model.num_layers);
   for (auto& [name, w] : problem.weights)

@@ -62,7 +62,8 @@ TEST_CASE("messages between two devices do not overtake one another") {
       }
 }
 
-TEST_CASE("posted messages carry tensors of any shape around the ring, and nobody waits for anybody to begin") {
+TEST_CASE(
+    "posted messages carry tensors of any shape around the ring, and nobody waits for anybody to begin") {
   if (devices() == 1) return;
   for (const Shape& shape : shapes) {
     CAPTURE(to_string(shape));

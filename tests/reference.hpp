@@ -80,7 +80,8 @@ inline void apply_relu_backward(Bounded& d, const Bounded& h) {
 }
 
 /// Forward and backward: "output", "input_grad" and each parameter's gradient.
-inline std::map<std::string, Bounded> solve_bounded(const Model& model, const std::map<std::string, Bounded>& weights,
+inline std::map<std::string, Bounded> solve_bounded(const Model& model,
+                                                    const std::map<std::string, Bounded>& weights,
                                                     const Bounded& input, const Bounded& output_grad) {
   std::map<std::string, Bounded> results;
   std::vector<Bounded> inputs;
@@ -107,7 +108,8 @@ inline void sgd_step(Bounded& w, const Bounded& g, double rate) {
   constexpr double u = 0x1p-24;
   for (std::size_t i = 0; i < w.value.size(); ++i) {
     double step = rate * g.value[i];
-    double step_error = rate * g.error[i] + 2 * u * (std::abs(step) + rate * g.error[i]);  // rate itself is rounded
+    double step_error =
+        rate * g.error[i] + 2 * u * (std::abs(step) + rate * g.error[i]);  // rate itself is rounded
     w.value[i] -= step;
     w.error[i] += step_error;
     w.error[i] += u * (std::abs(w.value[i]) + w.error[i]);

@@ -1,6 +1,7 @@
 /// Chapter 01 against finite differences, so that all chapters cannot agree on a wrong gradient.
 
 #include "01_single_device/single_device.hpp"
+
 #include "engine/random.hpp"
 #include "engine/safetensors.hpp"
 #include "tests/catch.hpp"
@@ -33,7 +34,8 @@ struct Problem {
       }
       if (sum % 2 == 0) x.values.back() += 1;
     }
-    for (Index k = 0; k < D * F; ++k) w0.values.push_back(static_cast<float>(random.integer(i++, -2, 1)) + 0.5F);
+    for (Index k = 0; k < D * F; ++k)
+      w0.values.push_back(static_cast<float>(random.integer(i++, -2, 1)) + 0.5F);
     for (Index k = 0; k < F * D; ++k) w1.values.push_back(static_cast<float>(random.integer(i++, -2, 2)));
     for (Index k = 0; k < B * D; ++k) dout.values.push_back(static_cast<float>(random.integer(i++, -2, 2)));
   }
