@@ -1,8 +1,32 @@
-// What the double says of its GPU.
+// What the double says of its GPUs. There are CUDA_DOUBLE_GPUS of them, or 8.
 
+#include <cstdlib>
 #include <cstring>
 
-#include "cuda_runtime.h"
+#include "double.hpp"
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    default:
+      return "an error planted in the test double";
+  }
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const char* given = std::getenv("CUDA_DOUBLE_GPUS");
+  *count = given == nullptr ? 8 : std::atoi(given);
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  int count;
+  cudaGetDeviceCount(&count);
+  return device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;

@@ -1,0 +1,127 @@
+// Memory of the double: where it is, and who wrote and read it last.
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "double.hpp"
+
+namespace cuda_double {
+
+namespace {
+
+struct Allocation {
+  std::size_t bytes;
+  int writer = -1;
+  std::uint64_t written = 0;
+  std::string writing;
+  Clock readers;
+};
+
+/// Device memory read or written on the host. (Catch has a handler of its own while a test case runs.)
+void on_fault(int, siginfo_t* info, void*);
+
+/// Program and double know memory under two addresses: the program's cannot be read or written.
+struct Memory {
+  static constexpr std::size_t size = std::size_t{1} << 36;
+  char* shown;
+  char* kept;
+  std::size_t used = 4096;
+  std::map<const char*, Allocation> allocations;
+
+  Memory() : shown(map(PROT_NONE)), kept(map(PROT_READ | PROT_WRITE)) {
+    struct sigaction action {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+  }
+  static char* map(int protection) {
+    void* at = mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) violation("cannot reserve addresses");
+    return static_cast<char*>(at);
+  }
+  bool shows(const void* data) const { return data >= shown && data < shown + size; }
+};
+
+Memory& memory() {
+  static auto* instance = new Memory;
+  return *instance;
+}
+
+void on_fault(int, siginfo_t* info, void*) {
+  if (memory().shows(info->si_addr)) violation("device memory was touched on the host");
+  signal(SIGSEGV, SIG_DFL);
+}
+
+Allocation& allocation_of(const Access& access, const char* what) {
+  auto& all = memory().allocations;
+  const char* data = static_cast<const char*>(access.data);
+  auto after = all.upper_bound(data);
+  if (after == all.begin()) violation(fmt::format("{} uses what is no device memory", what));
+  auto& [begin, allocation] = *std::prev(after);
+  if (data >= begin + allocation.bytes) violation(fmt::format("{} uses what is no device memory", what));
+  if (data + access.bytes > begin + allocation.bytes)
+    violation(fmt::format("{} goes beyond the end of its memory", what));
+  return allocation;
+}
+
+}  // namespace
+
+void check_order(const Access& access, cudaStream_t queue, const char* what) {
+  Allocation& a = allocation_of(access, what);
+  Clock& now = queue->clock;
+  if (a.writer >= 0 && now[a.writer] < a.written)
+    violation(fmt::format("{} {} memory that another queue writes ({}), without waiting for it", what,
+                          access.is_write ? "writes" : "reads", a.writing));
+  if (!access.is_write) {
+    a.readers[queue->number] = now[queue->number];
+    return;
+  }
+  for (const auto& [reader, tick] : a.readers)
+    if (now[reader] < tick)
+      violation(fmt::format("{} writes memory that another queue reads, without waiting for it", what));
+  a.writer = queue->number;
+  a.written = now[queue->number];
+  a.writing = what;
+  a.readers.clear();
+}
+
+bool is_of_device(const void* data) {
+  return memory().shows(data);
+}
+
+void* kept_at(const void* device_address) {
+  const Memory& m = memory();
+  return m.kept + (static_cast<const char*>(device_address) - m.shown);
+}
+
+}  // namespace cuda_double
+
+using namespace cuda_double;
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  PLANTED("cudaMalloc");
+  Memory& m = memory();
+  const std::size_t rounded = (bytes + 511) / 512 * 512;
+  if (m.used + rounded > Memory::size) return cudaErrorMemoryAllocation;
+  *data = m.shown + m.used;
+  m.used += rounded + 512;
+  m.allocations[static_cast<char*>(*data)] = {bytes, -1, 0, "", {}};
+  std::memset(kept_at(*data), 0xff, bytes);  // NaNs, for whoever reads what nobody has written
+  gained("memory", *data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+  PLANTED("cudaFree");
+  given_back("memory", data, "cudaFree");
+  auto& allocations = memory().allocations;
+  const Allocation& a = allocations[static_cast<char*>(data)];
+  bool in_use = a.writer >= 0 && host()[a.writer] < a.written;
+  for (const auto& [reader, tick] : a.readers) in_use = in_use || host()[reader] < tick;
+  if (in_use) violation("cudaFree of memory that a queue still uses, as far as the host knows");
+  allocations.erase(static_cast<char*>(data));
+  return cudaSuccess;
+}
