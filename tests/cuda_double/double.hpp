@@ -42,7 +42,7 @@ bool is_busy(cudaStream_t queue);
 
 /// Whether this is an address that the program knows device memory by.
 bool is_of_device(const void* data);
-/// An access at the queue's present time: it ends the program unless everything that it must not meet comes before.
+/// An access at the queue's present time. It ends the program unless what it must not meet is over by then.
 void check_order(const Access& access, cudaStream_t queue, const char* what);
 
 }  // namespace cuda_double
