@@ -1,10 +1,44 @@
 // Copies and fills of the double, in queues as everything else.
 
 #include <cstring>
+#include <list>
+#include <memory>
 
 #include "double.hpp"
 
 using namespace cuda_double;
+
+namespace {
+
+/// A copy to the host's memory, which the host may look for when it knows that a queue has got so far.
+struct Delivery {
+  void* to;
+  std::shared_ptr<std::vector<char>> values;
+  int queue;
+  std::uint64_t tick;
+};
+std::list<Delivery> deliveries;
+
+cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t queue) {
+  std::memset(to, 0xff, bytes);  // NaNs, for a host that does not wait
+  auto values = std::make_shared<std::vector<char>>(bytes);
+  const cudaError_t result = enqueue(queue, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
+    std::memcpy(values->data(), kept_at(from), bytes);
+    return true;
+  });
+  deliveries.push_back({to, values, queue->number, queue->clock[queue->number]});
+  return result;
+}
+
+}  // namespace
+
+void cuda_double::deliver() {
+  deliveries.remove_if([](const Delivery& d) {
+    if (!host_knows(d.queue, d.tick)) return false;
+    std::memcpy(d.to, d.values->data(), d.values->size());
+    return true;
+  });
+}
 
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t queue) {
   PLANTED("cudaMemsetAsync");
@@ -29,10 +63,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                      return true;
                    });
   }
-  return enqueue(queue, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
-    std::memcpy(to, kept_at(from), bytes);
-    return true;
-  });
+  return copy_to_host(to, from, bytes, queue);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
@@ -44,6 +75,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
     violation("cudaMemcpy2DAsync: rows wider than their distance, or none");
   const std::vector<Access> accesses = {{from, from_pitch * (height - 1) + width, false},
                                         {to, to_pitch * (height - 1) + width, true}};
+  if (overlap(accesses[0], accesses[1])) violation("a copy onto a part of itself");
   return enqueue(queue, "cudaMemcpy2DAsync", accesses, [=] {
     const char* source = static_cast<char*>(kept_at(from));
     char* target = static_cast<char*>(kept_at(to));

@@ -2,7 +2,6 @@
 
 /// What the parts of the double share.
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -26,20 +25,19 @@ void gained(const char* kind, const void* thing);
 void require_there(const char* kind, const void* thing, const char* call);
 void given_back(const char* kind, const void* thing, const char* call);
 
-/// How far each queue has got, as far as somebody knows; the host is number 0.
+/// How far each queue has got, as far as somebody knows.
 using Clock = std::map<int, std::uint64_t>;
-
-inline void merge(Clock& into, const Clock& from) {
-  for (const auto& [number, tick] : from) into[number] = std::max(into[number], tick);
-}
-/// What the host knows.
-Clock& host();
+/// Whether the host knows that a queue has got so far.
+bool host_knows(int queue, std::uint64_t tick);
+/// Copies to the host's memory that the host now knows to be done: only now does it find them there.
+void deliver();
 
 /// Does what can be done of what is queued.
 void progress();
 /// Whether a queue still has something to do.
 bool is_busy(cudaStream_t queue);
 
+bool overlap(const Access& a, const Access& b);
 /// Whether this is an address that the program knows device memory by.
 bool is_of_device(const void* data);
 /// An access at the queue's present time. It ends the program unless what it must not meet is over by then.
