@@ -13,7 +13,8 @@ namespace {
 std::vector<Call> grouped;
 
 /// Memory that a call uses.
-void note(const Call& c, std::vector<Access>& accesses) {
+std::vector<Access> accesses_of(const Call& c) {
+  std::vector<Access> accesses;
   const std::size_t bytes = bytes_of(c.line.count, c.line.type);
   const auto all = static_cast<std::size_t>(c.comm->size());
   const bool is_root = c.line.root == c.comm->rank;
@@ -21,6 +22,22 @@ void note(const Call& c, std::vector<Access>& accesses) {
   const bool writes = c.to != nullptr && (c.line.kind != Kind::reduce || is_root);
   if (reads) accesses.push_back({c.from, c.line.kind == Kind::reduce_scatter ? all * bytes : bytes, false});
   if (writes) accesses.push_back({c.to, c.line.kind == Kind::all_gather ? all * bytes : bytes, true});
+  return accesses;
+}
+
+/// A result may lie in its source's place, or each rank's part where it lies in the whole; else they are apart.
+void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
+  const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
+  const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);
+  const char* to = static_cast<const char*>(c.to) + (c.line.kind == Kind::all_gather ? part : 0);
+  if (accesses.size() == 2 && from != to && overlap(accesses[0], accesses[1]))
+    violation(fmt::format("{}: the result lies on a part of the source", name_of(c.line.kind)));
+}
+
+void require_apart(const std::vector<Access>& of_one, const std::vector<Access>& of_other) {
+  for (const Access& a : of_one)
+    for (const Access& b : of_other)
+      if ((a.is_write || b.is_write) && overlap(a, b)) violation("two calls of a group use the same memory");
 }
 
 /// Queues the calls of a group, those of each communicator together.
@@ -33,9 +50,13 @@ void queue_calls(std::vector<Call> calls) {
       (c.comm == first.comm ? together : others).push_back(c);
       if (c.comm != first.comm) continue;
       if (c.queue != first.queue) violation("one communicator in several queues of a group");
-      note(c, accesses);
+      const std::vector<Access> more = accesses_of(c);
+      require_in_place_or_apart(c, more);
+      require_apart(accesses, more);
+      accesses.insert(accesses.end(), more.begin(), more.end());
     }
     enqueue(first.queue, name_of(first.line.kind), accesses, transfer_of(std::move(together)));
+    first.comm->used[first.queue->number] = first.queue->clock[first.queue->number];
     calls = std::move(others);
   }
 }
@@ -46,6 +67,7 @@ ncclResult_t call(const char* name, Call c) {
   const int other =
       c.line.kind == Kind::send ? c.peer : static_cast<int>(std::max<std::int64_t>(c.line.root, 0));
   if (other < 0 || other >= c.comm->size()) violation(fmt::format("{}: no rank {}", name, other));
+  if (c.line.kind != Kind::send) c.line.place = ++c.comm->collectives;
   if (open_groups > 0)
     grouped.push_back(c);
   else
@@ -54,7 +76,7 @@ ncclResult_t call(const char* name, Call c) {
 }
 
 Line line(Kind kind, std::size_t count, ncclDataType_t type, int op = -1, int root = -1) {
-  return {kind, static_cast<std::int64_t>(count), type, op, root};
+  return {kind, static_cast<std::int64_t>(count), type, op, root, 0};
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ const char* name_of(Kind kind) {
 }
 
 std::string Line::describe() const {
-  return fmt::format("{} of {} elements of type {}, operation {}, root {}", name_of(kind), count, type, op,
-                     root);
+  return fmt::format("{} of {} elements of type {}, operation {}, root {}, in place {}", name_of(kind), count,
+                     type, op, root, place);
 }
 
 std::size_t bytes_of(std::int64_t count, std::int64_t type) {
@@ -52,7 +52,8 @@ bool receives_from(const Call& c, int other) {
 
 namespace {
 
-float combined(float a, float b, ncclRedOp_t op) {
+template <class T>
+T combined(T a, T b, ncclRedOp_t op) {
   switch (op) {
     case ncclMax:
       return std::max(a, b);
@@ -65,8 +66,9 @@ float combined(float a, float b, ncclRedOp_t op) {
   }
 }
 
-void reduce(const std::vector<std::vector<char>>& addends, ncclRedOp_t op, char* to, std::size_t bytes) {
-  std::vector<float> sum(bytes / sizeof(float)), next(sum.size());
+template <class T>
+void reduced(const std::vector<std::vector<char>>& addends, ncclRedOp_t op, char* to, std::size_t bytes) {
+  std::vector<T> sum(bytes / sizeof(T)), next(sum.size());
   std::memcpy(sum.data(), addends[0].data(), bytes);
   for (std::size_t d = 1; d < addends.size(); ++d) {
     std::memcpy(next.data(), addends[d].data(), bytes);
@@ -91,7 +93,11 @@ void put_together(const Call& c, const std::vector<std::vector<char>>& arrived) 
       std::memcpy(to, arrived[static_cast<std::size_t>(c.line.root)].data(), bytes);
       return;
     default:
-      if (!arrived[0].empty()) reduce(arrived, static_cast<ncclRedOp_t>(c.line.op), to, bytes);
+      if (arrived[0].empty()) return;
+      auto* reduce = c.line.type == ncclFloat     ? reduced<float>
+                     : c.line.type == ncclFloat64 ? reduced<double>
+                                                  : reduced<std::int32_t>;
+      reduce(arrived, static_cast<ncclRedOp_t>(c.line.op), to, bytes);
   }
 }
 

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "transfers.hpp"
 
@@ -34,6 +35,38 @@ struct Id {
   int creator, tag;
 };
 
+/// What each rank tells the creator of the id.
+struct Introduction {
+  int rank, process, gpu;
+  std::size_t host;  // NCCL_HOSTID, as a number
+};
+
+Introduction introduction(int rank) {
+  const char* host = std::getenv("NCCL_HOSTID");
+  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host)};
+  MPI_Comm_rank(world_of_double(), &mine.process);
+  cudaGetDevice(&mine.gpu);
+  return mine;
+}
+
+/// The creator's part: every rank's process. Each rank is there once, and has a GPU of its own.
+std::vector<int> introduced(int ranks, int tag) {
+  std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
+  std::set<std::pair<std::size_t, int>> gpus;
+  for (int i = 0; i < ranks; ++i) {
+    Introduction theirs;
+    MPI_Request come;
+    MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, MPI_ANY_SOURCE, tag, world_of_double(), &come);
+    wait(come);
+    if (theirs.rank < 0 || theirs.rank >= ranks || processes[static_cast<std::size_t>(theirs.rank)] >= 0)
+      violation(fmt::format("ncclCommInitRank: rank {} of {}, or twice", theirs.rank, ranks));
+    if (!gpus.emplace(theirs.host, theirs.gpu).second)
+      violation(fmt::format("ncclCommInitRank: two ranks on GPU {} of one machine", theirs.gpu));
+    processes[static_cast<std::size_t>(theirs.rank)] = theirs.process;
+  }
+  return processes;
+}
+
 }  // namespace
 
 /// A GPU goes on while its host waits for messages: the program's waits all come by here.
@@ -60,25 +93,15 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
   if (const int error = planted("ncclCommInitRank")) return static_cast<ncclResult_t>(error);
   Id made;
   std::memcpy(&made, &id, sizeof made);
-  int world_rank;
-  MPI_Comm_rank(world_of_double(), &world_rank);
-  std::array<int, 2> mine = {rank, world_rank};
-  std::vector<int> members(static_cast<std::size_t>(ranks), -1);
+  const Introduction mine = introduction(rank);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
   MPI_Request sent, come;
-  MPI_Issend(mine.data(), 2, MPI_INT, made.creator, made.tag, world_of_double(), &sent);
-  if (world_rank == made.creator) {
-    for (int i = 0; i < ranks; ++i) {
-      std::array<int, 2> theirs;
-      MPI_Irecv(theirs.data(), 2, MPI_INT, MPI_ANY_SOURCE, made.tag, world_of_double(), &come);
-      wait(come);
-      if (theirs[0] < 0 || theirs[0] >= ranks || members[static_cast<std::size_t>(theirs[0])] >= 0)
-        violation(fmt::format("ncclCommInitRank: rank {} of {}, or twice", theirs[0], ranks));
-      members[static_cast<std::size_t>(theirs[0])] = theirs[1];
-    }
-    const std::vector<int> complete = members;
-    for (std::size_t d = 0; d < members.size(); ++d)
-      if (members[d] != world_rank)
-        MPI_Send(complete.data(), ranks, MPI_INT, members[d], made.tag, world_of_double());
+  MPI_Issend(&mine, sizeof mine, MPI_BYTE, made.creator, made.tag, world_of_double(), &sent);
+  if (mine.process == made.creator) {
+    members = introduced(ranks, made.tag);
+    for (int member : members)
+      if (member != mine.process)
+        MPI_Send(members.data(), ranks, MPI_INT, member, made.tag, world_of_double());
   } else {
     MPI_Irecv(members.data(), ranks, MPI_INT, made.creator, made.tag, world_of_double(), &come);
     wait(come);
@@ -92,7 +115,9 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (planted("ncclCommDestroy")) return ncclSuccess;
   given_back("communicators", comm, "ncclCommDestroy");
-  if (comm->done != comm->queued) violation("ncclCommDestroy with calls on their way");
+  for (const auto& [queue, tick] : comm->used)
+    if (!host_knows(queue, tick))
+      violation("ncclCommDestroy while its calls may be on their way, as far as the host knows");
   delete comm;
   return ncclSuccess;
 }

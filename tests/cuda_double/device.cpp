@@ -22,14 +22,19 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
+static int chosen = 0;
+
 cudaError_t cudaSetDevice(int device) {
+  PLANTED("cudaSetDevice");
   int count;
   cudaGetDeviceCount(&count);
-  return device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
+  chosen = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = chosen;
   return cudaSuccess;
 }
 

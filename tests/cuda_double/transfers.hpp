@@ -20,6 +20,7 @@ const char* name_of(Kind kind);
 struct Line {
   Kind kind;
   std::int64_t count, type, op, root;
+  std::int64_t place;  // among the communicator's collectives, which is the same on all ranks
   bool operator==(const Line&) const = default;
 
   std::string describe() const;
@@ -56,6 +57,8 @@ struct ncclComm {
   int tag;
   std::int64_t queued = 0;  // groups, in the order in which they were queued
   std::int64_t done = 0;
+  std::int64_t collectives = 0;  // called
+  cuda_double::Clock used = {};  // by what was queued
   ncclResult_t state = ncclSuccess;
 
   int size() const { return static_cast<int>(members.size()); }
