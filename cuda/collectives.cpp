@@ -147,9 +147,10 @@ Task broadcast(Call call, Operation& o, int root) {
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, queue));
 }
 
-/// All devices' hosts and GPUs have come here: the hosts' meeting is the announcement itself.
+/// All devices' hosts and GPUs have come here, in both queues: the hosts' meeting is the announcement itself.
 Task barrier(Call call, Operation& o) {
-  co_await passage_of(o).argument;
+  { Queueing behind_what_was_started(o, gpu().communication()); }
+  co_await passage_of(o).end;
   co_await call.announce();
   call.require_agreement(MayDiffer::all());
   ledger().sent(Collective::barrier, tree_barrier(call.devices(), call.me()));

@@ -142,6 +142,7 @@ TEST_CASE("combine_rows: weighted sums of rows in slots, nothing for an empty sl
   CHECK(combine_rows(rows, slots, 2).to_host() == Values{101, 202, 10, 20, 0, 0});
   CHECK(combine_rows(Tensor({0, 2}), Indices{none}, 1).to_host() == Values{0, 0});
   CHECK(combine_rows(rows, Indices{}, 2).shape() == Shape{0, 2});
+  CHECK(combine_rows(rows, Indices{}, Tensor({3, 0})).to_host() == Values{0, 0, 0, 0, 0, 0});
   CHECK(is_refused([&] { combine_rows(rows, slots, Tensor({2, 2})); }));
   CHECK(is_refused([&] { combine_rows(rows, Indices{3}, 1); }));
   CHECK(is_refused([&] { combine_rows(rows, Indices{-2}, 1); }));

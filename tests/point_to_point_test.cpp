@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/control_plane.hpp"
 #include "tests/catch.hpp"
 #include "tests/devices.hpp"
 
@@ -113,6 +114,43 @@ TEST_CASE("posted messages are counted as sent, and hold their memory until they
   CHECK(received.get().size() == 100);
   CHECK(ledger().live() == before);
   CHECK(ledger().traffic() == Traffic{1, 400});
+}
+
+TEST_CASE("many posted messages are received in the order in which they were sent") {
+  if (devices() == 1) return;
+  constexpr int messages = 60;
+  std::vector<Future<>> sent;
+  std::vector<Future<Tensor>> received;
+  for (int k = 0; k < messages; ++k)
+    sent.push_back(world().post_send(right(), to_device(integers({3}, me(), k))));
+  for (int k = 0; k < messages; ++k) received.push_back(world().post_receive(left(), {3}));
+  for (int k = 0; k < messages; ++k) {
+    CAPTURE(k);
+    CHECK(difference(received[static_cast<std::size_t>(k)].get(), integers({3}, left(), k)) == "");
+  }
+  for (Future<>& s : sent) s.wait();
+}
+
+TEST_CASE("posted messages of both directions keep one order, whichever of them is looked at first") {
+  if (devices() == 1) return;
+  if (me() == 0) engine.send(1, Tensor({1}));  // the first one between two may have a way to make
+  if (me() == 1) engine.receive(0);
+  auto meet = [] { ControlPlane::instance().all_gather("a meeting", 0); };  // moves no message along
+  auto sent_by = [](int device) { return integers({40}, device); };
+  Future<> sent;
+  Future<Tensor> received;
+  if (me() < 2) sent = world().post_send(1 - me(), to_device(sent_by(me())));
+  if (me() == 1) received = world().post_receive(0, {40});
+  meet();
+  for (int i = 0; me() == 1 && i < 100; ++i) sent.ready();  // device 0 learns that its message can come
+  meet();
+  if (me() == 0) received = world().post_receive(1, {40});  // its own message is first, the other one second
+  meet();
+  if (me() == 1) sent.wait();  // has started the second one first
+  if (me() < 2) {
+    CHECK(difference(received.get(), sent_by(1 - me())) == "");
+    sent.wait();
+  }
 }
 
 TEST_CASE("one device receives from all others, in whatever order it likes") {

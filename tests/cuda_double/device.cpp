@@ -1,11 +1,40 @@
-// What the double says of its GPU.
+// What the double says of its GPUs. There are CUDA_DOUBLE_GPUS of them, or 8.
 
+#include <cstdlib>
 #include <cstring>
 
-#include "cuda_runtime.h"
+#include "double.hpp"
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    default:
+      return "an error planted in the test double";
+  }
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  const char* given = std::getenv("CUDA_DOUBLE_GPUS");
+  *count = given == nullptr ? 8 : std::atoi(given);
+  return cudaSuccess;
+}
+
+static int chosen = 0;
+
+cudaError_t cudaSetDevice(int device) {
+  PLANTED("cudaSetDevice");
+  int count;
+  cudaGetDeviceCount(&count);
+  if (device < 0 || device >= count) return cudaErrorInvalidDevice;
+  chosen = device;
+  return cudaSuccess;
+}
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = chosen;
   return cudaSuccess;
 }
 

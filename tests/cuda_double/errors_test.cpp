@@ -1,4 +1,5 @@
-// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line.
+// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line. And how slow the
+// double is.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -35,6 +36,11 @@ TEST_CASE("an error of CUDA names call, file and line") {
   plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
   check_refused(Code::internal, "cuda/gpu.cpp:", [] { Tensor({3}).to_host(); });
   CHECK(difference(Tensor({2}), {{2}, {0, 0}}) == "");
+}
+
+TEST_CASE("an error of the GPU is found where a barrier waits for it") {
+  plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
+  check_refused(Code::internal, "cuda/gpu.cpp:", [] { world().barrier(); });
 }
 
 TEST_CASE("an error of cuBLAS") {
@@ -75,6 +81,30 @@ TEST_CASE("a reduction of squares and a search for numbers that are not finite s
       CHECK_FALSE(all_finite(Tensor::from_host({size}, values)));
       values[at] = 1;
     }
+}
+
+TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and nothing earlier") {
+  cudaStream_t queue;
+  cudaEvent_t done;
+  void* data;
+  cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking);
+  cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
+  cudaMalloc(&data, sizeof(float));
+  cudaMemsetAsync(data, 0, sizeof(float), queue);
+  float value = 1;
+  cudaMemcpyAsync(&value, data, sizeof value, cudaMemcpyDeviceToHost, queue);
+  CHECK(std::isnan(value));
+  cudaEventRecord(done, queue);
+  CHECK(cudaEventQuery(done) == cudaErrorNotReady);
+  CHECK(std::isnan(value));
+  CHECK(cudaEventQuery(done) == cudaSuccess);
+  CHECK(value == 0);
+  cudaEventRecord(done, queue);
+  cudaStreamSynchronize(queue);
+  CHECK(cudaEventQuery(done) == cudaSuccess);
+  cudaFree(data);
+  cudaEventDestroy(done);
+  cudaStreamDestroy(queue);
 }
 
 // Last: nothing can be sent afterwards.

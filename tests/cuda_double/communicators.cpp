@@ -1,0 +1,142 @@
+// Communicators of the double: how ranks find one another, and what goes on while a host waits.
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "transfers.hpp"
+
+using namespace cuda_double;
+
+MPI_Comm cuda_double::world_of_double() {
+  static MPI_Comm comm = [] {
+    MPI_Comm copy;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    return copy;
+  }();
+  return comm;
+}
+
+namespace {
+
+/// Waits as a host would, while the queues go on.
+void wait(MPI_Request& request) {
+  int done = 0;
+  for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
+    progress();
+    sched_yield();
+  }
+}
+
+struct Id {
+  int creator, tag;
+};
+
+/// What each rank tells the creator of the id.
+struct Introduction {
+  int rank, process, gpu;
+  std::size_t host;  // NCCL_HOSTID, as a number
+};
+
+Introduction introduction(int rank) {
+  const char* host = std::getenv("NCCL_HOSTID");
+  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host)};
+  MPI_Comm_rank(world_of_double(), &mine.process);
+  cudaGetDevice(&mine.gpu);
+  return mine;
+}
+
+/// The creator's part: every rank's process. Each rank is there once, and has a GPU of its own.
+std::vector<int> introduced(int ranks, int tag) {
+  std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
+  std::set<std::pair<std::size_t, int>> gpus;
+  for (int i = 0; i < ranks; ++i) {
+    Introduction theirs;
+    MPI_Request come;
+    MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, MPI_ANY_SOURCE, tag, world_of_double(), &come);
+    wait(come);
+    if (theirs.rank < 0 || theirs.rank >= ranks || processes[static_cast<std::size_t>(theirs.rank)] >= 0)
+      violation(fmt::format("ncclCommInitRank: rank {} of {}, or twice", theirs.rank, ranks));
+    if (!gpus.emplace(theirs.host, theirs.gpu).second)
+      violation(fmt::format("ncclCommInitRank: two ranks on GPU {} of one machine", theirs.gpu));
+    processes[static_cast<std::size_t>(theirs.rank)] = theirs.process;
+  }
+  return processes;
+}
+
+}  // namespace
+
+/// A GPU goes on while its host waits for messages: the program's waits all come by here. One question in three is
+/// answered by no, whichever: that messages are asked for in some order is no reason to see them in it.
+int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  static std::minstd_rand random;
+  progress();
+  if (random() % 3 == 0) {
+    *done = 0;
+    return MPI_SUCCESS;
+  }
+  return PMPI_Test(request, done, status);
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSuccess ? "no error" : "an error planted in the test double";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int made = 0;
+  Id mine{};
+  MPI_Comm_rank(MPI_COMM_WORLD, &mine.creator);
+  mine.tag = 100 + mine.creator * 1000 + made++;
+  std::memset(id, 0, sizeof *id);
+  std::memcpy(id, &mine, sizeof mine);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  if (const int error = planted("ncclCommInitRank")) return static_cast<ncclResult_t>(error);
+  Id made;
+  std::memcpy(&made, &id, sizeof made);
+  const Introduction mine = introduction(rank);
+  std::vector<int> members(static_cast<std::size_t>(ranks));
+  MPI_Request sent, come;
+  MPI_Issend(&mine, sizeof mine, MPI_BYTE, made.creator, made.tag, world_of_double(), &sent);
+  if (mine.process == made.creator) {
+    members = introduced(ranks, made.tag);
+    for (int member : members)
+      if (member != mine.process)
+        MPI_Send(members.data(), ranks, MPI_INT, member, made.tag, world_of_double());
+  } else {
+    MPI_Irecv(members.data(), ranks, MPI_INT, made.creator, made.tag, world_of_double(), &come);
+    wait(come);
+  }
+  wait(sent);
+  *comm = new ncclComm{rank, members, made.tag};
+  gained("communicators", *comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (planted("ncclCommDestroy")) return ncclSuccess;
+  given_back("communicators", comm, "ncclCommDestroy");
+  for (const auto& [queue, tick] : comm->used)
+    if (!host_knows(queue, tick))
+      violation("ncclCommDestroy while its calls may be on their way, as far as the host knows");
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  given_back("communicators", comm, "ncclCommAbort");
+  return ncclSuccess;  // what is on its way may still look at it
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  require_there("communicators", comm, "ncclCommGetAsyncError");
+  if (const int error = planted("asynchronous error")) comm->state = static_cast<ncclResult_t>(error);
+  *state = comm->state;
+  return ncclSuccess;
+}

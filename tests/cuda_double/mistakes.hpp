@@ -1,0 +1,22 @@
+#pragma once
+
+/// Mistakes with CUDA, cuBLAS and NCCL, by name. The test double must end a program that makes one.
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <string>
+
+using Cases = std::map<std::string, std::function<void()>>;
+
+/// With memory, queues and events.
+extern const Cases mistakes_in_queues;
+/// With communicators and groups.
+extern const Cases mistakes_in_groups;
+/// Within cuda/, by leaving out a call there. And what is no mistake at all.
+extern const Cases mistakes_in_library;
+
+float* memory(std::size_t elements = 8);
+cudaStream_t queue();
+/// Of 8 elements.
+void clear(float* data, cudaStream_t in);

@@ -1,0 +1,64 @@
+// Mistakes within cuda/, by a call that is left out there.
+
+#include "engine/device.hpp"
+#include "mistakes.hpp"
+
+using namespace shard;
+using cuda_double::left_out;
+using cuda_double::plant;
+
+namespace {
+
+Tensor some() {
+  return Tensor({6, 4});
+}
+
+/// With a call left out or failing, the k-th from here.
+void in_library(const char* call, int k, const std::function<void()>& action) {
+  world();
+  plant(call, k, left_out);
+  action();
+  world().synchronize();
+}
+void reduce() {
+  Tensor t = scale(some(), 2);
+  scale(world().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
+}
+
+}  // namespace
+
+const Cases mistakes_in_library = {
+    {"library_collective_does_not_wait_for_its_argument",
+     [] { in_library("cudaStreamWaitEvent", 0, reduce); }},
+    {"library_computation_does_not_wait_for_a_collective",
+     [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
+    {"library_does_not_record_its_argument", [] { in_library("cudaEventRecord", 1, reduce); }},
+    {"library_does_not_close_a_group",
+     [] { in_library("ncclGroupEnd", 0, [] { world().all_to_all_async(some(), 0, 0).get(); }); }},
+    {"library_block_is_taken_while_another_queue_uses_it",
+     [] {
+       // Freed while its collective may still run: whoever takes the block must wait for that.
+       world().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
+       Future<Tensor> given_up = world().all_reduce_async(Tensor({500}), ReduceOp::sum);
+       world().exchange("it is in its queue", 0);  // which no host has waited for
+       try {
+         Future<Tensor> lost = std::move(given_up);
+         throw 1;
+       } catch (int) {
+       }
+       plant("cudaStreamWaitEvent", 0, left_out);
+       Tensor({500});
+       world().synchronize();
+     }},
+    {"library_chooses_no_gpu",
+     [] {
+       plant("cudaSetDevice", 0, left_out);
+       world();
+     }},
+    {"library_keeps_an_event", [] { in_library("cudaEventDestroy", 0, reduce); }},
+    {"library_keeps_memory", [] { plant("cudaFree", 0, left_out); }},
+    {"library_keeps_a_queue", [] { plant("cudaStreamDestroy", 0, left_out); }},
+    {"library_keeps_its_handle", [] { plant("cublasDestroy", 0, left_out); }},
+    {"library_keeps_a_communicator", [] { plant("ncclCommDestroy", 0, left_out); }},
+    {"product", [] { matmul(some(), transposed(some())).to_host(); }},
+    {"nothing", [] { reduce(); }}};

@@ -1,0 +1,115 @@
+// Mistakes with memory, queues and events.
+
+#include <cublas_v2.h>
+
+#include <cstdio>
+
+#include "mistakes.hpp"
+
+namespace {
+
+struct Fill {
+  void operator()(std::int64_t i, float* to) const { to[i] = 1; }
+};
+
+}  // namespace
+
+const Cases mistakes_in_queues = {
+    {"host_reads", [] { std::printf("%g\n", *memory()); }},
+    {"host_writes", [] { *memory() = 1; }},
+    {"host_memory_in_a_kernel",
+     [] {
+       float value = 0;
+       cuda_double::launch(Fill(), 1, queue(), &value);
+     }},
+    {"device_memory_as_the_hosts",
+     [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, queue()); }},
+    {"beyond_the_end", [] { cudaMemsetAsync(memory(8), 0, 33, queue()); }},
+    {"kernel_beyond_the_end", [] { cuda_double::launch(Fill(), 9, queue(), memory(8)); }},
+    {"copy_onto_a_part_of_itself",
+     [] {
+       float* data = memory(8);
+       cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, queue());
+     }},
+    {"reads_without_waiting",
+     [] {
+       float* data = memory();
+       clear(data, queue());
+       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, queue());
+     }},
+    {"writes_without_waiting_for_a_writer",
+     [] {
+       float* data = memory();
+       clear(data, queue());
+       clear(data, queue());
+     }},
+    {"writes_without_waiting_for_a_reader",
+     [] {
+       float* data = memory();
+       cudaStream_t reader = queue();
+       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, reader);
+       clear(data, queue());
+     }},
+    {"kernel_in_the_wrong_queue",
+     [] {
+       float* data = memory();
+       clear(data, queue());
+       cuda_double::launch(Fill(), 8, queue(), data);
+     }},
+    {"waits_for_an_earlier_record",
+     [] {
+       float* data = memory();
+       cudaStream_t first = queue(), second = queue();
+       cudaEvent_t event;
+       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+       cudaEventRecord(event, first);
+       clear(data, first);  // behind the record: it is not waited for
+       cudaStreamWaitEvent(second, event, 0);
+       clear(data, second);
+     }},
+    {"event_never_recorded",
+     [] {
+       cudaEvent_t event;
+       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+       cudaStreamWaitEvent(queue(), event, 0);
+     }},
+    {"query_of_an_event_never_recorded",
+     [] {
+       cudaEvent_t event;
+       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+       cudaEventQuery(event);
+     }},
+    {"freed_while_in_use",
+     [] {
+       float* data = memory();
+       clear(data, queue());
+       cudaFree(data);
+     }},
+    {"freed_twice",
+     [] {
+       float* data = memory();
+       cudaFree(data);
+       cudaFree(data);
+     }},
+    {"used_after_it_was_freed",
+     [] {
+       float* data = memory();
+       cudaFree(data);
+       clear(data, queue());
+     }},
+    {"queue_used_after_it_was_destroyed",
+     [] {
+       cudaStream_t in = queue();
+       cudaStreamDestroy(in);
+       clear(memory(), in);
+     }},
+    {"leaks_memory", [] { memory(); }},
+    {"leaks_a_queue", [] { queue(); }},
+    {"matrix_of_the_wrong_distance", [] {
+       cublasHandle_t blas;
+       cublasCreate(&blas);
+       cublasSetStream(blas, queue());
+       const float one = 1;
+       cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, memory(), CUDA_R_32F, 1, memory(),
+                       CUDA_R_32F, 2, &one, memory(), CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+     }}};

@@ -1,0 +1,166 @@
+// Queues and events of the double: what is queued where, and what that puts in order.
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "double.hpp"
+
+struct CUevent_st {
+  cuda_double::Clock clock;
+  std::shared_ptr<bool> is_reached;  // none: never recorded
+  bool is_asked = false;             // since it was recorded
+};
+
+namespace cuda_double {
+
+namespace {
+
+/// Never destroyed, as the host's clock is not: they are used until the program ends.
+std::set<cudaStream_t>& queues() {
+  static auto* all = new std::set<cudaStream_t>;
+  return *all;
+}
+
+void require_queue(cudaStream_t queue, const char* call) {
+  if (!queues().contains(queue)) violation(fmt::format("{}: no such queue", call));
+}
+
+void merge(Clock& into, const Clock& from) {
+  for (const auto& [number, tick] : from) into[number] = std::max(into[number], tick);
+}
+
+/// What the host knows.
+Clock& host() {
+  static auto* clock = new Clock;
+  return *clock;
+}
+void tell_host(const Clock& clock) {
+  merge(host(), clock);
+  deliver();
+}
+
+}  // namespace
+
+bool host_knows(int queue, std::uint64_t tick) {
+  return host()[queue] >= tick;
+}
+
+bool is_busy(cudaStream_t queue) {
+  return !queue->work.empty();
+}
+
+void progress() {
+  static bool is_progressing = false;  // what is queued may call in
+  if (is_progressing) return;
+  is_progressing = true;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (cudaStream_t queue : queues())
+      while (!queue->work.empty() && queue->work.front()()) {
+        queue->work.pop_front();
+        moved = true;
+      }
+  }
+  is_progressing = false;
+}
+
+cudaError_t enqueue(cudaStream_t queue, const char* what, const std::vector<Access>& accesses,
+                    std::function<bool()> work) {
+  require_queue(queue, what);
+  require_no_open_group(what);
+  merge(queue->clock, host());
+  ++queue->clock[queue->number];
+  for (const Access& access : accesses) check_order(access, queue, what);
+  queue->work.push_back(std::move(work));
+  progress();
+  return cudaSuccess;
+}
+
+}  // namespace cuda_double
+
+using namespace cuda_double;
+
+cudaError_t cudaDeviceSynchronize() {
+  PLANTED("cudaDeviceSynchronize");
+  for (cudaStream_t queue : queues()) cudaStreamSynchronize(queue);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* queue, unsigned) {
+  PLANTED("cudaStreamCreateWithFlags");
+  static int made = 0;
+  *queue = new CUstream_st{++made, {}, {}};
+  queues().insert(*queue);
+  gained("queues", *queue);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+  PLANTED("cudaStreamDestroy");
+  given_back("queues", queue, "cudaStreamDestroy");
+  if (is_busy(queue)) violation("cudaStreamDestroy of a queue that is not empty");
+  queues().erase(queue);
+  delete queue;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
+  PLANTED("cudaStreamSynchronize");
+  require_queue(queue, "cudaStreamSynchronize");
+  require_no_open_group("cudaStreamSynchronize");
+  for (progress(); is_busy(queue); progress()) sched_yield();
+  tell_host(queue->clock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned) {
+  PLANTED("cudaStreamWaitEvent");
+  require_there("events", event, "cudaStreamWaitEvent");
+  if (!event->is_reached) violation("cudaStreamWaitEvent: an event that was never recorded");
+  merge(queue->clock, event->clock);
+  return enqueue(queue, "cudaStreamWaitEvent", {}, [reached = event->is_reached] { return *reached; });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  PLANTED("cudaEventCreateWithFlags");
+  *event = new CUevent_st;
+  gained("events", *event);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  PLANTED("cudaEventDestroy");
+  given_back("events", event, "cudaEventDestroy");
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
+  PLANTED("cudaEventRecord");
+  require_there("events", event, "cudaEventRecord");
+  require_queue(queue, "cudaEventRecord");
+  auto reached = std::make_shared<bool>(false);
+  event->is_reached = reached;
+  event->is_asked = false;
+  const cudaError_t result = enqueue(queue, "cudaEventRecord", {}, [reached] { return *reached = true; });
+  event->clock = queue->clock;
+  return result;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  PLANTED("cudaEventQuery");
+  require_there("events", event, "cudaEventQuery");
+  require_no_open_group("cudaEventQuery");
+  if (!event->is_reached) violation("cudaEventQuery: an event that was never recorded");
+  progress();
+  // GPUs are slow: the first answer is no, unless the host knows better.
+  const bool is_known =
+      std::ranges::all_of(event->clock, [](auto& at) { return host_knows(at.first, at.second); });
+  if (!*event->is_reached || (!std::exchange(event->is_asked, true) && !is_known)) return cudaErrorNotReady;
+  tell_host(event->clock);
+  return cudaSuccess;
+}

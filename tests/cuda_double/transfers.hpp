@@ -1,0 +1,65 @@
+#pragma once
+
+/// NCCL's calls on their way, over MPI.
+
+#include <mpi.h>
+
+#include <string>
+#include <vector>
+
+#include "double.hpp"
+#include "nccl.h"
+
+namespace cuda_double {
+
+enum class Kind : std::int64_t { all_reduce, reduce, broadcast, reduce_scatter, all_gather, send };
+/// The function of NCCL.
+const char* name_of(Kind kind);
+
+/// What travels ahead of a call's data.
+struct Line {
+  Kind kind;
+  std::int64_t count, type, op, root;
+  std::int64_t place;  // among the communicator's collectives, which is the same on all ranks
+  bool operator==(const Line&) const = default;
+
+  std::string describe() const;
+};
+
+struct Call {
+  Line line;
+  const void* from = nullptr;  // none: a receive
+  void* to = nullptr;          // none: a send
+  int peer = -1;
+  ncclComm_t comm;
+  cudaStream_t queue;
+};
+
+std::size_t bytes_of(std::int64_t count, std::int64_t type);
+
+/// Whom a call sends to, and who sends to it: ranks.
+bool sends_to(const Call& c, int other);
+bool receives_from(const Call& c, int other);
+/// A call's result, of what has come from each rank.
+void put_together(const Call& c, const std::vector<std::vector<char>>& arrived);
+
+/// The calls of one group, on one communicator, as work for a queue.
+std::function<bool()> transfer_of(std::vector<Call> calls);
+
+/// For all that the double sends.
+MPI_Comm world_of_double();
+
+}  // namespace cuda_double
+
+struct ncclComm {
+  int rank;
+  std::vector<int> members;  // their ranks in the world
+  int tag;
+  std::int64_t queued = 0;  // groups, in the order in which they were queued
+  std::int64_t done = 0;
+  std::int64_t collectives = 0;  // called
+  cuda_double::Clock used = {};  // by what was queued
+  ncclResult_t state = ncclSuccess;
+
+  int size() const { return static_cast<int>(members.size()); }
+};

@@ -1,0 +1,88 @@
+// How the double ends a program, what a program must give back, and errors that tests plant.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "double.hpp"
+
+namespace cuda_double {
+
+int open_groups = 0;
+
+namespace {
+
+void at_exit();
+
+struct Books {
+  std::map<const void*, const char*> held;
+  struct Plan {
+    std::string call;
+    int after;
+    int error;
+  };
+  std::vector<Plan> plans;
+
+  Books() { std::atexit(at_exit); }
+};
+
+/// Never destroyed: it is read at exit.
+Books& books() {
+  static auto* instance = new Books;
+  return *instance;
+}
+
+void at_exit() {
+  if (open_groups > 0) violation("at exit, a group is open");
+  if (books().held.empty()) return;
+  std::map<std::string, int> left;
+  for (const auto& [thing, kind] : books().held) ++left[kind];
+  std::string text;
+  for (const auto& [kind, count] : left) text += fmt::format(" {} {},", count, kind);
+  text.pop_back();
+  violation("at exit, not given back:" + text);
+}
+
+}  // namespace
+
+void violation(const std::string& what) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "error: cuda double: %s\n", what.c_str());
+  std::fflush(stderr);
+  std::_Exit(70);
+}
+
+void plant(const char* call, int k, int error) {
+  books().plans.push_back({call, k, error});
+}
+
+int planted(const char* call) {
+  auto& plans = books().plans;
+  for (auto plan = plans.begin(); plan != plans.end(); ++plan) {
+    if (plan->call != call || plan->after-- > 0) continue;
+    const int error = plan->error;
+    plans.erase(plan);
+    return error;
+  }
+  return 0;
+}
+
+void require_no_open_group(const char* call) {
+  if (open_groups > 0) violation(fmt::format("{} in an open group", call));
+}
+
+void gained(const char* kind, const void* thing) {
+  books().held[thing] = kind;
+}
+void require_there(const char* kind, const void* thing, const char* call) {
+  auto there = books().held.find(thing);
+  if (there == books().held.end() || std::string_view(there->second) != kind)
+    violation(fmt::format("{}: not one of {}", call, kind));
+}
+void given_back(const char* kind, const void* thing, const char* call) {
+  require_there(kind, thing, call);
+  books().held.erase(thing);
+}
+
+}  // namespace cuda_double
