@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -23,10 +24,11 @@ struct Allocation {
 /// Device memory read or written on the host. (Catch has a handler of its own while a test case runs.)
 void on_fault(int, siginfo_t* info, void*);
 
-/// Program and double know memory under two addresses: the program's cannot be read or written, and the double's only
-/// within allocations. Each of those ends where a page does, and the next page is nobody's.
+/// Program and double know memory under two addresses: the program's cannot be read or written, and the double's
+/// only within allocations. Each of those ends where a page does, and the next page is nobody's.
 struct Memory {
-  static constexpr std::size_t size = std::size_t{1} << 36, page = 4096;
+  static constexpr std::size_t size = std::size_t{1} << 36;
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   char* shown;
   char* kept;
   std::size_t used = page;
@@ -50,7 +52,7 @@ struct Memory {
     if (mprotect(kept + end - pages_of(bytes), pages_of(bytes), protection) != 0)
       violation("cannot change the protection of memory");
   }
-  static std::size_t pages_of(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+  std::size_t pages_of(std::size_t bytes) const { return (bytes + page - 1) / page * page; }
   static std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 };
 
@@ -120,9 +122,9 @@ using namespace cuda_double;
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   PLANTED("cudaMalloc");
   Memory& m = memory();
-  const std::size_t aligned = Memory::aligned(bytes), end = m.used + Memory::pages_of(aligned);
-  if (end + Memory::page > Memory::size) return cudaErrorMemoryAllocation;
-  m.used = end + Memory::page;
+  const std::size_t aligned = Memory::aligned(bytes), end = m.used + m.pages_of(aligned);
+  if (end + m.page > Memory::size) return cudaErrorMemoryAllocation;
+  m.used = end + m.page;
   m.protect(end, aligned, PROT_READ | PROT_WRITE);
   *data = m.shown + end - aligned;
   m.allocations[static_cast<char*>(*data)] = {bytes, -1, 0, "", {}};

@@ -25,7 +25,7 @@ std::vector<Access> accesses_of(const Call& c) {
   return accesses;
 }
 
-/// A result may lie in its source's place, or each rank's part where it lies in the whole; else they are apart.
+/// A result may lie where its source does, and a part where it lies in the whole. Else the two are apart.
 void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
   const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
   const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);

@@ -1,5 +1,4 @@
-// mistakes CASE: makes one mistake with CUDA, cuBLAS or NCCL, either here or within cuda/, where a call is left out.
-// The test double must end the program.
+// mistakes CASE: makes one mistake with CUDA, cuBLAS or NCCL. The test double must end the program.
 
 #include "mistakes.hpp"
 
