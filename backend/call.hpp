@@ -1,7 +1,7 @@
 #pragma once
 
-/// What every collective begins with: the devices tell each other what they call, on the control plane, so that
-/// a mistake is explained and slices may differ in size.
+/// What every collective begins with: the devices tell each other what they call, on the control plane, so
+/// that a mistake is explained and slices may differ in size.
 
 #include <string>
 #include <vector>

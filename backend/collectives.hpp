@@ -2,9 +2,9 @@
 
 /// What a backend implements of the communicator: the collectives' bodies, and how its device comes in.
 ///
-/// A body is handed its operation: `o.tensor` is the argument on entry and the result at the end. It announces the
-/// call, requires agreement, and then moves the data. What each sends is in chapters/engine/costs.hpp as a
-/// closed form.
+/// A body is handed its operation: `o.tensor` is the argument on entry and the result at the end. It
+/// announces the call, requires agreement, and then moves the data. What each sends is in
+/// chapters/engine/costs.hpp as a closed form.
 
 #include <optional>
 
@@ -51,8 +51,8 @@ Task post_receive(Operation& o, int from, bool leave_out);
 inline constexpr std::size_t longest_address = 1 + Header::most_axes;
 std::vector<Index> address_of(const Shape& shape);
 Shape shape_from(const std::vector<Index>& address);
-/// Whom send_async receives from, once announcements are complete. \throws Error mismatch when targets are not
-/// distinct, or what comes does not fit `dst`.
+/// Whom send_async receives from, once announcements are complete. \throws Error mismatch when targets are
+/// not distinct, or what comes does not fit `dst`.
 std::optional<int> source_of(const Call& call, const Shape& dst);
 
 /// What arrives in an all_to_all, from whom, and what it makes.

@@ -52,8 +52,8 @@ Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
   return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
 }
 
-/// Starts `body(operation)` on the stream, or, left out by a planted fault, returns what it was given. `finish`
-/// makes the result of what the body leaves.
+/// Starts `body(operation)` on the stream, or, left out by a planted fault, returns what it was given.
+/// `finish` makes the result of what the body leaves.
 template <class Body>
 Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
                      std::function<void(Tensor&)> finish = nullptr) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Control messages between devices, over MPI in both backends: shapes and other news of a call. Nothing of it is
-/// counted. What is posted is known to the control plane, so that it can tell what a device waits for.
+/// Control messages between devices, over MPI in both backends: shapes and other news of a call. Nothing of
+/// it is counted. What is posted is known to the control plane, so that it can tell what a device waits for.
 
 #include <mpi.h>
 

@@ -17,7 +17,8 @@
 
 namespace shard::backend {
 
-/// A collective's body. `co_await posts` returns when all posts are complete, and so for others that it awaits.
+/// A collective's body. `co_await posts` returns when all posts are complete, and so for others that it
+/// awaits.
 class Task {
  public:
   struct promise_type {

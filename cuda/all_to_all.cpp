@@ -1,6 +1,6 @@
 /// all_to_all: every device's sends and receives in one group of NCCL. Parts may differ in size and be empty.
-/// Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are contiguous, and so
-/// does putting together along one.
+/// Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are contiguous, and
+/// so does putting together along one.
 
 #include "backend/collectives.hpp"
 #include "cuda/check.hpp"

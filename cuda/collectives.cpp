@@ -1,8 +1,8 @@
 /// The collectives, by NCCL, in the queue of communication.
 ///
-/// Booked as sent is what the algorithms send that the closed forms (chapters/engine/costs.hpp) speak of: rings, and
-/// for broadcasts a tree. NCCL chooses between these and others by size and topology; a ring's total is the least
-/// that is possible.
+/// Booked as sent is what the algorithms send that the closed forms (chapters/engine/costs.hpp) speak of:
+/// rings, and for broadcasts a tree. NCCL chooses between these and others by size and topology; a ring's
+/// total is the least that is possible.
 
 #include "backend/collectives.hpp"
 

@@ -23,7 +23,8 @@ bool leaves_out(Index) {
   return false;  // mistakes are planted in the emulator
 }
 
-/// NCCL has buffers of its own. Booked is what the ring takes that the closed forms speak of; nothing is allocated.
+/// NCCL has buffers of its own. Booked is what the ring takes that the closed forms speak of; nothing is
+/// allocated.
 Tensor ring_buffer_of(Index elements) {
   if (elements == 0) return Backend::on({0}, nullptr);
   const auto bytes = elements * static_cast<Index>(sizeof(float));

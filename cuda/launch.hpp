@@ -2,8 +2,8 @@
 
 /// The one way in which kernels are launched: kernel(i, args...) for every i from 0 to below n.
 ///
-/// A kernel is a struct whose operator() is marked SHARDBOOK_KERNEL. nvcc compiles it for the GPU; any other compiler
-/// hands it to the runtime's headers, which then are those of the test double.
+/// A kernel is a struct whose operator() is marked SHARDBOOK_KERNEL. nvcc compiles it for the GPU; any other
+/// compiler hands it to the runtime's headers, which then are those of the test double.
 
 #include <cuda_runtime.h>
 

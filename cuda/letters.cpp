@@ -1,8 +1,8 @@
 /// send and receive, posted or not: a rendezvous of the hosts, and then one message of NCCL.
 ///
-/// The sender's host sends the shape. Once the receiver's host is there too, the one of lower id gives the message its
-/// place in the pair's queue, and both put it there in that order. So a GPU waits in no queue for a host that may
-/// be waiting for it, and messages of the two directions cannot stand crosswise.
+/// The sender's host sends the shape. Once the receiver's host is there too, the one of lower id gives the
+/// message its place in the pair's queue, and both put it there in that order. So a GPU waits in no queue for
+/// a host that may be waiting for it, and messages of the two directions cannot stand crosswise.
 
 #include <fmt/format.h>
 

@@ -28,8 +28,8 @@ struct ToBf16 {
   }
 };
 
-/// An operand as cuBLAS is to read it. In bf16 it is a copy, made here: cuBLAS's own conversion of float32 is free to
-/// be left out.
+/// An operand as cuBLAS is to read it. In bf16 it is a copy, made here: cuBLAS's own conversion of float32 is
+/// free to be left out.
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {

@@ -1,7 +1,8 @@
 #pragma once
 
-/// The GPU's memory. Nothing is waited for when a tensor is freed: its block may be taken again by the queue that it
-/// was made for, whose order makes that safe; other queues that used it are remembered, and waited for then.
+/// The GPU's memory. Nothing is waited for when a tensor is freed: its block may be taken again by the queue
+/// that it was made for, whose order makes that safe; other queues that used it are remembered, and waited
+/// for then.
 
 #include <cuda_runtime.h>
 

@@ -41,8 +41,8 @@ struct ScaledDifference {
   }
 };
 
-/// Reductions: each lane goes through every lanes-th element and leaves one number; the host adds those up, in
-/// order, so that the result is always the same.
+/// Reductions: each lane goes through every lanes-th element and leaves one number; the host adds those up,
+/// in order, so that the result is always the same.
 struct SumOfSquares {
   SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* sums) const {
     double sum = 0;

@@ -17,8 +17,8 @@ void divide(cudaStream_t queue, float* values, Index elements, float divisor);
 void copy_slice(cudaStream_t queue, const Tensor& from, int axis, Range range, float* to);
 void paste_slice(cudaStream_t queue, const float* from, Tensor& to, int axis, Range range);
 
-/// What backend/collectives.hpp says of `packed`, and the reverse: slices one behind the other become a tensor
-/// of this shape.
+/// What backend/collectives.hpp says of `packed`, and the reverse: slices one behind the other become a
+/// tensor of this shape.
 Tensor packed_on(cudaStream_t queue, Tensor&& t, int axis, const std::vector<Range>& slices);
 Tensor unpacked_on(cudaStream_t queue, Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices);
 

@@ -63,8 +63,8 @@ cudaStream_t Pair::queue() {
   return wire_.queue;
 }
 
-/// The higher one of the two comes here when the lower one has told it its place, so whoever waits here waits for a
-/// higher one: never in a circle.
+/// The higher one of the two comes here when the lower one has told it its place, so whoever waits here waits
+/// for a higher one: never in a circle.
 Wire& Pair::wire() {
   if (wire_.comm != nullptr) return wire_;
   ncclUniqueId id;

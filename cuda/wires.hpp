@@ -1,7 +1,7 @@
 #pragma once
 
-/// NCCL communicators and the queues that they work in: one for all devices' collectives, and one for each pair
-/// of devices that send each other letters, so that a letter that waits holds up nothing else.
+/// NCCL communicators and the queues that they work in: one for all devices' collectives, and one for each
+/// pair of devices that send each other letters, so that a letter that waits holds up nothing else.
 
 #include <nccl.h>
 
@@ -21,8 +21,8 @@ struct Wire {
 Wire& wire_to_all();
 void make_wire_to_all();
 
-/// The way to one other device. NCCL's sends and receives on a wire must be queued in one order on both sides: the
-/// device of the lower id gives out places.
+/// The way to one other device. NCCL's sends and receives on a wire must be queued in one order on both
+/// sides: the device of the lower id gives out places.
 class Pair {
  public:
   explicit Pair(int peer);
@@ -102,7 +102,8 @@ class Group {
   Group& operator=(const Group&) = delete;
 };
 
-/// \throws Error lost when NCCL has found a peer gone; all wires are then cut, so that nobody goes on waiting.
+/// \throws Error lost when NCCL has found a peer gone; all wires are then cut, so that nobody goes on
+/// waiting.
 void check_wires();
 /// Of computation, and of all wires.
 std::vector<cudaStream_t> queues();

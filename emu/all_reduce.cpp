@@ -1,10 +1,10 @@
 /// all_reduce: a ring, in the argument's memory.
 ///
 /// The elements are cut into n chunks. In n-1 steps each chunk travels around the ring and collects every
-/// device's addend; in n-1 more the finished chunks travel around. A device sends all chunks but one in either
-/// half: 2 (n-1) messages, 2 (n-1)/n of the tensor's bytes, the least that is possible (Patarasuk and Yuan 2009).
-/// The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k: always the same.
-/// Buffer: one chunk, from the call until it is waited for.
+/// device's addend; in n-1 more the finished chunks travel around. A device sends all chunks but one in
+/// either half: 2 (n-1) messages, 2 (n-1)/n of the tensor's bytes, the least that is possible (Patarasuk and
+/// Yuan 2009). The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k:
+/// always the same. Buffer: one chunk, from the call until it is waited for.
 
 #include "backend/collectives.hpp"
 #include "emu/memory.hpp"

@@ -1,7 +1,7 @@
-/// all_to_all: pairwise. In step s = 1 .. n-1 a device sends its part for device me+s and receives from device
-/// me-s: n-1 messages, the tensor's bytes less the part it keeps. Parts may differ in size and be empty.
-/// Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are contiguous, and so
-/// does putting together along one.
+/// all_to_all: pairwise. In step s = 1 .. n-1 a device sends its part for device me+s and receives from
+/// device me-s: n-1 messages, the tensor's bytes less the part it keeps. Parts may differ in size and be
+/// empty. Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are
+/// contiguous, and so does putting together along one.
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
-/// broadcast: a binomial tree. In ceil(log2 n) rounds the devices that have the tensor pass it on; a device sends
-/// one message with the whole tensor to each of its children in the tree, n-1 messages over all devices.
+/// broadcast: a binomial tree. In ceil(log2 n) rounds the devices that have the tensor pass it on; a device
+/// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
+/// devices.
 
 #include "backend/collectives.hpp"
 #include "emu/memory.hpp"

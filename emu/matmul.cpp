@@ -24,8 +24,8 @@ float without_low_bits(float x, int bits) {
   return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
-/// An operand as the product reads it: as it lies, or a rounded copy. (A GPU rounds on its way into the product: the
-/// copy is in no closed form.)
+/// An operand as the product reads it: as it lies, or a rounded copy. (A GPU rounds on its way into the
+/// product: the copy is in no closed form.)
 class Rounded {
  public:
   explicit Rounded(const Tensor& t) : data_(Backend::data(t)) {

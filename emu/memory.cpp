@@ -11,8 +11,8 @@ namespace shard {
 
 namespace {
 
-/// Keeps freed blocks by size and hands them out again: a training step asks for the same sizes each time, and
-/// fresh pages cost more than the arithmetic on them.
+/// Keeps freed blocks by size and hands them out again: a training step asks for the same sizes each time,
+/// and fresh pages cost more than the arithmetic on them.
 class BlockCache {
  public:
   ~BlockCache() { release_all(); }

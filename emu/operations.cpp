@@ -24,7 +24,8 @@ Tensor relu(Tensor&& z) {
 
 Tensor relu_backward(Tensor&& dh, const Tensor& z) {
   require_same_shape("relu_backward", dh, z);
-  // Not xt::where, which branches at every element: signs are as good as random, and every other guess is wrong.
+  // Not xt::where, which branches at every element: signs are as good as random, and every other guess is
+  // wrong.
   float* gradient = Backend::data(dh);
   const float* argument = Backend::data(z);
   const Index size = dh.size();

@@ -3,7 +3,8 @@
 ///
 /// post_send and post_receive: the same two messages, of which nobody waits for the other to begin.
 ///
-/// send_async: every device says whom it targets; then each sends one message, and receives one if it is a target.
+/// send_async: every device says whom it targets; then each sends one message, and receives one if it is a
+/// target.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Tensor data between devices. All collectives go through here: bytes are counted here and faults are planted here.
+/// Tensor data between devices. All collectives go through here: bytes are counted here and faults are
+/// planted here.
 
 #include <list>
 #include <span>

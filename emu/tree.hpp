@@ -4,7 +4,8 @@
 
 namespace shard::emu {
 
-/// A binomial tree over devices counted from the root: device v hangs below v with its lowest set bit cleared.
+/// A binomial tree over devices counted from the root: device v hangs below v with its lowest set bit
+/// cleared.
 struct Tree {
   int parent = -1;            ///< -1 at the root
   std::vector<int> children;  ///< the one with the largest subtree first

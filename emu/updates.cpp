@@ -31,7 +31,8 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
   float* __restrict weight = weights.data();
   float* __restrict mean = Backend::data(m);
   float* __restrict variance = Backend::data(v);
-  // Constants of the loop as values: read through a reference, they would keep it from using vector instructions.
+  // Constants of the loop as values: read through a reference, they would keep it from using vector
+  // instructions.
   const float beta1 = s.beta1, beta2 = s.beta2, epsilon = s.epsilon;
   const std::size_t size = weights.size();
   for (std::size_t i = 0; i < size; ++i) {

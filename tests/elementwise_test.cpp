@@ -1,4 +1,5 @@
-// Operations on whole tensors, by their values: those that chapters use, and those that none of them happens to.
+// Operations on whole tensors, by their values: those that chapters use, and those that none of them happens
+// to.
 
 #include <algorithm>
 

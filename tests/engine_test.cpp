@@ -1,4 +1,5 @@
-/// What chapters stand on: the rule that cuts, random numbers, checkpoints, operations, optimizers, loss, data.
+/// What chapters stand on: the rule that cuts, random numbers, checkpoints, operations, optimizers, loss,
+/// data.
 
 #include <cmath>
 #include <cstdio>
@@ -279,7 +280,8 @@ TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
       expected[i] -= rate * corrected / (std::sqrt(variance[i] / (1 - std::pow(beta2, t))) + epsilon);
     }
   }
-  // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and weight.
+  // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and
+  // weight.
   for (std::size_t i = 0; i < 2; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the equivalence tests share: run one step of an engine on a problem, and hold every result against what was
-/// expected, on the slice that this device owns.
+/// What the equivalence tests share: run one step of an engine on a problem, and hold every result against
+/// what was expected, on the slice that this device owns.
 
 #include <array>
 #include <map>

@@ -43,7 +43,8 @@ HostTensor random_tensor(Shape shape, const std::string& name, std::uint64_t see
   return t;
 }
 
-/// Initial weights as for training: deep stacks of larger ones would leave the range of float32 within a few steps.
+/// Initial weights as for training: deep stacks of larger ones would leave the range of float32 within a few
+/// steps.
 std::map<std::string, HostTensor> random_weights(const Model& model, std::uint64_t seed) {
   std::map<std::string, HostTensor> weights;
   std::unique_ptr<Checkpoint> initial = generate_checkpoint(model, seed);

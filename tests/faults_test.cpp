@@ -1,6 +1,6 @@
-/// The tests of sharded results have been seen to fail: every call left out, and every message corrupted, in every
-/// chapter and variant, is noticed by the exact comparison of a step, or of the step after it. Built once for each folder
-/// in chapters/.
+/// The tests of sharded results have been seen to fail: every call left out, and every message corrupted, in
+/// every chapter and variant, is noticed by the exact comparison of a step, or of the step after it. Built
+/// once for each folder in chapters/.
 
 #include "emu/faults.hpp"
 
@@ -14,10 +14,10 @@ namespace shard::test {
 
 namespace {
 
-/// An exact problem in which everything matters on every device: positive throughout, so that no ReLU masks what went
-/// wrong before it; even layers dense, so that any column of them reads every input; odd layers with two ones or more
-/// in each row and column, so that sums stay exact. (A number that only a dead hidden unit reads has no influence on
-/// any result, and no comparison could notice it.)
+/// An exact problem in which everything matters on every device: positive throughout, so that no ReLU masks
+/// what went wrong before it; even layers dense, so that any column of them reads every input; odd layers
+/// with two ones or more in each row and column, so that sums stay exact. (A number that only a dead hidden
+/// unit reads has no influence on any result, and no comparison could notice it.)
 ExactProblem live_stack(const Model& model, Index batch) {
   ExactProblem problem = make_exact_problem(model, batch, 3);
   for (Index l = 0; l < model.num_layers; ++l) {
@@ -54,8 +54,8 @@ class HalvingOptimizer : public Optimizer {
   }
 };
 
-/// The same results with halved weights, exactly: each of L layers halves output and dL/dx, and all layers but its own
-/// halve the gradient of a layer's weights.
+/// The same results with halved weights, exactly: each of L layers halves output and dL/dx, and all layers
+/// but its own halve the gradient of a layer's weights.
 std::map<std::string, HostTensor> with_halved_weights(std::map<std::string, HostTensor> results,
                                                       Index num_layers) {
   for (auto& [name, tensor] : results) {
@@ -82,8 +82,8 @@ bool any_device(bool mine) {
   return std::ranges::max(world().exchange("noticed", mine ? 1 : 0)) > 0;
 }
 
-/// A step, and, if that is as expected on every device, a second one after the optimizer's: whether anything differs
-/// from what was expected.
+/// A step, and, if that is as expected on every device, a second one after the optimizer's: whether anything
+/// differs from what was expected.
 bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem,
                       const std::map<std::string, HostTensor>& expected) {
   Results first = run_step(engine, problem.input, problem.output_grad);
@@ -109,8 +109,8 @@ bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& probl
   return any_device(differs);
 }
 
-/// A step without faults, the optimizer's included: how many calls there are, and messages with content from each
-/// device. (The second step makes the same again.)
+/// A step without faults, the optimizer's included: how many calls there are, and messages with content from
+/// each device. (The second step makes the same again.)
 void count(const Variant& variant, const Case& c, const ExactProblem& problem, Index& calls,
            std::vector<Index>& messages) {
   std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
@@ -135,8 +135,9 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   Index planted = 0;
   for (const Variant& variant : chapter.variants)
     for (Index layers : depths(variant)) {
-      // All slices alike, so that a shape that no longer fits is one on every device at once; and a row in each of
-      // three pieces of a device's rows, as what is done for an empty piece has no influence on any result.
+      // All slices alike, so that a shape that no longer fits is one on every device at once; and a row in
+      // each of three pieces of a device's rows, as what is done for an empty piece has no influence on any
+      // result.
       Case c{{layers, n, 2 * n}, 3 * n, options_of(variant).back()};
       if (variant.top_k > 0) c.options.routing.top_k = variant.top_k;
       CAPTURE(variant.name, layers);

@@ -3,9 +3,10 @@
 /// An independent float64 reference of the network that carries a bound on what float32 may make of it.
 ///
 /// Running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1 and
-/// 3.5): a sum of k products computed in float32, in any order and with or without fused multiply-add, differs
-/// from the exact one by at most γ_k Σ |a||b|, γ_k = k u / (1 − k u), u = 2⁻²⁴. An error e_a of an operand adds
-/// e_a |b|. A ReLU passes errors on; where a bound reaches the kink, its derivative may be 0 or 1.
+/// 3.5): a sum of k products computed in float32, in any order and with or without fused multiply-add,
+/// differs from the exact one by at most γ_k Σ |a||b|, γ_k = k u / (1 − k u), u = 2⁻²⁴. An error e_a of an
+/// operand adds e_a |b|. A ReLU passes errors on; where a bound reaches the kink, its derivative may be 0 or
+/// 1.
 
 #include <cmath>
 #include <map>

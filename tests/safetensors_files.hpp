@@ -21,7 +21,8 @@
 #include "engine/safetensors.hpp"
 #include "tests/catch.hpp"
 
-/// Every allocation of these tests' program is counted, so that a header's lies can be seen not to be believed.
+/// Every allocation of these tests' program is counted, so that a header's lies can be seen not to be
+/// believed.
 namespace allocated {
 extern std::atomic<std::size_t> now, peak, largest;
 void reset();

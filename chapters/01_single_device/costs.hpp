@@ -6,15 +6,16 @@ namespace shard {
 
 /// What the single device sends (nothing), computes and holds.
 ///
-/// Write w_l = D F for the elements of layer l's weights, P for their sum, and a_l for those of layer l's input,
-/// B D or B F; a_L is the output.
+/// Write w_l = D F for the elements of layer l's weights, P for their sum, and a_l for those of layer l's
+/// input, B D or B F; a_L is the output.
 inline Costs single_device_costs(const Setting& s) {
   const Model& m = s.model;
   auto a = [&](Index l) { return s.batch * m.width(l); };
   Costs costs;
   costs.parameter_bytes = m.weights() * bytes_per_element;
 
-  // Three products of one size for each layer (a W, aᵀ d, d Wᵀ), but dL/dx of layer 0 only when it is asked for.
+  // Three products of one size for each layer (a W, aᵀ d, d Wᵀ), but dL/dx of layer 0 only when it is asked
+  // for.
   for (Index l = 0; l < m.num_layers; ++l)
     costs.flops += (l > 0 || s.input_grad ? 3 : 2) * product_flops(s.batch, m.width(l), m.width(l + 1));
 
@@ -24,8 +25,8 @@ inline Costs single_device_costs(const Setting& s) {
   for (Index l = 0; l < m.num_layers; ++l) inputs += a(l);
   Peak peak;
   peak.at({P, inputs, a(m.num_layers), a(m.num_layers)});
-  // Backward through layer l holds the inputs up to a_l, the gradient d of its output, the new gradient of its
-  // weights beside those of later layers, and then dL/da_l beside d.
+  // Backward through layer l holds the inputs up to a_l, the gradient d of its output, the new gradient of
+  // its weights beside those of later layers, and then dL/da_l beside d.
   Index dw = 0;
   for (Index l = m.num_layers - 1; l >= 0; --l) {
     dw += m.weights(l);

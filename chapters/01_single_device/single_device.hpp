@@ -20,8 +20,8 @@ class SingleDevice : public ShardedEngine {
   }
 
   /// ## Forward
-  /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, as its weights' gradient needs it;
-  /// after the ReLU, since h > 0 exactly where its argument is.
+  /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, as its weights' gradient needs
+  /// it; after the ReLU, since h > 0 exactly where its argument is.
   Placed forward(Tensor input) override {
     Replicated a(std::move(input));  // (B, D)
     std::vector<Replicated> inputs;

@@ -3,9 +3,9 @@
 ///     ./chapters/run 02 -n 4 train --variant bucketed --layers 6 --bucket-bytes 65536
 ///
 /// Data parallel with the reduction hidden behind the backward pass (Li et al. 2020, "PyTorch Distributed",
-/// section 3.2). Gradients appear from the last layer to the first. They are collected in a bucket; when it is full,
-/// its all-reduce starts, and is in flight while earlier layers are still being differentiated. One reduction of a
-/// bucket costs fewer messages than one for each small gradient in it.
+/// section 3.2). Gradients appear from the last layer to the first. They are collected in a bucket; when it
+/// is full, its all-reduce starts, and is in flight while earlier layers are still being differentiated. One
+/// reduction of a bucket costs fewer messages than one for each small gradient in it.
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"

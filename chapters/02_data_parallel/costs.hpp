@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// Operations of a data parallel device, whatever the variant: three products of one size for each layer, on my rows,
-/// but dL/dx of layer 0 only when it is asked for.
+/// Operations of a data parallel device, whatever the variant: three products of one size for each layer, on
+/// my rows, but dL/dx of layer 0 only when it is asked for.
 inline Index data_parallel_flops(const Setting& s) {
   const Index b = part(s.batch, s.devices, s.device).size();
   Index flops = 0;
@@ -25,8 +25,8 @@ inline Index kept_inputs(const Model& m, Index rows) {
 
 /// Most held while working through my rows in pieces, in the `all-reduce` variant.
 ///
-/// P are the elements of all weights, a_l those of layer l's input. In pieces, my whole input stays, and the pieces of
-/// dL/dx are put together beside it.
+/// P are the elements of all weights, a_l those of layer l's input. In pieces, my whole input stays, and the
+/// pieces of dL/dx are put together beside it.
 inline Peak data_parallel_peak(const Setting& s) {
   const Model& m = s.model;
   const Index P = m.weights();
@@ -166,8 +166,8 @@ inline Peak scatter_gather_peak(const Setting& s) {
   return peak;
 }
 
-/// `scatter-gather`: what device 0 sends grows with N. It sends each other device the model and its rows of input and
-/// dL/dout; it gets back their rows of the output, an addend of each gradient, and rows of dL/dx.
+/// `scatter-gather`: what device 0 sends grows with N. It sends each other device the model and its rows of
+/// input and dL/dout; it gets back their rows of the output, an addend of each gradient, and rows of dL/dx.
 inline Costs scatter_gather_costs(const Setting& s) {
   const Model& m = s.model;
   const Index L = m.num_layers;

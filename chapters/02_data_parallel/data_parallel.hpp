@@ -36,8 +36,8 @@ class DataParallel : public ShardedEngine {
   }
 
   /// ## Gradient accumulation
-  /// My rows in pieces, one after the other, so that fewer activations are held at a time. Addends of different
-  /// pieces add up on this device; there is still one reduction, at the end.
+  /// My rows in pieces, one after the other, so that fewer activations are held at a time. Addends of
+  /// different pieces add up on this device; there is still one reduction, at the end.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     if (micro_batches_ == 1) return ShardedEngine::forward_backward(std::move(input), loss_gradient);
     Sharded<0> x = my_rows(std::move(input));  // (b, D)

@@ -2,14 +2,14 @@
 
 ///     ./chapters/run 02 -n 4 train --variant scatter-gather
 ///
-/// The original data parallel, kept to show why it is bad: device 0 owns the model. For every step it sends all of it
-/// to each other device with a slice of the batch, collects their outputs, and later collects their gradients. What
-/// device 0 sends and holds grows with the number of devices, while the others wait for it; the table's "bytes sent"
-/// is its alone.
+/// The original data parallel, kept to show why it is bad: device 0 owns the model. For every step it sends
+/// all of it to each other device with a slice of the batch, collects their outputs, and later collects their
+/// gradients. What device 0 sends and holds grows with the number of devices, while the others wait for it;
+/// the table's "bytes sent" is its alone.
 /// Builds on: 01_single_device.
 ///
-/// Slices travel as plain tensors, about which the types say nothing: that here nothing is forgotten is proved by the
-/// tests alone.
+/// Slices travel as plain tensors, about which the types say nothing: that here nothing is forgotten is
+/// proved by the tests alone.
 
 #include "engine/sharded_engine.hpp"
 
@@ -76,8 +76,8 @@ class ScatterGather : public ShardedEngine {
   }
 
  private:
-  /// Device 0 sends every weight to every other device, one after the other; those hold what they get until the
-  /// backward pass is done.
+  /// Device 0 sends every weight to every other device, one after the other; those hold what they get until
+  /// the backward pass is done.
   std::vector<Tensor> receive_model() {
     std::vector<Tensor> model;
     for (const Owned& w : weights_) {

@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// Extents and sizes, in elements, from which this chapter's forms are made. B rows, model width D, hidden width F; b,
-/// d and f are this device's parts of them.
+/// Extents and sizes, in elements, from which this chapter's forms are made. B rows, model width D, hidden
+/// width F; b, d and f are this device's parts of them.
 struct TensorParallelSizes {
   Index B, D, F, b, d, f;
   Index blocks;   ///< pairs of layers
@@ -31,8 +31,8 @@ struct TensorParallelSizes {
   }
 };
 
-/// Most held in the column-row form. x = B D and h = B f are a block's input and my part of its hidden activation; w =
-/// D f either of my weights in a block; P all of them.
+/// Most held in the column-row form. x = B D and h = B f are a block's input and my part of its hidden
+/// activation; w = D f either of my weights in a block; P all of them.
 inline Peak tensor_parallel_peak(const Setting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
@@ -65,8 +65,8 @@ inline Costs tensor_parallel_costs(const Setting& s) {
   Costs costs;
   costs.parameter_bytes = s.model.num_layers * z.D * z.f * bytes_per_element;
   costs.flops = z.flops(s, product_flops(z.B, z.D, z.f));
-  // One all-reduce of a (B, D) activation per block forward, and one backward: not for dL/dx of the first block
-  // unless it is wanted. An odd depth gathers (B, F) at its end.
+  // One all-reduce of a (B, D) activation per block forward, and one backward: not for dL/dx of the first
+  // block unless it is wanted. An odd depth gathers (B, F) at its end.
   const Index backward_reductions = z.blocks + (z.has_last ? 1 : 0) - (s.input_grad ? 0 : 1);
   costs[Collective::all_reduce] =
       (z.blocks + backward_reductions) * ring_all_reduce(z.B * z.D, s.devices, s.device);
@@ -75,8 +75,8 @@ inline Costs tensor_parallel_costs(const Setting& s) {
   return costs;
 }
 
-/// Most held in the sequence form: activations between blocks are my b rows only. x = b D and X = B D are my rows of a
-/// block's input and all of them; h, w and P as above.
+/// Most held in the sequence form: activations between blocks are my b rows only. x = b D and X = B D are my
+/// rows of a block's input and all of them; h, w and P as above.
 inline Peak sequence_peak(const Setting& s, const TensorParallelSizes& z) {
   const Index x = z.b * z.D, X = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
@@ -107,8 +107,9 @@ inline Peak sequence_peak(const Setting& s, const TensorParallelSizes& z) {
   return peak;
 }
 
-/// `sequence`: forward, a gather and a reduce-scatter per block, the two halves of an all-reduce. Backward one more
-/// gather, as only my rows of the input were kept. An odd depth changes rows for columns at its end, and back.
+/// `sequence`: forward, a gather and a reduce-scatter per block, the two halves of an all-reduce. Backward
+/// one more gather, as only my rows of the input were kept. An odd depth changes rows for columns at its end,
+/// and back.
 inline Costs sequence_costs(const Setting& s) {
   const TensorParallelSizes z(s);
   Costs costs;
@@ -126,8 +127,8 @@ inline Costs sequence_costs(const Setting& s) {
   return costs;
 }
 
-/// Most held with the other cut. x = B d are my columns of a block's input, X = B D all of them; H = B F is the hidden
-/// activation, whole on every device; w = d F.
+/// Most held with the other cut. x = B d are my columns of a block's input, X = B D all of them; H = B F is
+/// the hidden activation, whole on every device; w = d F.
 inline Peak row_column_peak(const Setting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.d, X = z.B * z.D, H = z.B * z.F, w = z.d * z.F;
   const Index P = s.model.num_layers * w;
@@ -157,8 +158,8 @@ inline Peak row_column_peak(const Setting& s, const TensorParallelSizes& z) {
   return peak;
 }
 
-/// `row-column`: all-reduces of (B, F): one per block forward, one backward, also in the first. The end gathers
-/// columns, or, of an odd depth, reduces.
+/// `row-column`: all-reduces of (B, F): one per block forward, one backward, also in the first. The end
+/// gathers columns, or, of an odd depth, reduces.
 inline Costs row_column_costs(const Setting& s) {
   const TensorParallelSizes z(s);
   Costs costs;

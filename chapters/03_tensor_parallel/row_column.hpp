@@ -2,9 +2,10 @@
 
 ///     ./chapters/run 03 -n 4 train --variant row-column
 ///
-/// The other cut, to show what it costs: layer 0 by rows, layer 1 by columns. Then x W0 is a sum over devices, and it
-/// has to be made before the ReLU: the all-reduce is of the wide hidden activation, every device holds all of it, and
-/// computes its ReLU. Blocks fit together without communication, as one's columns are the next one's rows.
+/// The other cut, to show what it costs: layer 0 by rows, layer 1 by columns. Then x W0 is a sum over
+/// devices, and it has to be made before the ReLU: the all-reduce is of the wide hidden activation, every
+/// device holds all of it, and computes its ReLU. Blocks fit together without communication, as one's columns
+/// are the next one's rows.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"

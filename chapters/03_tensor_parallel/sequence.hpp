@@ -3,9 +3,10 @@
 ///     ./chapters/run 03 -n 4 train --variant sequence
 ///
 /// Tensor parallel in its sequence form (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-/// Transformer Models", section 4.2.2). An all-reduce is a reduce-scatter and an all-gather. Here they stand apart:
-/// between blocks, activations are divided by rows, and are gathered just where a column-parallel layer needs all
-/// rows. The same bytes travel forward, less is held, and what is computed between blocks is divided too.
+/// Transformer Models", section 4.2.2). An all-reduce is a reduce-scatter and an all-gather. Here they stand
+/// apart: between blocks, activations are divided by rows, and are gathered just where a column-parallel
+/// layer needs all rows. The same bytes travel forward, less is held, and what is computed between blocks is
+/// divided too.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"

@@ -2,10 +2,10 @@
 
 ///     ./chapters/run 03 -n 4
 ///
-/// The weights are divided: layer 0 by columns, layer 1 by rows (Shoeybi et al. 2019, "Megatron-LM", section 3).
-/// A device computes its columns of the hidden activation and needs nobody for the ReLU; its rows of the second
-/// matrix make of it one addend of the output. So a block of two layers needs one all-reduce forward, and one
-/// backward for dL/dx.
+/// The weights are divided: layer 0 by columns, layer 1 by rows (Shoeybi et al. 2019, "Megatron-LM", section
+/// 3). A device computes its columns of the hidden activation and needs nobody for the ReLU; its rows of the
+/// second matrix make of it one addend of the output. So a block of two layers needs one all-reduce forward,
+/// and one backward for dL/dx.
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"

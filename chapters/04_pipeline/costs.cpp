@@ -15,8 +15,8 @@ class PipelineCosts {
   Costs costs() {
     Costs costs;
     costs.parameter_bytes = my_weights() * bytes_per_element;
-    // Each layer of mine sees every row of the batch, whatever the micro-batches: three products, but dL/dx of layer 0
-    // only when it is asked for.
+    // Each layer of mine sees every row of the batch, whatever the micro-batches: three products, but dL/dx
+    // of layer 0 only when it is asked for.
     for (int st = s_.device; st < count(); st += s_.devices)
       for (Index l = of(st).begin; l < of(st).end; ++l)
         costs.flops += (l > 0 || s_.input_grad ? 3 : 2) * product_flops(s_.batch, width(l), width(l + 1));
@@ -26,8 +26,8 @@ class PipelineCosts {
   }
 
  private:
-  /// Between two stages on different devices every row travels forward as an activation, and back as its gradient:
-  /// a message for each micro-batch that has rows.
+  /// Between two stages on different devices every row travels forward as an activation, and back as its
+  /// gradient: a message for each micro-batch that has rows.
   Traffic messages() const {
     const Index full = std::min(s_.batch, s_.micro_batches);
     Traffic sent;
@@ -79,7 +79,8 @@ class PipelineCosts {
     give(rows(m) * width(s_.model.num_layers));  // the output
   }
 
-  /// With both halves, an input and its layer's output gradient go as soon as they have been used; otherwise both stay.
+  /// With both halves, an input and its layer's output gradient go as soon as they have been used; otherwise
+  /// both stay.
   void backward(Index m, int stage, bool both) {
     for (Index l = of(stage).end; l-- > of(stage).begin;) {
       if (both) add_weight_grad(l);

@@ -2,10 +2,11 @@
 
 ///     ./chapters/run 04 -n 4 train --variant 1f1b --micro-batches 8
 ///
-/// The layers are divided: each device has a stage, a number of layers in a row (with `interleaved` several stages).
-/// Activations travel from stage to stage, gradients back. One batch would keep one device busy at a time, so it is cut
-/// into micro-batches that follow one another; in which order a device works on them is its schedule (schedules.hpp),
-/// which a small worker (worker.hpp) carries out (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, 2021).
+/// The layers are divided: each device has a stage, a number of layers in a row (with `interleaved` several
+/// stages). Activations travel from stage to stage, gradients back. One batch would keep one device busy at a
+/// time, so it is cut into micro-batches that follow one another; in which order a device works on them is
+/// its schedule (schedules.hpp), which a small worker (worker.hpp) carries out (Huang et al. 2019, "GPipe";
+/// Narayanan et al. 2019, 2021).
 /// Builds on: 01_single_device.
 
 #include <functional>
@@ -71,9 +72,10 @@ class Pipeline : public ShardedEngine {
   }
 
   /// ## Inference
-  /// Requests follow one another, as many under way as there are devices: a group of N goes through the first stages,
-  /// then, where a device has several, through the next ones. Device 0 takes back a result of the group before for each
-  /// request that it sends off. An empty tensor is the end of the stream, and is passed on.
+  /// Requests follow one another, as many under way as there are devices: a group of N goes through the first
+  /// stages, then, where a device has several, through the next ones. Device 0 takes back a result of the
+  /// group before for each request that it sends off. An empty tensor is the end of the stream, and is passed
+  /// on.
   void inference_loop(InputStream& input, OutputStream& output) override {
     InferenceMode no_tape;
     Conveyor conveyor;

@@ -22,8 +22,8 @@ struct Stuck {
   int waits_for;
 };
 
-/// Lets the devices go through their actions as far as they can. Returns the devices that wait for one another
-/// in a cycle, in that order; nothing when everybody comes to the end.
+/// Lets the devices go through their actions as far as they can. Returns the devices that wait for one
+/// another in a cycle, in that order; nothing when everybody comes to the end.
 std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends);
 /// "device 0 waits for device 1 (post send: ...); device 1 waits for device 0 (...)".
 std::string to_string(const std::vector<Stuck>& cycle);

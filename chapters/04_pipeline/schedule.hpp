@@ -48,8 +48,8 @@ struct Action {
 /// "forward of micro-batch 3, stage 1".
 std::string to_string(const Action& action);
 
-/// What all devices do. Stage s, a number of layers in a row, is on device s mod devices: with as many stages as
-/// devices each has one, with v times as many it has v, spread through the model.
+/// What all devices do. Stage s, a number of layers in a row, is on device s mod devices: with as many stages
+/// as devices each has one, with v times as many it has v, spread through the model.
 struct Schedule {
   int devices = 1;
   int stages = 1;
@@ -64,9 +64,10 @@ struct Schedule {
 /// The work of each device, in order, without messages.
 using Work = std::vector<std::vector<Action>>;
 
-/// Adds the messages. A receive is posted one piece of work before the one that needs it, so that it is under way
-/// meanwhile; a send is posted as soon as there is something to send, and waited for before the next one of the
-/// same flow, so that at most one of each is held. Between two devices, receives are posted in the order of sends.
+/// Adds the messages. A receive is posted one piece of work before the one that needs it, so that it is under
+/// way meanwhile; a send is posted as soon as there is something to send, and waited for before the next one
+/// of the same flow, so that at most one of each is held. Between two devices, receives are posted in the
+/// order of sends.
 Schedule with_messages(int stages, Index micro_batches, const Work& work);
 
 }  // namespace shard

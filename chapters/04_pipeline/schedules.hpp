@@ -34,8 +34,9 @@ inline Work gpipe(int devices, Index micro_batches) {
 }
 
 /// ## 1F1B
-/// One forward, one backward (Narayanan et al. 2019, "PipeDream", section 3.2; 2021, figure 4): after a warm-up that
-/// is the longer the earlier the stage. Idles as long as GPipe, but holds min(M, K - stage) micro-batches.
+/// One forward, one backward (Narayanan et al. 2019, "PipeDream", section 3.2; 2021, figure 4): after a
+/// warm-up that is the longer the earlier the stage. Idles as long as GPipe, but holds min(M, K - stage)
+/// micro-batches.
 inline Work one_forward_one_backward(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {
@@ -51,10 +52,10 @@ inline Work one_forward_one_backward(int devices, Index micro_batches) {
 }
 
 /// ## interleaved
-/// 1F1B with v stages a device (Narayanan et al. 2021, "Megatron-LM", section 2.2): a micro-batch comes by v times, each
-/// time for a v-th of the work, so that the pipeline fills v times as fast. Costs v times the messages, and holds
-/// 2(K - device - 1) + (v - 1)K + 1 stages' activations. Micro-batches go in groups of K; a last group that is
-/// smaller leaves out what is not there.
+/// 1F1B with v stages a device (Narayanan et al. 2021, "Megatron-LM", section 2.2): a micro-batch comes by v
+/// times, each time for a v-th of the work, so that the pipeline fills v times as fast. Costs v times the
+/// messages, and holds 2(K - device - 1) + (v - 1)K + 1 stages' activations. Micro-batches go in groups of K;
+/// a last group that is smaller leaves out what is not there.
 inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
   const Index groups = (micro_batches + devices - 1) / devices;
   const Index total = groups * devices * virtual_stages;
@@ -81,9 +82,9 @@ inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
 }
 
 /// ## zero-bubble
-/// ZB-H1 (Qi et al. 2024, section 3): 1F1B with the backward pass in its two halves. The stage before waits for dL/da
-/// only, so dL/dw is put off, on device d by d micro-batches, and fills what would be idle time. Holds at most K
-/// micro-batches until their second half is done.
+/// ZB-H1 (Qi et al. 2024, section 3): 1F1B with the backward pass in its two halves. The stage before waits
+/// for dL/da only, so dL/dw is put off, on device d by d micro-batches, and fills what would be idle time.
+/// Holds at most K micro-batches until their second half is done.
 inline Work zero_bubble(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {

@@ -44,8 +44,8 @@ std::vector<Range> cut_by_list(const Model& model, int stages, const std::string
   return cut;
 }
 
-/// Parts of at most `most` each, as many as it takes, the first ones as large as they can be while one index is left for
-/// each part behind them; empty if `parts` do not suffice.
+/// Parts of at most `most` each, as many as it takes, the first ones as large as they can be while one index
+/// is left for each part behind them; empty if `parts` do not suffice.
 std::vector<Range> cut_within(const std::vector<Index>& costs, int parts, Index most) {
   const auto size = static_cast<Index>(costs.size());
   std::vector<Range> cut;

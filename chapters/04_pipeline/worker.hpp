@@ -51,8 +51,8 @@ class Worker {
         wants_input_grad_(wants_input_grad),
         dw_(stages.weights.size()) {}
 
-  /// Does what the schedule says for this device. `loss_gradient` is asked where the last stage is; without one the
-  /// outputs stay here.
+  /// Does what the schedule says for this device. `loss_gradient` is asked where the last stage is; without
+  /// one the outputs stay here.
   void run(const Schedule& schedule, const LossGradient& loss_gradient) {
     for (const Action& a : schedule.actions[static_cast<std::size_t>(me())]) {
       if (a.kind == Action::Kind::post_receive)

@@ -33,7 +33,8 @@ struct Variant {
   }
 };
 
-/// What a chapter trains, and how its exact problems are made and solved: the stack, unless it says otherwise.
+/// What a chapter trains, and how its exact problems are made and solved: the stack, unless it says
+/// otherwise.
 struct Network {
   bool has_experts = false;
   std::function<Model(const Checkpoint&)> model_of = shard::model_of;
@@ -44,7 +45,8 @@ struct Network {
       exact_problem = [](const Model& model, const Routing&, Index batch, std::uint64_t seed,
                          const Digits* digits) { return make_exact_problem(model, batch, seed, digits); };
   std::function<Solution(const ExactProblem&)> solve = shard::solve;
-  /// One in which every number that `devices` devices send matters: for tests that plant mistakes. None: theirs.
+  /// One in which every number that `devices` devices send matters: for tests that plant mistakes. None:
+  /// theirs.
   std::function<ExactProblem(Index num_layers, const Routing&, int devices)> live_problem = {};
   /// Where the choices go of a problem whose rows are divided over so many devices.
   std::function<RoutedCounts(const ExactProblem&, int devices)> route = {};

@@ -42,7 +42,8 @@ void for_each_in_slice(const Shape& shape, int axis, Index begin, Index end, con
     for (Index i = (o * extent + begin) * inner; i < (o * extent + end) * inner; ++i) visit(i);
 }
 
-/// Values of a slice [begin, ...) along `axis`, all finite. Names the first that is not, by its global indices.
+/// Values of a slice [begin, ...) along `axis`, all finite. Names the first that is not, by its global
+/// indices.
 void require_finite(const std::string& what, Shape shape, int axis, Index begin, Index end,
                     const std::vector<float>& values) {
   auto found = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });

@@ -20,8 +20,9 @@ class Checkpoint {
   virtual bool contains(const std::string& name) const = 0;
   /// \throws Error file when there is no such parameter.
   virtual Shape shape(const std::string& name) const = 0;
-  /// Elements [begin, end) along `axis`, charged to parameters. Reads just those bytes of a file, or generates
-  /// them. \throws Error file when the parameter is missing or the file cannot be read; argument for a bad range
+  /// Elements [begin, end) along `axis`, charged to parameters. Reads just those bytes of a file, or
+  /// generates them. \throws Error file when the parameter is missing or the file cannot be read; argument
+  /// for a bad range
   virtual Tensor slice(const std::string& name, int axis, Index begin, Index end) const = 0;
   /// Where the parameters come from, for messages.
   virtual std::string source() const = 0;
@@ -30,7 +31,8 @@ class Checkpoint {
 };
 
 /// The parameters of a safetensors file, float32 (or F64, F16, BF16, converted).
-/// \throws Error file when it is missing, unreadable or malformed; slices: not_finite for a NaN or an infinity
+/// \throws Error file when it is missing, unreadable or malformed; slices: not_finite for a NaN or an
+/// infinity
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
 
 /// Initial values from a counter-based generator, keyed by seed, parameter name and global index: every

@@ -212,8 +212,8 @@ void ControlPlane::answer_question(const Blocked& mine) {
   messages_->send(0, answer, my_answer(mine).packed());
 }
 
-/// Device 0 asks in rounds. A round that gets the same answers from all as the one before is a snapshot: between
-/// the two, nobody moved.
+/// Device 0 asks in rounds. A round that gets the same answers from all as the one before is a snapshot:
+/// between the two, nobody moved.
 void ControlPlane::ask_around(const Blocked& mine) {
   int source = 0;
   std::string bytes;
@@ -235,8 +235,8 @@ void ControlPlane::ask_around(const Blocked& mine) {
   for (int d = 1; d < size_; ++d) messages_->send(d, question, pack({round_}, ""));
 }
 
-/// Everybody waits and nobody has moved. Unless some operation has all that it needs (its messages are on their
-/// way), that is a deadlock.
+/// Everybody waits and nobody has moved. Unless some operation has all that it needs (its messages are on
+/// their way), that is a deadlock.
 void ControlPlane::judge() {
   auto is_met = [&](const Blocked::Need& need) {
     const std::vector<Index>& posted = answers_[static_cast<std::size_t>(need.peer)].posted;

@@ -14,8 +14,8 @@
 
 namespace shard {
 
-/// What a blocked device waits for. A slot counts what a device has posted to one queue (sends to device 1, say);
-/// a need is met when device `peer` has posted `entries` to its `slot`.
+/// What a blocked device waits for. A slot counts what a device has posted to one queue (sends to device 1,
+/// say); a need is met when device `peer` has posted `entries` to its `slot`.
 struct Blocked {
   struct Need {
     Index peer;
@@ -48,7 +48,8 @@ class ControlPlane {
   class Wait {
    public:
     /// Spins, then yields; looks for other devices' bad news; after a second or so helps to find out whether
-    /// everybody waits for everybody. \throws Error deadlock when that is so, with what each device waits for.
+    /// everybody waits for everybody. \throws Error deadlock when that is so, with what each device waits
+    /// for.
     template <class Describe>
     void idle(const Describe& describe) {
       if (++spins_ % spins_before_a_look == 0) look(describe);
@@ -92,8 +93,9 @@ class ControlPlane {
   std::chrono::steady_clock::time_point asked_{};
 };
 
-/// A program of many devices: starts this process's device, runs `body` and returns its exit code, the largest
-/// of all devices. An Error ends every device with its code and one line; so does any other exception.
+/// A program of many devices: starts this process's device, runs `body` and returns its exit code, the
+/// largest of all devices. An Error ends every device with its code and one line; so does any other
+/// exception.
 int run_on_devices(int& argc, char**& argv, const std::function<int()>& body);
 
 }  // namespace shard

@@ -336,7 +336,8 @@ class Communicator {
   virtual void check_claims(bool on) = 0;
 };
 
-/// The devices of this job. Valid from the start of the program's devices to their end (see control_plane.hpp).
+/// The devices of this job. Valid from the start of the program's devices to their end (see
+/// control_plane.hpp).
 Communicator& world();
 /// @}
 

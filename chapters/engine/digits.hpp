@@ -25,8 +25,8 @@ class Digits {
 };
 
 /// One step's batch of the denoising task: pixels / 16 plus normal noise of σ 0.3, to be turned back into
-/// pixels / 16. Which digits and which noise depends on seed, step and row alone, so that each device makes just
-/// the rows it needs.
+/// pixels / 16. Which digits and which noise depends on seed, step and row alone, so that each device makes
+/// just the rows it needs.
 class DenoisingBatch {
  public:
   DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step);

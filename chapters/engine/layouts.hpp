@@ -10,8 +10,8 @@
 ///     Owned          the whole, on one device; absent elsewhere
 /// What leaves an engine is a Placed (placed.hpp), which can be made of any of them but a Partial.
 ///
-/// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself, and not
-/// only its Tensor, so that a copy is one error and no chain of them.)
+/// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself,
+/// and not only its Tensor, so that a copy is one error and no chain of them.)
 /// The group of devices is world() throughout; `detail::Laid` is the one place that would name another.
 
 #include <concepts>

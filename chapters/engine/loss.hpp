@@ -7,10 +7,11 @@
 
 namespace shard {
 
-/// Mean squared error over the global batch: L = Σ (out − target)² / (B W), dL/dout = 2 (out − target) / (B W).
+/// Mean squared error over the global batch: L = Σ (out − target)² / (B W), dL/dout = 2 (out − target) / (B
+/// W).
 ///
-/// The division is by the whole batch, whatever part of it this device sees; that is why sharded gradients are
-/// summed and not averaged.
+/// The division is by the whole batch, whatever part of it this device sees; that is why sharded gradients
+/// are summed and not averaged.
 class MeanSquaredError {
  public:
   /// `target(rows)` gives those rows of the target, (rows, width).

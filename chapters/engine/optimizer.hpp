@@ -56,8 +56,9 @@ class Adam : public Optimizer {
   std::map<std::string, Moments> moments_;
 };
 
-/// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for bit,
-/// and no wrong scale of a gradient survives it. A router stays as it is, since its gates would not stay exact.
+/// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for
+/// bit, and no wrong scale of a gradient survives it. A router stays as it is, since its gates would not stay
+/// exact.
 class IntegerOptimizer : public Optimizer {
  protected:
   void update(const Trainable& t) override {

@@ -50,8 +50,8 @@ class OutputStream {
   virtual void write(const Tensor& rows) = 0;
 };
 
-/// A model cut up over devices: what a chapter derives from. Collectives are members, so that a chapter's text
-/// reads as the text it comes from. The typed ones take and return layouts; the plain ones take tensors.
+/// A model cut up over devices: what a chapter derives from. Collectives are members, so that a chapter's
+/// text reads as the text it comes from. The typed ones take and return layouts; the plain ones take tensors.
 class ShardedEngine {
  public:
   virtual ~ShardedEngine() = default;
@@ -72,10 +72,11 @@ class ShardedEngine {
   virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
   /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
   virtual void after_step() {}
-  /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text counts.
+  /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text
+  /// counts.
   virtual std::string describe_step() { return {}; }
-  /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0 reads
-  /// and writes; other devices' streams are not touched. Keeps no tape.
+  /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0
+  /// reads and writes; other devices' streams are not touched. Keeps no tape.
   virtual void inference_loop(InputStream& input, OutputStream& output);
   /// Where the choices of the last forward went, in an engine that routes; else nothing.
   virtual const RoutedCounts* routed() const { return nullptr; }
@@ -122,8 +123,8 @@ class ShardedEngine {
   template <int From, int To>
   Sharded<To> all_to_all(Sharded<From>&& s);
   Replicated broadcast(Owned&& o);
-  /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how many
-  /// they hold, as a control message.
+  /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how
+  /// many they hold, as a control message.
   Sharded<0> my_rows(Tensor rows);
 
   /// Mistakes, each answered by one sentence.

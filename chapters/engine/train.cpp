@@ -36,7 +36,8 @@ class InFloat32 {
   Precision before_ = precision();
 };
 
-/// The largest difference to the unsharded network, in units in the last place, over all devices; prints the first.
+/// The largest difference to the unsharded network, in units in the last place, over all devices; prints the
+/// first.
 Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
                        const Digits& digits) {
   const InFloat32 exact;

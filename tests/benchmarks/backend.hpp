@@ -27,7 +27,8 @@ class Floor {
   /// Returns when the device has done it all. A collective.
   virtual void run() = 0;
 };
-/// Of what `step` does. On the CPU its products and messages, on a GPU its products. Runs it once. A collective.
+/// Of what `step` does. On the CPU its products and messages, on a GPU its products. Runs it once. A
+/// collective.
 std::unique_ptr<Floor> floor_of(const std::function<void()>& step);
 /// The share of the floor's speed that chapter `number` has to reach on this network; none: no bar.
 std::optional<double> least_share(const std::string& number, const Network& network, Precision precision);

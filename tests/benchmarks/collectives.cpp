@@ -1,13 +1,13 @@
 /// Every collective against the same bytes through raw MPI, along axis 0 and out of place.
 ///
 /// What makes the comparison fair: both sides find argument and result in the same memory, at every call, the
-/// argument just written, outside the time. (Large messages are copied by page, and one block's pages may well be
-/// faster than another's.) Neither changes the argument:
-///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying it, to work on the copy. Ours work in
-///     their argument's memory, so they are given a clone, and the time of making it counts.
+/// argument just written, outside the time. (Large messages are copied by page, and one block's pages may
+/// well be faster than another's.) Neither changes the argument:
+///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying it, to work on the copy. Ours work
+///     in their argument's memory, so they are given a clone, and the time of making it counts.
 ///   - The other calls only read it; ours is given it as it is, without a copy that MPI does not make.
-/// A result is the block that was freed last in the emulator's store. Whatever either side allocates, checks or
-/// agrees on within the call counts.
+/// A result is the block that was freed last in the emulator's store. Whatever either side allocates, checks
+/// or agrees on within the call counts.
 
 #include <mpi.h>
 

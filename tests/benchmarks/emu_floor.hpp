@@ -1,7 +1,7 @@
 #pragma once
 
-/// The floor of a chapter's step on the CPU: its matrix products straight through the BLAS, the same bytes straight
-/// through MPI, in memory that is there already, and nothing else.
+/// The floor of a chapter's step on the CPU: its matrix products straight through the BLAS, the same bytes
+/// straight through MPI, in memory that is there already, and nothing else.
 
 #include <mpi.h>
 
@@ -13,8 +13,8 @@
 
 namespace shard::bench {
 
-/// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor finds
-/// in its caches what the chapter found. Collectives that the chapter leaves
+/// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor
+/// finds in its caches what the chapter found. Collectives that the chapter leaves
 /// in flight while it computes are waited for here.
 class EmuFloor : public Floor {
  public:

@@ -48,8 +48,8 @@ const Tensors params = {{"layer_0/weights", tensor({4, 6})},
                         {"layer_1/weights", tensor({6, 4})},
                         {"layer_2/weights", tensor({4, 6})},
                         {"layer_3/weights", tensor({6, 4})}};
-/// The same stack so many times over, as experts of a router that prefers none of them: their mixture gives what the
-/// stack does.
+/// The same stack so many times over, as experts of a router that prefers none of them: their mixture gives
+/// what the stack does.
 Tensors as_experts(const Tensors& stack, std::int64_t count) {
   Tensors mixture = {
       {"router/weights", {{4, count}, std::vector<float>(static_cast<std::size_t>(4 * count))}}};
@@ -82,7 +82,8 @@ Tensors gradients_of_no_rows(const Tensors& parameters) {
   return zeros;
 }
 
-/// Files that each variant of each chapter is given: in a folder for the stack, and one for each number of experts.
+/// Files that each variant of each chapter is given: in a folder for the stack, and one for each number of
+/// experts.
 std::map<std::string, Tensors> files_of_networks() {
   std::map<std::string, Tensors> files;
   auto add = [&](const std::string& folder, const Tensors& parameters, const std::string& last) {

@@ -24,8 +24,8 @@ struct Allocation {
 /// Device memory read or written on the host. (Catch has a handler of its own while a test case runs.)
 void on_fault(int, siginfo_t* info, void*);
 
-/// Program and double know memory under two addresses: the program's cannot be read or written, and the double's
-/// only within allocations. Each of those ends where a page does, and the next page is nobody's.
+/// Program and double know memory under two addresses: the program's cannot be read or written, and the
+/// double's only within allocations. Each of those ends where a page does, and the next page is nobody's.
 struct Memory {
   static constexpr std::size_t size = std::size_t{1} << 36;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

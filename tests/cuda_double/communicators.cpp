@@ -70,8 +70,8 @@ std::vector<int> introduced(int ranks, int tag) {
 
 }  // namespace
 
-/// A GPU goes on while its host waits for messages: the program's waits all come by here. One question in three is
-/// answered by no, at random: messages need not be seen in the order in which they are asked for.
+/// A GPU goes on while its host waits for messages: the program's waits all come by here. One question in
+/// three is answered by no, at random: messages need not be seen in the order in which they are asked for.
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   static std::minstd_rand random;
   progress();

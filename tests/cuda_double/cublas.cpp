@@ -61,8 +61,8 @@ struct Matrix {
     return {data, elements * (type == CUDA_R_16BF ? 2 : sizeof(float)), is_write};
   }
 
-  /// Its elements as float32, of which tf32 keeps 10 bits behind the point. (Which of its neighbours a GPU's tf32 takes
-  /// is not documented.)
+  /// Its elements as float32, of which tf32 keeps 10 bits behind the point. (Which of its neighbours a GPU's
+  /// tf32 takes is not documented.)
   std::vector<float> values(bool in_tf32) const {
     std::vector<float> all(elements);
     for (std::size_t i = 0; i < elements; ++i) {

@@ -1,12 +1,13 @@
 #pragma once
 
-/// A strict test double of the few functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA: nothing that
-/// runs with it has run on a GPU.
+/// A strict test double of the few functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA:
+/// nothing that runs with it has run on a GPU.
 ///
-/// What is queued is done in the order that queues and events ask for, whenever the program calls in. Beside that, the
-/// double keeps a vector clock for each queue and for the host, and knows for each allocation who wrote and who read it
-/// last: an access that nothing orders behind an earlier one ends the program, whether or not it went well this
-/// time. So do device memory that the host touches, calls that do not fit between peers, and what is not given back.
+/// What is queued is done in the order that queues and events ask for, whenever the program calls in. Beside
+/// that, the double keeps a vector clock for each queue and for the host, and knows for each allocation who
+/// wrote and who read it last: an access that nothing orders behind an earlier one ends the program, whether
+/// or not it went well this time. So do device memory that the host touches, calls that do not fit between
+/// peers, and what is not given back.
 
 #include <cmath>
 #include <cstddef>
@@ -87,8 +88,8 @@ T as_kept(T argument) {
     return argument;
 }
 
-/// kernel(i, args...) for i from 0 to below n. Pointers among the arguments are device memory: to const, it is
-/// read, else written.
+/// kernel(i, args...) for i from 0 to below n. Pointers among the arguments are device memory: to const, it
+/// is read, else written.
 template <class Kernel, class... Args>
 cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... args) {
   std::vector<Access> accesses;

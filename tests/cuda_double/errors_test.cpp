@@ -1,5 +1,5 @@
-// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line. And how slow
-// the double is.
+// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line. And
+// how slow the double is.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>

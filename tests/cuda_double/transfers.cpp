@@ -1,5 +1,5 @@
-// Calls of NCCL on their way: a call's data goes to each device that needs it, behind a line that says what the
-// call is, and who receives it compares that with the own call.
+// Calls of NCCL on their way: a call's data goes to each device that needs it, behind a line that says what
+// the call is, and who receives it compares that with the own call.
 
 #include "transfers.hpp"
 
