@@ -196,7 +196,10 @@ TEST_CASE("products in bf16 sum in float32, read transposed operands and add to 
   const Values turned = matmul(transposed(b), transposed(a)).to_host();
   Tensor c = matrix(2, 2, {0x1p-8F, 0, 0, 0});  // a sum is not rounded
   matmul_accumulate(a, b, c);
+  const Tensor ones = matrix(33, 33, Values(33 * 33, 1));  // large, for copies whose memory is too small
+  const Values counts = matmul(ones, ones).to_host();
   set_precision(Precision::float32);
+  CHECK(counts == Values(33 * 33, 33));
   CHECK(sums == Values{257, 513, 24, 7});
   CHECK(turned == Values{257, 24, 513, 7});
   CHECK(c.to_host() == Values{257 + 0x1p-8F, 513, 24, 7});
