@@ -109,6 +109,7 @@ class QueuedCommunicator : public Communicator {
   QueuedCommunicator() {
     control();
     set_up_device();
+    ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); });
   }
 
   int device_id() const override { return control().device_id(); }

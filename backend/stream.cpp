@@ -72,14 +72,18 @@ std::string waiting_in(const Operation& operation) {
 
 }  // namespace
 
-Blocked Stream::blocked_by(const Operation& operation) const {
-  Blocked blocked{waiting_in(operation), {}};
+std::vector<Blocked::Needs> Stream::in_flight() const {
+  std::vector<Blocked::Needs> all;
   auto add = [&](const Operation& o) {
-    if (std::optional<Blocked::Needs> needs = needs_of(o)) blocked.in_flight.push_back(std::move(*needs));
+    if (std::optional<Blocked::Needs> needs = needs_of(o)) all.push_back(std::move(*needs));
   };
   if (!queue_.empty()) add(*queue_.front());
   for (const auto& posted : posted_) add(*posted);
-  return blocked;
+  return all;
+}
+
+Blocked Stream::blocked_by(const Operation& operation) const {
+  return {waiting_in(operation), in_flight()};
 }
 
 Blocked Stream::describe(const Operation& operation) const {

@@ -103,6 +103,8 @@ class Stream {
   Blocked describe(const Operation& operation) const;
   /// For a wait for all.
   Blocked describe() const;
+  /// What each operation that may go on needs.
+  std::vector<Blocked::Needs> in_flight() const;
 
  private:
   Blocked blocked_by(const Operation& operation) const;

@@ -256,17 +256,20 @@ const std::map<std::string, Case> nobody_is_wrong = {
      }},
     {"0_prints_before_its_messages_are_met",
      [] {
-       Future<Tensor> received;
+       Future<Tensor> received, early;
        Future<> sent;
        if (me() == 0) {
          received = world().post_receive(1, {100'000});
          sent = world().post_send(2, Tensor({100'000}));
+         early = world().post_receive(2, {100'000});
        }
-       if (me() == 2) world().receive(0);
+       if (me() == 1) sent = world().post_send(2, Tensor({100'000}));
+       if (me() == 2) received = world().post_receive(1, {100'000});
+       if (me() == 2) world().receive(0), world().send(0, Tensor({100'000}));
        std::ostringstream out;
        print_in_device_order(out, "mine:", Tensor({2}));
        if (me() == 1) world().send(0, Tensor({100'000}));
-       if (me() == 0) received.get(), sent.wait();
+       early.get(), received.get(), sent.wait();
        return 0;
      }},
 };

@@ -131,31 +131,40 @@ void ControlPlane::start(int& argc, char**& argv) {
   MPI_Comm_size(messages_->comm, &size_);
 }
 
-namespace {
-
-/// Waits for a control collective that all devices must enter.
-void wait_for(ControlPlane& plane, const char* what, MPI_Request request) {
-  Index entered = ++plane.posted(0);
-  auto describe = [&] {
-    Blocked::Needs everybody;
-    for (Index d = 0; d < plane.size(); ++d)
-      if (d != plane.id()) everybody.push_back({d, 0, entered});
-    return Blocked{what, {everybody}};
-  };
-  ControlPlane::Wait wait;
-  int done = 0;
-  for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE))
-    wait.idle(describe);
+void ControlPlane::keep_going(std::function<void()> advance,
+                              std::function<std::vector<Blocked::Needs>()> in_flight) {
+  advance_ = std::move(advance);
+  in_flight_ = std::move(in_flight);
 }
 
-}  // namespace
+struct ControlPlane::Meeting {
+  MPI_Request request;
+
+  bool is_done() {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  }
+};
+
+void ControlPlane::wait_for(const char* what, Meeting meeting) {
+  Index entered = ++posted(0);
+  auto describe = [&] {
+    Blocked blocked{what, in_flight_()};
+    Blocked::Needs& everybody = blocked.in_flight.emplace_back();
+    for (Index d = 0; d < size_; ++d)
+      if (d != id_) everybody.push_back({d, 0, entered});
+    return blocked;
+  };
+  for (Wait wait; !meeting.is_done(); wait.idle(describe)) advance_();
+}
 
 std::vector<Index> ControlPlane::all_gather(const char* what, Index mine) {
   std::vector<Index> all(static_cast<std::size_t>(size_));
   if (size_ == 1) return {mine};
   MPI_Request request;
   MPI_Iallgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, messages_->comm, &request);
-  wait_for(*this, what, request);
+  wait_for(what, {request});
   return all;
 }
 
@@ -168,7 +177,7 @@ std::vector<std::string> ControlPlane::gather(const char* what, const std::strin
   MPI_Request request;
   MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
                offsets.data(), MPI_BYTE, 0, messages_->comm, &request);
-  wait_for(*this, what, request);
+  wait_for(what, {request});
   std::vector<std::string> texts;
   for (std::size_t d = 0; id_ == 0 && d < counts.size(); ++d)
     texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));

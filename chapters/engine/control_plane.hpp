@@ -39,6 +39,10 @@ class ControlPlane {
   /// What this device has posted to a slot. Slot 0 counts control collectives; others are the backend's.
   Index& posted(Index slot);
 
+  /// What a backend has in flight goes on while a device waits in a control collective: others may need it
+  /// before they come there. `advance` must not wait; `in_flight` as in Blocked.
+  void keep_going(std::function<void()> advance, std::function<std::vector<Blocked::Needs>()> in_flight);
+
   /// Everybody's text, on device 0 in device order; elsewhere nothing. A collective.
   std::vector<std::string> gather(const char* what, const std::string& mine);
   /// Everybody's number, on every device. A collective.
@@ -83,8 +87,13 @@ class ControlPlane {
   Answer my_answer(const Blocked& mine) const;
 
   std::unique_ptr<Messages> messages_;
+  struct Meeting;  // a collective that all devices must enter
+  void wait_for(const char* what, Meeting meeting);
+
   int id_ = 0;
   int size_ = 1;
+  std::function<void()> advance_ = [] {};
+  std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::vector<Index> posted_;
   std::vector<Answer> answers_;          // device 0: of this round of questions
   std::vector<Answer> earlier_answers_;  // and of the one before

@@ -104,8 +104,6 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
 void print_in_device_order(std::ostream& out, const std::string& title, const Tensor& tensor) {
   std::ostringstream mine;
   mine << fmt::format("device {}: {} ", world().device_id(), title) << tensor << '\n';
-  world().exchange("print_in_device_order",
-                   0);  // until all are here, what is in flight goes on: others may need it
   for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str()))
     out << text;
 }
