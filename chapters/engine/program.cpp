@@ -97,6 +97,22 @@ void add_routing(CLI::App& command, Options& o) {
       ->capture_default_str();
 }
 
+/// How a pipeline is cut.
+void add_stages(CLI::App& command, const Chapter& chapter, Options& o) {
+  if (std::ranges::any_of(chapter.variants, &Variant::has_virtual_stages))
+    command
+        .add_option("--virtual-stages", o.engine.virtual_stages, "Stages a device, where it may have several")
+        ->check(positive)
+        ->type_name("N")
+        ->capture_default_str();
+  if (std::ranges::any_of(chapter.variants, &Variant::has_stages))
+    command
+        .add_option("--stages", o.engine.stages,
+                    "How layers are cut into stages: equal, by flops or bytes, or a list such as 3,2,2,1")
+        ->type_name("HOW")
+        ->capture_default_str();
+}
+
 void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants) names.push_back(v.name);
@@ -117,18 +133,7 @@ void add_common(CLI::App& command, const Chapter& chapter, Options& o) {
         ->check(positive)
         ->type_name("N")
         ->capture_default_str();
-  if (std::ranges::any_of(chapter.variants, &Variant::has_virtual_stages))
-    command
-        .add_option("--virtual-stages", o.engine.virtual_stages, "Stages a device, where it may have several")
-        ->check(positive)
-        ->type_name("N")
-        ->capture_default_str();
-  if (std::ranges::any_of(chapter.variants, &Variant::has_stages))
-    command
-        .add_option("--stages", o.engine.stages,
-                    "How layers are cut into stages: equal, by flops or bytes, or a list such as 3,2,2,1")
-        ->type_name("HOW")
-        ->capture_default_str();
+  add_stages(command, chapter, o);
   if (chapter.network.has_experts) add_routing(command, o);
   command
       .add_option(

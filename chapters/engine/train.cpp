@@ -36,8 +36,20 @@ class InFloat32 {
   Precision before_ = precision();
 };
 
-/// The largest difference to the unsharded network, in units in the last place, over all devices; prints the
-/// first.
+/// The largest difference, in units in the last place, over all devices; prints the first of each.
+Index worst_of_all(const std::vector<Comparison>& comparisons) {
+  Index worst = 0;
+  std::string first;
+  for (const Comparison& c : comparisons) {
+    worst = std::max(worst, c.max_ulp);
+    if (first.empty()) first = c.first_difference;
+  }
+  for (const std::string& line : ControlPlane::instance().gather("exact mode", first))
+    if (!line.empty()) fmt::print("  differs: {}\n", line);
+  return std::ranges::max(ControlPlane::instance().all_gather("exact mode", worst));
+}
+
+/// The largest difference to the unsharded network in exact mode.
 Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
                        const Digits& digits) {
   const InFloat32 exact;
@@ -68,16 +80,7 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
   Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
   for (const auto& [name, gradient] : gradients)
     comparisons.push_back(compare(name, gradient, expected.at(name)));
-
-  Index worst = 0;
-  std::string first;
-  for (const Comparison& c : comparisons) {
-    worst = std::max(worst, c.max_ulp);
-    if (first.empty()) first = c.first_difference;
-  }
-  for (const std::string& line : ControlPlane::instance().gather("exact mode", first))
-    if (!line.empty()) fmt::print("  differs: {}\n", line);
-  return std::ranges::max(ControlPlane::instance().all_gather("exact mode", worst));
+  return worst_of_all(comparisons);
 }
 
 /// A few digits: as they are, with noise, and as the network mends them.
