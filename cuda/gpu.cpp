@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "backend/stream.hpp"
-#include "cuda/check.hpp"
-#include "cuda/memory.hpp"
-#include "cuda/wires.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/nccl_communicators.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/runtime/stream.hpp"
 
 namespace shard::cuda {
 
@@ -46,7 +46,7 @@ struct Neighbours {
 
   Neighbours() {
     MPI_Comm machine;
-    MPI_Comm_split_type(backend::control().comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    MPI_Comm_split_type(runtime::control().comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
     MPI_Comm_rank(machine, &mine);
     MPI_Comm_size(machine, &count);
     MPI_Comm_free(&machine);
@@ -125,7 +125,7 @@ void finish(cudaStream_t queue) {
   end.record(queue);
   ControlPlane::Wait wait;
   while (!end.test()) {
-    backend::stream().advance();
+    runtime::stream().advance();
     check_wires();
     wait.idle([] { return Blocked{"the GPU's work", {Blocked::Needs{}}}; });
   }

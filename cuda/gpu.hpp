@@ -5,12 +5,12 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-#include "backend/control.hpp"
+#include "engine/device/runtime/control.hpp"
 
 namespace shard::cuda {
 
 /// A point in a queue. Also what an operation may await.
-class Event : public backend::Awaited {
+class Event : public runtime::Awaited {
  public:
   Event();
   ~Event() override;

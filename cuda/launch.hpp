@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "cuda/check.hpp"
-#include "engine/split.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/split.hpp"
 
 namespace shard::cuda {
 

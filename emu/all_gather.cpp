@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "backend/collectives.hpp"
-#include "emu/messages.hpp"
-#include "emu/slices.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/slice_copies.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -24,21 +24,23 @@ Task all_gather(Call call, Operation& o, int axis) {
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
-  Tensor row = axis == 0 ? Backend::make({num_elements(whole)}) : Backend::buffer(num_elements(whole));
+  Tensor row =
+      axis == 0 ? TensorMemory::make({num_elements(whole)}) : TensorMemory::buffer(num_elements(whole));
   auto slice = [&](int k) {
     Range r = slices[static_cast<std::size_t>(call.place(k))];
-    return Backend::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),
-                                      static_cast<std::size_t>(r.size() * slice_of_one));
+    return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),
+                                           static_cast<std::size_t>(r.size() * slice_of_one));
   };
   for (int step = 0; step < n - 1; ++step) {
     // Mine leaves from the argument, and is copied to its place while it travels.
-    send_values(call, call.right(), step == 0 ? Backend::span(std::as_const(t)) : slice(call.me() - step));
+    send_values(call, call.right(),
+                step == 0 ? TensorMemory::span(std::as_const(t)) : slice(call.me() - step));
     receive_values(call, call.left(), slice(call.me() - step - 1));
-    if (step == 0) std::ranges::copy(Backend::span(std::as_const(t)), slice(call.me()).begin());
+    if (step == 0) std::ranges::copy(TensorMemory::span(std::as_const(t)), slice(call.me()).begin());
     co_await call.messages();
   }
   t = Tensor();
   t = unpacked(std::move(row), whole, axis, slices);
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

@@ -6,11 +6,11 @@
 /// Yuan 2009). The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k:
 /// always the same. Buffer: one chunk, from the call until it is waited for.
 
-#include "backend/collectives.hpp"
-#include "emu/memory.hpp"
-#include "emu/messages.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/host_memory.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -23,11 +23,12 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
 
   auto chunk = [&](int k) {
     Range r = part(t.size(), n, call.place(k));
-    return Backend::span(t).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
+    return TensorMemory::span(t).subspan(static_cast<std::size_t>(r.begin),
+                                         static_cast<std::size_t>(r.size()));
   };
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = chunk(call.me() - step - 2);
-    std::span<float> incoming = Backend::span(buffer).first(sum.size());
+    std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
     send_values(call, call.right(), chunk(call.me() - step - 1));
     receive_values(call, call.left(), incoming);
     co_await call.messages();
@@ -41,4 +42,4 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
   }
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "backend/collectives.hpp"
-#include "emu/messages.hpp"
-#include "emu/slices.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/slice_copies.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -17,8 +17,8 @@ namespace {
 
 /// A range of a row of elements.
 std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
-  return Backend::span(row).subspan(static_cast<std::size_t>(r.begin * of_one),
-                                    static_cast<std::size_t>(r.size() * of_one));
+  return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * of_one),
+                                         static_cast<std::size_t>(r.size() * of_one));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::v
   const Index total = incoming.elements.back().end;
   const Index part_of_one = num_elements(with_extent(t.shape(), split_axis, 1));
   Tensor outgoing = packed(std::move(t), split_axis, mine);
-  Tensor row = concat_axis == 0 ? Backend::make({total}) : Backend::buffer(total);
+  Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
   auto to = [&](int d) { return stretch(outgoing, mine[static_cast<std::size_t>(d)], part_of_one); };
   auto from = [&](int d) { return stretch(row, incoming.elements[static_cast<std::size_t>(d)]); };
   std::ranges::copy(to(call.me()), from(call.me()).begin());
@@ -51,4 +51,4 @@ Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::v
   t = unpacked(std::move(row), incoming.result, concat_axis, incoming.placed);
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

@@ -14,7 +14,7 @@
 
 #include <array>
 
-#include "emu/memory.hpp"
+#include "emu/host_memory.hpp"
 
 namespace shard::emu {
 
@@ -27,10 +27,10 @@ inline auto flat(std::span<const float> values) {
                    std::array<std::size_t, 1>{values.size()});
 }
 inline auto flat(Tensor& t) {
-  return flat(Backend::span(t));
+  return flat(TensorMemory::span(t));
 }
 inline auto flat(const Tensor& t) {
-  return flat(Backend::span(t));
+  return flat(TensorMemory::span(t));
 }
 
 }  // namespace shard::emu

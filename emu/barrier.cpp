@@ -1,11 +1,11 @@
 /// barrier: up and down a binomial tree, with messages that have no content. A device sends one to its parent
 /// when its subtree is there, and one to each child when all are: 2 (n-1) messages over all devices, 0 bytes.
 
-#include "backend/collectives.hpp"
-#include "emu/messages.hpp"
+#include "emu/collective_messages.hpp"
 #include "emu/tree.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -24,4 +24,4 @@ Task barrier(Call call, Operation&) {
   co_await call.messages();
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

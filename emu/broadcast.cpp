@@ -2,12 +2,12 @@
 /// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
 /// devices.
 
-#include "backend/collectives.hpp"
-#include "emu/memory.hpp"
-#include "emu/messages.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/host_memory.hpp"
 #include "emu/tree.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -17,12 +17,12 @@ Task broadcast(Call call, Operation& o, int root) {
   call.require_agreement(MayDiffer::all());
   Tree tree(call.me(), call.devices(), root);
   if (tree.parent >= 0) {
-    t = Backend::make(call.said_by(root).shape);
-    receive_values(call, tree.parent, Backend::span(t));
+    t = TensorMemory::make(call.said_by(root).shape);
+    receive_values(call, tree.parent, TensorMemory::span(t));
     co_await call.messages();
   }
-  for (int child : tree.children) send_values(call, child, Backend::span(std::as_const(t)));
+  for (int child : tree.children) send_values(call, child, TensorMemory::span(std::as_const(t)));
   co_await call.messages();
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

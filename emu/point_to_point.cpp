@@ -10,11 +10,11 @@
 
 #include <algorithm>
 
-#include "backend/collectives.hpp"
-#include "emu/memory.hpp"
-#include "emu/messages.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/host_memory.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -24,13 +24,13 @@ Task send_letter(Tensor t, int to, bool is_rendezvous) {
   Posts posts;
   const std::vector<Index> numbers = address_of(t.shape());
   control().post(posts, Channel::letter, to, numbers, is_rendezvous);
-  transport().post_content(posts, to, transport().next_letter_to(to), Backend::span(std::as_const(t)));
+  transport().post_content(posts, to, transport().next_letter_to(to), TensorMemory::span(std::as_const(t)));
   co_await posts;
 }
 
 /// What a left-out send delivers: zeros of the tensor's shape.
 Tensor content(const Tensor& t, bool leave_out) {
-  return leave_out ? Tensor(t.shape()) : Backend::share(t);
+  return leave_out ? Tensor(t.shape()) : TensorMemory::share(t);
 }
 
 /// With an `expected` shape, its memory is there already.
@@ -45,10 +45,10 @@ Task receive_letter(Operation& o, int from, bool is_expected, bool leave_out) {
   if (is_expected && shape != t.shape())
     refuse(Code::mismatch, "post_receive", to_string(t.shape()),
            fmt::format("{} from device {}", to_string(shape), from));
-  if (!is_expected) t = Backend::make(shape);
-  transport().post_content_receive(posts, from, letter, Backend::span(t));
+  if (!is_expected) t = TensorMemory::make(shape);
+  transport().post_content_receive(posts, from, letter, TensorMemory::span(t));
   co_await posts;
-  if (leave_out) std::ranges::fill(Backend::span(t), 0.0F);
+  if (leave_out) std::ranges::fill(TensorMemory::span(t), 0.0F);
 }
 
 }  // namespace
@@ -74,12 +74,12 @@ Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int
   call.require_agreement(MayDiffer::all());
   const std::optional<int> source = source_of(call, dst.shape());
   if (target == call.me()) {
-    std::ranges::copy(Backend::span(std::as_const(src)), Backend::data(dst));
+    std::ranges::copy(TensorMemory::span(std::as_const(src)), TensorMemory::data(dst));
   } else {
-    if (target) send_values(call, *target, Backend::span(std::as_const(src)));
-    if (source) receive_values(call, *source, Backend::span(dst));
+    if (target) send_values(call, *target, TensorMemory::span(std::as_const(src)));
+    if (source) receive_values(call, *source, TensorMemory::span(dst));
   }
   co_await call.messages();
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

@@ -3,11 +3,11 @@
 /// n-1 steps; a device sends every slice but its own once: n-1 messages, (n-1)/n of the tensor's bytes.
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor in which slices are contiguous.
 
-#include "backend/collectives.hpp"
-#include "emu/memory.hpp"
-#include "emu/messages.hpp"
+#include "emu/collective_messages.hpp"
+#include "emu/host_memory.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::backend {
+namespace shard::runtime {
 
 using namespace emu;
 
@@ -18,11 +18,12 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
   const int n = call.devices();
   auto slice = [&](int k) {
     Range r = slices[static_cast<std::size_t>(call.place(k))];
-    return Backend::span(row).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
+    return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin),
+                                           static_cast<std::size_t>(r.size()));
   };
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = slice(call.me() - step - 2);
-    std::span<float> incoming = Backend::span(buffer).first(sum.size());
+    std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
     send_values(call, call.right(), slice(call.me() - step - 1));
     receive_values(call, call.left(), incoming);
     co_await call.messages();
@@ -31,4 +32,4 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
   if (n > 1) finish_average(slice(call.me()), op, n);
 }
 
-}  // namespace shard::backend
+}  // namespace shard::runtime

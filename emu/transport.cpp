@@ -2,8 +2,8 @@
 
 namespace shard::emu {
 
-using backend::message_size;
-using backend::require_success;
+using runtime::message_size;
+using runtime::require_success;
 
 namespace {
 
@@ -13,7 +13,7 @@ int tag_of(Channel channel) {
 }
 int tag_of(Index letter) {
   constexpr Index most_in_flight = 16384;  // MPI has tags up to 32767 at least
-  return backend::num_channels + static_cast<int>(letter % most_in_flight);
+  return runtime::num_channels + static_cast<int>(letter % most_in_flight);
 }
 
 }  // namespace

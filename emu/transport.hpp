@@ -7,16 +7,16 @@
 #include <span>
 #include <vector>
 
-#include "backend/control.hpp"
 #include "emu/faults.hpp"
-#include "engine/ledger.hpp"
+#include "engine/device/ledger.hpp"
+#include "engine/device/runtime/control.hpp"
 
 namespace shard::emu {
 
-using backend::Channel;
-using backend::control;
-using backend::Posts;
-using backend::Side;
+using runtime::Channel;
+using runtime::control;
+using runtime::Posts;
+using runtime::Side;
 
 class Transport {
  public:

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard::primer {
 

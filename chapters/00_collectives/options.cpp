@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "drawing.hpp"
-#include "engine/command_line.hpp"
+#include "engine/program/command_line.hpp"
 
 namespace shard::primer {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/control_plane.hpp"
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/control_plane.hpp"
 
 namespace shard::primer {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "drawing.hpp"
-#include "engine/costs.hpp"
-#include "engine/report.hpp"
+#include "engine/program/report.hpp"
+#include "engine/proof/costs.hpp"
 
 namespace shard::primer {
 

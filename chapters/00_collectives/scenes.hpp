@@ -9,7 +9,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/control_plane.hpp"
+#include "engine/device/runtime/control_plane.hpp"
 #include "scene.hpp"
 
 namespace shard::primer {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "costs.hpp"
-#include "engine/chapter.hpp"
+#include "engine/program/chapter.hpp"
 #include "single_device.hpp"
 
 namespace shard {

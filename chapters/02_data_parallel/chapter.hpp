@@ -3,7 +3,7 @@
 #include "bucketed.hpp"
 #include "costs.hpp"
 #include "data_parallel.hpp"
-#include "engine/chapter.hpp"
+#include "engine/program/chapter.hpp"
 #include "scatter_gather.hpp"
 
 namespace shard {

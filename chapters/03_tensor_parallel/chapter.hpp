@@ -1,7 +1,7 @@
 #pragma once
 
 #include "costs.hpp"
-#include "engine/chapter.hpp"
+#include "engine/program/chapter.hpp"
 #include "row_column.hpp"
 #include "sequence.hpp"
 #include "tensor_parallel.hpp"

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "engine/error.hpp"
+#include "engine/device/error.hpp"
 #include "rehearsal.hpp"
 
 namespace shard {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/split.hpp"
+#include "engine/device/split.hpp"
 
 namespace shard {
 

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <numeric>
 
-#include "engine/costs.hpp"
-#include "engine/error.hpp"
+#include "engine/device/error.hpp"
+#include "engine/proof/costs.hpp"
 
 namespace shard {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model.hpp"
+#include "engine/workloads/model.hpp"
 
 namespace shard {
 

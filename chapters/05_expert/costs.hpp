@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/costs.hpp"
+#include "engine/proof/costs.hpp"
 
 namespace shard {
 

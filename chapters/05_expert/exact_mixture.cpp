@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/digits.hpp"
-#include "engine/random.hpp"
+#include "engine/workloads/digits.hpp"
+#include "engine/workloads/random.hpp"
 #include "exact_routing.hpp"
 
 namespace shard {

@@ -3,7 +3,7 @@
 /// Problems for the exact mode: exact_mixture.cpp makes them, exact_routing.cpp says where tokens go,
 /// exact_solver.cpp has the results; live_mixture.cpp makes those in which every number matters.
 
-#include "engine/exact.hpp"
+#include "engine/proof/exact.hpp"
 
 namespace shard {
 

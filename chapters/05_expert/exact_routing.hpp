@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/exact.hpp"
+#include "engine/proof/exact.hpp"
 
 namespace shard {
 

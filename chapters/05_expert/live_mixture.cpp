@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "engine/random.hpp"
+#include "engine/workloads/random.hpp"
 #include "exact_mixture.hpp"
 #include "exact_routing.hpp"
 

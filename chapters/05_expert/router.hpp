@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "engine/device.hpp"
-#include "engine/routing.hpp"
+#include "engine/device/device.hpp"
+#include "engine/workloads/routing.hpp"
 
 namespace shard {
 

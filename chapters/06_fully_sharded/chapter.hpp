@@ -1,7 +1,7 @@
 #pragma once
 
 #include "costs.hpp"
-#include "engine/chapter.hpp"
+#include "engine/program/chapter.hpp"
 #include "keep.hpp"
 #include "prefetch.hpp"
 #include "zero1.hpp"

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/costs.hpp"
+#include "engine/proof/costs.hpp"
 
 namespace shard {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device.hpp"
-#include "engine/model.hpp"
+#include "engine/device/device.hpp"
+#include "engine/workloads/model.hpp"
 
 namespace shard {
 

@@ -17,7 +17,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 

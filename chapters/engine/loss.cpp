@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/control_plane.hpp"
+#include "engine/device/runtime/control_plane.hpp"
 
 namespace shard {
 

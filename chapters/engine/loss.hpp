@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/checkpoint.hpp"
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 #include "engine/placed.hpp"
-#include "engine/routing.hpp"
 #include "engine/tape.hpp"
+#include "engine/workloads/routing.hpp"
 
 namespace shard {
 

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/error.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard {
 

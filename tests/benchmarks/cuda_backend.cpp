@@ -1,6 +1,6 @@
-#include "cuda/check.hpp"
 #include "cuda/gpu.hpp"
-#include "cuda/memory.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/success.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
@@ -37,7 +37,7 @@ Index parameters_of_optimizers() {
 }
 
 void copy(Tensor& to, const Tensor& from) {
-  SHARDBOOK_CHECK(cudaMemcpyAsync(Backend::data(to), Backend::data(from),
+  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(to), TensorMemory::data(from),
                                   static_cast<std::size_t>(from.bytes()), cudaMemcpyDeviceToDevice,
                                   cuda::gpu().computation()));
   world().synchronize();

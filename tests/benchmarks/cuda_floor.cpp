@@ -1,9 +1,9 @@
 /// The floor of a chapter's step on a GPU: its calls of cuBLAS once more, with copies of what they
 /// multiplied, and nothing else. What a device waits for others is in a step and not in its floor.
 
-#include "cuda/check.hpp"
 #include "cuda/gpu.hpp"
-#include "engine/costs.hpp"
+#include "cuda/success.hpp"
+#include "engine/proof/costs.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {

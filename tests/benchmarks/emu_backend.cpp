@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "emu/memory.hpp"
+#include "emu/host_memory.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 extern "C" char* openblas_get_config() __attribute__((weak));  // there with OpenBLAS only
@@ -34,7 +34,7 @@ Index parameters_of_optimizers() {
 }
 
 void copy(Tensor& to, const Tensor& from) {
-  std::memcpy(Backend::data(to), Backend::data(from), static_cast<std::size_t>(from.bytes()));
+  std::memcpy(TensorMemory::data(to), TensorMemory::data(from), static_cast<std::size_t>(from.bytes()));
 }
 
 double least_share_of_adam() {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emu/memory.hpp"
+#include "emu/host_memory.hpp"
 
 namespace shard::bench {
 
@@ -60,12 +60,13 @@ void EmuFloor::reserve(const float* recorded, Index elements) {
 }
 
 float* EmuFloor::memory(const float* recorded) {
-  return Backend::data(memory_.at(recorded));
+  return TensorMemory::data(memory_.at(recorded));
 }
 
 void EmuFloor::prepare() {
   for (auto& [recorded, t] : memory_)
-    if (t.size() > 0 && !(std::abs(*Backend::data(t)) < 1e15F)) std::ranges::fill(Backend::span(t), 1.0F);
+    if (t.size() > 0 && !(std::abs(*TensorMemory::data(t)) < 1e15F))
+      std::ranges::fill(TensorMemory::span(t), 1.0F);
 }
 
 EmuFloor::Raw EmuFloor::raw(const Exchange& e) {

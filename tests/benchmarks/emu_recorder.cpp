@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "emu/faults.hpp"
-#include "emu/memory.hpp"
-#include "engine/costs.hpp"
+#include "emu/host_memory.hpp"
+#include "engine/proof/costs.hpp"
 
 // The linker's --wrap: a call of NAME elsewhere goes to __wrap_NAME, and __real_NAME is what NAME was.
 // _ZN5shard5worldEv is shard::world().
@@ -120,7 +120,7 @@ class Recorder : public Communicator {
  private:
   /// Its place in the list.
   std::size_t note(Collective call, const Tensor& in, int peer = -1) {
-    steps.emplace_back(Exchange{call, Backend::data(in), nullptr, in.size(), 0, peer, false, false, {}});
+    steps.emplace_back(Exchange{call, TensorMemory::data(in), nullptr, in.size(), 0, peer, false, false, {}});
     return steps.size() - 1;
   }
   void note_wait(std::size_t place) { steps.emplace_back(Wait{place}); }
@@ -135,7 +135,7 @@ class Recorder : public Communicator {
     std::get<Exchange>(steps[place]).counts = std::move(counts);
   }
   Tensor note_result(std::size_t place, Tensor result) {
-    std::get<Exchange>(steps[place]).out = Backend::data(result);
+    std::get<Exchange>(steps[place]).out = TensorMemory::data(result);
     std::get<Exchange>(steps[place]).out_size = result.size();
     return result;
   }

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard::bench {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "engine/control_plane.hpp"
+#include "engine/device/runtime/control_plane.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {

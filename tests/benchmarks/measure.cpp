@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "engine/random.hpp"
+#include "engine/workloads/random.hpp"
 #include "tests/benchmarks/bench.hpp"
 
 namespace shard::bench {

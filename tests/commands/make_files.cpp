@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "engine/safetensors.hpp"
+#include "engine/files/safetensors.hpp"
 
 namespace {
 

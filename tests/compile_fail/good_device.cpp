@@ -1,6 +1,6 @@
 // expect: success
 // The mistakes beside it are made of this.
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 
 using namespace shard;
 

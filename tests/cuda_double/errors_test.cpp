@@ -7,8 +7,8 @@
 
 #include <new>
 
-#include "tests/catch.hpp"
-#include "tests/devices.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 using namespace shard;
 using namespace shard::testing;
@@ -31,7 +31,7 @@ bool is_alone() {
 
 TEST_CASE("an error of CUDA names call, file and line") {
   plant("cudaMemsetAsync", 0, cudaErrorLaunchFailure);
-  check_refused(Code::internal, "expected success of cudaMemsetAsync(Backend::data(*this), 0, ",
+  check_refused(Code::internal, "expected success of cudaMemsetAsync(TensorMemory::data(*this), 0, ",
                 [] { Tensor({3}); });
   plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
   check_refused(Code::internal, "cuda/gpu.cpp:", [] { Tensor({3}).to_host(); });

@@ -2,12 +2,12 @@
 
 #include "emu/faults.hpp"
 
-#include "backend/control.hpp"
+#include "engine/device/runtime/control.hpp"
 
 namespace shard::emu {
 
 void plant_faults(const Faults&) {
-  backend::control().count_calls_anew();
+  runtime::control().count_calls_anew();
 }
 
 }  // namespace shard::emu

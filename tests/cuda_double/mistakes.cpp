@@ -2,8 +2,8 @@
 
 #include "mistakes.hpp"
 
-#include "engine/control_plane.hpp"
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/control_plane.hpp"
 
 using namespace shard;
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;

@@ -1,6 +1,6 @@
 // Mistakes within cuda/, by a call that is left out there.
 
-#include "engine/device.hpp"
+#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;

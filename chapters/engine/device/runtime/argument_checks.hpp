@@ -1,0 +1,55 @@
+#pragma once
+
+/// What operations require of their arguments, in both backends. All throw Error argument.
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// What a tensor takes. No extent may be negative.
+Index bytes_of(const Shape& shape);
+/// As many values as a tensor has elements.
+void require_values(const char* call, const Tensor& t, std::span<const float> values);
+
+void require_same_shape(const char* call, const Tensor& a, const Tensor& b);
+void require_shape(const char* call, const Shape& expected, const Tensor& given);
+
+/// Of a product (m, k) times (k, n).
+struct Extents {
+  Index m, k, n;
+};
+Extents extents_of_product(Operand a, Operand b);
+
+/// The shape of elements [begin, end) along an axis.
+Shape shape_of_slice(const Tensor& t, int axis, Index begin, Index end);
+/// The shape of tensors one behind the other.
+Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
+
+void require_matrix(const char* call, const Tensor& t);
+
+/// \name Operations by rows: matrices that fit, indices that are there; and their results' shapes
+/// @{
+void require_row(const Tensor& t, std::span<const float> row);  ///< add_to_rows
+void require_columns(const Tensor& t, Index k);                 ///< top_k
+Shape shape_of_taken(const Tensor& t, std::span<const Index> columns, Index k);
+Shape shape_of_put(const Tensor& values, std::span<const Index> columns, Index n);
+Shape shape_of_gathered(const Tensor& t, std::span<const Index> at);
+void require_places(const Tensor& rows, std::span<const Index> at, const Tensor& into);      ///< scatter_rows
+void require_factors(const Tensor& rows, const Tensor& factors, std::span<const Index> at);  ///< scale_rows
+Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, const Tensor& weights);
+Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, Index k);
+Shape shape_of_dots(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k);
+/// @}
+
+/// Where rows to be updated lie in their tensor, in elements; the gradient has their shape.
+Range elements_to_update(const char* call, Rows rows, const Tensor& gradient);
+/// Adam's state has the gradient's shape.
+void require_moments(const Tensor& g, const Tensor& m, const Tensor& v);
+/// Adam's bias corrections, out of the loop over elements.
+struct AdamStep {
+  float rate;     ///< corrected for the mean's bias
+  float v_scale;  ///< of the square root of the variance
+};
+AdamStep adam_step(const AdamSettings& settings, Index step);
+
+}  // namespace shard

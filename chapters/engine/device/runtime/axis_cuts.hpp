@@ -1,0 +1,23 @@
+#pragma once
+
+/// Shapes and axes, cut into slices.
+
+#include <vector>
+
+#include "engine/device/device.hpp"
+
+namespace shard::runtime {
+
+/// The shape with one extent replaced.
+Shape with_extent(Shape shape, int axis, Index extent);
+/// \throws Error argument unless the tensor has that axis.
+void require_axis(const char* call, const Shape& shape, int axis);
+/// Elements in all axes before `axis`, and in all axes after it.
+Index elements_before(const Shape& shape, int axis);
+Index elements_after(const Shape& shape, int axis);
+
+/// Cuts an axis into `parts` by the rule of split.hpp, or into the given sizes.
+std::vector<Range> cut(Index extent, int parts);
+std::vector<Range> cut(const std::vector<Index>& sizes);
+
+}  // namespace shard::runtime

@@ -1,0 +1,76 @@
+#pragma once
+
+/// What every collective begins with: the devices tell each other what they call, on the control plane, so
+/// that a mistake is explained and slices may differ in size.
+
+#include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/control.hpp"
+
+namespace shard::runtime {
+
+/// What a device says of its call.
+struct Header {
+  static constexpr Index no_call = -1;  ///< a plain exchange of numbers
+  static constexpr int most_axes = 32;
+
+  Index collective = no_call;
+  Index op = 0;
+  Index axis = 0;
+  Index concat_axis = 0;
+  Index peer = -1;    ///< root or target; -1: none
+  Index for_you = 0;  ///< a number for just the device this goes to
+  Shape shape;
+
+  /// "all_gather of (2, 3) along axis 1".
+  std::string describe() const;
+};
+
+/// Which extents may differ between devices.
+struct MayDiffer {
+  int axis;
+  static MayDiffer nothing() { return {-1}; }
+  static MayDiffer along(int axis) { return {axis}; }
+  static MayDiffer all() { return {-2}; }
+};
+
+/// A collective call in progress, as its body sees it.
+class Call {
+ public:
+  Call(Collective collective, Header mine);
+  /// An exchange of numbers that is no call.
+  explicit Call(Header mine) : mine_(std::move(mine)) {}
+
+  int me() const { return control().device_id(); }
+  int devices() const { return control().num_devices(); }
+  int right() const { return (me() + 1) % devices(); }
+  int left() const { return (me() + devices() - 1) % devices(); }
+  /// Any whole number as a place in the ring.
+  int place(int k) const { return ((k % devices()) + devices()) % devices(); }
+
+  /// Posts my header to everybody and receives theirs: `co_await call.announce()`.
+  Posts& announce();
+  Posts& announce(const std::vector<Index>& for_each);
+  /// \throws Error mismatch unless everybody makes the same call on fitting shapes.
+  void require_agreement(MayDiffer difference);
+  /// What a device said, once announcements are complete.
+  const Header& said_by(int device) const { return theirs_[static_cast<std::size_t>(device)]; }
+
+  Collective collective() const { return collective_; }
+  /// Posts of one step: `co_await call.messages()` returns when they are complete.
+  Posts& messages() { return posts_; }
+
+ private:
+  void read_announcements();
+
+  Collective collective_ = Collective::barrier;
+  Header mine_;
+  std::vector<Header> theirs_;
+  std::vector<Index> outgoing_;  // my header as numbers, for one device after the other
+  std::vector<Index> incoming_;  // each device's, at distances of the longest that there can be
+  Posts posts_;
+};
+
+}  // namespace shard::runtime

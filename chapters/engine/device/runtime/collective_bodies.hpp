@@ -1,0 +1,68 @@
+#pragma once
+
+/// What a backend implements of the communicator: the collectives' bodies, and how its device comes in.
+///
+/// A body is handed its operation: `o.tensor` is the argument on entry and the result at the end. It
+/// announces the call, requires agreement, and then moves the data. What each sends is in
+/// chapters/engine/device/collective_costs.hpp as a closed form.
+
+#include <optional>
+
+#include "engine/device/runtime/axis_cuts.hpp"
+#include "engine/device/runtime/call.hpp"
+#include "engine/device/runtime/stream.hpp"
+
+namespace shard::runtime {
+
+/// Before the first call.
+void set_up_device();
+/// Called as an operation is started: its argument is what the device has been told to compute so far.
+std::unique_ptr<OnDevice> enter_device();
+/// Returns when the device has done all that it was told.
+void finish_device();
+/// Whether a test has planted the mistake of leaving out the k-th call.
+bool leaves_out(Index call);
+
+/// The buffer of a ring: a collective's memory for so many elements.
+Tensor ring_buffer_of(Index elements);
+/// The slices one behind the other in memory, so that each can be sent as it lies. Along axis 0 they lie so
+/// already and the tensor itself is returned; otherwise the copy is a buffer.
+Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
+
+/// `buffer` has room for the largest chunk.
+Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer);
+/// `slices`: where the devices' slices lie in the row that the tensor is, one behind the other. Mine is the
+/// result. `buffer` has room for the largest.
+Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer);
+Task all_gather(Call call, Operation& o, int axis);
+/// `mine` cuts the tensor along split_axis: part k is for device k.
+Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine);
+Task broadcast(Call call, Operation& o, int root);
+Task barrier(Call call, Operation& o);
+/// `src` and `dst` share the caller's memory.
+Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target);
+Task send(Operation& o, int to, bool leave_out);
+Task receive(Operation& o, int from, bool leave_out);
+Task post_send(Operation& o, int to, bool leave_out);
+/// The tensor has the shape that is expected.
+Task post_receive(Operation& o, int from, bool leave_out);
+
+/// A letter's shape as numbers, and back.
+inline constexpr std::size_t longest_address = 1 + Header::most_axes;
+std::vector<Index> address_of(const Shape& shape);
+Shape shape_from(const std::vector<Index>& address);
+/// Whom send_async receives from, once announcements are complete. \throws Error mismatch when targets are
+/// not distinct, or what comes does not fit `dst`.
+std::optional<int> source_of(const Call& call, const Shape& dst);
+
+/// What arrives in an all_to_all, from whom, and what it makes.
+struct Arrivals {
+  std::vector<Range> elements;  ///< of each device's part, one behind the other
+  std::vector<Range> placed;    ///< where it goes along the axis of concatenation
+  Shape result;
+};
+
+/// Device d sends me its tensor, cut down along split_axis to the part that it says is for me.
+Arrivals arrivals(const Call& call, const Shape& mine, int split_axis, int concat_axis);
+
+}  // namespace shard::runtime

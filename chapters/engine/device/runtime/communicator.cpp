@@ -1,0 +1,318 @@
+/// The Communicator of both backends: checks arguments, counts calls, and starts collectives on the stream.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "engine/device/collective_costs.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/tensor_memory.hpp"
+
+namespace shard {
+
+namespace runtime {
+namespace {
+
+/// A started operation, as the future sees it.
+class Started : public Pending {
+ public:
+  explicit Started(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+
+  bool test() override {
+    stream().advance();
+    const bool is_done = operation_->done && (!operation_->on_device || operation_->on_device->is_reached());
+    // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
+    if (!is_done) patience_.idle([this] { return stream().describe(*operation_); });
+    return is_done;
+  }
+  void wait() override { stream().wait_for(*operation_); }
+  Tensor take_result() override { return std::move(operation_->tensor); }
+  void dropped() noexcept override {
+    std::fprintf(stderr, "device %d: the future of %s (call %lld) was dropped without waiting for it\n",
+                 control().device_id(), std::string(operation_->call).c_str(),
+                 static_cast<long long>(operation_->number));
+  }
+
+ private:
+  std::shared_ptr<Operation> operation_;
+  ControlPlane::Wait patience_;
+};
+
+std::shared_ptr<Operation> make_operation(std::string_view call, Tensor&& argument) {
+  auto operation = std::make_shared<Operation>();
+  operation->call = call;
+  operation->number = control().calls();
+  operation->tensor = std::move(argument);
+  return operation;
+}
+
+Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
+  return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
+}
+
+/// Starts `body(operation)` on the stream, or, left out by a planted fault, returns what it was given.
+/// `finish` makes the result of what the body leaves.
+template <class Body>
+Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
+                     std::function<void(Tensor&)> finish = nullptr) {
+  bool left_out = leaves_out(control().count_call());
+  std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
+  if (left_out) {
+    operation->done = true;
+  } else {
+    operation->body = body(*operation);
+    operation->finish = std::move(finish);
+    stream().start(operation);
+  }
+  return future_of(std::move(operation));
+}
+
+void require_peer(const char* call, int id, bool may_be_me) {
+  int n = control().num_devices();
+  int me = control().device_id();
+  if (id < 0 || id >= n || (!may_be_me && id == me))
+    refuse(Code::argument, call, fmt::format("a device of 0 to {}{}", n - 1, may_be_me ? "" : " but oneself"),
+           fmt::format("device {}", id));
+}
+
+void require_rank(const char* call, int rank) {
+  if (rank > Header::most_axes)
+    refuse(Code::argument, call, fmt::format("at most {} axes", Header::most_axes), fmt::to_string(rank));
+}
+
+/// FNV-1a over the shape and the bytes.
+Index fingerprint(const Tensor& t) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  auto add = [&](const void* data, std::size_t bytes) {
+    const auto* b = static_cast<const unsigned char*>(data);
+    for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ b[i]) * 1099511628211ULL;
+  };
+  add(t.shape().data(), t.shape().size() * sizeof(Index));
+  const std::vector<float> values = t.to_host();
+  add(values.data(), values.size() * sizeof(float));
+  Index result;
+  std::memcpy(&result, &hash, sizeof result);
+  return result;
+}
+
+/// What each device announces for me.
+Task announced_numbers(Call call, std::vector<Index>& numbers) {
+  co_await call.announce();
+  call.require_agreement(MayDiffer::all());
+  for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
+}
+
+class QueuedCommunicator : public Communicator {
+ public:
+  QueuedCommunicator() {
+    control();
+    set_up_device();
+    ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); });
+  }
+
+  int device_id() const override { return control().device_id(); }
+  int num_devices() const override { return control().num_devices(); }
+
+  void barrier() override {
+    start(Collective::barrier, Tensor(), [](Operation& o) {
+      return runtime::barrier(Call(Collective::barrier, {}), o);
+    }).get();
+  }
+
+  void send(int dest_id, const Tensor& t) override {
+    require_peer("send", dest_id, false);
+    require_rank("send", t.rank());
+    bool left_out = leaves_out(control().count_call());
+    run(make_operation("send", TensorMemory::share(t)),
+        [&](Operation& o) { return runtime::send(o, dest_id, left_out); });
+  }
+
+  Tensor receive(int src_id) override {
+    require_peer("receive", src_id, false);
+    bool left_out = leaves_out(control().count_call());
+    return run(make_operation("receive", Tensor()),
+               [&](Operation& o) { return runtime::receive(o, src_id, left_out); });
+  }
+
+  Future<> post_send(int dest_id, Tensor&& t) override {
+    require_peer("post_send", dest_id, false);
+    require_rank("post_send", t.rank());
+    bool left_out = leaves_out(control().count_call());
+    return post(make_operation("post_send", std::move(t)),
+                [&](Operation& o) { return runtime::post_send(o, dest_id, left_out); })
+        .then([](Tensor) {});
+  }
+
+  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+    require_peer("post_receive", src_id, false);
+    require_rank("post_receive", static_cast<int>(shape.size()));
+    bool left_out = leaves_out(control().count_call());
+    return post(make_operation("post_receive", Tensor::uninitialized(shape)),
+                [&](Operation& o) { return runtime::post_receive(o, src_id, left_out); });
+  }
+
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
+    if (target_device_id) require_peer("send_async", *target_device_id, true);
+    if (TensorMemory::overlap(src, dst))
+      refuse(Code::argument, "send_async", "src and dst to be different tensors", "the same memory twice");
+    Header header;
+    header.peer = target_device_id.value_or(-1);
+    header.shape = src.shape();
+    Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Operation& o) {
+      return runtime::send_async(Call(Collective::send_async, header), o, TensorMemory::share(src),
+                                 TensorMemory::share(dst), target_device_id);
+    });
+    return std::move(started).then([](Tensor) {});
+  }
+
+  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+    require_axis("all_gather", slice.shape(), axis);
+    return start(Collective::all_gather, std::move(slice), [&](Operation& o) {
+      return runtime::all_gather(Call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
+    });
+  }
+
+  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+    return all_gather_async(num_devices() == 1 ? slice.clone() : TensorMemory::share(slice), axis);
+  }
+
+  Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
+    return start(Collective::all_reduce, std::move(argument), [&](Operation& o) {
+      Tensor buffer = ring_buffer_of(ring_buffer(o.tensor.size(), num_devices()));
+      return runtime::all_reduce(Call(Collective::all_reduce, header_of(o.tensor, 0, op)), o, op,
+                                 std::move(buffer));
+    });
+  }
+
+  Future<Tensor> reduce_scatter_async(Tensor&& argument, ReduceOp op, int axis) override {
+    require_axis("reduce_scatter", argument.shape(), axis);
+    Header header = header_of(argument, axis, op);
+    if (num_devices() == 1)
+      return start(Collective::reduce_scatter, std::move(argument), [&](Operation& o) {
+        return runtime::reduce_scatter(Call(Collective::reduce_scatter, header), o, op,
+                                       {{0, o.tensor.size()}}, Tensor());
+      });
+    const std::vector<Range> slices = cut(argument.extent(axis), num_devices());
+    const Index slice_of_one = num_elements(with_extent(argument.shape(), axis, 1));
+    std::vector<Range> elements = slices;
+    for (Range& r : elements) r = {r.begin * slice_of_one, r.end * slice_of_one};
+    const Range mine = elements[static_cast<std::size_t>(device_id())];
+    const Shape shape =
+        with_extent(argument.shape(), axis, slices[static_cast<std::size_t>(device_id())].size());
+    auto body = [&](Operation& o) {
+      o.tensor = packed(std::move(o.tensor), axis, slices);
+      Tensor buffer = ring_buffer_of(elements[0].size());
+      return runtime::reduce_scatter(Call(Collective::reduce_scatter, header), o, op, elements,
+                                     std::move(buffer));
+    };
+    auto finish = [mine, shape](Tensor& row) {
+      const Index all = row.size();
+      row = slice(std::move(row).reshaped({all}), 0, mine.begin, mine.end).reshaped(shape);
+    };
+    return start(Collective::reduce_scatter, std::move(argument), body, finish);
+  }
+
+  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+    require_axis("all_to_all", t.shape(), split_axis);
+    require_axis("all_to_all", t.shape(), concat_axis);
+    std::vector<Range> parts = cut(t.extent(split_axis), num_devices());
+    return start_all_to_all(std::move(t), split_axis, concat_axis, std::move(parts));
+  }
+
+  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+    require_axis("all_to_all", t.shape(), axis);
+    bool fits = counts.size() == static_cast<std::size_t>(num_devices()) &&
+                std::ranges::all_of(counts, [](Index c) { return c >= 0; }) &&
+                std::accumulate(counts.begin(), counts.end(), Index{0}) == t.extent(axis);
+    if (!fits)
+      refuse(Code::argument, "all_to_all",
+             fmt::format("{} counts that add up to {}", num_devices(), t.extent(axis)), to_string(counts));
+    return start_all_to_all(std::move(t), axis, axis, cut(counts));
+  }
+
+  Future<Tensor> broadcast_async(Tensor&& argument, int root) override {
+    require_peer("broadcast", root, true);
+    return start(Collective::broadcast, std::move(argument), [&](Operation& o) {
+      Header header = header_of(o.tensor, 0);
+      header.peer = root;
+      return runtime::broadcast(Call(Collective::broadcast, std::move(header)), o, root);
+    });
+  }
+
+  void synchronize() override {
+    stream().drain();
+    finish_device();
+  }
+
+  std::vector<Index> exchange(const char* what, Index mine) override {
+    Header header;
+    header.op = static_cast<Index>(std::hash<std::string_view>()(what));  // so that all mean the same number
+    header.for_you = mine;
+    std::vector<Index> numbers;
+    run(make_operation(what, Tensor()),
+        [&](Operation&) { return announced_numbers(Call(std::move(header)), numbers); });
+    return numbers;
+  }
+
+  void verify_replicated(const Tensor& t) override {
+    if (!is_checked_) return;
+    std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
+    for (std::size_t d = 1; d < prints.size(); ++d)
+      if (prints[d] != prints[0])
+        refuse(Code::mismatch, "Replicated", "the same values on every device",
+               fmt::format("{} here, and device {} holds other values or another shape than device 0",
+                           to_string(t.shape()), d));
+  }
+
+  void check_claims(bool on) override { is_checked_ = on; }
+
+ private:
+  static Header header_of(const Tensor& t, int axis, ReduceOp op = ReduceOp::sum) {
+    Header header;
+    header.op = static_cast<Index>(op);
+    header.axis = axis;
+    header.shape = t.shape();
+    return header;
+  }
+
+  static Future<Tensor> start_all_to_all(Tensor&& argument, int split_axis, int concat_axis,
+                                         std::vector<Range>&& parts) {
+    return start(Collective::all_to_all, std::move(argument), [&](Operation& o) {
+      Header header = header_of(o.tensor, split_axis);
+      header.concat_axis = concat_axis;
+      return runtime::all_to_all(Call(Collective::all_to_all, std::move(header)), o, split_axis, concat_axis,
+                                 std::move(parts));
+    });
+  }
+
+  /// Starts an operation and returns when it is done.
+  template <class Body>
+  static Tensor run(std::shared_ptr<Operation> operation, const Body& body) {
+    operation->body = body(*operation);
+    stream().start(operation);
+    stream().wait_for(*operation);
+    return std::move(operation->tensor);
+  }
+
+  /// Lets an operation go on outside of the stream's order.
+  template <class Body>
+  static Future<Tensor> post(std::shared_ptr<Operation> operation, const Body& body) {
+    operation->body = body(*operation);
+    stream().post(operation);
+    return future_of(std::move(operation));
+  }
+
+  bool is_checked_ = false;
+};
+
+}  // namespace
+}  // namespace runtime
+
+Communicator& world() {
+  static runtime::QueuedCommunicator instance;
+  return instance;
+}
+
+}  // namespace shard

@@ -1,0 +1,312 @@
+#include "engine/device/runtime/control_plane.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto patience = 1000ms;          // of a wait, before anybody asks
+constexpr auto between_questions = 200ms;  // rounds of questions about a possible deadlock
+constexpr auto grace = 3000ms;             // for device 0 to print another device's last line
+
+enum Tag { failure = 1, question, answer, verdict };
+
+/// Numbers and a text as bytes, and back.
+std::string pack(const std::vector<Index>& numbers, const std::string& text) {
+  Index count = static_cast<Index>(numbers.size());
+  std::string bytes(sizeof(Index) * (numbers.size() + 1), '\0');
+  std::memcpy(bytes.data(), &count, sizeof count);
+  if (count > 0) std::memcpy(bytes.data() + sizeof count, numbers.data(), sizeof(Index) * numbers.size());
+  return bytes + text;
+}
+
+std::pair<std::vector<Index>, std::string> unpack(const std::string& bytes) {
+  Index count = 0;
+  std::memcpy(&count, bytes.data(), sizeof count);
+  std::vector<Index> numbers(static_cast<std::size_t>(count));
+  std::size_t end = sizeof(Index) * (numbers.size() + 1);
+  if (count > 0) std::memcpy(numbers.data(), bytes.data() + sizeof count, end - sizeof count);
+  return {numbers, bytes.substr(end)};
+}
+
+void print_line(const std::string& line) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "error: %s\n", line.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+/// The MPI side: a communicator of our own, so that no message meets tensor data.
+struct ControlPlane::Messages {
+  MPI_Comm comm = MPI_COMM_NULL;
+
+  void send(int to, Tag tag, const std::string& bytes) const {
+    // Small enough to be buffered: this returns whatever the other device is doing.
+    MPI_Send(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, tag, comm);
+  }
+  /// A message with this tag, if one has come.
+  bool take(int from, Tag tag, int& source, std::string& bytes) const {
+    int there = 0;
+    MPI_Status status;
+    MPI_Iprobe(from, tag, comm, &there, &status);
+    if (!there) return false;
+    int count = 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    bytes.resize(static_cast<std::size_t>(count));
+    source = status.MPI_SOURCE;
+    MPI_Recv(bytes.data(), count, MPI_BYTE, source, tag, comm, MPI_STATUS_IGNORE);
+    return true;
+  }
+};
+
+/// One device's state in a round of questions.
+struct ControlPlane::Answer {
+  std::string call;
+  std::vector<Blocked::Needs> in_flight;
+  std::vector<Index> posted;
+  bool operator==(const Answer&) const = default;
+
+  std::string packed() const;
+  static Answer from(const std::string& bytes);
+};
+
+std::string ControlPlane::Answer::packed() const {
+  std::vector<Index> numbers = {static_cast<Index>(in_flight.size())};
+  for (const Blocked::Needs& needs : in_flight) {
+    numbers.push_back(static_cast<Index>(needs.size()));
+    for (const Blocked::Need& need : needs)
+      numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
+  }
+  numbers.insert(numbers.end(), posted.begin(), posted.end());
+  return pack(numbers, call);
+}
+
+ControlPlane::Answer ControlPlane::Answer::from(const std::string& bytes) {
+  auto [numbers, call] = unpack(bytes);
+  auto at = numbers.begin();
+  std::vector<Blocked::Needs> in_flight(static_cast<std::size_t>(*at++));
+  for (Blocked::Needs& needs : in_flight) {
+    needs.resize(static_cast<std::size_t>(*at++));
+    for (Blocked::Need& need : needs) {
+      need = {at[0], at[1], at[2]};
+      at += 3;
+    }
+  }
+  return {call, std::move(in_flight), {at, numbers.end()}};
+}
+
+ControlPlane::ControlPlane() : messages_(std::make_unique<Messages>()), posted_(1) {}
+ControlPlane::~ControlPlane() = default;
+
+ControlPlane& ControlPlane::instance() {
+  static ControlPlane plane;
+  return plane;
+}
+
+Index& ControlPlane::posted(Index slot) {
+  if (slot >= static_cast<Index>(posted_.size())) posted_.resize(static_cast<std::size_t>(slot) + 1);
+  return posted_[static_cast<std::size_t>(slot)];
+}
+
+void ControlPlane::start(int& argc, char**& argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_dup(MPI_COMM_WORLD, &messages_->comm);
+  MPI_Comm_rank(messages_->comm, &id_);
+  MPI_Comm_size(messages_->comm, &size_);
+}
+
+void ControlPlane::keep_going(std::function<void()> advance,
+                              std::function<std::vector<Blocked::Needs>()> in_flight) {
+  advance_ = std::move(advance);
+  in_flight_ = std::move(in_flight);
+}
+
+struct ControlPlane::Meeting {
+  MPI_Request request;
+
+  bool is_done() {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  }
+};
+
+void ControlPlane::wait_for(const char* what, Meeting meeting) {
+  Index entered = ++posted(0);
+  auto describe = [&] {
+    Blocked blocked{what, in_flight_()};
+    Blocked::Needs& everybody = blocked.in_flight.emplace_back();
+    for (Index d = 0; d < size_; ++d)
+      if (d != id_) everybody.push_back({d, 0, entered});
+    return blocked;
+  };
+  for (Wait wait; !meeting.is_done(); wait.idle(describe)) advance_();
+}
+
+std::vector<Index> ControlPlane::all_gather(const char* what, Index mine) {
+  std::vector<Index> all(static_cast<std::size_t>(size_));
+  if (size_ == 1) return {mine};
+  MPI_Request request;
+  MPI_Iallgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, messages_->comm, &request);
+  wait_for(what, {request});
+  return all;
+}
+
+std::vector<std::string> ControlPlane::gather(const char* what, const std::string& mine) {
+  std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
+  std::vector<int> counts(sizes.begin(), sizes.end());
+  std::vector<int> offsets(counts.size());
+  for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
+  std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
+  MPI_Request request;
+  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
+               offsets.data(), MPI_BYTE, 0, messages_->comm, &request);
+  wait_for(what, {request});
+  std::vector<std::string> texts;
+  for (std::size_t d = 0; id_ == 0 && d < counts.size(); ++d)
+    texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));
+  return texts;
+}
+
+void ControlPlane::Wait::look(const std::function<Blocked()>& describe) {
+  ControlPlane& plane = instance();
+  sched_yield();  // there may be more devices than cores
+  plane.hear_of_failures();
+  plane.hear_of_deadlock();
+  plane.answer_question(describe());
+  auto now = steady_clock::now();
+  if (since_ == steady_clock::time_point{}) since_ = now;
+  if (plane.id() == 0 && now - since_ > patience) plane.ask_around(describe());
+}
+
+void ControlPlane::hear_of_failures() {
+  int source = 0;
+  std::string bytes;
+  if (id_ != 0 || !messages_->take(MPI_ANY_SOURCE, failure, source, bytes)) return;
+  auto [code, line] = unpack(bytes);
+  fail(static_cast<Code>(code.at(0)), line);
+}
+
+void ControlPlane::hear_of_deadlock() {
+  int source = 0;
+  std::string bytes;
+  if (id_ != 0 && messages_->take(0, verdict, source, bytes))
+    throw Error(Code::deadlock, unpack(bytes).second);
+}
+
+ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const {
+  return {mine.call, mine.in_flight, posted_};
+}
+
+void ControlPlane::answer_question(const Blocked& mine) {
+  int source = 0;
+  std::string bytes;
+  if (id_ == 0 || !messages_->take(0, question, source, bytes)) return;
+  messages_->send(0, answer, my_answer(mine).packed());
+}
+
+/// Device 0 asks in rounds. A round that gets the same answers from all as the one before is a snapshot:
+/// between the two, nobody moved.
+void ControlPlane::ask_around(const Blocked& mine) {
+  int source = 0;
+  std::string bytes;
+  while (missing_answers_ > 0 && messages_->take(MPI_ANY_SOURCE, answer, source, bytes)) {
+    answers_[static_cast<std::size_t>(source)] = Answer::from(bytes);
+    --missing_answers_;
+  }
+  if (missing_answers_ > 0 || steady_clock::now() - asked_ < between_questions) return;
+  if (round_ > 0) {
+    bool i_moved = answers_[0] != my_answer(mine);
+    if (!i_moved && answers_ == earlier_answers_) judge();
+    earlier_answers_ = answers_;
+  }
+  answers_.resize(static_cast<std::size_t>(size_));
+  answers_[0] = my_answer(mine);
+  asked_ = steady_clock::now();
+  missing_answers_ = size_ - 1;
+  ++round_;
+  for (int d = 1; d < size_; ++d) messages_->send(d, question, pack({round_}, ""));
+}
+
+/// Everybody waits and nobody has moved. Unless some operation has all that it needs (its messages are on
+/// their way), that is a deadlock.
+void ControlPlane::judge() {
+  auto is_met = [&](const Blocked::Need& need) {
+    const std::vector<Index>& posted = answers_[static_cast<std::size_t>(need.peer)].posted;
+    auto slot = static_cast<std::size_t>(need.slot);
+    return slot < posted.size() && posted[slot] >= need.entries;
+  };
+  auto goes_on = [&](const Blocked::Needs& needs) { return std::ranges::all_of(needs, is_met); };
+  std::string line = "deadlock:";
+  for (std::size_t d = 0; d < answers_.size(); ++d) {
+    if (std::ranges::any_of(answers_[d].in_flight, goes_on)) return;
+    line += fmt::format("{} device {} waits in {}", d == 0 ? "" : ";", d, answers_[d].call);
+  }
+  for (int d = 1; d < size_; ++d) messages_->send(d, verdict, pack({}, line));
+  throw Error(Code::deadlock, line);
+}
+
+void ControlPlane::fail(Code code, const std::string& line) {
+  if (id_ != 0) {
+    MPI_Request request;
+    std::string bytes = pack({static_cast<Index>(code)}, line);
+    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, failure, messages_->comm, &request);
+    int sent = 0;
+    for (auto start = steady_clock::now(); steady_clock::now() - start < grace;
+         std::this_thread::sleep_for(1ms))
+      if (!sent) MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
+  }
+  print_line(line);
+  if (size_ == 1) {  // nobody else to end, and MPI_Abort would add lines of its own
+    MPI_Finalize();
+    std::_Exit(static_cast<int>(code));
+  }
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  std::abort();  // MPI_Abort does not return
+}
+
+int ControlPlane::finish(int exit_code) {
+  std::fflush(stdout);
+  int worst = 0;
+  for (Index code : all_gather("the end of the program", exit_code))
+    worst = std::max(worst, static_cast<int>(code));
+  MPI_Comm_free(&messages_->comm);
+  MPI_Finalize();
+  return worst;
+}
+
+int run_on_devices(int& argc, char**& argv, const std::function<int()>& body) {
+  ControlPlane& plane = ControlPlane::instance();
+  plane.start(argc, argv);
+  try {
+    int exit_code = body();
+    world().synchronize();
+    return plane.finish(exit_code);
+  } catch (const Error& error) {
+    plane.fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
+  } catch (const std::exception& error) {
+    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
+  } catch (...) {
+    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
+  }
+}
+
+}  // namespace shard

@@ -1,0 +1,43 @@
+/// The matrix product of both backends: what is checked, counted, and the same for each.
+
+#include "engine/device/runtime/matmul.hpp"
+
+#include "engine/device/runtime/stream.hpp"
+#include "engine/device/runtime/tensor_memory.hpp"
+
+namespace shard {
+
+namespace {
+
+Precision current_precision = Precision::float32;
+
+void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
+  runtime::stream().advance();  // messages go on while we compute
+  if (e.m == 0 || e.n == 0 || e.k == 0) return;
+  runtime::product(a, b, c, e, keep);
+  ledger().computed(2 * e.m * e.n * e.k);
+}
+
+}  // namespace
+
+void set_precision(Precision precision) {
+  current_precision = precision;
+}
+Precision precision() {
+  return current_precision;
+}
+
+Tensor matmul(Operand a, Operand b) {
+  Extents e = extents_of_product(a, b);
+  Tensor c = e.k == 0 ? Tensor({e.m, e.n}) : TensorMemory::make({e.m, e.n});  // an empty sum is zero
+  multiply_into(c, a, b, e, 0.0F);
+  return c;
+}
+
+void matmul_accumulate(Operand a, Operand b, Tensor& c) {
+  Extents e = extents_of_product(a, b);
+  require_shape("matmul_accumulate", {e.m, e.n}, c);
+  multiply_into(c, a, b, e, 1.0F);
+}
+
+}  // namespace shard

@@ -1,0 +1,111 @@
+/// What of a tensor does not depend on where its memory is.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <ostream>
+#include <sstream>
+
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/control_plane.hpp"
+
+namespace shard {
+
+Index num_elements(const Shape& shape) {
+  Index product = 1;
+  for (Index extent : shape) product *= extent;
+  return product;
+}
+
+std::string to_string(const Shape& shape) {
+  return shape.size() == 1 ? fmt::format("({},)", shape[0]) : fmt::format("({})", fmt::join(shape, ", "));
+}
+
+std::string_view name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::avg:
+      return "avg";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::prod:
+      return "prod";
+  }
+  return "?";
+}
+
+Index Tensor::extent(int axis) const {
+  if (axis < 0 || axis >= rank())
+    refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape_)),
+           fmt::format("axis {}", axis));
+  return shape_[static_cast<std::size_t>(axis)];
+}
+
+Tensor Tensor::reshaped(Shape shape) && {
+  if (num_elements(shape) != size())
+    refuse(Code::argument, "reshaped", fmt::format("{} elements as in {}", size(), to_string(shape_)),
+           to_string(shape));
+  Tensor result = std::move(*this);
+  result.shape_ = std::move(shape);
+  return result;
+}
+
+Rows::Rows(Tensor& whole, Index first, Index last) : tensor(&whole), begin(first), end(last) {
+  if (first < 0 || first > last || last > whole.extent(0))
+    refuse(Code::argument, "Rows", fmt::format("rows of {}", to_string(whole.shape())),
+           fmt::format("[{}, {})", first, last));
+}
+
+Shape Rows::shape() const {
+  Shape shape = tensor->shape();
+  shape[0] = end - begin;
+  return shape;
+}
+
+namespace {
+
+constexpr Index shown_at_each_end = 4;
+
+/// Whether index i of an axis is printed, left out, or the first of those left out.
+bool is_left_out(Index i, Index extent) {
+  return extent > 2 * shown_at_each_end + 1 && i >= shown_at_each_end && i < extent - shown_at_each_end;
+}
+
+void print_axis(std::ostream& out, const std::vector<float>& values, const Shape& shape, std::size_t axis,
+                Index at) {
+  if (axis == shape.size()) {
+    out << fmt::format("{:g}", values[static_cast<std::size_t>(at)]);
+    return;
+  }
+  bool innermost = axis + 1 == shape.size();
+  out << '[';
+  for (Index i = 0; i < shape[axis]; ++i) {
+    if (is_left_out(i, shape[axis]) && i > shown_at_each_end) continue;
+    if (i > 0) out << (innermost ? ", " : fmt::format("\n{:{}}", "", axis + 1));
+    if (is_left_out(i, shape[axis]))
+      out << "...";
+    else
+      print_axis(out, values, shape, axis + 1, at * shape[axis] + i);
+  }
+  out << ']';
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
+  out << to_string(tensor.shape()) << ' ';
+  print_axis(out, tensor.to_host(), tensor.shape(), 0, 0);
+  return out;
+}
+
+void print_in_device_order(std::ostream& out, const std::string& title, const Tensor& tensor) {
+  std::ostringstream mine;
+  mine << fmt::format("device {}: {} ", world().device_id(), title) << tensor << '\n';
+  for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str()))
+    out << text;
+}
+
+}  // namespace shard

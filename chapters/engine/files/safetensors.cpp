@@ -1,0 +1,374 @@
+#include "engine/files/safetensors.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "engine/device/error.hpp"
+#include "engine/files/safetensors_header.hpp"
+
+namespace shard {
+
+using safetensors::bad_file;
+using safetensors::one_line;
+using safetensors::printable;
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian, and bytes are copied");
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+namespace {
+
+constexpr std::uint64_t length_bytes = 8;        // of the field that gives the header's length
+constexpr std::uint64_t window_bytes = 1 << 20;  // read at once where values cannot go straight to the result
+constexpr std::uint64_t page_bytes = 4096;       // a gap below this costs less than a further read
+
+/// A call to the operating system went wrong; errno says how.
+[[noreturn]] void system_error(const std::string& path, std::string_view what, int error = errno) {
+  throw Error(Code::file,
+              fmt::format("{}: {}: {}", one_line(path), what, std::generic_category().message(error)));
+}
+
+/// Opens `path` and gives its size. Nothing but a regular file: others may block, or have no end.
+FileDescriptor open_regular(const std::string& path, std::uint64_t& size) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) system_error(path, "cannot open");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) system_error(path, "cannot inspect");
+  if (!S_ISREG(status.st_mode))
+    bad_file(path, "not a file of bytes", "a regular file", "a folder, a pipe or a device");
+  size = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                  std::uint64_t bytes, void* into) {
+  std::uint64_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(file.get(), static_cast<std::byte*>(into) + done, bytes - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) system_error(path, "cannot read");
+    if (got == 0)
+      bad_file(path, "the file shrank while it was read", fmt::format("{} bytes at byte {}", bytes, offset),
+               fmt::format("{} bytes", done));
+    done += static_cast<std::uint64_t>(got);
+  }
+}
+
+std::uint64_t read_header_length(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
+  if (size < length_bytes)
+    bad_file(path, "file too short", "at least 8 bytes", fmt::format("{} bytes", size));
+  std::uint64_t length = 0;
+  read_exactly(file, path, 0, length_bytes, &length);
+  const std::uint64_t limit = std::min(size - length_bytes, safetensors::max_header_bytes);
+  if (length > limit)
+    bad_file(path, "bad header length", fmt::format("at most {} bytes", limit), std::to_string(length));
+  return length;
+}
+
+float from_half(std::uint16_t half) {
+  const int exponent = (half >> 10) & 0x1f;
+  const int fraction = half & 0x3ff;
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
+  if (exponent == 0x1f)  // infinity or NaN
+    return std::bit_cast<float>(sign | 0x7f800000U | static_cast<std::uint32_t>(fraction) << 13);
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                        : std::ldexp(static_cast<float>(fraction + 0x400), exponent - 25);
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+float from_bfloat16(std::uint16_t upper) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
+}
+
+float from_float(float value) {
+  return value;
+}
+
+float from_double(double value) {
+  return static_cast<float>(value);
+}
+
+/// Turns `count` elements at `in`, which need not be aligned, into float32.
+using Convert = void (*)(const std::byte* in, std::size_t count, float* out);
+
+template <class Element, float (*to_float)(Element)>
+void convert(const std::byte* in, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Element element;
+    std::memcpy(&element, in + i * sizeof element, sizeof element);
+    out[i] = to_float(element);
+  }
+}
+
+/// Null for a dtype that is not read as float32.
+Convert converter(std::string_view dtype) {
+  if (dtype == "F32") return convert<float, from_float>;
+  if (dtype == "F64") return convert<double, from_double>;
+  if (dtype == "F16") return convert<std::uint16_t, from_half>;
+  if (dtype == "BF16") return convert<std::uint16_t, from_bfloat16>;
+  return nullptr;
+}
+
+/// A slice along one axis of a row-major tensor: runs of bytes at equal distances.
+struct Runs {
+  std::uint64_t offset;  // of the first run, in the file
+  std::uint64_t count;
+  std::uint64_t bytes;   // of one run
+  std::uint64_t stride;  // from one run's first byte to the next one's
+};
+
+Runs slice_runs(const std::vector<std::int64_t>& shape, std::size_t axis, std::int64_t begin,
+                std::int64_t end, std::uint64_t element_bytes) {
+  std::uint64_t outer = 1;
+  std::uint64_t inner = element_bytes;
+  for (std::size_t i = 0; i < axis; ++i) outer *= static_cast<std::uint64_t>(shape[i]);
+  for (std::size_t i = axis + 1; i < shape.size(); ++i) inner *= static_cast<std::uint64_t>(shape[i]);
+  const Runs runs{static_cast<std::uint64_t>(begin) * inner, outer,
+                  static_cast<std::uint64_t>(end - begin) * inner,
+                  static_cast<std::uint64_t>(shape[axis]) * inner};
+  if (runs.bytes == runs.stride) return {runs.offset, 1, runs.count * runs.bytes, runs.count * runs.bytes};
+  return runs;
+}
+
+/// Reads slices of one tensor of one file.
+struct SliceReader {
+  const FileDescriptor& file;
+  const std::string& path;
+  Convert to_float;
+  std::uint64_t element_bytes;
+  bool is_float32;
+
+  void read(const Runs& runs, float* out) const {
+    const bool near = runs.stride - runs.bytes < page_bytes && runs.stride <= window_bytes / 2;
+    if (runs.count > 1 && near) return read_through_gaps(runs, out);
+    for (std::uint64_t i = 0; i < runs.count; ++i)
+      read_run(runs.offset + i * runs.stride, runs.bytes, out + i * (runs.bytes / element_bytes));
+  }
+
+ private:
+  void read_run(std::uint64_t offset, std::uint64_t bytes, float* out) const {
+    if (is_float32) return read_exactly(file, path, offset, bytes, out);
+    std::vector<std::byte> window(std::min(bytes, window_bytes));
+    for (std::uint64_t done = 0; done < bytes; done += window.size()) {
+      const std::uint64_t now = std::min<std::uint64_t>(window.size(), bytes - done);
+      read_exactly(file, path, offset + done, now, window.data());
+      to_float(window.data(), now / element_bytes, out + done / element_bytes);
+    }
+  }
+
+  /// Many short runs by one read, the gaps between them included.
+  void read_through_gaps(const Runs& runs, float* out) const {
+    const std::uint64_t at_once = std::min(runs.count, window_bytes / runs.stride);
+    const std::uint64_t elements = runs.bytes / element_bytes;
+    std::vector<std::byte> window(at_once * runs.stride);
+    for (std::uint64_t first = 0; first < runs.count; first += at_once) {
+      const std::uint64_t now = std::min(at_once, runs.count - first);
+      const std::uint64_t span = (now - 1) * runs.stride + runs.bytes;
+      read_exactly(file, path, runs.offset + first * runs.stride, span, window.data());
+      for (std::uint64_t i = 0; i < now; ++i)
+        to_float(window.data() + i * runs.stride, elements, out + (first + i) * elements);
+    }
+  }
+};
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  std::uint64_t size = 0;
+  file_ = open_regular(path, size);
+  std::string text(read_header_length(file_, path, size), '\0');
+  read_exactly(file_, path, length_bytes, text.size(), text.data());
+  data_start_ = length_bytes + text.size();
+  safetensors::Header header = safetensors::parse_header(text, size - data_start_, path);
+  entries_ = std::move(header.entries);
+  metadata_ = std::move(header.metadata);
+}
+
+const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end())
+    throw Error(Code::file, fmt::format("{}: no tensor \"{}\"", one_line(path_), printable(name)));
+  return found->second;
+}
+
+std::vector<float> SafetensorsFile::read(const std::string& name, int axis, std::int64_t begin,
+                                         std::int64_t end) const {
+  const SafetensorsEntry& entry = find(name);
+  const std::string who = fmt::format("tensor \"{}\"", printable(name));
+  const Convert to_float = converter(entry.dtype);
+  if (to_float == nullptr)
+    bad_file(path_, who + ": wrong dtype", "F32, F64, F16 or BF16 to read as float32", entry.dtype);
+  std::vector<std::int64_t> shape = entry.shape;
+  if (shape.empty()) shape = {1};
+  const int rank = static_cast<int>(shape.size());
+  if (axis < 0 || axis >= rank)
+    throw Error(Code::argument, fmt::format("{}: {}: axis of a slice, expected 0 to {}, given {}",
+                                            one_line(path_), who, rank - 1, axis));
+  const std::int64_t length = shape[static_cast<std::size_t>(axis)];
+  if (begin < 0 || begin > end || end > length)
+    throw Error(Code::argument,
+                fmt::format("{}: {}: slice along axis {}, expected within 0 to {}, given {} to {}",
+                            one_line(path_), who, axis, length, begin, end));
+  const std::uint64_t element = safetensors::element_bytes(entry.dtype);
+  Runs runs = slice_runs(shape, static_cast<std::size_t>(axis), begin, end, element);
+  runs.offset += data_start_ + entry.begin;
+  std::vector<float> values(runs.count * (runs.bytes / element));
+  if (!values.empty())
+    SliceReader{file_, path_, to_float, element, entry.dtype == "F32"}.read(runs, values.data());
+  return values;
+}
+
+namespace {
+
+[[noreturn]] void refuse_tensor(const std::string& path, const std::string& name, std::string_view expected,
+                                std::string_view given) {
+  throw Error(Code::argument, fmt::format("write {}: tensor \"{}\": expected {}, given {}", one_line(path),
+                                          printable(name), expected, given));
+}
+
+/// Whatever is written can be read again: the same rules hold here as in the reader.
+void check_tensor(const std::string& path, const std::string& name, const HostTensor& tensor) {
+  if (name == "__metadata__" || name.find('\0') != std::string::npos)
+    refuse_tensor(path, name, "a name other than __metadata__, without NUL", "this one");
+  if (tensor.shape.size() > safetensors::max_rank)
+    refuse_tensor(path, name, fmt::format("at most {} dimensions", safetensors::max_rank),
+                  std::to_string(tensor.shape.size()));
+  const auto bytes =
+      safetensors::tensor_bytes(tensor.shape, sizeof(float));  // a negative dimension is too large
+  if (!bytes || *bytes != tensor.values.size() * sizeof(float))
+    refuse_tensor(path, name, fmt::format("as many values as shape [{}] says", fmt::join(tensor.shape, ", ")),
+                  std::to_string(tensor.values.size()));
+}
+
+/// `name` as the header spells it.
+std::string spelt(const std::string& path, const std::string& name) {
+  const std::optional<std::string> text = safetensors::json_string(name);
+  if (!text) refuse_tensor(path, name, "a name in UTF-8", "other bytes");
+  if (text->size() > safetensors::max_string_bytes)
+    refuse_tensor(path, name, fmt::format("a name of at most {} bytes", safetensors::max_string_bytes),
+                  "more");
+  return *text;
+}
+
+std::string canonical_header(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
+  std::string text = "{";
+  std::uint64_t begin = 0;
+  for (const auto& [name, tensor] : tensors) {
+    check_tensor(path, name, tensor);
+    const std::uint64_t end = begin + tensor.values.size() * sizeof(float);
+    if (text.size() > 1) text += ',';
+    text += fmt::format(R"({}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", spelt(path, name),
+                        fmt::join(tensor.shape, ","), begin, end);
+    begin = end;
+  }
+  text += '}';
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > safetensors::max_header_bytes)
+    throw Error(Code::argument, fmt::format("write {}: header, expected at most {} bytes, given {}",
+                                            one_line(path), safetensors::max_header_bytes, text.size()));
+  return text;
+}
+
+/// A temporary file beside `path`, which takes its place on commit() and vanishes without it.
+class Replacement {
+ public:
+  explicit Replacement(const std::string& path) : path_(path), target_(path.substr(path.rfind('/') + 1)) {
+    const std::string folder = path.substr(0, path.size() - target_.size());
+    folder_ =
+        FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder_.get() < 0) system_error(path_, "cannot open the folder to write in");
+    refuse_special_target();
+    create();
+  }
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+  ~Replacement() {
+    if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
+  }
+
+  void write(const void* data, std::uint64_t bytes) {
+    std::uint64_t done = 0;
+    while (done < bytes) {  // a write may be short: a signal, or the disk is nearly full
+      const ssize_t now = ::write(file_.get(), static_cast<const std::byte*>(data) + done, bytes - done);
+      if (now < 0 && errno == EINTR) continue;
+      if (now <= 0) system_error(path_, "cannot write", now < 0 ? errno : ENOSPC);
+      done += static_cast<std::uint64_t>(now);
+    }
+  }
+
+  void commit() {
+    if (::fsync(file_.get()) != 0) system_error(path_, "cannot write to the disk");
+    if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), target_.c_str()) != 0)
+      system_error(path_, "cannot put the new file in place");
+    temporary_.clear();
+    // Some file systems do not synchronise folders and say so by EINVAL.
+    if (::fsync(folder_.get()) != 0 && errno != EINVAL)
+      system_error(path_, "cannot write the folder to the disk");
+  }
+
+ private:
+  /// A rename would put a file in the place of, say, /dev/null.
+  void refuse_special_target() const {
+    struct stat status {};
+    const bool exists = ::fstatat(folder_.get(), target_.c_str(), &status, 0) == 0;
+    if (target_.empty() || (exists && !S_ISREG(status.st_mode)))
+      bad_file(path_, "cannot replace", "a regular file or none", "a folder, a pipe or a device");
+  }
+
+  /// Names that a killed run left behind are passed over.
+  void create() {
+    for (int attempt = 0; attempt < 1000 && file_.get() < 0; ++attempt) {
+      const std::string name = fmt::format(".safetensors-{}-{}.tmp", ::getpid(), attempt);
+      file_ = FileDescriptor(
+          ::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      if (file_.get() >= 0) temporary_ = name;
+      if (file_.get() < 0 && errno != EEXIST) break;
+    }
+    if (file_.get() < 0) system_error(path_, "cannot create a file in its folder");
+  }
+
+  const std::string& path_;
+  std::string target_;     // the last part of the path
+  std::string temporary_;  // empty once there is none
+  FileDescriptor folder_;
+  FileDescriptor file_;
+};
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
+  const std::string header = canonical_header(path, tensors);
+  const std::uint64_t length = header.size();
+  Replacement replacement(path);
+  replacement.write(&length, length_bytes);
+  replacement.write(header.data(), length);
+  for (const auto& [name, tensor] : tensors)
+    replacement.write(tensor.values.data(), tensor.values.size() * sizeof(float));
+  replacement.commit();
+}
+
+}  // namespace shard

@@ -1,0 +1,92 @@
+#pragma once
+
+/// The vocabulary of the closed forms: what collectives send, and what a chapter's costs.hpp says of a step.
+///
+/// A form is derived by hand from the algorithm; the ledger measures; tests hold the one against the other,
+/// exactly. Elements are float32, 4 bytes each.
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/device/collective_costs.hpp"
+#include "engine/device/ledger.hpp"
+#include "engine/device/split.hpp"
+#include "engine/workloads/model.hpp"
+#include "engine/workloads/routing.hpp"
+
+namespace shard {
+
+/// A bucket of gradients is sent off when it holds this much.
+inline constexpr Index default_bucket_bytes = Index{1} << 20;
+
+/// What the command line decides about an engine beside its model.
+struct EngineOptions {
+  Index micro_batches = 1;  ///< pieces that a device's part of the batch is processed in, where it can be
+  Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
+  Index virtual_stages = 2;                   ///< stages a device, where it may have several
+  std::string stages = "equal";               ///< how layers are cut into stages, where they are
+  Routing routing = {};                       ///< of a mixture
+};
+
+/// What a form depends on.
+struct Setting : EngineOptions {
+  Model model;
+  Index batch = 64;         ///< rows of the global batch
+  bool input_grad = false;  ///< whether dL/dx is computed
+  int devices = 1;
+  int device = 0;       ///< whose costs these are
+  RoutedCounts routed;  ///< where this batch's choices went, in a mixture
+};
+
+/// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the
+/// optimizer; then `after_step()`.
+struct Costs {
+  std::array<Traffic, num_collectives> sent{};             ///< per collective, forward and backward
+  std::array<Traffic, num_collectives> sent_after_step{};  ///< per collective, in `after_step()`
+  Index flops = 0;                                         ///< of matrix products
+  Index parameter_bytes = 0;                               ///< of what this device holds between steps
+  /// Of what its optimizer updates, if that is not all it holds: gradients, and each kind of state, are as
+  /// large.
+  std::optional<Index> trained_bytes;
+  /// Most bytes held at a time, forward and backward: parameters, gradients, activations, buffers. The loss
+  /// gradient takes its result's size; input and gradients are held by the caller.
+  Index peak_bytes = 0;
+  /// Most held in `after_step()` beside parameters, gradients and the optimizer's state.
+  Index after_step_bytes = 0;
+
+  Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
+  Traffic& after_step(Collective c) { return sent_after_step[static_cast<std::size_t>(c)]; }
+  Index trained() const { return trained_bytes.value_or(parameter_bytes); }
+  /// Of a whole step.
+  Traffic total() const;
+  /// Most bytes held in a whole step with an optimizer that has `state_per_element` elements of state for
+  /// each it updates (2 for Adam). In the first step, state comes into being only at its end. dL/dx is not
+  /// kept.
+  Index step_peak_bytes(Index state_per_element, bool is_first) const;
+};
+
+/// Floating-point operations of an (m, k) times (k, n) product.
+constexpr Index product_flops(Index m, Index k, Index n) {
+  return 2 * m * k * n;
+}
+
+/// The moment of a program at which most is held.
+class Peak {
+ public:
+  /// One moment: the sizes, in elements, of all that is held then.
+  void at(std::initializer_list<Index> elements) {
+    Index sum = 0;
+    for (Index e : elements) sum += e;
+    most_ = std::max(most_, sum);
+  }
+  Index bytes() const { return most_ * bytes_per_element; }
+
+ private:
+  Index most_ = 0;
+};
+
+}  // namespace shard

@@ -1,0 +1,66 @@
+/// The matrix product, by cuBLAS.
+
+#include <cstring>
+
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/launch.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/runtime/matmul.hpp"
+
+namespace shard::runtime {
+
+namespace {
+
+using cuda::gpu;
+
+/// To the nearest number with the upper 16 bits of a float32's 32, of two as near the even one.
+struct ToBf16 {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
+    std::uint32_t bits;
+    std::memcpy(&bits, from + i, sizeof bits);
+    const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
+    const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
+    to[i] = static_cast<std::uint16_t>((is_finite ? bits + 0x7fffU + (bits >> 16 & 1) : bits) >> 16);
+    if (!is_finite)
+      to[i] |= static_cast<std::uint16_t>(is_nan);  // its upper bits may have been an infinity's
+  }
+};
+
+/// An operand as cuBLAS is to read it. In bf16 it is a copy, made here: cuBLAS's own conversion of float32 is
+/// free to be left out.
+class Factor {
+ public:
+  explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
+    if (precision() == Precision::bf16)
+      cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+                   copy_.data<std::uint16_t>());
+  }
+  const void* data() const {
+    if (precision() == Precision::bf16) return copy_.data<std::uint16_t>();
+    return TensorMemory::data(*operand_.tensor);
+  }
+  cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
+  Index row_length() const { return operand_.tensor->extent(1); }
+
+ private:
+  Operand operand_;
+  cuda::Workspace copy_;
+};
+
+}  // namespace
+
+/// cuBLAS counts along columns first. Read so, our row-major matrices are their own transposes: cᵀ = bᵀ aᵀ.
+void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
+  const Factor left(a), right(b);
+  const cudaDataType_t type = precision() == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+  const cublasComputeType_t compute =
+      precision() == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  const float one = 1.0F;
+  SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
+                                  right.data(), type, right.row_length(), left.data(), type,
+                                  left.row_length(), &keep, TensorMemory::data(c), CUDA_R_32F, e.n, compute,
+                                  CUBLAS_GEMM_DEFAULT));
+}
+
+}  // namespace shard::runtime

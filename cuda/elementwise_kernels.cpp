@@ -1,0 +1,155 @@
+/// Elementwise operations and reductions, one kernel each.
+
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_slices.hpp"
+#include "cuda/launch.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/axis_cuts.hpp"
+
+namespace shard {
+
+namespace {
+
+using cuda::gpu;
+using cuda::launch;
+
+struct Relu {
+  // A NaN stays one.
+  SHARDBOOK_KERNEL void operator()(Index i, const float* z, float* h) const { h[i] = z[i] < 0 ? 0 : z[i]; }
+};
+struct ReluBackward {
+  SHARDBOOK_KERNEL void operator()(Index i, float* dh, const float* z) const { dh[i] = z[i] > 0 ? dh[i] : 0; }
+};
+struct Add {
+  SHARDBOOK_KERNEL void operator()(Index i, float* a, const float* b) const { a[i] += b[i]; }
+};
+struct Subtract {
+  SHARDBOOK_KERNEL void operator()(Index i, float* a, const float* b) const { a[i] -= b[i]; }
+};
+struct Multiply {
+  SHARDBOOK_KERNEL void operator()(Index i, float* a, const float* b) const { a[i] *= b[i]; }
+};
+struct Scale {
+  SHARDBOOK_KERNEL void operator()(Index i, float* a, float factor) const { a[i] *= factor; }
+};
+struct Divide {
+  SHARDBOOK_KERNEL void operator()(Index i, float* a, float divisor) const { a[i] /= divisor; }
+};
+struct ScaledDifference {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* output, float* target, float factor) const {
+    target[i] = factor * (output[i] - target[i]);
+  }
+};
+
+/// Reductions: each lane goes through every lanes-th element and leaves one number; the host adds those up,
+/// in order, so that the result is always the same.
+struct SumOfSquares {
+  SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* sums) const {
+    double sum = 0;
+    for (Index i = lane; i < size; i += cuda::Gpu::lanes) sum += static_cast<double>(t[i]) * t[i];
+    sums[lane] = sum;
+  }
+};
+struct CountNotFinite {
+  SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* counts) const {
+    double count = 0;
+    for (Index i = lane; i < size; i += cuda::Gpu::lanes) count += t[i] - t[i] == 0 ? 0 : 1;
+    counts[lane] = count;
+  }
+};
+
+/// Sum over the lanes.
+template <class Kernel>
+double reduced(const Tensor& t, Kernel kernel) {
+  launch(kernel, cuda::Gpu::lanes, gpu().computation(), TensorMemory::data(t), t.size(), gpu().scratch());
+  double sum = 0;
+  for (double number : cuda::scratch_on_host()) sum += number;
+  return sum;
+}
+
+template <class Kernel>
+Tensor combined(const char* call, Tensor&& a, const Tensor& b, Kernel kernel) {
+  require_same_shape(call, a, b);
+  launch(kernel, a.size(), gpu().computation(), TensorMemory::data(a), TensorMemory::data(b));
+  return std::move(a);
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& z) {
+  Tensor h = TensorMemory::make(z.shape());
+  launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(z), TensorMemory::data(h));
+  return h;
+}
+
+Tensor relu(Tensor&& z) {
+  launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(std::as_const(z)), TensorMemory::data(z));
+  return std::move(z);
+}
+
+Tensor relu_backward(Tensor&& dh, const Tensor& z) {
+  return combined("relu_backward", std::move(dh), z, ReluBackward());
+}
+
+Tensor add(Tensor&& a, const Tensor& b) {
+  return combined("add", std::move(a), b, Add());
+}
+
+Tensor subtract(Tensor&& a, const Tensor& b) {
+  return combined("subtract", std::move(a), b, Subtract());
+}
+
+Tensor multiply(Tensor&& a, const Tensor& b) {
+  return combined("multiply", std::move(a), b, Multiply());
+}
+
+Tensor scale(Tensor&& a, float factor) {
+  launch(Scale(), a.size(), gpu().computation(), TensorMemory::data(a), factor);
+  return std::move(a);
+}
+
+Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor) {
+  require_same_shape("scaled_difference", output, target);
+  launch(ScaledDifference(), target.size(), gpu().computation(), TensorMemory::data(output),
+         TensorMemory::data(target), factor);
+  return std::move(target);
+}
+
+Tensor slice(const Tensor& t, int axis, Index begin, Index end) {
+  Tensor part = TensorMemory::make(shape_of_slice(t, axis, begin, end));
+  cuda::copy_slice(gpu().computation(), t, axis, {begin, end}, TensorMemory::data(part));
+  return part;
+}
+
+void assign(Rows rows, const Tensor& values) {
+  require_shape("assign", rows.shape(), values);
+  cuda::paste_slice(gpu().computation(), TensorMemory::data(values), *rows.tensor, 0, {rows.begin, rows.end});
+}
+
+Tensor concatenate(std::span<const Tensor* const> parts, int axis) {
+  Tensor whole = TensorMemory::make(shape_of_concatenation(parts, axis));
+  Index begin = 0;
+  for (const Tensor* t : parts) {
+    cuda::paste_slice(gpu().computation(), TensorMemory::data(*t), whole, axis,
+                      {begin, begin + t->extent(axis)});
+    begin += t->extent(axis);
+  }
+  return whole;
+}
+
+double sum_of_squares(const Tensor& t) {
+  return reduced(t, SumOfSquares());
+}
+
+bool all_finite(const Tensor& t) {
+  return reduced(t, CountNotFinite()) == 0;
+}
+
+namespace cuda {
+
+void divide(cudaStream_t queue, float* values, Index elements, float divisor) {
+  launch(Divide(), elements, queue, values, divisor);
+}
+
+}  // namespace cuda
+}  // namespace shard

@@ -1,0 +1,200 @@
+#include "cuda/gpu_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <new>
+
+#include "cuda/gpu.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
+
+namespace shard {
+
+namespace cuda {
+namespace {
+
+/// Freed memory, and the points in other queues at which it is free.
+struct Block {
+  float* data;
+  std::vector<std::unique_ptr<Event>> free_after;
+};
+
+/// Keeps freed blocks by their queue and size, since cudaMalloc and cudaFree wait for the GPU.
+class BlockCache {
+ public:
+  float* take(std::size_t bytes, cudaStream_t home) {
+    std::vector<Block>& blocks = free_[{home, rounded(bytes)}];
+    if (blocks.empty()) return fresh(rounded(bytes));
+    Block block = std::move(blocks.back());
+    blocks.pop_back();
+    for (const auto& event : block.free_after) event->hold(home);
+    return block.data;
+  }
+
+  void give_back(Block block, std::size_t bytes, cudaStream_t home) {
+    free_[{home, rounded(bytes)}].push_back(std::move(block));
+  }
+
+  void release_all() {
+    SHARDBOOK_CHECK(cudaDeviceSynchronize());
+    for (auto& [place, blocks] : free_)
+      for (Block& block : blocks) SHARDBOOK_CHECK(cudaFree(block.data));
+    free_.clear();
+  }
+
+ private:
+  static std::size_t rounded(std::size_t bytes) { return (bytes + 511) / 512 * 512; }
+
+  float* fresh(std::size_t bytes) {
+    void* data = nullptr;
+    cudaError_t result = cudaMalloc(&data, bytes);
+    if (result == cudaErrorMemoryAllocation) {
+      release_all();
+      result = cudaMalloc(&data, bytes);
+    }
+    if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
+    SHARDBOOK_CHECK(result);
+    return static_cast<float*>(data);
+  }
+
+  std::map<std::pair<cudaStream_t, std::size_t>, std::vector<Block>> free_;
+};
+
+/// Never destroyed: static tensors may outlive any other static.
+BlockCache& cache() {
+  static auto* blocks = new BlockCache;
+  return *blocks;
+}
+
+}  // namespace
+
+void release_blocks() {
+  cache().release_all();
+}
+
+Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
+  const Index bytes = bytes_of(shape);
+  auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose, home);
+  return TensorMemory::on(std::move(shape), std::move(storage));
+}
+
+float* data_on(cudaStream_t queue, Tensor& t) {
+  Storage* storage = TensorMemory::storage(t);
+  return storage == nullptr ? nullptr : storage->data_on(queue);
+}
+
+const float* data_on(cudaStream_t queue, const Tensor& t) {
+  Storage* storage = TensorMemory::storage(t);
+  return storage == nullptr ? nullptr : storage->data_on(queue);
+}
+
+Workspace::Workspace(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
+  if (bytes > 0) data_ = cache().take(bytes_, gpu().computation());
+}
+
+Workspace::~Workspace() {
+  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, gpu().computation());
+}
+
+OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
+  if (bytes > 0)
+    SHARDBOOK_CHECK(
+        cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+}
+
+void OnDeviceToo::fetch_into(void* numbers) const {
+  if (memory_.bytes() > 0) copy_to_host(numbers, memory_.data<void>(), memory_.bytes());
+}
+
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  finish(gpu().computation());
+  SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
+  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+}
+
+}  // namespace cuda
+
+using cuda::gpu;
+
+Storage::Storage(Index bytes, Purpose purpose, cudaStream_t home)
+    : bytes_(bytes), purpose_(purpose), home_(home) {
+  if (home != nullptr) data_ = cuda::cache().take(static_cast<std::size_t>(bytes), home);
+  ledger().allocated(purpose_, bytes_);
+}
+
+Storage::~Storage() {
+  ledger().released(purpose_, bytes_);
+  if (data_ == nullptr || gpu().is_closed()) return;
+  cuda::Block block{data_, {}};
+  for (cudaStream_t queue : other_users_) {
+    block.free_after.push_back(std::make_unique<cuda::Event>());
+    block.free_after.back()->record(queue);
+  }
+  cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
+}
+
+float* Storage::data_on(cudaStream_t queue) {
+  if (queue != home_ && std::ranges::find(other_users_, queue) == other_users_.end())
+    other_users_.push_back(queue);
+  return data_;
+}
+
+void Storage::charge_to(Purpose purpose) {
+  ledger().moved(purpose_, purpose, bytes_);
+  purpose_ = purpose;
+}
+
+float* TensorMemory::data(Tensor& t) {
+  return cuda::data_on(gpu().computation(), t);
+}
+const float* TensorMemory::data(const Tensor& t) {
+  return cuda::data_on(gpu().computation(), t);
+}
+Purpose TensorMemory::purpose(const Tensor& t) {
+  return storage(t) ? storage(t)->purpose() : Purpose::activations;
+}
+
+Tensor TensorMemory::make(Shape shape, Purpose purpose) {
+  return cuda::make_on(gpu().computation(), std::move(shape), purpose);
+}
+
+Tensor::Tensor(Shape shape) : Tensor(TensorMemory::make(std::move(shape))) {
+  if (size() == 0) return;
+  SHARDBOOK_CHECK(
+      cudaMemsetAsync(TensorMemory::data(*this), 0, static_cast<std::size_t>(bytes()), gpu().computation()));
+}
+
+Tensor Tensor::uninitialized(Shape shape) {
+  return TensorMemory::make(std::move(shape));
+}
+
+Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
+  Tensor t = TensorMemory::make(std::move(shape));
+  require_values("from_host", t, values);
+  if (!values.empty())
+    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
+                                    cudaMemcpyHostToDevice, gpu().computation()));
+  return t;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = TensorMemory::make(shape_, TensorMemory::purpose(*this));
+  if (size() > 0)
+    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(copy), TensorMemory::data(*this),
+                                    static_cast<std::size_t>(bytes()), cudaMemcpyDeviceToDevice,
+                                    gpu().computation()));
+  return copy;
+}
+
+std::vector<float> Tensor::to_host() const {
+  std::vector<float> values(static_cast<std::size_t>(size()));
+  if (values.empty()) return values;
+  cuda::copy_to_host(values.data(), TensorMemory::data(*this), static_cast<std::size_t>(bytes()));
+  return values;
+}
+
+void Tensor::charge_to(Purpose purpose) {
+  if (storage_) storage_->charge_to(purpose);
+}
+
+}  // namespace shard

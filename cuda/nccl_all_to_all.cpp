@@ -1,0 +1,64 @@
+/// all_to_all: every device's sends and receives in one group of NCCL. Parts may differ in size and be empty.
+/// Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are contiguous, and
+/// so does putting together along one.
+
+#include "cuda/gpu_slices.hpp"
+#include "cuda/nccl_communicators.hpp"
+#include "cuda/success.hpp"
+#include "engine/device/collective_costs.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
+
+namespace shard::runtime {
+
+using namespace cuda;
+
+namespace {
+
+/// Every part to its device; from each device what it has for me.
+void exchange_parts(const float* outgoing, const std::vector<Range>& mine, float* row,
+                    const std::vector<Range>& incoming, int me) {
+  const auto [comm, queue] = wire_to_all();
+  const auto own = static_cast<std::size_t>(me);
+  cuda::copy(queue, outgoing + mine[own].begin, row + incoming[own].begin, mine[own].size());
+  Group group;
+  for (std::size_t d = 0; d < mine.size(); ++d) {
+    if (d == own) continue;
+    if (mine[d].size() > 0)
+      SHARDBOOK_CHECK(ncclSend(outgoing + mine[d].begin, static_cast<std::size_t>(mine[d].size()), ncclFloat,
+                               static_cast<int>(d), comm, queue));
+    if (incoming[d].size() > 0)
+      SHARDBOOK_CHECK(ncclRecv(row + incoming[d].begin, static_cast<std::size_t>(incoming[d].size()),
+                               ncclFloat, static_cast<int>(d), comm, queue));
+  }
+}
+
+}  // namespace
+
+Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
+  Tensor& t = o.tensor;
+  std::vector<Index> sizes;
+  for (const Range& r : mine) sizes.push_back(r.size());
+  co_await call.announce(sizes);
+  call.require_agreement(MayDiffer::along(concat_axis));
+  if (call.devices() == 1) co_return;
+
+  const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);
+  std::vector<Range> parts = mine;
+  const Index of_one = num_elements(with_extent(t.shape(), split_axis, 1));
+  for (std::size_t d = 0; d < parts.size(); ++d) {
+    parts[d] = {mine[d].begin * of_one, mine[d].end * of_one};
+    sizes[d] = parts[d].size();
+  }
+  ledger().sent(Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
+  const cudaStream_t queue = wire_to_all().queue;
+  Queueing queueing(o, queue);
+  Tensor outgoing = packed_on(queue, std::move(t), split_axis, mine);
+  Tensor row = make_on(queue, {incoming.elements.back().end},
+                       concat_axis == 0 ? Purpose::activations : Purpose::buffers);
+  exchange_parts(data_on(queue, std::as_const(outgoing)), parts, data_on(queue, row), incoming.elements,
+                 call.me());
+  outgoing = Tensor();
+  t = unpacked_on(queue, std::move(row), incoming.result, concat_axis, incoming.placed);
+}
+
+}  // namespace shard::runtime

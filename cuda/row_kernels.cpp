@@ -1,0 +1,210 @@
+/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A
+/// kernel's index is a row, or an element of the result.
+
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/launch.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
+
+namespace shard {
+
+namespace {
+
+using cuda::gpu;
+using cuda::OnDeviceToo;
+
+struct Softmax {
+  SHARDBOOK_KERNEL void operator()(Index row, float* z, Index n) const {
+    float* p = z + row * n;
+    float largest = p[0];
+    for (Index c = 1; c < n; ++c) largest = p[c] > largest ? p[c] : largest;
+    float sum = 0;
+    for (Index c = 0; c < n; ++c) sum += p[c] = expf(p[c] - largest);
+    for (Index c = 0; c < n; ++c) p[c] /= sum;
+  }
+};
+struct SoftmaxBackward {
+  SHARDBOOK_KERNEL void operator()(Index row, float* dp, const float* p, Index n) const {
+    float sum = 0;
+    for (Index c = row * n; c < (row + 1) * n; ++c) sum += p[c] * dp[c];
+    for (Index c = row * n; c < (row + 1) * n; ++c) dp[c] = p[c] * (dp[c] - sum);
+  }
+};
+struct AddToRows {
+  SHARDBOOK_KERNEL void operator()(Index i, float* t, const float* row, Index n) const { t[i] += row[i % n]; }
+};
+struct TopK {
+  SHARDBOOK_KERNEL void operator()(Index row, const float* t, Index n, Index k, Index* columns) const {
+    Index* mine = columns + row * k;
+    for (Index r = 0; r < k; ++r) {
+      Index best = -1;
+      for (Index c = 0; c < n; ++c)
+        if (!is_among(mine, r, c) && (best < 0 || t[row * n + c] > t[row * n + best])) best = c;
+      mine[r] = best;
+    }
+  }
+  SHARDBOOK_KERNEL static bool is_among(const Index* taken, Index count, Index column) {
+    for (Index r = 0; r < count; ++r)
+      if (taken[r] == column) return true;
+    return false;
+  }
+};
+struct TakeColumns {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, Index n, const Index* columns, Index k,
+                                   float* taken) const {
+    taken[i] = t[i / k * n + columns[i]];
+  }
+};
+struct PutColumns {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* values, Index k, const Index* columns, float* all,
+                                   Index n) const {
+    all[i / k * n + columns[i]] = values[i];
+  }
+};
+struct GatherRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const Index* at, Index d, float* rows) const {
+    rows[i] = t[at[i / d] * d + i % d];
+  }
+};
+struct ScatterRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* at, Index d, float* into) const {
+    into[at[i / d] * d + i % d] = rows[i];
+  }
+};
+struct ScaleRows {
+  SHARDBOOK_KERNEL void operator()(Index i, float* rows, const float* factors, const Index* at,
+                                   Index d) const {
+    rows[i] *= factors[at[i / d]];
+  }
+};
+struct CombineRows {
+  bool has_weights;  ///< else all are 1
+
+  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* slots, const float* weights,
+                                   Index k, Index d, float* sums) const {
+    float sum = 0;
+    for (Index r = i / d * k; r < (i / d + 1) * k; ++r)
+      if (slots[r] != no_slot) sum += (has_weights ? weights[r] : 1.0F) * rows[slots[r] * d + i % d];
+    sums[i] = sum;
+  }
+};
+struct DotRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const float* rows, const Index* slots, Index k,
+                                   Index d, float* dots) const {
+    float sum = 0;
+    if (slots[i] != no_slot)
+      for (Index c = 0; c < d; ++c) sum += t[i / k * d + c] * rows[slots[i] * d + c];
+    dots[i] = sum;
+  }
+};
+
+template <class Kernel, class... Args>
+void launch(Kernel kernel, Index n, Args... args) {
+  cuda::launch(kernel, n, gpu().computation(), args...);
+}
+
+/// \p weights: none means that all are 1.
+Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& shape, Index k,
+                const Tensor* weights) {
+  Tensor sums = TensorMemory::make(shape);
+  const OnDeviceToo at(slots);
+  // Pointers to what there is: the kernel looks at neither rows nor weights that it has none of.
+  const float* some = rows.size() == 0 ? TensorMemory::data(std::as_const(sums)) : TensorMemory::data(rows);
+  const float* factors = weights == nullptr || weights->size() == 0 ? some : TensorMemory::data(*weights);
+  if (k == 0)
+    sums = Tensor(shape);
+  else
+    launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(), factors, k, shape[1],
+           TensorMemory::data(sums));
+  return sums;
+}
+
+}  // namespace
+
+Tensor softmax(Tensor&& z) {
+  require_matrix("softmax", z);
+  if (z.size() > 0) launch(Softmax(), z.extent(0), TensorMemory::data(z), z.extent(1));
+  return std::move(z);
+}
+
+Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+  require_matrix("softmax_backward", p);
+  require_same_shape("softmax_backward", dp, p);
+  if (p.size() > 0)
+    launch(SoftmaxBackward(), p.extent(0), TensorMemory::data(dp), TensorMemory::data(p), p.extent(1));
+  return std::move(dp);
+}
+
+Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+  require_row(t, row);
+  const OnDeviceToo addends(row);
+  launch(AddToRows(), t.size(), TensorMemory::data(t), addends.data<float>(), t.extent(1));
+  return std::move(t);
+}
+
+std::vector<Index> top_k(const Tensor& t, Index k) {
+  require_columns(t, k);
+  std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
+  OnDeviceToo found(std::as_const(columns));
+  launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
+  found.fetch(columns);
+  return columns;
+}
+
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
+  Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
+  const OnDeviceToo at(columns);
+  launch(TakeColumns(), taken.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(), k,
+         TensorMemory::data(taken));
+  return taken;
+}
+
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
+  Tensor all(shape_of_put(values, columns, n));
+  const OnDeviceToo at(columns);
+  launch(PutColumns(), values.size(), TensorMemory::data(values), values.extent(1), at.data<Index>(),
+         TensorMemory::data(all), n);
+  return all;
+}
+
+Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
+  Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
+  const OnDeviceToo from(at);
+  launch(GatherRows(), rows.size(), TensorMemory::data(t), from.data<Index>(), t.extent(1),
+         TensorMemory::data(rows));
+  return rows;
+}
+
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+  require_places(rows, at, into);
+  const OnDeviceToo to(at);
+  launch(ScatterRows(), rows.size(), TensorMemory::data(rows), to.data<Index>(), rows.extent(1),
+         TensorMemory::data(into));
+}
+
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+  require_factors(rows, factors, at);
+  const OnDeviceToo which(at);
+  launch(ScaleRows(), rows.size(), TensorMemory::data(rows), TensorMemory::data(factors), which.data<Index>(),
+         rows.extent(1));
+  return std::move(rows);
+}
+
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
+  return combined(rows, slots, shape_of_combined(rows, slots, weights), weights.extent(1), &weights);
+}
+
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
+  return combined(rows, slots, shape_of_combined(rows, slots, k), k, nullptr);
+}
+
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
+  Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
+  if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
+  const OnDeviceToo at(slots);
+  launch(DotRows(), dots.size(), TensorMemory::data(t), TensorMemory::data(rows), at.data<Index>(), k,
+         t.extent(1), TensorMemory::data(dots));
+  return dots;
+}
+
+}  // namespace shard

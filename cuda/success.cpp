@@ -1,0 +1,35 @@
+#include "cuda/success.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/device/runtime/control_plane.hpp"
+
+namespace shard::cuda {
+
+namespace {
+
+/// Not by way of `refuse`, which asks world() for the device: this may happen while world() comes into being.
+[[noreturn]] void fail(Code code, const char* call, const char* what, const char* file, int line) {
+  std::string_view path = file;
+  if (auto at = path.rfind("cuda/"); at != path.npos) path.remove_prefix(at);
+  throw Error(code, fmt::format("device {}: {}:{}: expected success of {}, given {}",
+                                ControlPlane::instance().id(), path, line, call, what));
+}
+
+}  // namespace
+
+void check(cudaError_t result, const char* call, const char* file, int line) {
+  if (result != cudaSuccess) fail(Code::internal, call, cudaGetErrorString(result), file, line);
+}
+
+void check(cublasStatus_t result, const char* call, const char* file, int line) {
+  if (result != CUBLAS_STATUS_SUCCESS) fail(Code::internal, call, cublasGetStatusString(result), file, line);
+}
+
+void check(ncclResult_t result, const char* call, const char* file, int line) {
+  if (result == ncclSuccess) return;
+  const bool is_lost = result == ncclRemoteError || result == ncclSystemError;
+  fail(is_lost ? Code::lost : Code::internal, call, ncclGetErrorString(result), file, line);
+}
+
+}  // namespace shard::cuda

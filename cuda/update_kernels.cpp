@@ -1,0 +1,64 @@
+/// Optimizer updates: one pass over memory each, which is what they cost.
+
+#include <cmath>
+
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/launch.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
+
+namespace shard {
+
+namespace {
+
+struct SgdUpdate {
+  SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g, float rate) const {
+    w[i] -= rate * g[i];
+  }
+};
+
+struct AdamUpdate {
+  AdamSettings s;
+  AdamStep step;
+
+  SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g, float* m, float* v) const {
+    const float mean = m[i] = s.beta1 * m[i] + (1 - s.beta1) * g[i];
+    const float variance = v[i] = s.beta2 * v[i] + (1 - s.beta2) * g[i] * g[i];
+    w[i] -= step.rate * mean / (sqrtf(variance) * step.v_scale + s.epsilon);
+  }
+};
+
+struct IntegerUpdate {
+  SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g) const {
+    // Remainders are exact, and of the sign of their argument; w - g itself may need one bit too many.
+    const float remainder = fmodf(w[i] - fmodf(g[i], 5.0F), 5.0F);
+    w[i] = (remainder < 0 ? remainder + 5.0F : remainder) - 2.0F;
+  }
+};
+
+/// kernel(i, w, g, more...) for every element of the rows.
+template <class Kernel, class... More>
+void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More... more) {
+  const Range elements = elements_to_update(call, rows, g);
+  cuda::launch(kernel, elements.size(), cuda::gpu().computation(),
+               TensorMemory::data(*rows.tensor) + elements.begin, TensorMemory::data(g), more...);
+}
+
+}  // namespace
+
+void sgd_update(Rows w, const Tensor& g, float rate) {
+  update("sgd_update", SgdUpdate(), w, g, rate);
+}
+
+void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step) {
+  elements_to_update("adam_update", w, g);
+  require_moments(g, m, v);
+  update("adam_update", AdamUpdate{settings, adam_step(settings, step)}, w, g, TensorMemory::data(m),
+         TensorMemory::data(v));
+}
+
+void integer_update(Rows w, const Tensor& g) {
+  update("integer_update", IntegerUpdate(), w, g);
+}
+
+}  // namespace shard

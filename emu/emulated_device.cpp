@@ -1,0 +1,31 @@
+/// The emulated device as the communicator sees it: it does at once what it is told.
+
+#include "emu/host_memory.hpp"
+#include "emu/transport.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
+
+extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there with OpenBLAS only
+
+namespace shard::runtime {
+
+void set_up_device() {
+  // One device is one core's worth: a BLAS that spreads over all cores would have the devices fight for them.
+  if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
+  emu::transport();
+}
+
+std::unique_ptr<OnDevice> enter_device() {
+  return nullptr;
+}
+
+void finish_device() {}
+
+bool leaves_out(Index call) {
+  return emu::transport().leaves_out(call);
+}
+
+Tensor ring_buffer_of(Index elements) {
+  return TensorMemory::buffer(elements);
+}
+
+}  // namespace shard::runtime

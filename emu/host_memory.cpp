@@ -1,0 +1,118 @@
+#include "emu/host_memory.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <unordered_map>
+
+#include "engine/device/runtime/argument_checks.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Keeps freed blocks by size and hands them out again: a training step asks for the same sizes each time,
+/// and fresh pages cost more than the arithmetic on them.
+class BlockCache {
+ public:
+  ~BlockCache() { release_all(); }
+
+  void* take(std::size_t bytes) {
+    auto& blocks = free_[rounded(bytes)];
+    if (!blocks.empty()) {
+      void* block = blocks.back();
+      blocks.pop_back();
+      kept_ -= rounded(bytes);
+      return block;
+    }
+    if (kept_ > most_kept) release_all();
+    void* block = std::aligned_alloc(alignment, rounded(bytes));
+    if (block == nullptr) throw std::bad_alloc();
+    return block;
+  }
+
+  void give_back(void* block, std::size_t bytes) {
+    free_[rounded(bytes)].push_back(block);
+    kept_ += rounded(bytes);
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;  // a cache line, and what vector loads like
+  static constexpr std::size_t most_kept = std::size_t{1} << 30;
+
+  static std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+  void release_all() {
+    for (auto& [bytes, blocks] : free_) {
+      for (void* block : blocks) std::free(block);
+      blocks.clear();
+    }
+    kept_ = 0;
+  }
+
+  std::unordered_map<std::size_t, std::vector<void*>> free_;
+  std::size_t kept_ = 0;
+};
+
+/// Never destroyed: static tensors may outlive any other static.
+BlockCache& cache() {
+  static auto* blocks = new BlockCache;
+  return *blocks;
+}
+
+}  // namespace
+
+Storage::Storage(Index bytes, Purpose purpose)
+    : bytes_(bytes),
+      purpose_(purpose),
+      data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {
+  ledger().allocated(purpose_, bytes_);
+}
+
+Storage::~Storage() {
+  ledger().released(purpose_, bytes_);
+  cache().give_back(data_, static_cast<std::size_t>(bytes_));
+}
+
+void Storage::charge_to(Purpose purpose) {
+  ledger().moved(purpose_, purpose, bytes_);
+  purpose_ = purpose;
+}
+
+Tensor TensorMemory::make(Shape shape, Purpose purpose) {
+  const Index bytes = bytes_of(shape);
+  auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose);
+  return Tensor(std::move(shape), std::move(storage));
+}
+
+Tensor::Tensor(Shape shape) : Tensor(TensorMemory::make(std::move(shape))) {
+  std::ranges::fill(TensorMemory::span(*this), 0.0F);
+}
+
+Tensor Tensor::uninitialized(Shape shape) {
+  return TensorMemory::make(std::move(shape));
+}
+
+Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
+  Tensor t = TensorMemory::make(std::move(shape));
+  require_values("from_host", t, values);
+  std::ranges::copy(values, TensorMemory::data(t));
+  return t;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = TensorMemory::make(shape_, TensorMemory::purpose(*this));
+  std::ranges::copy(TensorMemory::span(*this), TensorMemory::data(copy));
+  return copy;
+}
+
+std::vector<float> Tensor::to_host() const {
+  auto values = TensorMemory::span(*this);
+  return {values.begin(), values.end()};
+}
+
+void Tensor::charge_to(Purpose purpose) {
+  if (storage_) storage_->charge_to(purpose);
+}
+
+}  // namespace shard

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "engine/device/runtime/tensor_memory.hpp"
+
+namespace shard {
+
+/// The emulator's storage: host memory, in the ledger under its purpose.
+class Storage {
+ public:
+  Storage(Index bytes, Purpose purpose);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  float* data() { return data_; }
+  Purpose purpose() const { return purpose_; }
+  void charge_to(Purpose purpose);
+
+ private:
+  Index bytes_;
+  Purpose purpose_;
+  float* data_;
+};
+
+inline float* TensorMemory::data(Tensor& t) {
+  return storage(t) ? storage(t)->data() : nullptr;
+}
+inline const float* TensorMemory::data(const Tensor& t) {
+  return storage(t) ? storage(t)->data() : nullptr;
+}
+inline Purpose TensorMemory::purpose(const Tensor& t) {
+  return storage(t) ? storage(t)->purpose() : Purpose::activations;
+}
+
+}  // namespace shard

@@ -1,0 +1,92 @@
+/// The program of one chapter, built once for each folder in chapters/: a step of every variant, forward, a
+/// loss gradient that costs a copy, and backward, against its floor.
+
+#include "chapter.hpp"  // of the chapter that is measured: the build says which
+#include "tests/benchmarks/backend.hpp"
+
+namespace shard::bench {
+
+namespace {
+
+std::string name_of(Precision p) {
+  return p == Precision::float32 ? "float32" : p == Precision::tf32 ? "tf32" : "bf16";
+}
+
+/// One of the things that are measured.
+struct Case {
+  const Variant& variant;
+  Network network;
+  Precision precision;
+
+  std::string network_name() const {
+    return fmt::format("{}x{}x{}", network.batch, network.model_dim, network.hidden_dim);
+  }
+};
+
+std::unique_ptr<ShardedEngine> make_engine(const Chapter& chapter, const Case& c, Index layers) {
+  EngineOptions options;
+  if (c.variant.top_k > 0) options.routing.top_k = c.variant.top_k;
+  const Index num_experts = chapter.network.has_experts ? 4 : 0;
+  std::unique_ptr<ShardedEngine> engine = c.variant.make(options);
+  engine->load_checkpoint(
+      *generate_checkpoint({layers, c.network.model_dim, c.network.hidden_dim, num_experts}, 1));
+  return engine;
+}
+
+void measure_step(const Chapter& chapter, const Case& c, const Options& options, Results& results) {
+  set_precision(c.precision);
+  std::unique_ptr<ShardedEngine> engine = make_engine(chapter, c, options.layers);
+  const Tensor source = random_tensor({engine->input_rows(c.network.batch).size(), c.network.model_dim});
+  Tensor input;
+  const Side ours = {[&] { input = source.clone(); },
+                     [&] {
+                       engine->forward_backward(std::move(input),
+                                                [](const Tensor& out, Index) { return out.clone(); });
+                       world().synchronize();
+                     }};
+  ours.prepare();
+  const std::int64_t flops_before = ledger().flops();
+  const std::unique_ptr<Floor> floor = floor_of(ours.call);
+  const auto flops = static_cast<double>(ledger().flops() - flops_before);
+  const Side lowest = {[&] { floor->prepare(); }, [&] { floor->run(); }};
+  const Pair pair = measure(ours, lowest, options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000});
+  const double share = 1 / pair.ratio();
+  const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
+  const std::string rule = least ? bar(fmt::format("share >= {}", *least), share >= *least) : "";
+  print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f}   {}\n", chapter.number, c.variant.name,
+                    name_of(c.precision), c.network_name(), pair.ours.text(), pair.reference.text(), share,
+                    flops / pair.ours.median / 1e3, rule));
+  results.add("chapters", {{"chapter", chapter.number},
+                           {"variant", c.variant.name},
+                           {"precision", name_of(c.precision)},
+                           {"network", c.network_name()},
+                           {"layers", options.layers},
+                           {"flops", flops},
+                           {"share", share},
+                           {"bar", rule},
+                           {"times", pair}});
+}
+
+}  // namespace
+
+void measure_all(const Options& options, Results& results) {
+  const Chapter chapter = this_chapter();
+  print(fmt::format(
+      "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
+      "distance of the quartiles; 10^9 operations/s of device 0\n"
+      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8}   bar\n",
+      chapter.number, chapter.title, options.layers, "variant", "", "network", "ours", "floor", "share",
+      "Gflop/s"));
+  for (const Variant& variant : chapter.variants)
+    for (const Precision precision : precisions())
+      for (const Network& network : options.networks) try {
+          measure_step(chapter, {variant, network, precision}, options, results);
+        } catch (const Error& error) {
+          if (error.code() != Code::usage) throw;  // a network that the chapter cannot divide, on no device
+          print(fmt::format("{} {:<15} left out: {}\n", chapter.number, variant.name, error.what()));
+          results.add("left_out",
+                      {{"chapter", chapter.number}, {"variant", variant.name}, {"reason", error.what()}});
+        }
+}
+
+}  // namespace shard::bench

@@ -1,0 +1,194 @@
+/// Every collective against the same bytes through raw MPI, along axis 0 and out of place.
+///
+/// What makes the comparison fair: both sides find argument and result in the same memory, at every call, the
+/// argument just written, outside the time. (Large messages are copied by page, and one block's pages may
+/// well be faster than another's.) Neither changes the argument:
+///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying it, to work on the copy. Ours work
+///     in their argument's memory, so they are given a clone, and the time of making it counts.
+///   - The other calls only read it; ours is given it as it is, without a copy that MPI does not make.
+/// A result is the block that was freed last in the emulator's store. Whatever either side allocates, checks
+/// or agrees on within the call counts.
+
+#include <mpi.h>
+
+#include <algorithm>
+
+#include "emu/host_memory.hpp"
+#include "engine/proof/costs.hpp"
+#include "tests/benchmarks/bench.hpp"
+
+namespace shard::bench {
+
+namespace {
+
+const MPI_Comm comm = MPI_COMM_WORLD;
+
+/// One comparison's memory, and how its elements are cut: what either side of a call needs.
+struct Memory {
+  Tensor source;    ///< what the argument is written from
+  Tensor argument;  ///< of either side
+  Tensor result;    ///< MPI's; ours takes the same memory
+  Index result_size;
+  std::vector<int> counts, offsets;                    ///< of the parts of the whole tensor
+  std::vector<int> received_counts, received_offsets;  ///< in an all-to-all: everybody's part for me
+
+  Memory(Index size, Index size_of_result, Index whole)
+      : source(random_tensor({size})), argument(source.clone()), result_size(size_of_result) {
+    const int n = world().num_devices();
+    const auto mine = static_cast<int>(part(whole, n, world().device_id()).size());
+    for (int d = 0; d < n; ++d) {
+      counts.push_back(static_cast<int>(part(whole, n, d).size()));
+      offsets.push_back(static_cast<int>(part(whole, n, d).begin));
+      received_counts.push_back(mine);
+      received_offsets.push_back(d * mine);
+    }
+  }
+
+  void prepare_ours() {
+    std::ranges::copy(TensorMemory::span(std::as_const(source)), TensorMemory::data(argument));
+    result = Tensor();  // to the store, for our result
+  }
+  void prepare_mpi() {
+    std::ranges::copy(TensorMemory::span(std::as_const(source)), TensorMemory::data(argument));
+    result = Tensor::uninitialized({result_size});
+  }
+  /// Our argument, to be consumed: a second handle, so that the next call finds the same memory.
+  Tensor handed_over() const { return TensorMemory::share(argument); }
+  const float* in() const { return TensorMemory::data(argument); }
+  float* out() { return TensorMemory::data(result); }
+  int in_size() const { return static_cast<int>(argument.size()); }
+};
+
+int me() {
+  return world().device_id();
+}
+int right() {
+  return (me() + 1) % world().num_devices();
+}
+int left() {
+  return (me() + world().num_devices() - 1) % world().num_devices();
+}
+
+enum class Size { none, mine, whole, mine_from_each };
+
+Index elements_of(Size size, Index whole) {
+  const Index mine = part(whole, world().num_devices(), me()).size();
+  switch (size) {
+    case Size::none:
+      return 0;
+    case Size::mine:
+      return mine;
+    case Size::whole:
+      return whole;
+    default:
+      return mine * world().num_devices();
+  }
+}
+
+/// A call both ways.
+struct Call {
+  const char* name;
+  const char* mpi_name;
+  Size argument, result;
+  void (*ours)(Memory&);
+  void (*mpi)(Memory&);
+  int least_devices = 1;
+  int messages = 1;  ///< one after the other in a call: the time is that of one
+};
+
+/// A send from device 0 to device 1, and back.
+void ping(Memory& m) {
+  if (me() == 0) world().send(1, m.argument);
+  const Tensor received = me() <= 1 ? world().receive(1 - me()) : Tensor();
+  if (me() == 1) world().send(0, received);
+}
+void mpi_ping(Memory& m) {
+  if (me() == 0) MPI_Ssend(m.in(), m.in_size(), MPI_FLOAT, 1, 0, comm);
+  if (me() <= 1) MPI_Recv(m.out(), m.in_size(), MPI_FLOAT, 1 - me(), 0, comm, MPI_STATUS_IGNORE);
+  if (me() == 1) MPI_Ssend(m.out(), m.in_size(), MPI_FLOAT, 0, 0, comm);
+}
+
+const std::vector<Call> calls = {
+    {"all_reduce", "MPI_Allreduce", Size::whole, Size::whole,
+     [](Memory& m) { world().all_reduce_async(m.argument.clone(), ReduceOp::sum).get(); },
+     [](Memory& m) { MPI_Allreduce(m.in(), m.out(), m.in_size(), MPI_FLOAT, MPI_SUM, comm); }},
+    {"all_gather", "MPI_Allgatherv", Size::mine, Size::whole,
+     [](Memory& m) { world().all_gather_async(m.handed_over(), 0).get(); },
+     [](Memory& m) {
+       MPI_Allgatherv(m.in(), m.in_size(), MPI_FLOAT, m.out(), m.counts.data(), m.offsets.data(), MPI_FLOAT,
+                      comm);
+     }},
+    {"reduce_scatter", "MPI_Reduce_scatter", Size::whole, Size::mine,
+     [](Memory& m) { world().reduce_scatter_async(m.argument.clone(), ReduceOp::sum, 0).get(); },
+     [](Memory& m) { MPI_Reduce_scatter(m.in(), m.out(), m.counts.data(), MPI_FLOAT, MPI_SUM, comm); }},
+    {"all_to_all", "MPI_Alltoallv", Size::whole, Size::mine_from_each,
+     [](Memory& m) { world().all_to_all_async(m.handed_over(), 0, 0).get(); },
+     [](Memory& m) {
+       MPI_Alltoallv(m.in(), m.counts.data(), m.offsets.data(), MPI_FLOAT, m.out(), m.received_counts.data(),
+                     m.received_offsets.data(), MPI_FLOAT, comm);
+     }},
+    // The root's argument is its result as well, on either side.
+    {"broadcast", "MPI_Bcast", Size::whole, Size::whole,
+     [](Memory& m) { world().broadcast_async(m.handed_over(), 0).get(); },
+     [](Memory& m) {
+       float* tensor = me() == 0 ? TensorMemory::data(m.argument) : m.out();
+       MPI_Bcast(tensor, m.in_size(), MPI_FLOAT, 0, comm);
+     }},
+    {"send, receive", "MPI_Ssend, MPI_Recv", Size::whole, Size::whole, ping, mpi_ping, 2, 2},
+    {"send_async", "MPI_Sendrecv", Size::whole, Size::whole,
+     [](Memory& m) {
+       Tensor received = Tensor::uninitialized(m.argument.shape());
+       world().send_async(m.argument, received, right()).wait();
+     },
+     [](Memory& m) {
+       MPI_Sendrecv(m.in(), m.in_size(), MPI_FLOAT, right(), 0, m.out(), m.in_size(), MPI_FLOAT, left(), 0,
+                    comm, MPI_STATUS_IGNORE);
+     }},
+    {"barrier", "MPI_Barrier", Size::none, Size::none, [](Memory&) { world().barrier(); },
+     [](Memory&) { MPI_Barrier(comm); }}};
+
+/// "4", "64k", "2M".
+std::string bytes_text(Index bytes) {
+  constexpr Index k = 1024;
+  if (bytes >= k * k && bytes % (k * k) == 0) return fmt::format("{}M", bytes / (k * k));
+  return bytes >= k && bytes % k == 0 ? fmt::format("{}k", bytes / k) : fmt::format("{}", bytes);
+}
+
+void measure_call(const Call& call, Index bytes, const Options& options, Results& results) {
+  const Index whole = bytes / bytes_per_element;
+  Memory m(elements_of(call.argument, whole), elements_of(call.result, whole), whole);
+  const Side ours = {[&] { m.prepare_ours(); }, [&] { call.ours(m); }};
+  const Side mpi = {[&] { m.prepare_mpi(); }, [&] { call.mpi(m); }};
+  const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{1, 51, 4000};
+  const Pair pair = measure(ours, mpi, budget, call.messages);
+  const bool is_large = bytes >= 64 * 1024;
+  const std::string rule =
+      is_large ? bar("ratio <= 1.1", pair.ratio() <= 1.1) : bar("more <= 3", pair.difference() <= 3);
+  print(fmt::format("{:<14} {:<19} {:>5} {} {} {:>6.2f} {:>+9.2f}   {}\n", call.name, call.mpi_name,
+                    bytes_text(bytes), pair.ours.text(), pair.reference.text(), pair.ratio(),
+                    pair.difference(), rule));
+  results.add("collectives", {{"call", call.name},
+                              {"mpi_call", call.mpi_name},
+                              {"bytes", bytes},
+                              {"ratio", pair.ratio()},
+                              {"more_us", pair.difference()},
+                              {"bar", rule},
+                              {"times", pair}});
+}
+
+}  // namespace
+
+void measure_all(const Options& options, Results& results) {
+  print(fmt::format(
+      "\nCollectives. Bytes of the whole tensor; medians in microseconds, distance of the quartiles\n"
+      "{:<14} {:<19} {:>5} {:>15} {:>15} {:>6} {:>9}   bar\n",
+      "call", "raw MPI", "bytes", "ours", "raw MPI", "ratio", "more"));
+  for (const Call& call : calls) {
+    if (world().num_devices() < call.least_devices) continue;
+    const bool has_content = call.argument != Size::none;
+    for (Index bytes : has_content ? options.bytes : std::vector<Index>{0})
+      measure_call(call, bytes, options, results);
+  }
+}
+
+}  // namespace shard::bench

@@ -1,0 +1,272 @@
+// Asynchronous calls: several in flight, waited for in any order, beside computation; and futures let go.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
+
+#include "emu/faults.hpp"
+#include "engine/device/runtime/control_plane.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+const Host& mine(const std::vector<Host>& inputs) {
+  return inputs[static_cast<std::size_t>(me())];
+}
+Range part_of_mine(Index extent) {
+  return part(extent, devices(), me());
+}
+
+/// A call in flight, and what should come of it.
+struct InFlight {
+  Future<Tensor> future;
+  Host expected;
+};
+
+std::vector<InFlight> start_one_of_each(int seed) {
+  const std::vector<Host> inputs = on_each(integers, {7, 6}, seed);
+  const Host sum = reduced(inputs, ReduceOp::sum);
+  std::vector<Host> columns;
+  for (const Host& input : inputs) columns.push_back(sliced(input, 1, part_of_mine(6)));
+  std::vector<Index> all_to_last(static_cast<std::size_t>(devices()), 0);
+  all_to_last.back() = 7;
+  std::vector<InFlight> calls;
+  auto start = [&](Future<Tensor> future, Host expected) {
+    calls.push_back({std::move(future), std::move(expected)});
+  };
+  auto argument = [&] { return to_device(mine(inputs)); };
+  start(world().all_reduce_async(argument(), ReduceOp::sum), sum);
+  start(world().all_gather_async(argument(), 0), joined(inputs, 0));
+  start(world().reduce_scatter_async(argument(), ReduceOp::sum, 0), sliced(sum, 0, part_of_mine(7)));
+  start(world().broadcast_async(argument(), devices() - 1), inputs.back());
+  start(world().all_to_all_async(argument(), 1, 0), joined(columns, 0));
+  start(world().all_to_all_async(argument(), all_to_last, 0),
+        me() == devices() - 1 ? joined(inputs, 0) : Host{{0, 6}, {}});
+  return calls;
+}
+
+/// What `action` writes to standard error.
+std::string standard_error_of(const std::function<void()>& action) {
+  std::string path = "/tmp/shardbook-stderr-XXXXXX";
+  const int file = mkstemp(path.data());
+  const int before = dup(STDERR_FILENO);
+  std::fflush(stderr);
+  dup2(file, STDERR_FILENO);
+  action();
+  std::fflush(stderr);
+  dup2(before, STDERR_FILENO);
+  close(file);
+  close(before);
+  std::ifstream written(path);
+  std::string text{std::istreambuf_iterator<char>(written), {}};
+  unlink(path.c_str());
+  return text;
+}
+
+std::string dropped_line(const std::string& call, int number) {
+  return "device " + std::to_string(me()) + ": the future of " + call + " (call " + std::to_string(number) +
+         ") was dropped without waiting for it\n";
+}
+
+}  // namespace
+
+TEST_CASE("calls in flight can be waited for in any order, another one on each device") {
+  constexpr int calls = 6;
+  for (int first = 0; first < calls; ++first) {
+    std::vector<InFlight> in_flight = start_one_of_each(first);
+    REQUIRE(in_flight.size() == calls);
+    for (int i = 0; i < calls; ++i) {
+      const int turn = (first + (me() % 2 == 0 ? i : calls - i) + me()) % calls;
+      CAPTURE(first, turn);
+      InFlight& call = in_flight[static_cast<std::size_t>(turn)];
+      CHECK(difference(call.future.get(), call.expected) == "");
+    }
+  }
+}
+
+TEST_CASE("many calls in flight keep their order") {
+  std::vector<InFlight> in_flight;
+  for (int seed = 0; seed < 20; ++seed)
+    for (InFlight& call : start_one_of_each(seed)) in_flight.push_back(std::move(call));
+  for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
+}
+
+TEST_CASE("products are computed while calls are in flight") {
+  const Host a = integers({31, 17}, me()), b = integers({17, 23}, me(), 1);
+  const Tensor left = to_device(a), right = to_device(b);
+  const Host expected = product(a, b);
+  std::vector<InFlight> in_flight = start_one_of_each(3);
+  for (InFlight& call : in_flight) {
+    CHECK(difference(matmul(left, right), expected) == "");
+    CHECK(difference(call.future.get(), call.expected) == "");
+  }
+}
+
+TEST_CASE("products alone move calls along") {
+  ledger().reset();
+  Future<Tensor> future = world().all_gather_async(to_device(integers({100'000}, me())), 0);
+  const Tensor matrix({2, 2});
+  const auto start = std::chrono::steady_clock::now();
+  while (ledger().traffic(Collective::all_gather).messages < devices() - 1) {
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(20)) break;  // they never will
+    matmul(matrix, matrix);
+  }
+  CHECK(ledger().traffic(Collective::all_gather).messages == devices() - 1);
+  CHECK(future.get().size() == 100'000 * devices());
+}
+
+TEST_CASE("what is computed and freed while calls wait for their peers does not meet their memory") {
+  const Index most = 7 * devices();
+  const std::vector<Index> rows(static_cast<std::size_t>(most), 0);
+  for (int first = 0; first < devices(); ++first) {
+    std::vector<InFlight> in_flight;
+    if (me() == first) {
+      in_flight = start_one_of_each(first);
+      for (Index size = 1; size <= most; ++size)
+        gather_rows(Tensor({1, 6}), std::span(rows).first(static_cast<std::size_t>(size)));
+    }
+    ControlPlane::instance().all_gather("a meeting", 0);  // moves no call along
+    if (me() != first) in_flight = start_one_of_each(first);
+    for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
+  }
+}
+
+TEST_CASE("ready turns true by asking, whether others ask or wait") {
+  for (int poller = 0; poller < devices(); ++poller) {
+    std::vector<InFlight> in_flight = start_one_of_each(poller);
+    if (me() == poller)
+      for (InFlight& call : in_flight)
+        while (!call.future.ready()) continue;
+    for (InFlight& call : in_flight) {
+      CHECK(difference(call.future.get(), call.expected) == "");
+      CHECK(call.future.ready());
+    }
+  }
+}
+
+TEST_CASE("synchronize returns when every call is done") {
+  std::vector<InFlight> in_flight = start_one_of_each(5);
+  world().synchronize();
+  for (InFlight& call : in_flight) {
+    CHECK(call.future.ready());
+    CHECK(difference(call.future.get(), call.expected) == "");
+  }
+}
+
+TEST_CASE("blocking calls come after those in flight") {
+  std::vector<InFlight> in_flight = start_one_of_each(6);
+  world().barrier();
+  for (InFlight& call : in_flight) {
+    CHECK(call.future.ready());
+    CHECK(difference(call.future.get(), call.expected) == "");
+  }
+}
+
+TEST_CASE("waiting twice is harmless, and then chains") {
+  std::vector<InFlight> in_flight = start_one_of_each(7);
+  for (InFlight& call : in_flight) {
+    CHECK(difference(call.future.get(), call.expected) == "");
+    CHECK(call.future.get().size() == 0);
+  }
+  Future<Index> size = world().all_gather_async(Tensor({3}), 0).then([](Tensor t) { return t.size(); });
+  CHECK(std::move(size).then([](Index i) { return i + 1; }).get() == 3 * devices() + 1);
+  const Tensor src({2});
+  Tensor dst({2});
+  Future<> sent = world().send_async(src, dst, {});
+  sent.wait();
+  sent.wait();
+  CHECK(sent.ready());
+}
+
+TEST_CASE("a future dropped without waiting is reported, and its call is made all the same") {
+  const Host src = integers({5}, me());
+  const Tensor source = to_device(src);
+  Tensor dst({5});
+  emu::plant_faults({});  // counts calls from 1
+  SECTION("at the end of its life") {
+    CHECK(standard_error_of([&] { world().all_reduce_async(Tensor({3}), ReduceOp::sum); }) ==
+          dropped_line("all_reduce", 1));
+    CHECK(standard_error_of([&] { world().send_async(source, dst, (me() + 1) % devices()); }) ==
+          dropped_line("send_async", 2));
+    world().synchronize();
+    CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
+  }
+  SECTION("when another one takes its place") {
+    Future<Tensor> future = world().all_gather_async(Tensor({1}), 0);
+    CHECK(standard_error_of([&] { future = world().all_gather_async(Tensor({2}), 0); }) ==
+          dropped_line("all_gather", 1));
+    CHECK(future.get().size() == 2 * devices());
+  }
+  SECTION("even if it is done, or was passed on") {
+    Future<Tensor> future = world().all_gather_async(Tensor({1}), 0);
+    while (!future.ready()) continue;
+    CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
+          dropped_line("all_gather", 1));
+    Future<Tensor> other = world().broadcast_async(Tensor({1}), 0);
+    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) == dropped_line("broadcast", 2));
+  }
+  world().synchronize();
+}
+
+TEST_CASE("a future is not reported when it was waited for, moved from, or given up for an exception") {
+  CHECK(standard_error_of([] {
+          Future<Tensor> waited = world().all_gather_async(Tensor({1}), 0);
+          Future<Tensor> moved = std::move(waited);
+          moved.get();
+          try {
+            Future<Tensor> given_up = world().all_gather_async(Tensor({1}), 0);
+            throw std::runtime_error("on purpose");
+          } catch (const std::runtime_error&) {
+          }
+          world().synchronize();
+        }) == "");
+}
+
+TEST_CASE("what a reduction holds from its start until somebody waits is no matter of timing") {
+  const Shape shape = {7, 6};
+  const Index whole = num_elements(shape) * 4;
+  const Index largest = devices() == 1 ? 0 : whole / 7 * part(7, devices(), 0).size();
+  const Index before = ledger().live();
+  {
+    Future<Tensor> future = world().reduce_scatter_async(Tensor(shape), ReduceOp::sum, 0);
+    CHECK(ledger().live() - before == whole + largest);
+    world().synchronize();  // done, but nobody has waited for it
+    CHECK(ledger().live() - before == whole + largest);
+    const Tensor mine = future.get();
+    CHECK(ledger().live() - before == mine.bytes());
+    CHECK(mine.extent(0) == part_of_mine(7).size());
+  }
+  const Index chunk = devices() == 1 ? 0 : 4 * part(num_elements(shape), devices(), 0).size();
+  Future<Tensor> future = world().all_reduce_async(Tensor(shape), ReduceOp::sum);
+  CHECK(ledger().live() - before == whole + chunk);
+  world().synchronize();
+  CHECK(ledger().live() - before == whole + chunk);
+  const Tensor sum = future.get();
+  CHECK(ledger().live() - before == whole);
+}
+
+TEST_CASE("a future of no call is done, and empty") {
+  CHECK(standard_error_of([] {
+          Future<Tensor> none;
+          CHECK(none.ready());
+          CHECK(none.get().size() == 0);
+          none = world().all_gather_async(Tensor({1}), 0);
+          CHECK(none.get().size() == devices());
+        }) == "");
+}

@@ -1,0 +1,256 @@
+// The values of every collective, for all ranks, axes and cuts, against what follows from all inputs.
+
+#include <chrono>
+#include <sstream>
+#include <thread>
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+const Host& mine(const std::vector<Host>& inputs) {
+  return inputs[static_cast<std::size_t>(me())];
+}
+int rank_of(const Shape& shape) {
+  return static_cast<int>(shape.size());
+}
+
+/// Extents of the devices' slices: equal, none at all, in disorder with empty ones, all on the last device,
+/// all on the first.
+std::vector<std::vector<Index>> cuts() {
+  std::vector<std::vector<Index>> all(5);
+  for (int d = 0; d < devices(); ++d) {
+    all[0].push_back(2);
+    all[1].push_back(0);
+    all[2].push_back((3 * d + 2) % 4);
+    all[3].push_back(d == devices() - 1 ? 5 : 0);
+    all[4].push_back(d == 0 ? 3 : 0);
+  }
+  return all;
+}
+
+/// A device's slice: the shape with its extent along one axis.
+std::vector<Host> slices_of(const Shape& shape, int axis, const std::vector<Index>& extents) {
+  std::vector<Host> inputs;
+  for (int d = 0; d < devices(); ++d)
+    inputs.push_back(integers(with(shape, axis, extents[static_cast<std::size_t>(d)]), d));
+  return inputs;
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce combines all devices' tensors") {
+  for (const Shape& shape : shapes)
+    for (ReduceOp op : all_ops) {
+      CAPTURE(to_string(shape), name(op));
+      const std::vector<Host> inputs = on_each(integers, shape);
+      CHECK(difference(engine.all_reduce(to_device(mine(inputs)), op), reduced(inputs, op)) == "");
+    }
+}
+
+TEST_CASE("all_reduce sums unless told otherwise") {
+  const std::vector<Host> inputs = on_each(integers, {6});
+  CHECK(difference(engine.all_reduce(to_device(mine(inputs))), reduced(inputs, ReduceOp::sum)) == "");
+}
+
+TEST_CASE("reduce_scatter leaves each device its part of the combination") {
+  for (const Shape& shape : shapes)
+    for (int axis = 0; axis < rank_of(shape); ++axis)
+      for (ReduceOp op : all_ops) {
+        CAPTURE(to_string(shape), axis, name(op));
+        const std::vector<Host> inputs = on_each(integers, shape);
+        const Range part_of_mine = part(shape[static_cast<std::size_t>(axis)], devices(), me());
+        CHECK(difference(engine.reduce_scatter(to_device(mine(inputs)), op, axis),
+                         sliced(reduced(inputs, op), axis, part_of_mine)) == "");
+      }
+}
+
+TEST_CASE("reduce_scatter sums along axis 0 unless told otherwise") {
+  const std::vector<Host> inputs = on_each(integers, {9, 2});
+  CHECK(difference(engine.reduce_scatter(to_device(mine(inputs))),
+                   sliced(reduced(inputs, ReduceOp::sum), 0, part(9, devices(), me()))) == "");
+}
+
+TEST_CASE("all_gather puts the slices one behind the other, whatever their sizes") {
+  for (const Shape& shape : shapes)
+    for (int axis = 0; axis < rank_of(shape); ++axis)
+      for (const std::vector<Index>& extents : cuts()) {
+        CAPTURE(to_string(shape), axis, extents);
+        const std::vector<Host> inputs = slices_of(shape, axis, extents);
+        CHECK(difference(engine.all_gather(to_device(mine(inputs)), axis), joined(inputs, axis)) == "");
+      }
+}
+
+TEST_CASE("all_gather can keep the slice") {
+  for (const Shape& shape : shapes)
+    for (int axis = 0; axis < rank_of(shape); ++axis)
+      for (const std::vector<Index>& extents : cuts()) {
+        CAPTURE(to_string(shape), axis, extents);
+        const std::vector<Host> inputs = slices_of(shape, axis, extents);
+        const Tensor slice = to_device(mine(inputs));
+        CHECK(difference(world().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
+        CHECK(difference(slice, mine(inputs)) == "");
+      }
+}
+
+TEST_CASE("all_gather is along axis 0 unless told otherwise") {
+  const std::vector<Host> inputs = on_each(integers, {2, 2});
+  CHECK(difference(engine.all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
+}
+
+TEST_CASE("all_gather undoes the cut of split.hpp") {
+  const Host whole = integers({11, 3}, 0);
+  for (int axis : {0, 1}) {
+    const Range part_of_mine = part(whole.shape[static_cast<std::size_t>(axis)], devices(), me());
+    CHECK(difference(engine.all_gather(to_device(sliced(whole, axis, part_of_mine)), axis), whole) == "");
+  }
+}
+
+namespace {
+
+/// What all_to_all should give me: everybody's part for me, in device order.
+Host exchanged(const std::vector<Host>& inputs, int split_axis, int concat_axis) {
+  std::vector<Host> parts;
+  for (const Host& input : inputs) {
+    const Index extent = input.shape[static_cast<std::size_t>(split_axis)];
+    parts.push_back(sliced(input, split_axis, part(extent, devices(), me())));
+  }
+  return joined(parts, concat_axis);
+}
+
+}  // namespace
+
+TEST_CASE("all_to_all cuts along one axis and puts together along another") {
+  for (const Shape& shape : shapes)
+    for (int split_axis = 0; split_axis < rank_of(shape); ++split_axis)
+      for (int concat_axis = 0; concat_axis < rank_of(shape); ++concat_axis) {
+        CAPTURE(to_string(shape), split_axis, concat_axis);
+        const std::vector<Host> inputs = on_each(integers, shape);
+        CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, concat_axis),
+                         exchanged(inputs, split_axis, concat_axis)) == "");
+      }
+}
+
+TEST_CASE("all_to_all takes tensors that differ along the axis of putting together") {
+  for (const std::vector<Index>& extents : cuts())
+    for (int split_axis : {0, 1}) {
+      CAPTURE(extents, split_axis);
+      const std::vector<Host> inputs = slices_of({6, 7}, 1, extents);
+      CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, 1),
+                       exchanged(inputs, split_axis, 1)) == "");
+    }
+}
+
+TEST_CASE("all_to_all with one axis cuts and puts together along it, axis 0 unless told otherwise") {
+  const std::vector<Host> inputs = on_each(integers, {5, 9});
+  CHECK(difference(engine.all_to_all(to_device(mine(inputs))), exchanged(inputs, 0, 0)) == "");
+  CHECK(difference(engine.all_to_all(to_device(mine(inputs)), 1), exchanged(inputs, 1, 1)) == "");
+}
+
+namespace {
+
+/// How many of its slices device `from` sends to device `to`: all kinds, some none.
+Index count(int pattern, int from, int to) {
+  switch (pattern) {
+    case 0:
+      return (2 * from + 3 * to + 1) % 4;
+    case 1:
+      return to == 0 ? from : 0;  // all to one
+    case 2:
+      return from == to ? 3 : 0;  // all stay
+    default:
+      return 0;
+  }
+}
+
+std::vector<Index> counts_of(int pattern, int from) {
+  std::vector<Index> counts;
+  for (int to = 0; to < devices(); ++to) counts.push_back(count(pattern, from, to));
+  return counts;
+}
+
+/// What arrives at me when every device sends by its counts.
+Host routed(const std::vector<Host>& inputs, int pattern, int axis) {
+  std::vector<Host> parts;
+  for (int from = 0; from < devices(); ++from) {
+    Index begin = 0;
+    for (int to = 0; to < me(); ++to) begin += count(pattern, from, to);
+    parts.push_back(
+        sliced(inputs[static_cast<std::size_t>(from)], axis, {begin, begin + count(pattern, from, me())}));
+  }
+  return joined(parts, axis);
+}
+
+}  // namespace
+
+TEST_CASE("all_to_all with counts sends as many slices to each device as it says") {
+  for (const Shape& shape : {Shape{1}, Shape{1, 3}, Shape{2, 1, 3}, Shape{3, 2, 1}, Shape{1, 0}})
+    for (int axis = 0; axis < rank_of(shape); ++axis)
+      for (int pattern : {0, 1, 2, 3}) {
+        CAPTURE(to_string(shape), axis, pattern);
+        std::vector<Host> inputs;
+        for (int d = 0; d < devices(); ++d) {
+          Index extent = 0;
+          for (Index c : counts_of(pattern, d)) extent += c;
+          inputs.push_back(integers(with(shape, axis, extent), d));
+        }
+        CHECK(difference(engine.all_to_all(to_device(mine(inputs)), counts_of(pattern, me()), axis),
+                         routed(inputs, pattern, axis)) == "");
+      }
+}
+
+TEST_CASE("broadcast gives everybody the root's tensor and ignores what others pass") {
+  for (const Shape& shape : shapes)
+    for (int root = 0; root < devices(); ++root) {
+      CAPTURE(to_string(shape), root);
+      const Host expected = integers(shape, root);
+      CHECK(difference(engine.broadcast(me() == root ? to_device(expected) : Tensor(), root), expected) ==
+            "");
+      Tensor ignored = to_device(integers({2, 2}, me()));
+      CHECK(difference(engine.broadcast(me() == root ? to_device(expected) : std::move(ignored), root),
+                       expected) == "");
+    }
+}
+
+TEST_CASE("nobody leaves a barrier before everybody has entered it") {
+  const auto now = [] {
+    return static_cast<Index>(std::chrono::steady_clock::now().time_since_epoch().count());
+  };
+  for (int late = 0; late < devices(); ++late) {
+    if (me() == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const Index entered = now();  // one clock, as all devices of a test are on one machine
+    engine.barrier();
+    const Index left = now();
+    for (Index theirs : world().exchange("the time of entry", entered)) CHECK(left >= theirs);
+  }
+}
+
+TEST_CASE("exchange gives everybody's number in device order") {
+  for (Index factor : {Index{1}, Index{-7}, Index{1} << 40}) {
+    const std::vector<Index> numbers = world().exchange("a number", factor * (me() + 1));
+    REQUIRE(numbers.size() == static_cast<std::size_t>(devices()));
+    for (int d = 0; d < devices(); ++d) CHECK(numbers[static_cast<std::size_t>(d)] == factor * (d + 1));
+  }
+}
+
+TEST_CASE("print_in_device_order writes on device 0, one device after another") {
+  std::ostringstream out;
+  print_in_device_order(
+      out, "mine:", to_device(tabulate({2}, [](const Place& at) { return at[0] + 10.0F * me(); })));
+  std::ostringstream expected;
+  for (int d = 0; me() == 0 && d < devices(); ++d)
+    expected << "device " << d << ": mine: (2,) [" << 10 * d << ", " << 10 * d + 1 << "]\n";
+  CHECK(out.str() == expected.str());
+}

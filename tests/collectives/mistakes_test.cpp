@@ -1,0 +1,236 @@
+// Mistakes in calls that every device hears of: the code, who called what, and that the devices go on
+// afterwards. Those that end the job are in misbehave.cpp.
+
+#include <fmt/format.h>
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+
+/// The action must be refused with this code and these words, on this device.
+void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
+  CAPTURE(words);
+  const Refusal refused = refusal(action);
+  CHECK(refused.code == static_cast<int>(code));
+  CHECK_THAT(refused.message, contains(fmt::format("device {}: ", me())));
+  CHECK_THAT(refused.message, contains(words));
+  CHECK_THAT(refused.message, !contains("\n"));
+}
+
+/// After a mistake everything goes on.
+void check_going_on() {
+  const std::vector<Host> inputs = on_each(integers, {7, 2});
+  CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
+        "");
+}
+
+/// A call with the text that a mismatch gives of it.
+struct NamedCall {
+  std::string text;
+  std::function<void()> make;
+};
+
+const std::vector<NamedCall> all_calls = {
+    {"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
+    {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
+    {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
+    {"all_reduce(sum) of (3, 1)",
+     [] {
+       engine.all_reduce(Tensor({3, 1}));
+     }},
+    {"all_gather of (3, 2) along axis 0",
+     [] {
+       engine.all_gather(Tensor({3, 2}), 0);
+     }},
+    {"all_gather of (3, 2) along axis 1",
+     [] {
+       engine.all_gather(Tensor({3, 2}), 1);
+     }},
+    {"all_gather of (2, 3) along axis 1",
+     [] {
+       engine.all_gather(Tensor({2, 3}), 1);
+     }},
+    {"reduce_scatter(sum) of (3, 2) along axis 0",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 0);
+     }},
+    {"reduce_scatter(sum) of (3, 2) along axis 1",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 1);
+     }},
+    {"reduce_scatter(min) of (3, 2) along axis 1",
+     [] {
+       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
+     }},
+    {"all_to_all of (3, 2) from axis 0 to axis 0",
+     [] {
+       engine.all_to_all(Tensor({3, 2}));
+     }},
+    {"all_to_all of (3, 2) from axis 0 to axis 1",
+     [] {
+       engine.all_to_all(Tensor({3, 2}), 0, 1);
+     }},
+    {"all_to_all of (3, 3) from axis 0 to axis 0",
+     [] {
+       engine.all_to_all(Tensor({3, 3}));
+     }},
+    {"broadcast from device 0", [] { engine.broadcast(Tensor({3}), 0); }},
+    {"broadcast from device 1", [] { engine.broadcast(Tensor({3}), 1); }},
+    {"barrier", [] { engine.barrier(); }},
+    {"send_async",
+     [] {
+       const Tensor src({3});
+       Tensor dst({3});
+       engine.send_async(src, dst, {}).wait();
+     }},
+    {"a control message", [] { world().exchange("a number", 3); }}};
+
+}  // namespace
+
+TEST_CASE("a call that differs on one device is refused on all, naming both calls and the device") {
+  if (devices() == 1) return;
+  for (int odd : {0, devices() - 1})
+    for (const NamedCall& theirs : all_calls)
+      for (const NamedCall& of_odd : all_calls) {
+        if (theirs.text == of_odd.text) continue;
+        const bool am_odd = me() == odd;
+        const int other = !am_odd ? odd : odd == 0 ? 1 : 0;
+        check_refused(Code::mismatch,
+                      fmt::format("given {} here and {} on device {}", am_odd ? of_odd.text : theirs.text,
+                                  am_odd ? theirs.text : of_odd.text, other),
+                      (am_odd ? of_odd : theirs).make);
+      }
+  check_going_on();
+}
+
+TEST_CASE("control messages about different things are refused") {
+  if (devices() == 1) return;
+  check_refused(Code::mismatch, "given a control message here and another one on device",
+                [] { world().exchange(me() == 0 ? "rows" : "columns", 3); });
+  check_going_on();
+}
+
+TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
+  if (devices() == 1) return;
+  Future<Tensor> wrong = world().all_gather_async(Tensor({2, 2}), me() == 0 ? 0 : 1);
+  Future<Tensor> right = world().all_gather_async(Tensor({2, 2}), 0);
+  CHECK(right.get().shape() == Shape{2 * devices(), 2});
+  CHECK(refusal([&] { wrong.get(); }).code == static_cast<int>(Code::mismatch));
+  CHECK(refusal([&] { wrong.get(); }).code == 0);
+  check_going_on();
+}
+
+TEST_CASE("an axis that is not there is refused") {
+  for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 3}})
+    for (int axis : {-1, static_cast<int>(shape.size()), 100}) {
+      const std::string expected =
+          fmt::format(": expected an axis of {}, given axis {}", to_string(shape), axis);
+      const std::vector<Index> counts(static_cast<std::size_t>(devices()), 0);
+      const auto check = [&](const std::string& call, const std::function<void()>& action) {
+        check_refused(Code::argument, call + expected, action);
+      };
+      check("all_gather", [&] { engine.all_gather(Tensor(shape), axis); });
+      check("reduce_scatter", [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
+      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), axis); });
+      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), counts, axis); });
+      if (shape.empty()) continue;
+      check_refused(Code::argument, "all_to_all" + expected,
+                    [&] { engine.all_to_all(Tensor(shape), axis, 0); });
+      check_refused(Code::argument, "all_to_all" + expected,
+                    [&] { engine.all_to_all(Tensor(shape), 0, axis); });
+    }
+  check_going_on();
+}
+
+TEST_CASE("a device that is not there is refused") {
+  const Tensor t({2});
+  Tensor dst({2});
+  for (int id : {-1, devices(), 1000}) {
+    const std::string given = fmt::format("given device {}", id);
+    const std::string any = fmt::format(": expected a device of 0 to {}, {}", devices() - 1, given);
+    const std::string other =
+        fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
+    check_refused(Code::argument, "broadcast" + any, [&] { engine.broadcast(Tensor({2}), id); });
+    check_refused(Code::argument, "send_async" + any, [&] { engine.send_async(t, dst, id); });
+    check_refused(Code::argument, "send" + other, [&] { engine.send(id, t); });
+    check_refused(Code::argument, "receive" + other, [&] { engine.receive(id); });
+  }
+  check_going_on();
+}
+
+TEST_CASE("a letter to oneself is refused") {
+  const std::string given = fmt::format("given device {}", me());
+  check_refused(Code::argument, given, [] { engine.send(me(), Tensor({2})); });
+  check_refused(Code::argument, given, [] { engine.receive(me()); });
+  check_going_on();
+}
+
+TEST_CASE("counts that do not add up are refused") {
+  const auto n = static_cast<std::size_t>(devices());
+  std::vector<Index> too_many(n, 0), too_few(n, 0), negative(n, 0), one_too_short(n - 1, 0),
+      one_too_long(n + 1, 0);
+  too_many[0] = 4;
+  too_few[0] = 2;
+  negative[0] = -1;
+  negative[n - 1] += 4;
+  one_too_long[0] = 3;
+  if (n > 1) one_too_short[0] = 3;
+  for (const std::vector<Index>& counts : {too_many, too_few, one_too_short, one_too_long})
+    check_refused(
+        Code::argument,
+        fmt::format("all_to_all: expected {} counts that add up to 3, given {}", n, to_string(counts)), [&] {
+          engine.all_to_all(Tensor({3, 2}), counts);
+        });
+  if (n > 1)
+    check_refused(Code::argument, "given " + to_string(negative), [&] {
+      engine.all_to_all(Tensor({3, 2}), negative);
+    });
+  check_refused(Code::argument, "add up to 2", [&] { engine.all_to_all(Tensor({3, 2}), too_many, 1); });
+  check_going_on();
+}
+
+TEST_CASE("send_async refuses one memory as src and dst") {
+  Tensor t({2});
+  check_refused(Code::argument, "send_async: expected src and dst to be different tensors",
+                [&] { engine.send_async(t, t, {}); });
+  check_refused(Code::argument, "the same memory twice", [&] { engine.send_async(t, t, me()); });
+  check_going_on();
+}
+
+TEST_CASE("send_async refuses two devices with one target, on every device") {
+  for (int first = 0; first < devices(); ++first)
+    for (int second = first + 1; second < devices(); ++second)
+      for (int target : {0, devices() - 1}) {
+        const Tensor src({2});
+        Tensor dst({2});
+        const bool names_it = me() == first || me() == second;
+        check_refused(
+            Code::mismatch,
+            fmt::format("send_async: expected distinct targets, given device {} as the target of both {} "
+                        "and {}",
+                        target, first, second),
+            [&] { engine.send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); });
+      }
+  check_going_on();
+}
+
+TEST_CASE("tensors of more axes than a header has room for are refused") {
+  const Shape many(33, 1);
+  check_refused(Code::argument, "all_reduce: expected at most 32 axes, given 33",
+                [&] { engine.all_reduce(Tensor(many)); });
+  CHECK(engine.all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
+  check_going_on();
+}

@@ -1,0 +1,242 @@
+// The mistakes that tests plant do what emu/faults.hpp says: else a test that "has been seen to fail" proves
+// nothing.
+
+#include <numeric>
+
+#include "emu/faults.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+int right() {
+  return (me() + 1) % devices();
+}
+int left() {
+  return (me() + devices() - 1) % devices();
+}
+
+/// Plants a mistake, and removes it at the end of its life.
+class Planted {
+ public:
+  explicit Planted(const emu::Faults& faults) { emu::plant_faults(faults); }
+  ~Planted() { emu::plant_faults({}); }
+  Planted(const Planted&) = delete;
+  Planted& operator=(const Planted&) = delete;
+};
+
+Planted without_call(std::int64_t k) {
+  emu::Faults faults;
+  faults.leave_out_call = k;
+  return Planted(faults);
+}
+
+/// A collective on a (6, 5) tensor.
+struct Call {
+  std::string name;
+  std::function<Tensor(Tensor)> make;
+};
+const std::vector<Call> collectives = {
+    {"all_reduce", [](Tensor t) { return engine.all_reduce(std::move(t)); }},
+    {"reduce_scatter", [](Tensor t) { return engine.reduce_scatter(std::move(t)); }},
+    {"all_gather", [](Tensor t) { return engine.all_gather(std::move(t), 1); }},
+    {"all_to_all", [](Tensor t) { return engine.all_to_all(std::move(t), 0, 1); }},
+    {"broadcast", [](Tensor t) { return engine.broadcast(std::move(t), 0); }}};
+
+Host mine() {
+  return integers({6, 5}, me());
+}
+
+std::vector<Tensor> results_of_all() {
+  std::vector<Tensor> results;
+  for (const Call& call : collectives) results.push_back(call.make(to_device(mine())));
+  return results;
+}
+
+/// Sends around the ring: on even devices call 0 is the send and call 1 the receive, on odd ones it is the
+/// other way round.
+Tensor pass_on(const Tensor& t) {
+  if (me() % 2 == 0) {
+    engine.send(right(), t);
+    return engine.receive(left());
+  }
+  Tensor received = engine.receive(left());
+  engine.send(right(), t);
+  return received;
+}
+
+Host zeros(const Shape& shape) {
+  return tabulate(shape, [](const Place&) { return 0.0F; });
+}
+
+}  // namespace
+
+TEST_CASE("a collective that is left out returns what it was given, and no other call changes") {
+  const std::vector<Tensor> right_results = results_of_all();
+  for (std::size_t k = 0; k < collectives.size(); ++k) {
+    const Planted planted = without_call(static_cast<std::int64_t>(k));
+    const std::vector<Tensor> results = results_of_all();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      CAPTURE(collectives[k].name, collectives[i].name);
+      CHECK(difference(results[i], i == k ? mine() : to_host(right_results[i])) == "");
+    }
+    CHECK(emu::calls_made() == static_cast<std::int64_t>(collectives.size()));
+  }
+}
+
+TEST_CASE("a collective that is left out sends nothing and is done at once") {
+  const Planted planted = without_call(0);
+  ledger().reset();
+  Future<Tensor> future = world().all_reduce_async(to_device(mine()), ReduceOp::sum);
+  CHECK(future.ready());
+  CHECK(difference(future.get(), mine()) == "");
+  CHECK(ledger().traffic() == Traffic{});
+}
+
+TEST_CASE("a barrier and a send_async can be left out") {
+  const Planted planted = without_call(1);
+  const Tensor src = to_device(mine());
+  Tensor dst = to_device(integers({6, 5}, me(), 1));
+  engine.barrier();
+  engine.send_async(src, dst, right()).wait();
+  CHECK(difference(dst, integers({6, 5}, me(), 1)) == "");
+  emu::Faults faults;
+  faults.leave_out_call = 0;
+  emu::plant_faults(faults);
+  if (me() == 0) engine.barrier();  // which would wait for the others
+  CHECK(emu::calls_made() == (me() == 0 ? 1 : 0));
+}
+
+TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever side leaves it out") {
+  if (devices() == 1) return;
+  const Host from_left = integers({left() + 1, 3}, left());
+  for (int left_out : {0, 1, 2}) {
+    CAPTURE(left_out);
+    const Planted planted = without_call(left_out);
+    const bool send_is_left_out = left_out == left() % 2;
+    const bool receive_is_left_out = left_out == 1 - me() % 2;
+    const Tensor received = pass_on(to_device(integers({me() + 1, 3}, me())));
+    const bool arrives = !send_is_left_out && !receive_is_left_out;
+    CHECK(difference(received, arrives ? from_left : zeros(from_left.shape)) == "");
+  }
+  CHECK(difference(pass_on(to_device(integers({me() + 1, 3}, me()))), from_left) == "");
+}
+
+TEST_CASE("one side alone can leave a letter out") {
+  if (devices() == 1) return;
+  for (int culprit : {0, 1}) {
+    emu::Faults faults;
+    if (me() == culprit) faults.leave_out_call = 0;
+    const Planted planted(faults);
+    const Host letter = integers({4, 50}, 0);
+    if (me() == 0) engine.send(1, to_device(letter));
+    if (me() == 1) CHECK(difference(engine.receive(0), zeros({4, 50})) == "");
+    if (me() == 0) engine.send(1, to_device(letter));
+    if (me() == 1) CHECK(difference(engine.receive(0), letter) == "");
+  }
+}
+
+namespace {
+
+/// Where two tensors of one shape differ, and by how much: nothing, or one place.
+struct Change {
+  int places = 0;
+  Index place = -1;
+  float by = 0;
+};
+Change change(const Tensor& changed, const Tensor& original) {
+  REQUIRE(changed.shape() == original.shape());
+  const std::vector<float> a = changed.to_host(), b = original.to_host();
+  Change found;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) found = {found.places + 1, static_cast<Index>(i), a[i] - b[i]};
+  return found;
+}
+
+Index total(Index mine) {
+  const std::vector<Index> all = world().exchange("a number", mine);
+  return std::accumulate(all.begin(), all.end(), Index{0});
+}
+
+/// Corrupts each message that each device sends in `action`, one at a time, and gives `check` the change of
+/// this device's result and the number of devices whose result has changed.
+void corrupt_each_message(const std::function<Tensor()>& action,
+                          const std::function<void(const Change&, Index devices_changed)>& check) {
+  emu::plant_faults({});
+  const Tensor original = action();
+  const std::vector<Index> sent = world().exchange("messages", emu::messages_sent());
+  for (int culprit = 0; culprit < devices(); ++culprit)
+    for (Index k = 0; k <= sent[static_cast<std::size_t>(culprit)]; ++k) {
+      CAPTURE(culprit, k);
+      emu::Faults faults;
+      faults.corrupt_message = k;
+      faults.corrupting_device = culprit;
+      const Planted planted(faults);
+      const Change mine = change(action(), original);
+      const Index changed = total(mine.places > 0 ? 1 : 0);
+      const bool is_sent = k < sent[static_cast<std::size_t>(culprit)];
+      CHECK((changed > 0) == is_sent);  // the message after the last is none
+      if (mine.places > 0) CHECK((mine.places == 1 && mine.by == 1));
+      if (is_sent) check(mine, changed);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a corrupted message changes one element of one device, where it is not passed on") {
+  const auto check_one = [](const Change&, Index changed) { CHECK(changed == 1); };
+  corrupt_each_message([] { return engine.all_to_all(to_device(integers({9, 3}, me())), 0, 1); }, check_one);
+  corrupt_each_message([] { return engine.reduce_scatter(to_device(integers({9, 3}, me()))); }, check_one);
+  if (devices() > 1)
+    corrupt_each_message([] { return pass_on(to_device(integers({2, 3}, me()))); }, check_one);
+  corrupt_each_message(
+      [] {
+        const Tensor src = to_device(integers({2, 3}, me()));
+        Tensor dst({2, 3});
+        engine.send_async(src, dst, right()).wait();
+        return dst;
+      },
+      check_one);
+}
+
+TEST_CASE("a corrupted message that is passed on changes the same element wherever it comes") {
+  const auto check_same = [](const Change& mine, Index) {
+    const std::vector<Index> places = world().exchange("places", mine.place);
+    Index place = -1;
+    for (Index p : places) {
+      if (place < 0) place = p;
+      CHECK((p < 0 || p == place));
+    }
+  };
+  corrupt_each_message([] { return engine.all_gather(to_device(integers({3, 2}, me()))); }, check_same);
+  corrupt_each_message(
+      [] {
+        return engine.broadcast(to_device(integers({3, 2}, me())), devices() - 1);
+      },
+      check_same);
+  corrupt_each_message([] { return engine.all_reduce(to_device(integers({9, 3}, me()))); }, check_same);
+}
+
+TEST_CASE("calls and messages are counted from the planting on, empty messages not") {
+  const Planted planted({});
+  engine.all_gather(Tensor({0, 3}));
+  engine.all_gather(Tensor({2, 3}));
+  engine.barrier();
+  world().exchange("a number", 1);
+  CHECK(emu::calls_made() == 3);
+  CHECK(emu::messages_sent() == devices() - 1);
+  emu::plant_faults({});
+  CHECK(emu::calls_made() == 0);
+  CHECK(emu::messages_sent() == 0);
+}

@@ -1,0 +1,218 @@
+// What collectives send and the buffers they take, from the ledger, against sums over the algorithm's
+// messages and against the closed forms of engine/costs.hpp.
+
+#include <numeric>
+
+#include "engine/proof/costs.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+int right() {
+  return (me() + 1) % devices();
+}
+int rank_of(const Shape& shape) {
+  return static_cast<int>(shape.size());
+}
+Index extent(const Shape& shape, int axis) {
+  return shape[static_cast<std::size_t>(axis)];
+}
+
+/// One message of so many elements; empty ones are not sent.
+Traffic message(Index elements) {
+  return elements == 0 ? Traffic{} : Traffic{1, 4 * elements};
+}
+
+/// Elements of each device's slice, when the axis is cut by the rule of split.hpp.
+std::vector<Index> slice_sizes(const Shape& shape, int axis) {
+  std::vector<Index> sizes;
+  for (int d = 0; d < devices(); ++d)
+    sizes.push_back(num_elements(with(shape, axis, part(extent(shape, axis), devices(), d).size())));
+  return sizes;
+}
+
+/// One message of each size, but for that of one device.
+Traffic all_but(const std::vector<Index>& sizes, int left_out) {
+  Traffic sent;
+  for (int d = 0; d < devices(); ++d)
+    if (d != left_out) sent += message(sizes[static_cast<std::size_t>(d)]);
+  return sent;
+}
+
+/// To how many devices I pass a broadcast on. Counted from the root, a device reaches over half the distance
+/// of the round before, from its own place, which is a multiple of the whole distance.
+int children(int root) {
+  const int place = (me() - root + devices()) % devices();
+  int found = 0;
+  int distance = 1;
+  while (distance < devices()) distance *= 2;
+  for (; distance > 1; distance /= 2)
+    if (place % distance == 0 && place + distance / 2 < devices()) ++found;
+  return found;
+}
+
+/// Sent by this call and by no other; buffers at most.
+Measured expected(Traffic sent, Index buffer_elements) {
+  return {sent, {}, 4 * buffer_elements};
+}
+
+}  // namespace
+
+TEST_CASE("all_reduce sends every chunk but mine, then every one but my right neighbour's") {
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const Index size = num_elements(shape);
+    const std::vector<Index> chunks = slice_sizes({size}, 0);
+    const Traffic sent = all_but(chunks, me()) + all_but(chunks, right());
+    const Traffic form = ring_all_reduce(size, devices(), me());
+    CHECK(form == sent);
+    const Index buffer = devices() == 1 ? 0 : chunks[0];
+    CHECK(ring_buffer(size, devices()) == buffer);
+    const auto call = [&] { engine.all_reduce(Tensor(shape)); };
+    CHECK(measured(Collective::all_reduce, call) == expected(sent, buffer));
+  }
+}
+
+TEST_CASE("reduce_scatter sends every slice but mine") {
+  for (const Shape& shape : shapes)
+    for (int axis = 0; axis < rank_of(shape); ++axis) {
+      CAPTURE(to_string(shape), axis);
+      const std::vector<Index> sizes = slice_sizes(shape, axis);
+      const Traffic sent = all_but(sizes, me());
+      const Traffic form = ring_reduce_scatter(sizes, me());
+      CHECK(form == sent);
+      const Index buffer = devices() == 1 ? 0 : sizes[0] + (axis == 0 ? 0 : num_elements(shape));
+      const auto call = [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); };
+      CHECK(measured(Collective::reduce_scatter, call) == expected(sent, buffer));
+    }
+}
+
+TEST_CASE("all_gather sends every slice but my right neighbour's") {
+  for (const Shape& shape : shapes)
+    for (int axis = 0; axis < rank_of(shape); ++axis) {
+      CAPTURE(to_string(shape), axis);
+      const std::vector<Index> sizes = slice_sizes(shape, axis);
+      const Traffic sent = devices() == 1 ? Traffic{} : all_but(sizes, right());
+      const Traffic form = ring_all_gather(sizes, me());
+      CHECK(form == sent);
+      const Index buffer = devices() == 1 || axis == 0 ? 0 : num_elements(shape);
+      const Shape mine = with(shape, axis, part(extent(shape, axis), devices(), me()).size());
+      const auto call = [&] { engine.all_gather(Tensor(mine), axis); };
+      CHECK(measured(Collective::all_gather, call) == expected(sent, buffer));
+    }
+}
+
+TEST_CASE("all_to_all sends every part but the one I keep") {
+  for (const Shape& shape : shapes)
+    for (int split_axis = 0; split_axis < rank_of(shape); ++split_axis)
+      for (int concat_axis = 0; concat_axis < rank_of(shape); ++concat_axis) {
+        CAPTURE(to_string(shape), split_axis, concat_axis);
+        const std::vector<Index> sizes = slice_sizes(shape, split_axis);
+        const Traffic sent = all_but(sizes, me());
+        const Traffic form = pairwise_all_to_all(sizes, me());
+        CHECK(form == sent);
+        const Index result = devices() * sizes[static_cast<std::size_t>(me())];
+        const Index cutting = split_axis == 0 ? 0 : num_elements(shape);
+        const Index joining = concat_axis == 0 ? 0 : result;
+        const auto call = [&] { engine.all_to_all(Tensor(shape), split_axis, concat_axis); };
+        CHECK(measured(Collective::all_to_all, call) ==
+              expected(sent, devices() == 1 ? 0 : cutting + joining));
+      }
+}
+
+TEST_CASE("all_to_all with counts sends just what they say") {
+  std::vector<Index> counts, sizes;
+  for (int d = 0; d < devices(); ++d) {
+    counts.push_back((me() + 2 * d) % 3);
+    sizes.push_back(5 * counts.back());
+  }
+  const Index all = std::accumulate(counts.begin(), counts.end(), Index{0});
+  const Traffic form = pairwise_all_to_all(sizes, me());
+  CHECK(form == all_but(sizes, me()));
+  const auto call = [&] { engine.all_to_all(Tensor({all, 5}), counts); };
+  CHECK(measured(Collective::all_to_all, call) == expected(all_but(sizes, me()), 0));
+}
+
+TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
+  Index messages = 0;
+  for (const Shape& shape : shapes)
+    for (int root = 0; root < devices(); ++root) {
+      CAPTURE(to_string(shape), root);
+      const Traffic sent = children(root) * message(num_elements(shape));
+      const Traffic form = tree_broadcast(num_elements(shape), devices(), me(), root);
+      CHECK(form == sent);
+      const auto call = [&] { engine.broadcast(me() == root ? Tensor(shape) : Tensor(), root); };
+      CHECK(measured(Collective::broadcast, call) == expected(sent, 0));
+      messages += num_elements(shape) == 0 ? 0 : ledger().traffic(Collective::broadcast).messages;
+    }
+  const std::vector<Index> all = world().exchange("messages", messages);
+  const Index with_content =
+      std::ranges::count_if(shapes, [](const Shape& s) { return num_elements(s) > 0; });
+  CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == with_content * devices() * (devices() - 1));
+}
+
+TEST_CASE("a barrier goes up and down a tree in messages without content") {
+  const Traffic form = tree_barrier(devices(), me());
+  CHECK(form == Traffic{children(0) + (me() == 0 ? 0 : 1), 0});
+  CHECK(measured(Collective::barrier, [] { engine.barrier(); }) == expected(form, 0));
+  const std::vector<Index> all = world().exchange("messages", form.messages);
+  CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == 2 * (devices() - 1));
+}
+
+TEST_CASE("send and receive are one message on the sender's side") {
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const auto call = [&] {
+      if (devices() == 1 || me() > 1) return;
+      if (me() == 0) return engine.send(1, Tensor(shape));
+      engine.receive(0);
+    };
+    const Traffic sent = devices() > 1 && me() == 0 ? message(num_elements(shape)) : Traffic{};
+    CHECK(measured(Collective::send, call) == expected(sent, 0));
+  }
+}
+
+TEST_CASE("send_async is one message to a target that is another device") {
+  for (const Shape& shape : shapes) {
+    CAPTURE(to_string(shape));
+    const Tensor src(shape);
+    Tensor dst(shape);
+    const Traffic one = message(num_elements(shape));
+    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, {}).wait(); }) ==
+          expected({}, 0));
+    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, me()).wait(); }) ==
+          expected({}, 0));
+    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, right()).wait(); }) ==
+          expected(devices() == 1 ? Traffic{} : one, 0));
+  }
+}
+
+TEST_CASE("control messages are not counted") {
+  const auto call = [] { world().exchange("a number", 1); };
+  CHECK(measured(Collective::barrier, call) == expected({}, 0));
+}
+
+TEST_CASE("collectives hold nothing beyond their results") {
+  const Index before = ledger().live();
+  {
+    const Tensor whole = engine.all_gather(Tensor({3, 2}), 1);
+    const Tensor sum = engine.all_reduce(Tensor({7}));
+    const Tensor part_of_sum = engine.reduce_scatter(Tensor({4, devices()}), ReduceOp::sum, 1);
+    const Tensor turned = engine.all_to_all(Tensor({devices(), 3}), 0, 1);
+    CHECK(ledger().live() - before == whole.bytes() + sum.bytes() + part_of_sum.bytes() + turned.bytes());
+    CHECK(ledger().live(Purpose::buffers) == 0);
+  }
+  CHECK(ledger().live() == before);
+}

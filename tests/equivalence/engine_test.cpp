@@ -1,0 +1,362 @@
+/// What chapters stand on: the rule that cuts, random numbers, checkpoints, operations, optimizers, loss,
+/// data.
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "engine/checkpoint.hpp"
+#include "engine/loss.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/proof/compare.hpp"
+#include "engine/proof/exact.hpp"
+#include "engine/tape.hpp"
+#include "engine/workloads/digits.hpp"
+#include "engine/workloads/random.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/host_array.hpp"
+
+namespace shard::test {
+
+namespace {
+
+/// The error that a call ends in; its code is 0 when there is none.
+struct Outcome {
+  int code = 0;
+  std::string message;
+};
+
+template <class Call>
+Outcome outcome(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return {error.exit_code(), error.what()};
+  }
+  return {};
+}
+
+std::vector<float> counting(Index n, float first = 0) {
+  std::vector<float> values(static_cast<std::size_t>(n));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+/// A file with this text, removed at the end.
+class TextFile {
+ public:
+  explicit TextFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / ("shardbook_test_" + std::to_string(getpid()))) {
+    std::ofstream(path_) << text;
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("part: contiguous, complete, the first ones get one more") {
+  for (Index size : {0, 1, 4, 5, 7, 64})
+    for (int parts : {1, 2, 3, 5, 8}) {
+      Index begin = 0;
+      for (int k = 0; k < parts; ++k) {
+        Range r = part(size, parts, k);
+        CHECK(r.begin == begin);
+        CHECK(r.size() == size / parts + (k < size % parts ? 1 : 0));
+        begin = r.end;
+      }
+      CHECK(begin == size);
+    }
+}
+
+TEST_CASE("CounterRandom is Philox4x32-10: the known answers of its authors") {
+  using Four = std::array<std::uint32_t, 4>;
+  constexpr std::uint32_t ones = 0xffffffff;
+  CHECK(CounterRandom::philox({0, 0, 0, 0}, {0, 0}) == Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(CounterRandom::philox({ones, ones, ones, ones}, {ones, ones}) ==
+        Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(CounterRandom::philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+        Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("CounterRandom: the range and the moments of what it gives") {
+  CounterRandom random(1, "moments");
+  constexpr int n = 100000;
+  double mean = 0, square = 0, uniform = 0;
+  std::array<int, 5> counts{};
+  for (std::uint64_t i = 0; i < n; ++i) {
+    double z = random.normal(i);
+    mean += z / n;
+    square += z * z / n;
+    float u = random.uniform(i);
+    CHECK((u >= 0 && u < 1));
+    uniform += double{u} / n;
+    ++counts.at(static_cast<std::size_t>(random.integer(i, -2, 2) + 2));
+  }
+  // Five standard deviations of each estimate.
+  CHECK(std::abs(mean) < 5 / std::sqrt(n));
+  CHECK(std::abs(square - 1) < 5 * std::sqrt(2.0 / n));
+  CHECK(std::abs(uniform - 0.5) < 5 * std::sqrt(1.0 / 12 / n));
+  for (int c : counts) CHECK(std::abs(c - n / 5) < 5 * std::sqrt(n * 0.2 * 0.8));
+  CHECK(CounterRandom(1, "a").bits(0) != CounterRandom(1, "b").bits(0));
+  CHECK(CounterRandom(1, "a").bits(0) != CounterRandom(2, "a").bits(0));
+}
+
+TEST_CASE("a generated checkpoint's slice is that slice of the whole, along either axis") {
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({3, 5, 7}, 42);
+  CHECK(checkpoint->names() ==
+        std::vector<std::string>{"layer_0/weights", "layer_1/weights", "layer_2/weights"});
+  Tensor whole = checkpoint->whole("layer_1/weights");
+  CHECK(whole.shape() == Shape{7, 5});
+  for (float w : whole.to_host()) CHECK(std::abs(w) <= std::sqrt(6.0F / 7));
+  for (int axis : {0, 1})
+    CHECK(checkpoint->slice("layer_1/weights", axis, 2, 4).to_host() == slice(whole, axis, 2, 4).to_host());
+  CHECK(outcome([&] { checkpoint->shape("layer_3/weights"); }).code == 65);
+  CHECK(outcome([&] { checkpoint->slice("layer_0/weights", 0, 3, 6); }).code == 84);
+}
+
+TEST_CASE("loading a slice charges just that slice to parameters") {
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({2, 5, 7}, 42);
+  Index before = ledger().live(Purpose::parameters);
+  ledger().reset();
+  Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
+  CHECK(ledger().live(Purpose::parameters) - before == 5 * 2 * 4);
+  CHECK(ledger().peak() == ledger().live());
+}
+
+TEST_CASE("a model is read from names and shapes, and what does not fit is named") {
+  auto model_from = [](std::map<std::string, Shape> shapes) {
+    std::map<std::string, HostTensor> tensors;
+    for (const auto& [name, shape] : shapes)
+      tensors[name] = {shape, std::vector<float>(static_cast<std::size_t>(num_elements(shape)))};
+    return model_of(*host_checkpoint(tensors, "some file"));
+  };
+  CHECK(model_from({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 5}}, {"layer_2/weights", {5, 7}}}) ==
+        Model{3, 5, 7});
+  CHECK(model_from({{"layer_0/weights", {5, 7}}}) == Model{1, 5, 7});
+  auto complaint = [&](std::map<std::string, Shape> shapes) {
+    Outcome o = outcome([&] { model_from(shapes); });
+    CHECK(o.code == 65);
+    return o.message;
+  };
+  using testing::contains;
+  CHECK_THAT(complaint({}), contains("some file: layer_0/weights"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_2/weights", {5, 7}}}),
+             contains("layer_1/weights"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 6}}}),
+             contains("layer_1/weights: expected (7, 5), given (7, 6)"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5}}}), contains("a matrix"));
+}
+
+TEST_CASE("host arrays and device tensors: there and back") {
+  HostArray array = {{1, 2, 3}, {4, 5, 6}};
+  Tensor t = to_device(array);
+  CHECK(t.shape() == Shape{2, 3});
+  bool is_same = to_host_array(t) == array;
+  CHECK(is_same);
+}
+
+TEST_CASE("tensors print with their shape, long axes shortened") {
+  auto print = [](Shape shape) {
+    std::ostringstream out;
+    out << Tensor::from_host(shape, counting(num_elements(shape)));
+    return out.str();
+  };
+  CHECK(print({}) == "() 0");
+  CHECK(print({3}) == "(3,) [0, 1, 2]");
+  CHECK(print({2, 2}) == "(2, 2) [[0, 1]\n [2, 3]]");
+  CHECK(print({2, 0}) == "(2, 0) [[]\n []]");
+  CHECK(print({20}) == "(20,) [0, 1, 2, 3, ..., 16, 17, 18, 19]");
+}
+
+TEST_CASE("operations on tensors of any rank") {
+  Tensor t = Tensor::from_host({2, 3, 2}, counting(12));
+  CHECK(slice(t, 1, 1, 3).to_host() == std::vector<float>{2, 3, 4, 5, 8, 9, 10, 11});
+  CHECK(slice(t, 2, 1, 1).shape() == Shape{2, 3, 0});
+  Tensor left = slice(t, 1, 0, 1), right = slice(t, 1, 1, 3);
+  std::array<const Tensor*, 2> parts = {&left, &right};
+  CHECK(concatenate(parts, 1).to_host() == t.to_host());
+  assign(Rows(t, 1, 2), Tensor({1, 3, 2}));
+  CHECK(t.to_host() == std::vector<float>{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0});
+  CHECK(outcome([&] { slice(t, 3, 0, 1); }).code == 84);
+  CHECK(outcome([&] { slice(t, 1, 2, 4); }).code == 84);
+  CHECK(outcome([&] { concatenate(parts, 0); }).code == 84);
+  CHECK(outcome([&] { Tensor({2, -1}); }).code == 84);
+  CHECK(outcome([&] { Tensor::from_host({3}, counting(2)); }).code == 84);
+  CHECK(outcome([&] { std::move(t).reshaped({5}); }).code == 84);
+}
+
+TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
+  auto of = [](std::vector<float> values) {
+    return Tensor::from_host({static_cast<Index>(values.size())}, values);
+  };
+  using Values = std::vector<float>;
+  Tensor z = of({-1, 0, 2, -0.0F});
+  CHECK(relu(z).to_host() == Values{0, 0, 2, 0});
+  CHECK(relu_backward(of({5, 6, 7, 8}), z).to_host() == Values{0, 0, 7, 0});
+  CHECK(relu(std::move(z)).to_host() == Values{0, 0, 2, 0});
+  CHECK(add(of({1, 2}), of({3, 5})).to_host() == Values{4, 7});
+  CHECK(subtract(of({1, 2}), of({3, 5})).to_host() == Values{-2, -3});
+  CHECK(multiply(of({1, 2}), of({3, 5})).to_host() == Values{3, 10});
+  CHECK(scale(of({1, 2}), 3).to_host() == Values{3, 6});
+  CHECK(scaled_difference(of({5, 2}), of({3, 5}), 2).to_host() == Values{4, -6});
+  CHECK(sum_of_squares(of({3, 4})) == 25);
+  CHECK(all_finite(of({1, 2})));
+  CHECK_FALSE(all_finite(of({1, NAN})));
+  CHECK_FALSE(all_finite(of({-INFINITY, 2})));
+  CHECK(outcome([&] { add(of({1, 2}), of({3})); }).code == 84);
+}
+
+TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to the even one") {
+  const std::vector<float> values = {1 + 0x1p-10F, 1 + 0x1p-11F, 1 + 0x3p-11F, -1 - 0x1p-12F, 2049, 2051};
+  set_precision(Precision::tf32);
+  const Tensor read =
+      matmul(Tensor::from_host({6, 1}, values), Tensor::from_host({1, 1}, std::vector<float>{1}));
+  set_precision(Precision::float32);
+  CHECK(read.to_host() == std::vector<float>{1 + 0x1p-10F, 1, 1 + 0x1p-9F, -1, 2048, 2052});
+}
+
+TEST_CASE("matmul reads operands transposed, and an empty sum is zero") {
+  auto matrix = [](Index r, Index c) { return Tensor::from_host({r, c}, counting(r * c, 1)); };
+  Tensor a = matrix(2, 3), b = matrix(3, 2);
+  CHECK(matmul(a, b).to_host() == std::vector<float>{22, 28, 49, 64});
+  CHECK(matmul(transposed(a), transposed(b)).to_host() ==
+        std::vector<float>{9, 19, 29, 12, 26, 40, 15, 33, 51});
+  CHECK(matmul(a, transposed(a)).to_host() == std::vector<float>{14, 32, 32, 77});
+  CHECK(matmul(Tensor({2, 0}), Tensor({0, 2})).to_host() == std::vector<float>(4));
+  CHECK(matmul(Tensor({0, 2}), Tensor({2, 3})).shape() == Shape{0, 3});
+  Tensor c = matrix(2, 2);
+  matmul_accumulate(a, b, c);
+  CHECK(c.to_host() == std::vector<float>{23, 30, 52, 68});
+  matmul_accumulate(Tensor({2, 0}), Tensor({0, 2}), c);
+  CHECK(c.to_host() == std::vector<float>{23, 30, 52, 68});
+  Outcome o = outcome([&] { matmul(a, transposed(b)); });
+  CHECK(o.code == 84);
+  CHECK_THAT(o.message, testing::contains("(2, 3) and (3, 2) transposed"));
+}
+
+TEST_CASE("optimizers update just their rows") {
+  Tensor w = Tensor::from_host({3, 2}, counting(6));
+  Tensor g = Tensor::from_host({1, 2}, std::vector<float>{1, -2});
+  sgd_update(Rows(w, 1, 2), g, 0.5F);
+  CHECK(w.to_host() == std::vector<float>{0, 1, 1.5F, 4, 4, 5});
+  CHECK(outcome([&] { sgd_update(Rows(w, 0, 2), g, 0.5F); }).code == 84);
+  CHECK(outcome([&] { Rows(w, 2, 4); }).code == 84);
+  CHECK(outcome([&] { make_optimizer("adagrad", 1); }).code == 64);
+}
+
+TEST_CASE(
+    "the integer optimizer: ((w - g) mod 5) - 2, exactly, for gradients as large as exact mode has them") {
+  std::vector<float> gradients = {0, 1, -1, 7, -7, 16777215, -16777215, 8388606};
+  for (float w : {-2.0F, 0.0F, 2.0F}) {
+    Tensor weight = Tensor::from_host({8}, std::vector<float>(8, w));
+    integer_update(Rows(weight), Tensor::from_host({8}, gradients));
+    std::vector<float> updated = weight.to_host();
+    for (std::size_t i = 0; i < 8; ++i) {
+      auto difference = static_cast<long>(w) - static_cast<long>(gradients[i]);
+      CHECK(updated[i] == static_cast<float>((difference % 5 + 5) % 5 - 2));
+    }
+  }
+}
+
+TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
+  constexpr double rate = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  Tensor w = Tensor::from_host({2}, std::vector<float>{1, -1});
+  Tensor m({2}), v({2});
+  std::array<double, 2> expected = {1, -1}, mean{}, variance{};
+  for (int t = 1; t <= 20; ++t) {
+    std::array<float, 2> g = {0.5F * static_cast<float>(t), -0.25F};
+    adam_update(Rows(w), Tensor::from_host({2}, g), m, v, {rate, beta1, beta2, epsilon}, t);
+    for (std::size_t i = 0; i < 2; ++i) {
+      mean[i] = beta1 * mean[i] + (1 - beta1) * double{g[i]};
+      variance[i] = beta2 * variance[i] + (1 - beta2) * double{g[i]} * double{g[i]};
+      double corrected = mean[i] / (1 - std::pow(beta1, t));
+      expected[i] -= rate * corrected / (std::sqrt(variance[i] / (1 - std::pow(beta2, t))) + epsilon);
+    }
+  }
+  // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and
+  // weight.
+  for (std::size_t i = 0; i < 2; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
+}
+
+TEST_CASE("mean squared error: over the global batch, each row once") {
+  MeanSquaredError loss(4, 2, [](Range rows) { return Tensor({rows.size(), 2}); });  // targets of 0
+  Tensor first = loss.gradient(Tensor::from_host({1, 2}, std::vector<float>{1, 2}), 0);
+  CHECK(first.to_host() == std::vector<float>{0.25F, 0.5F});  // 2 out / (4 · 2)
+  loss.gradient(Tensor::from_host({3, 2}, std::vector<float>{0, 0, 0, 0, 1, 1}), 1);
+  CHECK(loss.value() == 7.0 / 8);
+  CHECK(loss.gradient(Tensor({0, 2}), 4).shape() == Shape{0, 2});
+}
+
+TEST_CASE("the digits are all there, and files that are not digits are refused by line") {
+  Digits digits(Digits::default_path());
+  CHECK(digits.size() == 1797);
+  CHECK(digits.pixel(0, 2) == 5);
+  std::string good = "0";
+  for (int i = 0; i < 64; ++i) good += ",1";
+  auto complaint = [](const std::string& text) {
+    TextFile file(text);
+    Outcome o = outcome([&] { Digits d(file.path()); });
+    CHECK(o.code == 65);
+    return o.message;
+  };
+  using testing::contains;
+  CHECK_THAT(complaint(good + "\n1,2,3\n"),
+             contains("line 2: expected 64 pixels and a label, given 3 numbers"));
+  CHECK_THAT(complaint("17" + good.substr(1) + "\n"), contains("pixels of 0 to 16"));
+  CHECK_THAT(complaint("x" + good.substr(1) + "\n"), contains("line 1: expected integers"));
+  CHECK_THAT(complaint(""), contains("empty"));
+  CHECK(outcome([] { Digits d("/nowhere/digits.csv"); }).code == 65);
+}
+
+TEST_CASE("a batch's rows do not depend on who asks for them") {
+  Digits digits(Digits::default_path());
+  DenoisingBatch batch(digits, 1, 3);
+  Tensor whole = batch.noisy({0, 8});
+  CHECK(batch.noisy({3, 5}).to_host() == slice(whole, 0, 3, 5).to_host());
+  CHECK(DenoisingBatch(digits, 1, 4).noisy({0, 8}).to_host() != whole.to_host());
+}
+
+TEST_CASE("comparisons say where and what the ratio looks like") {
+  HostTensor expected{{2, 2}, {1, 2, 3, -0.0F}};
+  CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
+  Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 0, 10);
+  CHECK_THAT(c.first_difference,
+             testing::contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
+  CHECK(c.relative == 2);
+  CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, expected).max_ulp == 1);
+  CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, expected).is_equal());
+  CHECK_FALSE(compare("w", {{4}, {1, 2, 3, 0}}, expected).is_equal());
+  CHECK(ulp_distance(-0x1p-149F, 0x1p-149F) == 2);
+}
+
+TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
+  ExactProblem problem = make_exact_problem({6, 5, 7}, 9, 1);
+  CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
+                    [](float v) { return v == 0; }));
+  CHECK(solve(problem).size() == 8);
+  for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 2.0F);
+  Outcome o = outcome([&] { solve(problem); });
+  CHECK_THAT(o.message, testing::contains("2^24"));
+}
+
+TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mode") {
+  Tape<int> tape;
+  tape.push(1);
+  tape.push(2);
+  {
+    InferenceMode no_tape;
+    tape.push(3);
+  }
+  CHECK(std::get<0>(tape.pop()) == 1);
+  CHECK(std::get<0>(tape.pop()) == 2);
+  CHECK(outcome([&] { tape.pop(); }).code == 84);
+}
+
+}  // namespace shard::test

@@ -1,0 +1,98 @@
+/// What is particular to chapter 06: weights that are kept between forward and backward.
+
+#include "06_fully_sharded/keep.hpp"
+#include "06_fully_sharded/zero3.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/proof/compare.hpp"
+#include "engine/proof/exact.hpp"
+#include "tests/harness/catch.hpp"
+
+using namespace shard;
+
+namespace {
+
+const Model model{4, 5, 7};
+constexpr Index batch = 9;
+
+/// My rows of a host tensor.
+Tensor my_rows_of(const HostTensor& t) {
+  Range rows = part(t.shape[0], world().num_devices(), world().device_id());
+  return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
+}
+
+template <class Engine>
+struct Trained {
+  ExactProblem problem = make_exact_problem(model, batch, 3);
+  Engine engine;
+
+  Trained() { engine.load_checkpoint(*host_checkpoint(problem.weights, "test")); }
+  void forward() { engine.forward(my_rows_of(problem.input)); }
+  Gradients backward() { return engine.backward(my_rows_of(problem.output_grad)); }
+};
+
+Traffic gathered() {
+  return ledger().traffic(Collective::all_gather);
+}
+
+/// Gradients of a forward before a step of the optimizer whose backward comes after it.
+template <class Engine>
+std::map<std::string, std::vector<float>> gradients_across_a_step() {
+  Trained<Engine> t;
+  t.forward();
+  t.forward();
+  IntegerOptimizer().step(t.engine, t.backward());
+  std::map<std::string, std::vector<float>> values;
+  for (const auto& [name, gradient] : t.backward()) values[name] = gradient.local().to_host();
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("forwards that wait for their backwards share one copy of the weights, which the last one frees") {
+  Trained<Zero3Keep> t;
+  const Index before = ledger().live();
+  ledger().reset();
+  t.forward();
+  const Traffic once = gathered();
+  CHECK((once.bytes > 0) == (world().num_devices() > 1));
+  const Index activations = batch * (2 * model.model_dim + 2 * model.hidden_dim) * 4;
+  const Index weights = model.weights() * 4;
+  t.forward();
+  CHECK(gathered() == once);
+  // All devices' activations together, and one copy of the weights on each.
+  Index held = 0;
+  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == 2 * activations + world().num_devices() * weights);
+  t.backward();
+  held = 0;
+  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == activations + world().num_devices() * weights);
+  t.backward();
+  CHECK(gathered() == once);
+  CHECK(ledger().live() == before);
+}
+
+TEST_CASE("a forward pass without a tape uses weights that are there, and keeps none") {
+  Trained<Zero3Keep> t;
+  const Index before = ledger().live();
+  {
+    InferenceMode no_tape;
+    t.forward();
+    CHECK(ledger().live() == before);
+  }
+  t.forward();
+  const Index waiting = ledger().live();
+  ledger().reset();
+  {
+    InferenceMode no_tape;
+    t.forward();
+  }
+  CHECK(gathered() == Traffic{});
+  CHECK(ledger().live() == waiting);
+  t.backward();
+  CHECK(ledger().live() == before);
+}
+
+TEST_CASE("weights kept across a step of the optimizer are not used after it") {
+  CHECK(gradients_across_a_step<Zero3Keep>() == gradients_across_a_step<Zero3>());
+}

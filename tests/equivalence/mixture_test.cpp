@@ -1,0 +1,326 @@
+/// The mixture on one device by itself: with one expert it is chapter 01, its gradients are finite
+/// differences, and its slots and files are as the text says.
+
+#include "01_single_device/single_device.hpp"
+#include "05_expert/router.hpp"
+#include "05_expert/single_mixture.hpp"
+#include "engine/proof/compare.hpp"
+#include "engine/workloads/random.hpp"
+#include "tests/equivalence/mixture_reference.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::test {
+
+namespace {
+
+using Weights = std::map<std::string, HostTensor>;
+
+HostTensor random_tensor(const Shape& shape, const std::string& name) {
+  HostTensor t{shape, {}};
+  CounterRandom random(5, name);
+  for (Index i = 0; i < num_elements(shape); ++i)
+    t.values.push_back(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
+  return t;
+}
+
+Tensor on_device(const HostTensor& t) {
+  return Tensor::from_host(t.shape, t.values);
+}
+
+template <class Engine>
+void load(Engine& engine, const Weights& weights) {
+  engine.load_checkpoint(*host_checkpoint(weights, "test"));
+  engine.want_input_grad(true);
+}
+
+}  // namespace
+
+TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
+  for (Index layers : {1, 2, 3, 6}) {
+    CAPTURE(layers);
+    const Model model{layers, 5, 7};
+    Weights stack, mixture;
+    for (Index l = 0; l < layers; ++l)
+      mixture[expert_layer_name(0, l)] = stack[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
+    mixture[router_name()] = random_tensor({5, 1}, "router");
+    SingleDevice one;
+    SingleMixture of_one({1, 1.0, 0.0, 0.0});
+    load(one, stack);
+    load(of_one, mixture);
+    HostTensor input = random_tensor({9, 5}, "input"), dout = random_tensor({9, model.width(layers)}, "dout");
+    Placed expected = one.forward(on_device(input));
+    Placed out = of_one.forward(on_device(input));
+    CHECK(compare("output", out, {expected.global_shape(), expected.local().to_host()}).first_difference ==
+          "");
+    Gradients wanted = one.backward(on_device(dout));
+    Gradients given = of_one.backward(on_device(dout));
+    for (auto& [name, gradient] : wanted) {
+      const std::string here = name == Gradients::input_grad ? name : "expert_0/" + name;
+      CHECK(compare(name, given.at(here), {gradient.global_shape(), gradient.local().to_host()})
+                .first_difference == "");
+    }
+    // A softmax of one logit is 1, whatever it is.
+    CHECK(given.local(router_name()).to_host() == std::vector<float>(5, 0.0F));
+  }
+}
+
+namespace {
+
+constexpr Index B = 6, D = 5, F = 6, E = 4;
+
+/// As in single_device_test.cpp, no hidden unit is near the kink of its ReLU: rows of x have odd sums and W0
+/// is made of odd halves, so |x W0| ≥ 1/2, and two steps of 2⁻⁴ move it by at most 2 · 4 · 2⁻⁴. The router's
+/// weights are real numbers.
+struct Problem {
+  Routing routing;
+  HostTensor x{{B, D}, {}};
+  Weights weights;
+  HostTensor dout = random_tensor({B, D}, "dout");
+  RoutedCounts counts;  // at the point where the gradient is taken
+
+  Problem(const Routing& r, std::uint64_t seed) : routing(r) {
+    CounterRandom random(seed, "finite differences of a mixture");
+    std::uint64_t draw = 0;
+    for (Index row = 0; row < B; ++row) {
+      int sum = 0;
+      for (Index c = 0; c < D; ++c) {
+        x.values.push_back(static_cast<float>(random.integer(draw++, 0, 3)));
+        sum += static_cast<int>(x.values.back());
+      }
+      if (sum % 2 == 0) x.values.back() += 1;
+    }
+    for (Index e = 0; e < E; ++e) {
+      HostTensor w0{{D, F}, {}};
+      for (Index i = 0; i < D * F; ++i)
+        w0.values.push_back(static_cast<float>(random.integer(draw++, -2, 1)) + 0.5F);
+      weights[expert_layer_name(e, 0)] = w0;
+      weights[expert_layer_name(e, 1)] = random_tensor({F, D}, expert_layer_name(e, 1));
+    }
+    weights[router_name()] = {{D, E}, {}};
+    for (Index i = 0; i < D * E; ++i) weights[router_name()].values.push_back(random.uniform(draw++) - 0.5F);
+    loss();
+    counts = last;
+  }
+
+  /// L = Σ out · dout + weight E Σ f P, with f as it is at the point: choices are constants.
+  double loss() {
+    InferenceMode no_tape;
+    SingleMixture engine(routing);
+    load(engine, weights);
+    std::vector<float> out = engine.forward(on_device(x)).local().to_host();
+    double sum = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) sum += double{out[i]} * dout.values[i];
+    last = *engine.routed();
+    if (counts.devices > 0)
+      for (Index e = 0; e < E; ++e)
+        sum += routing.aux_weight * E * static_cast<double>(counts.chosen_for(e)) /
+               static_cast<double>(routing.top_k * B) * mean_probability(e);
+    return sum;
+  }
+
+  /// (L(p + h) − L(p − h)) / 2h.
+  double central_difference(float& p, float h) {
+    const float before = p;
+    p = before + h;
+    const double above = loss(), upper = p;
+    CHECK(last == counts);
+    p = before - h;
+    const double below = loss(), lower = p;
+    CHECK(last == counts);
+    p = before;
+    return (above - below) / (upper - lower);
+  }
+
+  /// The smallest distance of two logits of a token.
+  double margin() const {
+    double smallest = HUGE_VAL;
+    for (Index t = 0; t < B; ++t)
+      for (Index a = 0; a < E; ++a)
+        for (Index b = 0; b < a; ++b) smallest = std::min(smallest, std::abs(logit(t, a) - logit(t, b)));
+    return smallest;
+  }
+
+  RoutedCounts last;
+
+ private:
+  double logit(Index t, Index e) const {
+    double sum = 0;
+    for (Index c = 0; c < D; ++c)
+      sum += double{x.values[static_cast<std::size_t>(t * D + c)]} *
+             weights.at(router_name()).values[static_cast<std::size_t>(c * E + e)];
+    return sum;
+  }
+  double mean_probability(Index e) const {
+    double mean = 0;
+    for (Index t = 0; t < B; ++t) {
+      double sum = 0;
+      for (Index other = 0; other < E; ++other) sum += std::exp(logit(t, other));
+      mean += std::exp(logit(t, e)) / sum / B;
+    }
+    return mean;
+  }
+};
+
+/// The first of some problems in which every expert has a token and no step of h, twice as far, turns a
+/// choice.
+Problem undisturbed_problem(const Routing& routing, float h) {
+  for (std::uint64_t seed = 0;; ++seed) {
+    Problem problem(routing, seed);
+    bool all_used = true;
+    for (Index e = 0; e < E; ++e) all_used = all_used && problem.counts.kept_for(e) > 0;
+    if (all_used && problem.margin() > 2 * h * 4) return problem;  // x is 4 at most
+    REQUIRE(seed < 1000);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a mixture's gradients, the balancing loss included, are the central differences of its loss") {
+  // The loss is linear in an expert's weight, so its step may be large.
+  constexpr float h_of_expert = 0x1p-4F, h_of_others = 0x1p-7F;
+  // With drops: an expert takes no more than 2 of 6 tokens, or 3 of 12 choices.
+  for (const Routing& routing : {Routing{1, 1.0, 0.7, 0}, Routing{2, 1.0, 0.7, 0}}) {
+    CAPTURE(routing.top_k);
+    Problem problem = undisturbed_problem(routing, h_of_others);
+    Index kept = 0;
+    for (Index e = 0; e < E; ++e) kept += problem.counts.kept_for(e);
+    CHECK(kept < routing.top_k * B);
+    SingleMixture engine(routing);
+    load(engine, problem.weights);
+    engine.forward(on_device(problem.x));
+    Gradients gradients = engine.backward(on_device(problem.dout));
+
+    std::map<std::string, Bounded> weights;
+    for (const auto& [name, w] : problem.weights) weights.emplace(name, w);
+    std::map<std::string, Bounded> bounds =
+        solve_bounded_mixture({2, D, F, E}, routing, weights, Bounded(problem.x), Bounded(problem.dout));
+    double noise = 0;  // of the loss in float32, at the point; twice that is plenty around it
+    for (std::size_t i = 0; i < problem.dout.values.size(); ++i)
+      noise += 2 * std::abs(double{problem.dout.values[i]}) * bounds.at("output").error[i];
+
+    auto check = [&](const std::string& name, HostTensor& tensor, float h) {
+      CAPTURE(name);
+      const std::vector<float> derivative = gradients.local(name).to_host();
+      double largest = 0, widest = 0;
+      for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+        const double near = problem.central_difference(tensor.values[i], h);
+        const double far = problem.central_difference(tensor.values[i], 2 * h);
+        // The error of the difference is c h² and more; far − near is 3 c h² and more. The rest is rounding.
+        const double tolerance = std::abs(far - near) + noise / h + bounds.at(name).error[i];
+        CHECK(std::abs(derivative[i] - near) <= tolerance);
+        largest = std::max(largest, std::abs(near));
+        widest = std::max(widest, tolerance);
+      }
+      CHECK(largest > 0);
+      CHECK(widest < 0.05 * largest);  // or else it would show nothing
+    };
+    for (auto& [name, w] : problem.weights) check(name, w, name == router_name() ? h_of_others : h_of_expert);
+    check(Gradients::input_grad, problem.x, h_of_others);
+  }
+}
+
+TEST_CASE("capacity is ceil(factor k B / E), and never more than all choices") {
+  CHECK(Routing{1, 1.25, 0, 0}.capacity(64, 8) == 10);
+  CHECK(Routing{2, 1.25, 0, 0}.capacity(13, 7) == 5);  // 4.64...
+  CHECK(Routing{2, 1.0, 0, 0}.capacity(7, 7) == 2);
+  CHECK(Routing{1, 0.01, 0, 0}.capacity(64, 8) == 1);
+  CHECK(Routing{2, 100.0, 0, 0}.capacity(5, 3) == 10);
+  CHECK(Routing{2, 1e300, 0, 0}.capacity(5, 3) == 10);
+  CHECK(Routing{2, std::nullopt, 0, 0}.capacity(5, 3) == 10);
+}
+
+TEST_CASE("slots go to first choices first, and among them to earlier tokens") {
+  // Two devices, two experts, k = 2, three slots each. Tokens 0, 1, 2 on device 0 and 3, 4 on device 1.
+  const std::vector<Index> on_0 = {0, 1, 1, 0, 0, 1};  // first and second choice of each token
+  const std::vector<Index> on_1 = {0, 1, 0, 1};
+  std::vector<Index> chosen = count_choices(on_0, 2, 2);
+  CHECK(chosen == std::vector<Index>{2, 1, 1, 2});
+  for (Index count : count_choices(on_1, 2, 2)) chosen.push_back(count);
+  RoutedCounts counts = give_slots(chosen, 2, 2, 2, 3);
+  // Expert 0: tokens 0, 2 and 3 first; token 4's first and token 1's second choice are dropped.
+  // Expert 1: token 1 first, then the second choices of tokens 0 and 2; those of 3 and 4 are dropped.
+  CHECK(counts.kept == std::vector<Index>{2, 1, 0, 2, 1, 0, 0, 0});
+  Plan plan = make_plan(on_0, counts, 0);
+  CHECK(plan.tokens == std::vector<Index>{0, 2, 1, 0, 2});  // expert 0: 0, 2; expert 1: 1, then 0, 2
+  CHECK(plan.choices == std::vector<Index>{0, 4, 2, 1, 5});
+  CHECK(plan.slots == std::vector<Index>{0, 3, 2, no_slot, 1, 4});
+  CHECK(plan.experts == std::vector<Range>{{0, 2}, {2, 5}});
+  CHECK(make_plan(on_1, counts, 1).slots == std::vector<Index>{0, no_slot, no_slot, no_slot});
+  Route route = make_route(counts, 0);  // expert 0 lives on device 0
+  CHECK(route.to == std::vector<Index>{2, 3});
+  CHECK(route.from == std::vector<Index>{2, 1});
+  CHECK(route.rows == std::vector<std::vector<Index>>{{0, 1, 2}});
+}
+
+TEST_CASE("what arrives lies by device, and within a device by expert") {
+  // Two devices, three experts: device 0 has the first two. Device 0 sends 1, 2, 0 rows to them, device 1
+  // sends 3, 1, 2.
+  RoutedCounts counts{2, 1, 3, {1, 2, 0, 3, 1, 2}, {1, 2, 0, 3, 1, 2}};
+  Route route = make_route(counts, 0);
+  CHECK(route.rows == std::vector<std::vector<Index>>{{0, 3, 4, 5}, {1, 2, 6}});
+  CHECK(route.arriving == 7);
+  CHECK(make_route(counts, 1).rows == std::vector<std::vector<Index>>{{0, 1}});
+  CHECK(make_route(counts, 1).to == std::vector<Index>{4, 2});
+}
+
+namespace {
+
+/// The message of the file error that reading these parameters ends in.
+std::string complaint(const Weights& parameters) {
+  try {
+    mixture_of(*host_checkpoint(parameters, "p.safetensors"));
+  } catch (const Error& error) {
+    return error.code() == Code::file ? error.what() : "another code";
+  }
+  return "none";
+}
+
+}  // namespace
+
+TEST_CASE("a mixture is read from its parameters, or refused in a line that says what is wrong") {
+  const HostTensor w0{{2, 3}, std::vector<float>(6)}, w1{{3, 2}, std::vector<float>(6)};
+  const HostTensor router{{2, 2}, std::vector<float>(4)};
+  const Weights good = {{"router/weights", router},
+                        {"expert_0/layer_0/weights", w0},
+                        {"expert_0/layer_1/weights", w1},
+                        {"expert_1/layer_0/weights", w0},
+                        {"expert_1/layer_1/weights", w1}};
+  CHECK((mixture_of(*host_checkpoint(good, "")) == Model{2, 2, 3, 2}));
+  auto with = [&](const std::string& name, const HostTensor& t) {
+    Weights changed = good;
+    changed[name] = t;
+    return complaint(changed);
+  };
+  auto without = [&](const std::string& name) {
+    Weights changed = good;
+    changed.erase(name);
+    return complaint(changed);
+  };
+  CHECK(without("router/weights") ==
+        "p.safetensors: expected a parameter router/weights, given none of that name");
+  CHECK_THAT(without("expert_1/layer_1/weights"), testing::contains("for each of its 2 columns an expert"));
+  CHECK_THAT(with("layer_0/weights", w0), testing::contains("given 6, one of them named layer_0/weights"));
+  CHECK_THAT(with("expert_2/layer_0/weights", w0),
+             testing::contains("one of them named expert_2/layer_0/weights"));
+  CHECK(with("expert_1/layer_0/weights", w1) ==
+        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2)");
+  CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==
+        "p.safetensors: expert_0/layer_0/weights: expected (3, 3), given (2, 3)");
+  CHECK(with("router/weights", {{2, 0}, {}}) ==
+        "p.safetensors: router/weights: expected a matrix of at least 1 by 1, given (2, 0)");
+  CHECK(complaint({{"router/weights", router}}) ==
+        "p.safetensors: expected a parameter expert_0/layer_0/weights, given none of that name");
+  SingleMixture three({3, 1.0, 0.0, 0.0});
+  CHECK_THROWS_AS(three.load_checkpoint(*host_checkpoint(good, "")), Error);  // top-3 of two
+}
+
+TEST_CASE("how evenly experts were used, in words") {
+  Balance balance;
+  balance.add({2, 1, 4, {2, 0, 0, 0, 2, 1, 1, 2}, {2, 0, 0, 0, 0, 1, 1, 2}});
+  CHECK(balance.describe() ==
+        "  choices for each expert, in %: 50.0 12.5 12.5 25.0   (evenly: 25.0)\n"
+        "  dropped for want of capacity: 25.0 % of the choices\n"
+        "  the busiest device's experts did 1.00 times the mean of all devices\n");
+}
+
+}  // namespace shard::test

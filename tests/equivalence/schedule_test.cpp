@@ -1,0 +1,229 @@
+// Chapter 04's schedules as data: proved, timed and broken on purpose.
+
+#include <algorithm>
+#include <cmath>
+
+#include "04_pipeline/checker.hpp"
+#include "04_pipeline/rehearsal.hpp"
+#include "04_pipeline/schedules.hpp"
+#include "04_pipeline/stages.hpp"
+#include "04_pipeline/timeline.hpp"
+#include "engine/device/error.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::test {
+
+using testing::contains;
+
+namespace {
+
+/// A schedule, and what is known of it.
+struct Known {
+  std::string name;
+  int devices;
+  int virtual_stages;
+  Index micro_batches;
+  Schedule schedule;
+};
+
+Known known(const std::string& name, int k, int v, Index m, const Work& work) {
+  return {name, k, v, m, with_messages(k * v, m, work)};
+}
+
+/// Every schedule at all these numbers of devices, stages a device and micro-batches.
+template <class Check>
+void for_each_schedule(const Check& check) {
+  for (int k = 1; k <= 8; ++k)
+    for (Index m : {1, 2, 3, 4, 5, 7, 8, 13, 16, 24}) {
+      std::vector<Known> all = {known("naive", k, 1, m, naive(k, m)), known("gpipe", k, 1, m, gpipe(k, m)),
+                                known("1f1b", k, 1, m, one_forward_one_backward(k, m)),
+                                known("zero-bubble", k, 1, m, zero_bubble(k, m))};
+      for (int v = 1; v <= 4; ++v) all.push_back(known("interleaved", k, v, m, interleaved(k, v, m)));
+      for (const Known& s : all) {
+        CAPTURE(s.name, k, s.virtual_stages, m);
+        check(s);
+      }
+    }
+}
+
+std::string complaint(const Schedule& schedule) {
+  try {
+    check(schedule);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every schedule is proved") {
+  for_each_schedule([](const Known& s) { CHECK(complaint(s.schedule) == ""); });
+}
+
+TEST_CASE("idle shares are those of the literature, messages and waits included") {
+  for_each_schedule([](const Known& s) {
+    const auto k = static_cast<double>(s.devices);
+    const auto m = static_cast<double>(s.micro_batches);
+    const auto v = static_cast<double>(s.virtual_stages);
+    for (const Durations& durations : {Durations{}, Durations{3, 3, 2}, Durations{2, 3, 1}}) {
+      const Timeline timeline = simulate(s.schedule, durations);
+      const double idle = timeline.idle_share();
+      if (s.name == "naive") CHECK(std::abs(idle - (k - 1) / k) < 1e-12);
+      if (s.name == "gpipe" || s.name == "1f1b") CHECK(std::abs(idle - (k - 1) / (m + k - 1)) < 1e-12);
+      if (s.name == "interleaved" && s.micro_batches % s.devices == 0)
+        CHECK(std::abs(idle - (k - 1) / (v * m + k - 1)) < 1e-12);
+      if (s.name == "zero-bubble" && s.micro_batches >= s.devices) {
+        const Index gaps =
+            (s.devices - 1) * (durations.forward + durations.backward_input - durations.backward_weights);
+        for (int d = 0; d < s.devices; ++d) CHECK(timeline.length - timeline.busy(d) == gaps);
+      }
+    }
+  });
+}
+
+TEST_CASE("micro-batches held at most are as many as each schedule promises") {
+  for_each_schedule([](const Known& s) {
+    for (int d = 0; d < s.devices; ++d) {
+      CAPTURE(d);
+      const Index held = most_held(s.schedule, d);
+      const Index m = s.micro_batches;
+      if (s.name == "naive") CHECK(held == 1);
+      if (s.name == "gpipe") CHECK(held == m);
+      if (s.name == "1f1b") CHECK(held == std::min<Index>(m, s.devices - d));
+      if (s.name == "zero-bubble") CHECK(held == std::min<Index>(m, s.devices));
+      const Index promised = 2 * (s.devices - d - 1) + (s.virtual_stages - 1) * s.devices + 1;
+      if (s.name == "interleaved") CHECK(held <= promised);
+      if (s.name == "interleaved" && m % s.devices == 0)
+        CHECK(held == std::min(promised, m * s.virtual_stages));
+    }
+  });
+}
+
+TEST_CASE("1F1B with sends that block would wait in a circle, and the circle is shown; GPipe would not") {
+  const Schedule schedule = with_messages(4, 8, one_forward_one_backward(4, 8));
+  CHECK(find_cycle(schedule, Sends::posted).empty());
+  const std::vector<Stuck> cycle = find_cycle(schedule, Sends::blocking);
+  CHECK(cycle.size() == 2);
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    CHECK(cycle[i].waits_for == cycle[(i + 1) % cycle.size()].device);
+    CHECK(cycle[i].action.kind == Action::Kind::post_send);
+  }
+  CHECK_THAT(to_string(cycle), contains("waits for device"));
+  CHECK(find_cycle(with_messages(4, 8, gpipe(4, 8)), Sends::blocking).empty());
+  CHECK(find_cycle(with_messages(4, 8, naive(4, 8)), Sends::blocking).empty());
+}
+
+TEST_CASE("a schedule with any one action left out, doubled or moved to another device is refused") {
+  for (const Work& work :
+       {gpipe(3, 4), one_forward_one_backward(3, 4), zero_bubble(3, 4), interleaved(3, 2, 4)}) {
+    const int stages = work == interleaved(3, 2, 4) ? 6 : 3;
+    const Schedule right = with_messages(stages, 4, work);
+    for (std::size_t d = 0; d < 3; ++d)
+      for (std::size_t i = 0; i < right.actions[d].size(); ++i) {
+        CAPTURE(d, i, to_string(right.actions[d][i]));
+        const auto at = static_cast<std::ptrdiff_t>(i);
+        Schedule wrong = right;
+        wrong.actions[d].erase(wrong.actions[d].begin() + at);
+        CHECK(complaint(wrong) != "");
+        wrong = right;
+        wrong.actions[d].insert(wrong.actions[d].begin() + at, right.actions[d][i]);
+        CHECK(complaint(wrong) != "");
+        wrong = right;
+        wrong.actions[d].erase(wrong.actions[d].begin() + at);
+        wrong.actions[(d + 1) % 3].push_back(right.actions[d][i]);
+        CHECK(complaint(wrong) != "");
+      }
+  }
+}
+
+TEST_CASE("a backward before its forward, a cycle, and receives in another order are refused") {
+  Work work = naive(2, 1);
+  std::swap(work[0][0], work[0][1]);
+  CHECK_THAT(complaint(with_messages(2, 1, work)), contains("a forward before it"));
+  work = gpipe(2, 2);
+  std::swap(work[1][0], work[1][2]);  // the last stage goes back before it went forward
+  CHECK_THAT(complaint(with_messages(2, 2, work)), contains("a forward before it"));
+  Schedule schedule = with_messages(2, 2, gpipe(2, 2));
+  std::vector<Action>& mine = schedule.actions[1];
+  std::vector<std::size_t> receives;
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    if (mine[i].kind == Action::Kind::post_receive) receives.push_back(i);
+  std::swap(mine[receives[0]], mine[receives[1]]);
+  CHECK(complaint(schedule) != "");
+
+  // Each of two devices waits for the other's message before it sends its own.
+  Schedule circle{2, 4, 1, {}};
+  auto post = [](Action::Kind kind, int stage) { return Action{kind, 0, stage}; };
+  circle.actions = {{post(Action::Kind::post_receive, 2), post(Action::Kind::wait, 2),
+                     post(Action::Kind::post_send, 1), post(Action::Kind::wait, 1)},
+                    {post(Action::Kind::post_receive, 1), post(Action::Kind::wait, 1),
+                     post(Action::Kind::post_send, 2), post(Action::Kind::wait, 2)}};
+  const std::vector<Stuck> cycle = find_cycle(circle, Sends::posted);
+  CHECK(cycle.size() == 2);
+}
+
+TEST_CASE("layers are cut into stages") {
+  auto sizes = [](const std::vector<Range>& cut) {
+    std::vector<Index> all;
+    Index at = 0;
+    for (const Range& r : cut) {
+      CHECK(r.begin == at);
+      at = r.end;
+      all.push_back(r.size());
+    }
+    return all;
+  };
+  using Sizes = std::vector<Index>;
+  CHECK(sizes(cut_into_stages({32, 8, 8}, 4, "equal")) == Sizes{8, 8, 8, 8});
+  CHECK(sizes(cut_into_stages({7, 8, 8}, 3, "equal")) == Sizes{3, 2, 2});
+  CHECK(sizes(cut_into_stages({7, 8, 8}, 3, "1,5,1")) == Sizes{1, 5, 1});
+  CHECK(sizes(cut_into_stages({6, 8, 4}, 2, "bytes")) == Sizes{3, 3});
+  CHECK(sizes(cut_into_stages({9, 8, 4}, 3, "flops")) == Sizes{3, 3, 3});
+  CHECK(sizes(cut_by_cost({1, 1, 1, 1, 10}, 2)) == Sizes{4, 1});
+  CHECK(sizes(cut_by_cost({10, 1, 1, 1, 1}, 2)) == Sizes{1, 4});
+  CHECK(sizes(cut_by_cost({5, 5, 5, 5}, 4)) == Sizes{1, 1, 1, 1});
+  CHECK(sizes(cut_by_cost({3, 1, 4, 1, 5, 9, 2, 6}, 3)) == Sizes{5, 2, 1});  // 14, 11, 6
+  CHECK(sizes(cut_by_cost({0, 0, 0}, 2)) == Sizes{2, 1});
+  for (const char* bad :
+       {"", "1,2", "1,2,5", "0,4,3", "a", "3,2,2,", "-1,4,4", "3;2;2", "1,2,99999999999999999999"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_AS(cut_into_stages({7, 8, 8}, 3, bad), Error);
+  }
+  CHECK_THROWS_AS(cut_into_stages({2, 8, 8}, 3, "equal"), Error);
+}
+
+TEST_CASE("cut_by_cost is the best of all cuts") {
+  for (unsigned seed = 1; seed < 200; ++seed) {
+    std::vector<Index> costs;
+    for (unsigned i = 0, state = seed; i < 3 + seed % 6; ++i) {
+      state = state * 1103515245U + 12345U;
+      costs.push_back(state >> 16 & 15);
+    }
+    const auto n = static_cast<Index>(costs.size());
+    auto largest = [&](const std::vector<Range>& cut) {
+      Index most = 0;
+      for (const Range& r : cut) {
+        Index sum = 0;
+        for (Index i = r.begin; i < r.end; ++i) sum += costs[static_cast<std::size_t>(i)];
+        most = std::max(most, sum);
+      }
+      return most;
+    };
+    Index best = INT64_MAX;
+    for (Index a = 1; a < n - 1; ++a)
+      for (Index b = a + 1; b < n; ++b) best = std::min(best, largest({{0, a}, {a, b}, {b, n}}));
+    CHECK(largest(cut_by_cost(costs, 3)) == best);
+  }
+}
+
+TEST_CASE("a schedule is drawn") {
+  CHECK(draw(with_messages(2, 2, gpipe(2, 2))) ==
+        "device 0  F0 F1 .  .  .  B1 B1 B0 B0\n"
+        "device 1  .  F0 F1 B1 B1 B0 B0 .  .\n");
+  CHECK(draw(with_messages(2, 2, zero_bubble(2, 2))) ==
+        "device 0  F0 F1 .  I0 W0 I1 W1\n"
+        "device 1  .  F0 I0 F1 I1 W0 W1\n");
+}
+
+}  // namespace shard::test

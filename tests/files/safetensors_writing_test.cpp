@@ -1,0 +1,203 @@
+// Writing a safetensors file is all or nothing.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "tests/files/safetensors_files.hpp"
+
+using namespace std::string_literals;
+using namespace shard;
+using namespace shard::testing;
+
+TEST_CASE("safetensors: what is written is canonical, byte for byte") {
+  const Folder folder;
+  write_safetensors(folder / "t", {{"b\"\n", {{2}, {1, 2}}}, {"a", {{}, {3}}}});
+  const std::string header = R"({"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                             R"("b\"\n":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  CHECK(padded.size() > header.size());
+  CHECK(contents(folder / "t") == file_of(padded, raw({3.0F, 1.0F, 2.0F})));
+  write_safetensors(folder / "t", {});
+  CHECK(contents(folder / "t") == file_of("{}      "));
+  CHECK(folder.names() == std::vector<std::string>{"t"});
+}
+
+TEST_CASE("safetensors: what was written is read again") {
+  const Folder folder;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::map<std::string, HostTensor> tensors = {
+      {"layer_0/weights", {{2, 3}, {1, -2, 0.1F, HUGE_VALF, 1e-45F, 1e30F}}},
+      {"empty", {{0, 5}, {}}},
+      {"\xC3\xA9\x01\\", {{1, 1}, {nan}}},
+      {"", {{1}, {-0.0F}}}};
+  write_safetensors(folder / "t", tensors);
+  const SafetensorsFile file(folder / "t");
+  REQUIRE(file.entries().size() == tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    INFO(name);
+    CHECK(file.entries().at(name).shape == tensor.shape);
+    const std::vector<float> values = file.read(name, 0, 0, tensor.shape[0]);
+    REQUIRE(values.size() == tensor.values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) CHECK(same_bits(values[i], tensor.values[i]));
+  }
+}
+
+TEST_CASE("safetensors: tensors that the format cannot hold are not written") {
+  const Folder folder;
+  const std::string path = folder / "t";
+  const auto refused = [&](const std::string& name, const HostTensor& tensor, const std::string& reason) {
+    check_error([&] { write_safetensors(path, {{name, tensor}}); }, Code::argument, path, reason);
+  };
+  refused("a", {{2}, {1}}, "tensor \"a\": expected as many values as shape [2] says, given 1");
+  refused("a", {{}, {}}, "expected as many values as shape [] says, given 0");
+  refused("a", {{-1}, {1}}, "shape [-1] says");
+  refused("a", {{-1, -1}, {1}}, "shape [-1, -1] says");
+  refused("a", {{1LL << 32, 1LL << 32}, {}}, "shape [4294967296, 4294967296] says");
+  refused("a", {std::vector<std::int64_t>(65, 1), {1}}, "expected at most 64 dimensions, given 65");
+  refused("__metadata__", {{1}, {1}}, "expected a name other than __metadata__");
+  refused("a\0"s, {{1}, {1}}, "tensor \"a\\x00\": expected a name");
+  refused("\xff", {{1}, {1}}, "expected a name in UTF-8");
+  refused(std::string(mebibyte, 'n'), {{1}, {1}}, "expected a name of at most 1048576 bytes");
+  CHECK(folder.names().empty());
+}
+
+namespace {
+
+/// Files of this process end at `bytes`, as on a full disk, until this goes out of scope.
+struct FullDisk {
+  explicit FullDisk(rlim_t bytes) {
+    handler = signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    const rlimit small{bytes, limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, handler);
+  }
+  rlimit limit{};
+  sighandler_t handler;
+};
+
+const std::map<std::string, HostTensor> some_tensors = {{"a", {{1000}, std::vector<float>(1000, 1)}}};
+
+}  // namespace
+
+TEST_CASE("safetensors: a write that fails leaves the old file and nothing beside it") {
+  const Folder folder;
+  const std::string path = save(folder, "old");
+  for (const rlim_t bytes :
+       {0, 5, 8, 50, 4000}) {  // the write that meets the end is short, the next one fails
+    INFO("disk full after " << bytes << " bytes");
+    const auto write = [&] {
+      const FullDisk disk(bytes);
+      write_safetensors(path, some_tensors);
+    };
+    check_error(write, Code::file, path, "cannot write: File too large");
+    CHECK(contents(path) == "old");
+    CHECK(folder.names() == std::vector<std::string>{"t.safetensors"});
+  }
+}
+
+TEST_CASE("safetensors: places where no file can be written are refused") {
+  const Folder folder;
+  const auto refused = [&](const std::string& path, const std::string& reason) {
+    check_error([&] { write_safetensors(path, some_tensors); }, Code::file, path, reason);
+  };
+  std::filesystem::create_directory(folder / "folder");
+  REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  save(folder, "", "file");
+  const std::vector<std::string> before = folder.names();
+  refused(folder / "none/t", "cannot open the folder to write in: No such file or directory");
+  refused(folder / "file/t", "cannot open the folder to write in: Not a directory");
+  refused(folder / "folder", "cannot replace, expected a regular file or none");
+  refused(folder / "folder/", "cannot replace");
+  refused(folder / "fifo", "cannot replace");  // as /dev/null, which root could replace
+  refused("", "cannot replace");
+  refused(folder / std::string(300, 'n'), "cannot put the new file in place: File name too long");
+  CHECK(folder.names() == before);
+  CHECK(std::filesystem::is_fifo(folder / "fifo"));
+  if (geteuid() == 0) return;  // permission bits do not stop root, so that there is nothing to see
+  REQUIRE(chmod((folder / "folder").c_str(), 0500) == 0);
+  refused(folder / "folder/t", "cannot create a file in its folder: Permission denied");
+}
+
+TEST_CASE("safetensors: what a killed run left behind is in nobody's way") {
+  const Folder folder;
+  const std::string left = ".safetensors-" + std::to_string(getpid()) + "-0.tmp";
+  save(folder, "left", left);
+  write_safetensors(folder / "t", some_tensors);
+  CHECK(SafetensorsFile(folder / "t").entries().size() == 1);
+  CHECK(contents(folder / left) == "left");
+  CHECK(folder.names() == std::vector<std::string>{left, "t"});
+}
+
+TEST_CASE("safetensors: a new file has the permissions that the user's mask leaves") {
+  const Folder folder;
+  const mode_t mask = umask(027);
+  write_safetensors(folder / "t", {});
+  umask(mask);
+  struct stat status {};
+  REQUIRE(stat((folder / "t").c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0640);
+}
+
+namespace {
+
+constexpr std::int64_t many = 200000;
+
+std::map<std::string, HostTensor> all_equal(float value) {
+  return {{"a", {{many}, std::vector<float>(many, value)}}};
+}
+
+/// What all values of the file are. NaN where they differ: it was neither the old file nor the new one.
+float value_of(const std::string& path) {
+  const std::vector<float> values = SafetensorsFile(path).read("a", 0, 0, many);
+  const bool is_whole = std::all_of(values.begin(), values.end(), [&](float v) { return v == values[0]; });
+  return is_whole ? values[0] : std::numeric_limits<float>::quiet_NaN();
+}
+
+[[noreturn]] void rewrite_for_ever(const std::string& path) {
+  alarm(60);  // or until the parent is long gone
+  try {
+    for (int i = 1;; ++i) write_safetensors(path, all_equal(static_cast<float>(i)));
+  } catch (...) {
+    _exit(1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: whoever is killed while writing leaves the old file or the new one") {
+  const Folder folder;
+  const std::string path = folder / "t";
+  std::mt19937 random(1);
+  int rewritten = 0;
+  for (int round = 0; round < 40; ++round) {
+    write_safetensors(path, all_equal(0));
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) rewrite_for_ever(path);
+    usleep(random() % 20000);
+    CHECK(value_of(path) >= 0);  // while it is being rewritten
+    kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+    const float value = value_of(path);
+    CHECK(value >= 0);
+    rewritten += value > 0;
+  }
+  CHECK(rewritten > 0);
+}

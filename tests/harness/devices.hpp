@@ -1,0 +1,97 @@
+#pragma once
+
+/// What tests of collectives stand on: inputs that every device can compute for every other one, and what
+/// should come of them, computed on the host, index by index, by none of the code that is tested.
+
+#include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
+#include "engine/sharded_engine.hpp"
+
+namespace shard::testing {
+
+/// An element's place in a tensor: its index along each axis.
+using Place = std::vector<Index>;
+
+/// A tensor in the host's memory, row-major.
+struct Host {
+  Shape shape;
+  std::vector<float> values;
+
+  float at(const Place& place) const;
+};
+
+/// A tensor whose element at each place is `element(place)`.
+Host tabulate(const Shape& shape, const std::function<float(const Place&)>& element);
+Tensor to_device(const Host& host);
+Host to_host(const Tensor& t);
+
+/// \name Inputs: a function of seed and device
+/// @{
+/// Integers in -4..4: sums and products over 8 devices are exact in float32.
+Host integers(const Shape& shape, int device, int seed = 0);
+/// Uniform in [-1, 1).
+Host reals(const Shape& shape, int device, int seed = 0);
+/// One of the above for each device.
+std::vector<Host> on_each(Host input(const Shape&, int, int), const Shape& shape, int seed = 0);
+/// @}
+
+/// \name What should come of them
+/// @{
+Host reduced(const std::vector<Host>& addends, ReduceOp op);
+Host sliced(const Host& t, int axis, Range range);
+Host joined(const std::vector<Host>& parts, int axis);
+Host product(const Host& a, const Host& b);
+Host transposed(const Host& matrix);
+/// @}
+
+/// Nothing when shapes and all elements are equal, -0 counting as 0; else where they first differ.
+std::string difference(const Tensor& given, const Host& expected);
+
+/// Extent of an axis replaced.
+Shape with(Shape shape, int axis, Index extent);
+
+/// The Error that an action throws; code 0 if none.
+struct Refusal {
+  int code = 0;
+  std::string message;
+};
+Refusal refusal(const std::function<void()>& action);
+
+/// What one action sent, and the most that collective buffers took meanwhile.
+struct Measured {
+  Traffic traffic;
+  Traffic other_traffic;  ///< of any other collective
+  Index buffer_bytes = 0;
+  bool operator==(const Measured&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Measured& measured);
+Measured measured(Collective collective, const std::function<void()>& action);
+
+/// An engine without a strategy, for its collectives.
+class PlainEngine : public ShardedEngine {
+ public:
+  void load_checkpoint(const Checkpoint&) override {}
+  Placed forward(Tensor x) override { return Replicated(std::move(x)); }
+  Gradients backward(Tensor) override { return {}; }
+  Placement input_layout() const override { return Placement::replicated(); }
+  std::vector<Trainable> trainable(const Gradients&) override { return {}; }
+
+  using ShardedEngine::load_replicated;
+  using ShardedEngine::load_sharded;
+};
+
+inline constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min,
+                                       ReduceOp::prod};
+
+/// Ranks 0 to 4; extents of 0 and 1, fewer and more than devices, and one beyond what MPI sends eagerly.
+inline const std::vector<Shape> shapes = {{},     {1},       {7},          {0},       {3, 5},
+                                          {0, 4}, {2, 3, 4}, {3, 1, 2, 5}, {2, 0, 3}, {67, 41}};
+
+}  // namespace shard::testing
+
+namespace shard {
+/// For assertions that fail.
+std::ostream& operator<<(std::ostream& out, const Traffic& traffic);
+}  // namespace shard

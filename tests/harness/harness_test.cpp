@@ -1,0 +1,78 @@
+// The harness itself: hidden test cases that fail, to be run by check_harness, and one that does not.
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+
+#include "engine/device/device.hpp"
+#include "tests/harness/catch.hpp"
+
+using namespace shard;
+
+namespace {
+
+Tensor sum_over_devices() {
+  return world().all_reduce_async(Tensor({3}), ReduceOp::sum).get();
+}
+
+}  // namespace
+
+TEST_CASE("every device runs the tests") {
+  CHECK(world().device_id() >= 0);
+  CHECK(world().device_id() < world().num_devices());
+  SECTION("and their sections, in step") {
+    CHECK(sum_over_devices().shape() == Shape{3});
+  }
+  SECTION("however many assertions each makes") {
+    for (int i = 0; i < world().device_id(); ++i) CHECK(i < world().num_devices());
+  }
+}
+
+// All devices go on, and the failure of one is told with all there is to know.
+TEST_CASE("a check fails on device 1", "[.]") {
+  SECTION("in a section") {
+    const int captured = 40 + world().device_id();
+    CAPTURE(captured);
+    INFO("a note of device " << world().device_id());
+    CHECK(captured != 41);
+  }
+  sum_over_devices();
+  if (world().device_id() == 1) FAIL_CHECK("a message");
+}
+
+TEST_CASE("a check fails on every device", "[.]") {
+  CHECK(world().device_id() > 100);
+}
+
+// The other devices wait for one that has left the test case.
+TEST_CASE("a requirement fails on device 1 before a collective", "[.]") {
+  REQUIRE(world().device_id() != 1);
+  sum_over_devices();
+}
+TEST_CASE("device 1 throws before a collective", "[.]") {
+  if (world().device_id() == 1) throw std::runtime_error("thrown on purpose");
+  sum_over_devices();
+}
+TEST_CASE("device 1 throws while others receive from it", "[.]") {
+  if (world().device_id() == 1) throw std::runtime_error("thrown on purpose");
+  world().receive(1);
+}
+TEST_CASE("device 1 throws an Error in its first section", "[.]") {
+  SECTION("first") {
+    if (world().device_id() == 1) throw Error(Code::file, "thrown on purpose");
+    sum_over_devices();
+  }
+  SECTION("second") {
+    sum_over_devices();
+  }
+}
+
+// Devices that no longer run the same test case, though each of their calls fits those of the others.
+TEST_CASE("device 1 meets the others once too often", "[.]") {
+  if (world().device_id() == 1) world().exchange("one too many", 0);
+}
+
+TEST_CASE("device 1 dies", "[.]") {
+  if (world().device_id() == 1) std::raise(SIGSEGV);
+  sum_over_devices();
+}

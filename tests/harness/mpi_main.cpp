@@ -1,0 +1,130 @@
+/// The main of all test programs: every device runs the same test cases in step.
+///
+/// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
+/// case the devices meet, so that one which has left its test early, or is in another one, is found out.
+
+#define SHARDBOOK_TEST_MAIN
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <vector>
+
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/control_plane.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::testing {
+namespace {
+
+/// How the test run went, on all devices, as of the last test case that all have ended.
+struct Progress {
+  bool has_begun = false;  // not so where tests are just listed
+  Index test_cases = 0;
+  std::vector<Index> failed;  // assertions, on each device
+};
+Progress progress;
+
+class DeviceListener : public Listener {
+ public:
+  using Listener::Listener;
+  static std::string getDescription() {
+    return "names the device whose assertion failed, keeps devices in step";
+  }
+
+  void testRunStarting(const Catch::TestRunInfo&) override { progress.has_begun = true; }
+  void testCaseStarting(const Catch::TestCaseInfo& info) override {
+    path_ = {info.name};
+    ++progress.test_cases;
+  }
+  void sectionStarting(const Catch::SectionInfo& info) override { path_.push_back(info.name); }
+  void sectionEnded(const Catch::SectionStats&) override { path_.pop_back(); }
+
+  void asserted(const Catch::AssertionStats& stats) override {
+    if (stats.assertionResult.isOk()) return;
+    if (stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition) is_dying_ = true;
+    std::string text = describe(stats);
+    std::fflush(stdout);
+    std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece: other devices write here too
+    std::fflush(stderr);
+  }
+
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    if (is_dying_) return;  // of a signal, and its handler cannot communicate
+    failed_here_ += static_cast<Index>(stats.totals.assertions.failed);
+    try {
+      meet();
+    } catch (const Error& error) {
+      ControlPlane::instance().fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
+    }
+  }
+
+ private:
+  /// Everybody has ended the same test case; everybody's failures so far become known.
+  void meet() {
+    const Index mine = progress.test_cases;
+    const std::vector<Index> ended = world().exchange("the end of a test case", mine);
+    for (std::size_t d = 0; d < ended.size(); ++d)
+      if (ended[d] != mine)
+        refuse(Code::mismatch, "the end of a test case", fmt::format("test case {} on every device", mine),
+               fmt::format("test case {} on device {}", ended[d], d));
+    progress.failed = world().exchange("failed assertions", failed_here_);
+  }
+
+  /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
+  std::string describe(const Catch::AssertionStats& stats) const {
+    const Catch::AssertionResult& result = stats.assertionResult;
+    std::ostringstream text;
+    text << "device " << world().device_id() << ": " << result.getSourceInfo().file << ':'
+         << result.getSourceInfo().line << ": "
+         << (result.hasExpression() ? result.getExpressionInMacro() : std::string("failure")) << '\n';
+    if (result.hasExpandedExpression()) text << "    with  " << result.getExpandedExpression() << '\n';
+    for (const Catch::MessageInfo& note : stats.infoMessages) text << "    note  " << note.message << '\n';
+    text << "    in    ";
+    for (std::size_t i = 0; i < path_.size(); ++i)
+      if (i != 1 || path_[1] != path_[0])
+        text << (i == 0 ? "" : " / ") << path_[i];  // a test case is a section too
+    text << '\n';
+    return text.str();
+  }
+
+  std::vector<std::string> path_;  // the test case, then its sections
+  Index failed_here_ = 0;
+  bool is_dying_ = false;
+};
+
+CATCH_REGISTER_LISTENER(DeviceListener)
+
+/// The last line of device 0, which else would speak of its own assertions only.
+void print_summary() {
+  std::string text;
+  for (std::size_t d = 0; d < progress.failed.size(); ++d)
+    if (progress.failed[d] > 0)
+      text += fmt::format("{}{} on device {}", text.empty() ? "" : ", ", progress.failed[d], d);
+  std::cout << fmt::format("{} test cases on {} devices; failed assertions: {}", progress.test_cases,
+                           world().num_devices(), text.empty() ? "none" : text)
+            << std::endl;
+}
+
+int run_tests(int argc, char** argv) {
+  Catch::Session session;
+  if (int refused = session.applyCommandLine(argc, argv); refused != 0) return refused;
+  const bool is_speaker = world().device_id() == 0;
+  restrain(session.configData(), is_speaker);
+  if (!is_speaker && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
+  // A random order, where one is asked for, is everybody's order.
+  session.configData().rngSeed =
+      static_cast<unsigned>(world().exchange("seed", static_cast<Index>(session.configData().rngSeed))[0]);
+  const int failed = session.run();
+  if (!progress.has_begun) return failed;
+  print_summary();
+  return failed == 0 && progress.test_cases > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace shard::testing
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&] { return shard::testing::run_tests(argc, argv); });
+}

@@ -1,0 +1,319 @@
+// Products and elementwise functions of layouts against those of the whole matrices, exactly; and what
+// layouts refuse at run time. What they refuse at compile time is in compile_fail/.
+
+#include <fmt/format.h>
+
+#include "tests/harness/catch.hpp"
+#include "tests/layouts/laid_out.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+PlainEngine engine;
+
+int me() {
+  return world().device_id();
+}
+int devices() {
+  return world().num_devices();
+}
+
+constexpr int mismatch = static_cast<int>(Code::mismatch);
+constexpr int argument = static_cast<int>(Code::argument);
+
+using R = Replicated;
+using S0 = Sharded<0>;
+using S1 = Sharded<1>;
+using P = Partial;
+using O = Owned;
+
+// The table of the legal products, and that there are no others.
+template <class A, class B>
+constexpr bool is_legal = detail::Product<A, B>::legal;
+template <class A>
+constexpr int legal_partners = is_legal<A, R> + is_legal<A, S0> + is_legal<A, S1> + is_legal<A, P> +
+                               is_legal<A, O> + is_legal<A, Sharded<2>>;
+static_assert(is_legal<R, R> && is_legal<R, S1> && is_legal<R, P> && legal_partners<R> == 3);
+static_assert(is_legal<S0, R> && legal_partners<S0> == 1);
+static_assert(is_legal<S1, S0> && legal_partners<S1> == 1);
+static_assert(is_legal<P, R> && legal_partners<P> == 1);
+static_assert(is_legal<O, O> && legal_partners<O> == 1);
+static_assert(legal_partners<Sharded<2>> == 0);
+
+// Layouts move, are not copied, and none becomes another by itself.
+template <class L, class... Others>
+constexpr bool only_moves =
+    std::is_nothrow_move_constructible_v<L>&& std::is_nothrow_move_assignable_v<L> &&
+    !std::is_copy_constructible_v<L> && !std::is_copy_assignable_v<L> &&
+    (!std::is_constructible_v<L, Others&&> && ...) && (!std::is_assignable_v<L&, Others&&> && ...) &&
+    !std::is_convertible_v<Tensor&&, L>;
+static_assert(only_moves<R, S0, S1, P, O> && only_moves<S0, R, S1, P, O> && only_moves<S1, R, S0, P, O>);
+static_assert(only_moves<P, R, S0, S1, O> && only_moves<O, R, S0, S1, P>);
+static_assert(!std::is_copy_constructible_v<Placed> && std::is_nothrow_move_constructible_v<Placed>);
+
+struct Extents {
+  Index m, k, n;
+};
+const std::vector<Extents> all_extents = {{1, 1, 1}, {2, 3, 5}, {7, 4, 1}, {5, 11, 6},
+                                          {0, 3, 2}, {3, 0, 2}, {9, 8, 10}};
+
+/// How a matrix lies as the product sees it, when it is stored as L, maybe transposed.
+template <class L, bool IsTransposed>
+using Seen = std::conditional_t<
+    !IsTransposed, L,
+    std::conditional_t<std::same_as<L, S0>, S1, std::conditional_t<std::same_as<L, S1>, S0, L>>>;
+
+/// The axis along which a product's result, stored operand or whatever is cut; -1 if it is not.
+template <class L>
+constexpr int axis_of() {
+  if constexpr (detail::IsSharded<L>::value) return detail::IsSharded<L>::axis;
+  return -1;
+}
+
+/// One product: A and B as stored, read transposed or not, give Result.
+template <class A, bool TA, class B, bool TB, class Result>
+void check_product(Extents e, Cut (*cut)(Index), int owner) {
+  CAPTURE(e.m, e.k, e.n, TA, TB, owner);
+  const Host a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
+             b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
+  const Cut a_cut = axis_of<A>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<A>())]);
+  const Cut b_cut = axis_of<B>() < 0 ? Cut() : cut(b.shape[static_cast<std::size_t>(axis_of<B>())]);
+  const A x = laid_out<A>(a, {a_cut, owner});
+  const B y = laid_out<B>(b, {b_cut, owner});
+  auto multiply = [&] {
+    if constexpr (TA && TB) return matmul(transposed(x), transposed(y));
+    if constexpr (TA && !TB) return matmul(transposed(x), y);
+    if constexpr (!TA && TB) return matmul(x, transposed(y));
+    if constexpr (!TA && !TB) return matmul(x, y);
+  };
+  static_assert(std::same_as<decltype(multiply()), Result>);
+  static_assert(std::same_as<typename detail::Product<Seen<A, TA>, Seen<B, TB>>::type, Result>);
+  Result c = multiply();
+  CHECK(c.global_shape() == Shape{e.m, e.n});
+  if constexpr (axis_of<Result>() == 0) CHECK(c.offset() == mine(a_cut).begin);
+  if constexpr (axis_of<Result>() == 1) CHECK(c.offset() == mine(b_cut).begin);
+  if constexpr (std::same_as<Result, Owned>) CHECK(c.owner() == owner);
+  const Host expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
+  CHECK(difference(whole_of(engine, std::move(c)), expected) == "");
+}
+
+template <class A, bool TA, class B, bool TB, class Result>
+void check_products() {
+  for (const Extents& e : all_extents)
+    for (Cut (*cut)(Index) : {even_cut, uneven_cut})
+      check_product<A, TA, B, TB, Result>(e, cut, devices() - 1);
+}
+
+}  // namespace
+
+TEST_CASE("products of whole matrices are whole") {
+  check_products<R, false, R, false, R>();
+  check_products<R, true, R, false, R>();
+  check_products<R, false, R, true, R>();
+  check_products<R, true, R, true, R>();
+}
+
+TEST_CASE("rows times a whole matrix are rows") {
+  check_products<S0, false, R, false, S0>();
+  check_products<S0, false, R, true, S0>();
+  check_products<S1, true, R, false, S0>();
+  check_products<S1, true, R, true, S0>();
+}
+
+TEST_CASE("a whole matrix times columns is columns") {
+  check_products<R, false, S1, false, S1>();
+  check_products<R, true, S1, false, S1>();
+  check_products<R, false, S0, true, S1>();
+  check_products<R, true, S0, true, S1>();
+}
+
+TEST_CASE("columns times rows are addends") {
+  check_products<S1, false, S0, false, P>();
+  check_products<S0, true, S0, false, P>();
+  check_products<S1, false, S1, true, P>();
+  check_products<S0, true, S1, true, P>();
+}
+
+TEST_CASE("an addend times a whole matrix is an addend") {
+  check_products<P, false, R, false, P>();
+  check_products<P, true, R, false, P>();
+  check_products<P, false, R, true, P>();
+  check_products<P, true, R, true, P>();
+  check_products<R, false, P, false, P>();
+  check_products<R, true, P, false, P>();
+  check_products<R, false, P, true, P>();
+  check_products<R, true, P, true, P>();
+}
+
+TEST_CASE("products of one owner's matrices are its own") {
+  for (int owner = 0; owner < devices(); ++owner)
+    for (const Extents& e : all_extents) {
+      check_product<O, false, O, false, O>(e, even_cut, owner);
+      check_product<O, true, O, false, O>(e, even_cut, owner);
+      check_product<O, false, O, true, O>(e, even_cut, owner);
+      check_product<O, true, O, true, O>(e, even_cut, owner);
+    }
+}
+
+TEST_CASE("operands that are cut at different places are refused") {
+  const Host a = integers({2, 12}, 0), b = integers({12, 3}, 1);
+  const S1 x = laid_out<S1>(a, {even_cut(12)});
+  const S0 y = laid_out<S0>(b, {uneven_cut(12)});
+  const bool differ = mine(even_cut(12)) != mine(uneven_cut(12));
+  const Refusal refused = refusal([&] { matmul(x, y); });
+  CHECK(refused.code == (differ ? argument : 0));
+  if (differ)
+    CHECK_THAT(refused.message, contains("matmul: expected operands cut at the same places, given"));
+
+  S0 rows = laid_out<S0>(b, {even_cut(12)});
+  CHECK(refusal([&] { std::move(rows) + y; }).code == (differ ? argument : 0));
+  S0 dh = laid_out<S0>(b, {even_cut(12)});
+  CHECK(refusal([&] { relu_backward(std::move(dh), y); }).code == (differ ? argument : 0));
+}
+
+TEST_CASE("operands of equal size at different offsets are refused") {
+  const S1 x(Tensor({2, 1}), {2, 9}, 3);
+  const S0 y(Tensor({1, 2}), {9, 2}, 4);
+  CHECK(refusal([&] { matmul(x, y); }).code == argument);
+  CHECK(refusal([&] { S0(Tensor({1, 2}), {9, 2}, 3) + y; }).code == argument);
+}
+
+TEST_CASE("matrices that do not fit are refused") {
+  const auto replicated = [](Shape shape) { return Replicated(Tensor(std::move(shape))); };
+  CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({4, 2})); }).code == argument);
+  CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
+  CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
+  CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
+  const S1 columns(Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
+  const S0 rows(Tensor({3, 2}), {8, 2}, 3);
+  CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
+  CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
+  CHECK(refusal([&] { replicated({2, 3}) + replicated({2, 1}); }).code == argument);
+  CHECK(refusal([&] { Partial(Tensor({2})) + Partial(Tensor({3})); }).code == argument);
+}
+
+TEST_CASE("matrices of different owners are refused, on every device") {
+  if (devices() == 1) return;
+  const Host a = integers({2, 2}, 0);
+  const O first = laid_out<O>(a, {{}, 0}), second = laid_out<O>(a, {{}, 1});
+  const Refusal refused = refusal([&] { matmul(first, second); });
+  CHECK(refused.code == argument);
+  CHECK_THAT(refused.message, contains("operands of one owner, given those of devices 0 and 1"));
+  CHECK(refusal([&] { laid_out<O>(a, {{}, 0}) + second; }).code == argument);
+}
+
+TEST_CASE("a slice must be one of the whole") {
+  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 3); }).code == 0);
+  CHECK(refusal([] { S0(Tensor({0, 3}), {5, 3}, 5); }).code == 0);
+  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 4); }).code == argument);
+  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, -1); }).code == argument);
+  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 4}, 0); }).code == argument);
+  CHECK(refusal([] { S0(Tensor({2, 3}), {5}, 0); }).code == argument);
+  CHECK(refusal([] { S1(Tensor({2}), {2}, 0); }).code == argument);
+  CHECK(refusal([] { S1(Tensor({5, 3}), {5, 3}, 0); }).code == 0);
+  CHECK_THAT(refusal([] {
+               S1(Tensor({2, 3}), {2, 4}, 2);
+             }).message,
+             contains("Sharded<1>: expected a slice of (2, 4), given (2, 3) at offset 2"));
+}
+
+TEST_CASE("only its owner holds an owned tensor") {
+  const bool am_owner = me() == 0;
+  CHECK(refusal([&] { Owned(Tensor({2}), {2}, 0); }).code == (am_owner ? 0 : argument));
+  CHECK(refusal([&] { Owned(Tensor(), {2}, 0); }).code == (am_owner ? argument : 0));
+  const Shape mine = am_owner ? Shape{3} : Shape{0};
+  CHECK(refusal([&] { Owned(Tensor(mine), {2}, 0); }).code == (am_owner ? argument : 0));
+  CHECK(refusal([] { Owned(Tensor(), {2}, -1); }).code == argument);
+  CHECK(refusal([] { Owned(Tensor(), {2}, devices()); }).code == argument);
+  const Owned owned = laid_out<O>(integers({2, 2}, 0), {{}, 0});
+  CHECK(owned.is_mine() == am_owner);
+  const Refusal refused = refusal([&] { owned.local(); });
+  CHECK(refused.code == (am_owner ? 0 : argument));
+  if (!am_owner)
+    CHECK_THAT(refused.message, contains("Owned::local: expected to be called on the owner, device 0"));
+}
+
+namespace {
+
+/// An elementwise function of layouts and of the whole: both must give the same.
+template <class L>
+void check_elementwise() {
+  const Host a = integers({7, 6}, 2), b = integers({7, 6}, 3);
+  for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
+    const Places places{axis_of<L>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<L>())]),
+                        devices() - 1};
+    auto with = [&](float element(float, float)) {
+      return tabulate(a.shape, [&](const Place& place) { return element(a.at(place), b.at(place)); });
+    };
+    const L x = laid_out<L>(a, places), y = laid_out<L>(b, places);
+    auto check = [&](L result, const Host& expected) {
+      CHECK(result.global_shape() == a.shape);
+      if constexpr (axis_of<L>() >= 0) CHECK(result.offset() == mine(places.cut).begin);
+      if constexpr (std::same_as<L, Owned>) CHECK(result.owner() == places.owner);
+      CHECK(difference(whole_of(engine, std::move(result)), expected) == "");
+    };
+    check(laid_out<L>(a, places) + y, with([](float p, float q) { return p + q; }));
+    check(scale(laid_out<L>(a, places), 0.5F), with([](float p, float) { return p / 2; }));
+    if constexpr (!std::same_as<L, Partial>) {
+      check(relu(x), with([](float p, float) { return p > 0 ? p : 0.0F; }));
+      check(relu(laid_out<L>(a, places)), with([](float p, float) { return p > 0 ? p : 0.0F; }));
+      check(relu_backward(laid_out<L>(a, places), y),
+            with([](float p, float q) { return q > 0 ? p : 0.0F; }));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("elementwise functions keep the layout") {
+  check_elementwise<R>();
+  check_elementwise<S0>();
+  check_elementwise<S1>();
+  check_elementwise<P>();
+  check_elementwise<O>();
+}
+
+TEST_CASE("layouts cost no memory beyond their tensors") {
+  const Index bytes = 4 * 30;
+  ledger().reset();
+  const Index before = ledger().live();
+  Replicated r = relu(Replicated(Tensor({5, 6})));
+  CHECK(ledger().peak() - before == bytes);
+  Replicated moved = std::move(r);
+  Partial p = scale(Partial(std::move(moved).local()), 2);
+  CHECK(ledger().peak() - before == bytes);
+  const Replicated sum = engine.all_reduce(std::move(p));
+  CHECK(ledger().live() - before == bytes);
+  const Replicated copied = relu(sum);  // its argument stays
+  CHECK(ledger().live() - before == 2 * bytes);
+}
+
+TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
+  const Host same = integers({3, 4}, 5);
+  const auto claim = [](const Host& host) { return refusal([&] { Replicated(to_device(host)); }); };
+  for (int odd = 0; devices() > 1 && odd < devices(); ++odd) {
+    CAPTURE(odd);
+    Host other = same;
+    if (me() == odd) other.values[7] += 1;
+    const Host turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
+    const Host less = me() == odd ? sliced(same, 0, {0, 2}) : same;
+    CHECK(claim(other).code == 0);
+    world().check_claims(true);
+    CHECK(claim(same).code == 0);
+    const std::string culprit = fmt::format("device {} holds other values", odd == 0 ? 1 : odd);
+    for (const Host& host : {other, turned, less}) {
+      const Refusal refused = claim(host);
+      CHECK(refused.code == mismatch);
+      CHECK_THAT(refused.message, contains("Replicated: expected the same values on every device"));
+      CHECK_THAT(refused.message, contains(culprit));
+    }
+    world().check_claims(false);
+  }
+  ledger().reset();
+  world().check_claims(true);
+  CHECK(claim(same).code == 0);
+  world().check_claims(false);
+  CHECK(ledger().traffic() == Traffic{});
+}

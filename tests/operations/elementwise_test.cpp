@@ -1,0 +1,81 @@
+// Operations on whole tensors, by their values: those that chapters use, and those that none of them happens
+// to.
+
+#include <algorithm>
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+const Shape shape = {3, 5};
+const Host a = integers(shape, 0, 1), b = integers(shape, 1, 1);
+
+Host mapped(const std::function<float(float, float)>& f) {
+  return tabulate(shape, [&](const Place& at) { return f(a.at(at), b.at(at)); });
+}
+
+int code_of(const std::function<void()>& action) {
+  return refusal(action).code;
+}
+
+}  // namespace
+
+TEST_CASE("elementwise operations, element by element") {
+  CHECK(difference(add(to_device(a), to_device(b)), mapped([](float x, float y) { return x + y; })) == "");
+  CHECK(difference(subtract(to_device(a), to_device(b)), mapped([](float x, float y) { return x - y; })) ==
+        "");
+  CHECK(difference(multiply(to_device(a), to_device(b)), mapped([](float x, float y) { return x * y; })) ==
+        "");
+  CHECK(difference(scale(to_device(a), 3), mapped([](float x, float) { return 3 * x; })) == "");
+  CHECK(difference(scaled_difference(to_device(a), to_device(b), 2),
+                   mapped([](float x, float y) { return 2 * (x - y); })) == "");
+  CHECK(difference(relu(to_device(a)), mapped([](float x, float) { return std::max(x, 0.0F); })) == "");
+  const Tensor kept = to_device(a);
+  CHECK(difference(relu(kept), mapped([](float x, float) { return std::max(x, 0.0F); })) == "");
+  CHECK(difference(kept, a) == "");
+  CHECK(difference(relu_backward(to_device(b), kept),
+                   mapped([](float x, float y) { return x > 0 ? y : 0; })) == "");
+}
+
+TEST_CASE("operands of different shapes are refused") {
+  const int argument = static_cast<int>(Code::argument);
+  const Tensor other({3, 4});
+  CHECK(code_of([&] { add(to_device(a), other); }) == argument);
+  CHECK(code_of([&] { subtract(to_device(a), other); }) == argument);
+  CHECK(code_of([&] { multiply(to_device(a), other); }) == argument);
+  CHECK(code_of([&] { relu_backward(to_device(a), other); }) == argument);
+  CHECK(code_of([&] { scaled_difference(other, to_device(a), 1); }) == argument);
+  CHECK(code_of([&] { matmul(other, other); }) == argument);
+  CHECK(code_of([&] { Tensor({-1}); }) == argument);
+  CHECK(code_of([&] { Tensor::from_host({3}, a.values); }) == argument);
+}
+
+TEST_CASE("products of every order of operands, and onto a tensor") {
+  const Tensor left = to_device(a), right = to_device(b);
+  const Host turned = testing::transposed(b);
+  const Tensor right_turned = to_device(turned);
+  const Host expected = product(a, turned);
+  CHECK(difference(matmul(left, right_turned), expected) == "");
+  CHECK(difference(matmul(left, shard::transposed(right)), expected) == "");
+  const Tensor left_turned = to_device(testing::transposed(a));
+  CHECK(difference(matmul(shard::transposed(left_turned), right_turned), expected) == "");
+  CHECK(difference(matmul(shard::transposed(left_turned), shard::transposed(right)), expected) == "");
+
+  Tensor sum = matmul(left, right_turned);
+  matmul_accumulate(left, right_turned, sum);
+  CHECK(difference(scale(std::move(sum), 0.5F), expected) == "");
+  Tensor wrong({2, 2});
+  CHECK(code_of([&] { matmul_accumulate(left, right_turned, wrong); }) == static_cast<int>(Code::argument));
+}
+
+TEST_CASE("products with no rows, no columns, and nothing to sum") {
+  CHECK(matmul(Tensor({0, 3}), Tensor({3, 2})).shape() == Shape{0, 2});
+  CHECK(difference(matmul(Tensor({2, 0}), Tensor({0, 2})), {{2, 2}, {0, 0, 0, 0}}) == "");
+  Tensor kept = Tensor::from_host({1, 2}, std::vector<float>{3, 4});
+  matmul_accumulate(Tensor({1, 0}), Tensor({0, 2}), kept);
+  CHECK(difference(kept, {{1, 2}, {3, 4}}) == "");
+}

@@ -1,0 +1,239 @@
+/// Operations by rows, on numbers small enough to be worked out by hand.
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "engine/device/device.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::test {
+
+namespace {
+
+using Values = std::vector<float>;
+using Indices = std::vector<Index>;
+
+Tensor matrix(Index rows, Index columns, const Values& values) {
+  return Tensor::from_host({rows, columns}, values);
+}
+
+/// Whether a call refuses its arguments.
+template <class Call>
+bool is_refused(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code() == Code::argument;
+  }
+  return false;
+}
+
+constexpr Index none = no_slot;
+
+}  // namespace
+
+TEST_CASE("softmax: rows sum to 1, ties are equal, what is far below counts nothing") {
+  CHECK(softmax(matrix(3, 4, {5, 5, -123, -251, 7, 7, 7, 7, 1000, 0, -1000, 0})).to_host() ==
+        Values{0.5F, 0.5F, 0, 0, 0.25F, 0.25F, 0.25F, 0.25F, 1, 0, 0, 0});
+  Values p = softmax(matrix(1, 3, {0, std::log(2.0F), std::log(5.0F)})).to_host();
+  CHECK(std::abs(p[0] - 0.125F) < 1e-6F);
+  CHECK(std::abs(p[1] - 0.25F) < 1e-6F);
+  CHECK(std::abs(p[2] - 0.625F) < 1e-6F);
+  CHECK(softmax(matrix(2, 1, {-3, 8})).to_host() == Values{1, 1});
+  CHECK(softmax(Tensor({0, 4})).shape() == Shape{0, 4});
+  CHECK(softmax(Tensor({3, 0})).shape() == Shape{3, 0});
+  CHECK(is_refused([] { softmax(Tensor({4})); }));
+}
+
+TEST_CASE("softmax_backward: p (dp - sum p dp), row by row") {
+  Tensor p = matrix(2, 4, {0.5F, 0.25F, 0.25F, 0, 0, 1, 0, 0});
+  CHECK(softmax_backward(matrix(2, 4, {8, 4, -4, 99, 1, 2, 3, 4}), p).to_host() ==
+        Values{2, 0, -2, 0, 0, 0, 0, 0});
+  CHECK(is_refused([&] { softmax_backward(Tensor({2, 3}), p); }));
+}
+
+TEST_CASE("softmax_backward is the derivative of softmax") {
+  const Values z = {0.3F, -0.7F, 1.1F}, dp = {0.5F, -1.5F, 2};
+  auto value = [&](const Values& at) {  // Σ dp p, in float64
+    double sum = 0, weighted = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      sum += std::exp(double{at[i]});
+      weighted += double{dp[i]} * std::exp(double{at[i]});
+    }
+    return weighted / sum;
+  };
+  Tensor p = softmax(matrix(1, 3, z));
+  Values dz = softmax_backward(matrix(1, 3, dp), p).to_host();
+  for (std::size_t i = 0; i < 3; ++i) {
+    constexpr float h = 0x1p-10F;
+    Values above = z, below = z;
+    above[i] += h;
+    below[i] -= h;
+    // Central differences: off by h²/6 times a third derivative of at most 6 Σ|dp|, and what float32 makes of
+    // p.
+    CHECK(std::abs(dz[i] - (value(above) - value(below)) / (double{above[i]} - below[i])) < 4 * h * h + 1e-6);
+  }
+}
+
+TEST_CASE("add_to_rows adds one row to each") {
+  CHECK(add_to_rows(matrix(2, 3, {1, 2, 3, 4, 5, 6}), Values{10, 20, 30}).to_host() ==
+        Values{11, 22, 33, 14, 25, 36});
+  CHECK(add_to_rows(Tensor({0, 2}), Values{1, 2}).shape() == Shape{0, 2});
+  CHECK(is_refused([] { add_to_rows(Tensor({2, 3}), Values{1, 2}); }));
+}
+
+TEST_CASE("top_k: the largest first, of equal ones the lower column") {
+  Tensor t = matrix(3, 4, {1, 4, 2, 3, 5, 5, 5, 5, -1, -2, -1, -2});
+  CHECK(top_k(t, 1) == Indices{1, 0, 0});
+  CHECK(top_k(t, 2) == Indices{1, 3, 0, 1, 0, 2});
+  CHECK(top_k(t, 4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
+  CHECK(top_k(Tensor({0, 4}), 2).empty());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns will do
+  CHECK(is_refused([&] { top_k(t, 0); }));
+  CHECK(is_refused([&] { top_k(t, 5); }));
+}
+
+TEST_CASE("take_columns and put_columns are each other's reverse") {
+  Tensor t = matrix(2, 3, {1, 2, 3, 4, 5, 6});
+  const Indices columns = {2, 0, 1, 2};
+  Tensor taken = take_columns(t, columns, 2);
+  CHECK(taken.shape() == Shape{2, 2});
+  CHECK(taken.to_host() == Values{3, 1, 5, 6});
+  CHECK(put_columns(taken, columns, 3).to_host() == Values{1, 0, 3, 0, 5, 6});
+  CHECK(take_columns(Tensor({0, 3}), Indices{}, 2).shape() == Shape{0, 2});
+  CHECK(is_refused([&] { take_columns(t, Indices{0, 1, 2}, 2); }));
+  CHECK(is_refused([&] { take_columns(t, Indices{0, 3}, 1); }));
+  CHECK(is_refused([&] { put_columns(taken, Indices{0, 1}, 3); }));
+  CHECK(is_refused([&] { put_columns(taken, Indices{0, 1, -1, 1}, 3); }));
+}
+
+TEST_CASE("gather_rows and scatter_rows are each other's reverse") {
+  Tensor t = matrix(3, 2, {1, 2, 3, 4, 5, 6});
+  Tensor rows = gather_rows(t, Indices{2, 0, 2});
+  CHECK(rows.shape() == Shape{3, 2});
+  CHECK(rows.to_host() == Values{5, 6, 1, 2, 5, 6});
+  CHECK(gather_rows(t, Indices{}).shape() == Shape{0, 2});
+  CHECK(gather_rows(Tensor({0, 2}), Indices{}).shape() == Shape{0, 2});
+  scatter_rows(matrix(2, 2, {-1, -2, -3, -4}), Indices{2, 0}, t);
+  CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
+  CHECK(is_refused([&] { gather_rows(t, Indices{3}); }));
+  CHECK(is_refused([&] { gather_rows(t, Indices{none}); }));
+  CHECK(is_refused([&] { scatter_rows(rows, Indices{0, 1}, t); }));
+  CHECK(is_refused([&] { scatter_rows(Tensor({1, 3}), Indices{0}, t); }));
+  CHECK(is_refused([&] { scatter_rows(Tensor({2, 2}), Indices{0, 3}, t); }));
+  CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
+}
+
+TEST_CASE("scale_rows: each row by an element of its own") {
+  Tensor factors = matrix(2, 2, {2, 3, 5, 7});
+  CHECK(scale_rows(matrix(3, 2, {1, 2, 3, 4, 5, 6}), factors, Indices{3, 0, 3}).to_host() ==
+        Values{7, 14, 6, 8, 35, 42});
+  CHECK(is_refused([&] { scale_rows(Tensor({2, 2}), factors, Indices{0, 4}); }));
+  CHECK(is_refused([&] { scale_rows(Tensor({2, 2}), factors, Indices{0}); }));
+}
+
+TEST_CASE("combine_rows: weighted sums of rows in slots, nothing for an empty slot") {
+  Tensor rows = matrix(3, 2, {1, 2, 10, 20, 100, 200});
+  const Indices slots = {0, 2, none, 1, none, none};
+  CHECK(combine_rows(rows, slots, matrix(3, 2, {2, 3, 5, 7, 11, 13})).to_host() ==
+        Values{302, 604, 70, 140, 0, 0});
+  CHECK(combine_rows(rows, slots, 2).to_host() == Values{101, 202, 10, 20, 0, 0});
+  CHECK(combine_rows(Tensor({0, 2}), Indices{none}, 1).to_host() == Values{0, 0});
+  CHECK(combine_rows(rows, Indices{}, 2).shape() == Shape{0, 2});
+  CHECK(combine_rows(rows, Indices{}, Tensor({3, 0})).to_host() == Values{0, 0, 0, 0, 0, 0});
+  CHECK(is_refused([&] { combine_rows(rows, slots, Tensor({2, 2})); }));
+  CHECK(is_refused([&] { combine_rows(rows, Indices{3}, 1); }));
+  CHECK(is_refused([&] { combine_rows(rows, Indices{-2}, 1); }));
+  CHECK(is_refused([&] { combine_rows(rows, slots, 0); }));
+}
+
+TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
+  Tensor rows = matrix(3, 2, {1, 2, 10, 20, 100, 200});
+  Tensor t = matrix(3, 2, {1, 1, 2, -1, 3, 3});
+  const Indices slots = {0, 2, none, 1, none, none};
+  Tensor dots = dot_rows(t, rows, slots, 2);
+  CHECK(dots.shape() == Shape{3, 2});
+  CHECK(dots.to_host() == Values{3, 300, 0, 0, 0, 0});
+  CHECK(dot_rows(Tensor({0, 2}), Tensor({0, 2}), Indices{}, 2).shape() == Shape{0, 2});
+  CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 2}, 2); }));
+  CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 3}, 1); }));
+  CHECK(is_refused([&] { dot_rows(t, Tensor({1, 3}), Indices{0, 0, 0}, 1); }));
+}
+
+namespace {
+
+/// What a product makes of these numbers when it multiplies each with 1.
+Values as_read(Precision precision, const Values& values) {
+  set_precision(precision);
+  Tensor product = matmul(matrix(static_cast<Index>(values.size()), 1, values), matrix(1, 1, {1}));
+  set_precision(Precision::float32);
+  return product.to_host();
+}
+
+}  // namespace
+
+TEST_CASE("products in bf16 round their operands to 8 bits, of two as near to the even one") {
+  CHECK(as_read(Precision::bf16,
+                {1 + 0x1p-7F, 1 + 0x1p-8F, 1 + 0x3p-8F, 1 + 0x1.01p-8F, -1 - 0x3p-9F, 0x1p-130F}) ==
+        Values{1 + 0x1p-7F, 1, 1 + 0x1p-6F, 1 + 0x1p-7F, -1 - 0x1p-7F, 0x1p-130F});
+  CHECK(as_read(Precision::bf16, {3, -0.0F, 255, 257, 0x1.fffffep127F}) ==
+        Values{3, 0, 255, 256, std::numeric_limits<float>::infinity()});
+  // NaNs that rounding, or leaving bits out, would make something else of.
+  const Values special = as_read(
+      Precision::bf16, {std::bit_cast<float>(0x7fffffffU), std::bit_cast<float>(0xff800001U), -HUGE_VALF});
+  CHECK(std::isnan(special[0]));
+  CHECK(std::isnan(special[1]));
+  CHECK(special[2] == -HUGE_VALF);
+}
+
+TEST_CASE("products in bf16 sum in float32, read transposed operands and add to a tensor") {
+  const Tensor a = matrix(2, 3, {257, 1, 0, 3, 1 + 0x1p-8F, 5});
+  const Tensor b = matrix(3, 2, {1, 2, 1, 1, 4, 0});
+  set_precision(Precision::bf16);
+  const Values sums = matmul(a, b).to_host();
+  const Values turned = matmul(transposed(b), transposed(a)).to_host();
+  Tensor c = matrix(2, 2, {0x1p-8F, 0, 0, 0});  // a sum is not rounded
+  matmul_accumulate(a, b, c);
+  const Tensor ones = matrix(33, 33, Values(33 * 33, 1));  // large, for copies whose memory is too small
+  const Values counts = matmul(ones, ones).to_host();
+  set_precision(Precision::float32);
+  CHECK(counts == Values(33 * 33, 33));
+  CHECK(sums == Values{257, 513, 24, 7});
+  CHECK(turned == Values{257, 24, 513, 7});
+  CHECK(c.to_host() == Values{257 + 0x1p-8F, 513, 24, 7});
+}
+
+TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
+  const Values values = {1 + 0x1p-10F, 1 + 0x1p-23F, -1 - 0x1p-12F, 3 + 0x1p-9F};
+  CHECK(as_read(Precision::float32, values) == values);
+  const Values read = as_read(Precision::tf32, values);  // a library may keep more, and round either way
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(read[i] - values[i]) <= 0x1p-10F);
+  CHECK(read[0] == values[0]);
+  CHECK(read[3] == values[3]);
+}
+
+TEST_CASE("operations by rows want matrices") {
+  Tensor m = matrix(1, 2, {1, 2});
+  const Tensor box({1, 2, 1});  // of sizes that would do
+  auto another = [&] { return box.clone(); };
+  CHECK(is_refused([&] { softmax(another()); }));
+  CHECK(is_refused([&] { softmax_backward(another(), box); }));
+  CHECK(is_refused([&] { add_to_rows(another(), Values{1, 2}); }));
+  CHECK(is_refused([&] { top_k(box, 1); }));
+  CHECK(is_refused([&] { take_columns(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { put_columns(box, Indices{0, 1}, 2); }));
+  CHECK(is_refused([&] { gather_rows(box, Indices{0}); }));
+  CHECK(is_refused([&] { scatter_rows(box, Indices{0}, m); }));
+  Tensor into = another();
+  CHECK(is_refused([&] { scatter_rows(m, Indices{0}, into); }));
+  CHECK(is_refused([&] { scale_rows(another(), m, Indices{0}); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0, 0}, m); }));
+  CHECK(is_refused([&] { combine_rows(m, Indices{0, 0}, box); }));
+  CHECK(is_refused([&] { combine_rows(box, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(box, m, Indices{0}, 1); }));
+  CHECK(is_refused([&] { dot_rows(m, box, Indices{0}, 1); }));
+}
+
+}  // namespace shard::test
