@@ -10,7 +10,7 @@ inline Chapter this_chapter() {
   return {"01",
           "single device",
           {{"single", "everything on one device",
-            [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, single_device_costs}}};
+            [](Communicator& group, const EngineOptions&) { return std::make_unique<SingleDevice>(group); }, single_device_costs}}};
 }
 
 }  // namespace shard

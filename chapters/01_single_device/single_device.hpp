@@ -11,6 +11,8 @@ namespace shard {
 
 class SingleDevice : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Everything: layer l's weights, (D, F) for even l and (F, D) for odd l.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -23,7 +25,7 @@ class SingleDevice : public ShardedEngine {
   /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, as its weights' gradient needs
   /// it; after the ReLU, since h > 0 exactly where its argument is.
   Placed forward(Tensor input) override {
-    Replicated a(std::move(input));  // (B, D)
+    Replicated a(group(), std::move(input));  // (B, D)
     std::vector<Replicated> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
       if (l % 2 == 1) a = relu(std::move(a));   // (B, F)   h = max(z, 0)
@@ -39,7 +41,7 @@ class SingleDevice : public ShardedEngine {
   /// For two layers: dW1 = hᵀ dout, dh = dout W1ᵀ, dz = dh where h > 0, dW0 = xᵀ dz, dx = dz W0ᵀ.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Replicated d(std::move(dout));  // like the output
+    Replicated d(group(), std::move(dout));  // like the output
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Replicated& a = inputs[l];                                          // (B, D) or (B, F)

@@ -14,7 +14,8 @@ namespace shard {
 
 class BucketedDataParallel : public ShardedEngine {
  public:
-  explicit BucketedDataParallel(Index bucket_bytes) : bucket_bytes_(bucket_bytes) {}
+  BucketedDataParallel(Communicator& group, Index bucket_bytes)
+      : ShardedEngine(group), bucket_bytes_(bucket_bytes) {}
 
   /// ## What this device owns
   /// Everything, as in plain data parallel.
@@ -43,7 +44,7 @@ class BucketedDataParallel : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
     Bucket filling;
     std::vector<InFlight> in_flight;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {

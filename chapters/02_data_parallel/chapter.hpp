@@ -9,13 +9,13 @@
 namespace shard {
 
 inline Chapter this_chapter() {
-  auto plain = [](const EngineOptions& options) {
-    return std::make_unique<DataParallel>(options.micro_batches);
+  auto plain = [](Communicator& group, const EngineOptions& options) {
+    return std::make_unique<DataParallel>(group, options.micro_batches);
   };
-  auto bucketed = [](const EngineOptions& options) {
-    return std::make_unique<BucketedDataParallel>(options.bucket_bytes);
+  auto bucketed = [](Communicator& group, const EngineOptions& options) {
+    return std::make_unique<BucketedDataParallel>(group, options.bucket_bytes);
   };
-  auto original = [](const EngineOptions&) { return std::make_unique<ScatterGather>(); };
+  auto original = [](Communicator& group, const EngineOptions&) { return std::make_unique<ScatterGather>(group); };
   return {.number = "02",
           .title = "data parallel",
           .variants = {{"all-reduce", "every device has the model; one all-reduce per gradient", plain,

@@ -13,7 +13,8 @@ namespace shard {
 
 class DataParallel : public ShardedEngine {
  public:
-  explicit DataParallel(Index micro_batches = 1) : micro_batches_(micro_batches) {}
+  DataParallel(Communicator& group, Index micro_batches = 1)
+      : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// Everything, and so does every other device: N copies of the model.
@@ -44,13 +45,13 @@ class DataParallel : public ShardedEngine {
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx;
     if (wants_input_grad())
-      dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
+      dx = {group(), Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
     for (int m = 0; m < micro_batches_; ++m) {
       Range rows = part(x.local().extent(0), static_cast<int>(micro_batches_), m);
       Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
       Tensor dout;
       {
-        Placed out = forward_rows({std::move(piece), x.global_shape(), x.offset() + rows.begin});
+        Placed out = forward_rows({group(), std::move(piece), x.global_shape(), x.offset() + rows.begin});
         dout = loss_gradient(out.local(), out.first_row());
       }
       Sharded<0> dpiece = backward_rows(std::move(dout), dw);
@@ -85,7 +86,7 @@ class DataParallel : public ShardedEngine {
   Sharded<0> backward_rows(Tensor dout, std::vector<Partial>& dw) {
     auto [inputs] = tape_.pop();
     Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];            // (b, D) or (b, F)
       Partial addend = matmul(transposed(a), d);  // like the weights    S0ᵀ·S0 = S1·S0 = P

@@ -9,9 +9,9 @@
 namespace shard {
 
 inline Chapter this_chapter() {
-  auto column_row = [](const EngineOptions&) { return std::make_unique<TensorParallel>(); };
-  auto sequence = [](const EngineOptions&) { return std::make_unique<SequenceParallel>(); };
-  auto row_column = [](const EngineOptions&) { return std::make_unique<RowColumnParallel>(); };
+  auto column_row = [](Communicator& group, const EngineOptions&) { return std::make_unique<TensorParallel>(group); };
+  auto sequence = [](Communicator& group, const EngineOptions&) { return std::make_unique<SequenceParallel>(group); };
+  auto row_column = [](Communicator& group, const EngineOptions&) { return std::make_unique<RowColumnParallel>(group); };
   return {.number = "03",
           .title = "tensor parallel",
           .variants = {{"column-row", "layer 0 by columns, layer 1 by rows; one all-reduce a block",

@@ -14,6 +14,8 @@ namespace shard {
 
 class RowColumnParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// D/N rows of each even layer, D/N columns of each odd one.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -28,7 +30,7 @@ class RowColumnParallel : public ShardedEngine {
 
   /// ## Forward
   Placed forward(Tensor input) override {
-    Sharded<1> x = shard<1>(Replicated(std::move(input)));  // (B, D/N)   my columns; no communication
+    Sharded<1> x = shard<1>(Replicated(group(), std::move(input)));  // (B, D/N)   my columns; no communication
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Partial z = matmul(x, block.w0);                // (B, F)     my addend:   S1·S0 = P
@@ -52,7 +54,7 @@ class RowColumnParallel : public ShardedEngine {
     Gradients gradients;
     Sharded<1> d;  // (B, D/N)   my columns
     {
-      Replicated whole(std::move(dout));  // (B, D)     or (B, F) for odd depth
+      Replicated whole(group(), std::move(dout));  // (B, D)     or (B, F) for odd depth
       if (has_last_) {
         gradients.put(layer_name(2 * num_blocks()),
                       matmul(transposed(last_input), whole));  // (D/N, F)   S1ᵀ·R = S0

@@ -15,6 +15,8 @@ namespace shard {
 
 class SequenceParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// As in the column-row form.
   void load_checkpoint(const Checkpoint& checkpoint) override {

@@ -14,6 +14,8 @@ namespace shard {
 
 class TensorParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// F/N columns of each even layer and the matching F/N rows of each odd one. A stack of odd depth ends in a
   /// column-parallel layer of its own.
@@ -29,7 +31,7 @@ class TensorParallel : public ShardedEngine {
 
   /// ## Forward
   Placed forward(Tensor input) override {
-    Replicated x(std::move(input));  // (B, D)     the same on every device
+    Replicated x(group(), std::move(input));  // (B, D)     the same on every device
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Sharded<1> h = relu(matmul(x, block.w0));  // (B, F/N)   my columns:  R·S1 = S1
@@ -50,7 +52,7 @@ class TensorParallel : public ShardedEngine {
   /// Gradients of weights are cut as the weights are, and need no communication.
   Gradients backward(Tensor dout) override {
     auto [kept, last_input] = tape_.pop();
-    Replicated d(std::move(dout));  // (B, D)     or (B, F) for odd depth
+    Replicated d(group(), std::move(dout));  // (B, D)     or (B, F) for odd depth
     Gradients gradients;
     if (has_last_) {
       Sharded<1> dz = shard<1>(d);  // (B, F/N)   no communication

@@ -15,8 +15,8 @@ inline Variant pipeline_variant(
     const int v = has_virtual_stages ? static_cast<int>(virtual_stages) : 1;
     return PipelinePlan{[=](int devices, Index m) { return work(devices, v, m); }, micro_batches, v, stages};
   };
-  auto make = [=](const EngineOptions& o) {
-    return std::make_unique<Pipeline>(plan(o.micro_batches, o.virtual_stages, o.stages));
+  auto make = [=](Communicator& group, const EngineOptions& o) {
+    return std::make_unique<Pipeline>(group, plan(o.micro_batches, o.virtual_stages, o.stages));
   };
   auto costs = [=](const Setting& s) {
     const PipelinePlan p = plan(s.micro_batches, s.virtual_stages, s.stages);

@@ -43,8 +43,9 @@ inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned
 class Worker {
  public:
   /// `input`: the rows on the device of stage 0, nothing elsewhere; `rows`: how many they are.
-  Worker(Stages& stages, Tensor input, Index rows, Index micro_batches, bool wants_input_grad)
-      : stages_(stages),
+  Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches, bool wants_input_grad)
+      : group_(group),
+        stages_(stages),
         input_(std::move(input)),
         rows_(rows),
         micro_batches_(micro_batches),
@@ -57,10 +58,10 @@ class Worker {
     for (const Action& a : schedule.actions[static_cast<std::size_t>(me())]) {
       if (a.kind == Action::Kind::post_receive)
         receives_.emplace(a.message(),
-                          world().post_receive(schedule.sender(a.message()), shape_of(a.message())));
+                          group_.post_receive(schedule.sender(a.message()), shape_of(a.message())));
       else if (a.kind == Action::Kind::post_send)
         sends_.emplace(a.message(),
-                       world().post_send(schedule.receiver(a.message()), take(a.message()).local()));
+                       group_.post_send(schedule.receiver(a.message()), take(a.message()).local()));
       else if (a.kind == Action::Kind::wait)
         wait_for(a.message());
       else
@@ -168,19 +169,20 @@ class Worker {
       put(m, mine(receives_.extract(m).mapped().get()));
   }
 
-  static int me() { return world().device_id(); }
+  int me() const { return group_.device_id(); }
   Range rows_of(Index m) const { return part(rows_, static_cast<int>(micro_batches_), static_cast<int>(m)); }
   /// An activation goes into its stage; a gradient is one of what goes into the next.
   Shape shape_of(const Message& m) const {
     return {rows_of(m.micro_batch).size(), stages_.width(m.flow == Flow::activation ? m.stage : m.stage + 1)};
   }
-  static Owned mine(Tensor t) {
+  Owned mine(Tensor t) const {
     Shape shape = t.shape();
-    return {std::move(t), std::move(shape), me()};
+    return {group_, std::move(t), std::move(shape), me()};
   }
   void put(const Message& m, Owned t) { values_.insert_or_assign(m, std::move(t)); }
   Owned take(const Message& m) { return std::move(values_.extract(m).mapped()); }
 
+  Communicator& group_;
   Stages& stages_;
   Tensor input_;  // (B, D) where stage 0 is
   Index rows_;

@@ -9,10 +9,10 @@
 namespace shard {
 
 inline Chapter this_chapter() {
-  auto sharded = [](const EngineOptions& options) {
-    return std::make_unique<ExpertParallel>(options.routing);
+  auto sharded = [](Communicator& group, const EngineOptions& options) {
+    return std::make_unique<ExpertParallel>(group, options.routing);
   };
-  auto single = [](const EngineOptions& options) { return std::make_unique<SingleMixture>(options.routing); };
+  auto single = [](Communicator& group, const EngineOptions& options) { return std::make_unique<SingleMixture>(group, options.routing); };
   auto variant = [](std::string name, std::string summary, auto make, auto costs, Index top_k,
                     const char* reference) {
     Variant v{std::move(name), std::move(summary), make, costs};

@@ -16,7 +16,8 @@ namespace shard {
 
 class ExpertParallel : public ShardedEngine {
  public:
-  explicit ExpertParallel(const Routing& routing) : routing_(routing) {}
+  ExpertParallel(Communicator& group, const Routing& routing)
+      : ShardedEngine(group), routing_(routing) {}
 
   /// ## What this device owns
   /// The router, as every device does, and its experts: E/N or one more, or none.
@@ -57,7 +58,7 @@ class ExpertParallel : public ShardedEngine {
     Index offset = x.offset();
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(route),
                 std::move(inputs), std::move(y)});
-    return Sharded<0>(std::move(out), std::move(global), offset);
+    return Sharded<0>(group(), std::move(out), std::move(global), offset);
   }
 
   /// ## Backward
@@ -76,12 +77,12 @@ class ExpertParallel : public ShardedEngine {
     Tensor dtokens = backward_experts(std::move(dy), route, inputs, gradients);  // (m, D)
 
     std::vector<float> balance = balance_gradient(routing_, counts, x.global_shape()[0]);
-    Sharded<0> dlogits(choose_backward(std::move(dgates), choices, balance),
+    Sharded<0> dlogits(group(), choose_backward(std::move(dgates), choices, balance),
                        {x.global_shape()[0], model_.num_experts}, x.offset());  // (b, E)
     gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));  // (D, E)   S0ᵀ·S0 = P → R
     if (!wants_input_grad()) return gradients;
     dtokens = all_to_all(std::move(dtokens), route.from);  // (n, D)   of my tokens
-    Sharded<0> dx(combine_rows(dtokens, plan.slots, routing_.top_k), x.global_shape(), x.offset());  // (b, D)
+    Sharded<0> dx(group(), combine_rows(dtokens, plan.slots, routing_.top_k), x.global_shape(), x.offset());  // (b, D)
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
     return gradients;
@@ -118,7 +119,7 @@ class ExpertParallel : public ShardedEngine {
     const Index k = routing_.top_k, E = model_.num_experts;
     std::vector<Index> mine = count_choices(choices.experts, k, E);
     std::vector<float> numbers(mine.begin(), mine.end());
-    Sharded<0> row(Tensor::from_host({1, k * E}, numbers), {num_devices(), k * E}, device_id());
+    Sharded<0> row(group(), Tensor::from_host({1, k * E}, numbers), {num_devices(), k * E}, device_id());
     std::vector<float> all = all_gather(std::move(row)).local().to_host();  // (N, k E)
     return give_slots({all.begin(), all.end()}, num_devices(), k, E, routing_.capacity(batch, E));
   }
@@ -150,7 +151,7 @@ class ExpertParallel : public ShardedEngine {
       std::vector<Owned>& kept = inputs[static_cast<std::size_t>(e)];
       if (e < mine_.begin || e >= mine_.end) {
         for (Index l = 0; l < model_.num_layers; ++l)
-          gradients.put(expert_layer_name(e, l), Owned(Tensor(), model_.shape(l), layer(e, l).owner()));
+          gradients.put(expert_layer_name(e, l), Owned(group(), Tensor(), model_.shape(l), layer(e, l).owner()));
         continue;
       }
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];
@@ -168,7 +169,7 @@ class ExpertParallel : public ShardedEngine {
 
   Owned owned(Tensor rows) const {
     Shape shape = rows.shape();
-    return Owned(std::move(rows), std::move(shape), device_id());
+    return Owned(group(), std::move(rows), std::move(shape), device_id());
   }
   Owned& layer(Index e, Index l) {
     return experts_[static_cast<std::size_t>(e)][static_cast<std::size_t>(l)];

@@ -14,7 +14,8 @@ namespace shard {
 
 class SingleMixture : public ShardedEngine {
  public:
-  explicit SingleMixture(const Routing& routing) : routing_(routing) {}
+  SingleMixture(Communicator& group, const Routing& routing)
+      : ShardedEngine(group), routing_(routing) {}
 
   /// ## What this device owns
   /// Everything: the router, and every layer of every expert.
@@ -34,7 +35,7 @@ class SingleMixture : public ShardedEngine {
   /// The router chooses, and n choices find a slot. Each expert works on its own rows; a token's output is
   /// the sum of its experts' answers, each times its gate. A dropped choice adds nothing.
   Placed forward(Tensor input) override {
-    Replicated x(std::move(input));  // (B, D)
+    Replicated x(group(), std::move(input));  // (B, D)
     const Index B = x.local().extent(0), k = routing_.top_k, E = model_.num_experts;
     Choices choices = choose(matmul(x, router_).local(), routing_);  // of the logits, (B, E)
     counts_ = give_slots(count_choices(choices.experts, k, E), 1, k, E, routing_.capacity(B, E));
@@ -44,7 +45,7 @@ class SingleMixture : public ShardedEngine {
     std::vector<std::vector<Replicated>> inputs(experts_.size());
     for (std::size_t e = 0; e < experts_.size(); ++e) {
       Range rows = plan.experts[e];
-      Replicated a(gather_rows(x.local(), part_of(plan.tokens, rows)));  // (n_e, D)
+      Replicated a(group(), gather_rows(x.local(), part_of(plan.tokens, rows)));  // (n_e, D)
       for (std::size_t l = 0; l < experts_[e].size(); ++l) {
         if (l % 2 == 1) a = relu(std::move(a));      // (n_e, F)
         Replicated out = matmul(a, experts_[e][l]);  // (n_e, F) or (n_e, D)
@@ -53,7 +54,7 @@ class SingleMixture : public ShardedEngine {
       }
       assign(Rows(y, rows.begin, rows.end), a.local());
     }
-    Replicated out(combine_rows(y, plan.slots, choices.gates));  // (B, D)
+    Replicated out(group(), combine_rows(y, plan.slots, choices.gates));  // (B, D)
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(inputs), std::move(y)});
     return out;
   }
@@ -73,16 +74,16 @@ class SingleMixture : public ShardedEngine {
     for (std::size_t e = 0; e < experts_.size(); ++e) {
       Range rows = plan.experts[e];
       Tensor dy = gather_rows(dout, part_of(plan.tokens, rows));
-      Replicated d(scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
+      Replicated d(group(), scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
       backward_expert(e, std::move(inputs[e]), d, gradients);
       if (wants_input_grad()) assign(Rows(dtokens, rows.begin, rows.end), d.local());
     }
     dout = Tensor();
     std::vector<float> balance = balance_gradient(routing_, counts, x.local().extent(0));
-    Replicated dlogits(choose_backward(std::move(dgates), choices, balance));  // (B, E)
+    Replicated dlogits(group(), choose_backward(std::move(dgates), choices, balance));  // (B, E)
     gradients.put(router_name(), matmul(transposed(x), dlogits));              // (D, E)
     if (!wants_input_grad()) return gradients;
-    Replicated dx(combine_rows(dtokens, plan.slots, routing_.top_k));  // (B, D)   through the experts
+    Replicated dx(group(), combine_rows(dtokens, plan.slots, routing_.top_k));  // (B, D)   through the experts
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
     return gradients;

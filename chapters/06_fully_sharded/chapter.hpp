@@ -11,11 +11,11 @@
 namespace shard {
 
 inline Chapter this_chapter() {
-  auto zero1 = [](const EngineOptions& o) { return std::make_unique<Zero1>(o.micro_batches); };
-  auto zero2 = [](const EngineOptions& o) { return std::make_unique<Zero2>(o.micro_batches); };
-  auto zero3 = [](const EngineOptions& o) { return std::make_unique<Zero3>(o.micro_batches); };
-  auto keep = [](const EngineOptions&) { return std::make_unique<Zero3Keep>(); };
-  auto prefetch = [](const EngineOptions&) { return std::make_unique<Zero3Prefetch>(); };
+  auto zero1 = [](Communicator& group, const EngineOptions& o) { return std::make_unique<Zero1>(group, o.micro_batches); };
+  auto zero2 = [](Communicator& group, const EngineOptions& o) { return std::make_unique<Zero2>(group, o.micro_batches); };
+  auto zero3 = [](Communicator& group, const EngineOptions& o) { return std::make_unique<Zero3>(group, o.micro_batches); };
+  auto keep = [](Communicator& group, const EngineOptions&) { return std::make_unique<Zero3Keep>(group); };
+  auto prefetch = [](Communicator& group, const EngineOptions&) { return std::make_unique<Zero3Prefetch>(group); };
   return {
       .number = "06",
       .title = "fully sharded",

@@ -13,6 +13,8 @@ namespace shard {
 
 class Zero3Keep : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -44,7 +46,7 @@ class Zero3Keep : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
     Gradients gradients;
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];                                 // (b, D) or (b, F)

@@ -14,6 +14,8 @@ namespace shard {
 
 class Zero3Prefetch : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -47,7 +49,7 @@ class Zero3Prefetch : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
     Gradients gradients;
     Replicated w;
     if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R

@@ -13,7 +13,8 @@ namespace shard {
 
 class Zero2 : public ShardedEngine {
  public:
-  explicit Zero2(Index micro_batches = 1) : micro_batches_(micro_batches) {}
+  Zero2(Communicator& group, Index micro_batches = 1)
+      : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// All parameters; gradients and the optimizer's state for its rows of each.
@@ -66,13 +67,13 @@ class Zero2 : public ShardedEngine {
     std::vector<Sharded<0>> dw(weights_.size());
     Sharded<0> dx;
     if (wants_input_grad())
-      dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
+      dx = {group(), Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
     for (int m = 0; m < micro_batches_; ++m) {
       Range rows = part(x.local().extent(0), static_cast<int>(micro_batches_), m);
       Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
       Tensor dout;
       {
-        Placed out = forward_rows({std::move(piece), x.global_shape(), x.offset() + rows.begin});
+        Placed out = forward_rows({group(), std::move(piece), x.global_shape(), x.offset() + rows.begin});
         dout = loss_gradient(out.local(), out.first_row());
       }
       Sharded<0> dpiece = backward_rows(std::move(dout), dw);
@@ -100,7 +101,7 @@ class Zero2 : public ShardedEngine {
   Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
     auto [inputs] = tape_.pop();
     Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];  // (b, D) or (b, F)
       {

@@ -17,7 +17,7 @@ namespace shard {
 struct Variant {
   std::string name;
   std::string summary;  ///< one line for --help
-  std::function<std::unique_ptr<ShardedEngine>(const EngineOptions&)> make;
+  std::function<std::unique_ptr<ShardedEngine>(Communicator& group, const EngineOptions&)> make;
   std::function<Costs(const Setting&)> costs;
   bool has_micro_batches = false;   ///< whether it works through its rows in pieces when told to
   bool has_buckets = false;         ///< whether it reduces gradients in buckets of a given size

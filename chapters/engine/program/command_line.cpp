@@ -8,8 +8,8 @@
 
 namespace shard {
 
-bool parse_options(int argc, char** argv, const std::string& summary, const std::vector<TextOption>& options,
-                   const std::string& footer) {
+bool parse_options(const Communicator& group, int argc, char** argv, const std::string& summary,
+                   const std::vector<TextOption>& options, const std::string& footer) {
   std::string name = std::filesystem::path(argv[0]).filename();
   CLI::App app(summary, "mpirun -n 4 build/emu/" + name);
   for (const TextOption& o : options) {
@@ -20,7 +20,7 @@ bool parse_options(int argc, char** argv, const std::string& summary, const std:
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    if (world().device_id() == 0) fmt::print("{}", app.help());
+    if (group.device_id() == 0) fmt::print("{}", app.help());
     return false;
   } catch (const CLI::ParseError& error) {
     throw Error(Code::usage, fmt::format("{}: {} (--help lists the options)", name, error.what()));

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/device.hpp"
+
 namespace shard {
 
 /// An option that takes one text.
@@ -16,7 +18,7 @@ struct TextOption {
 
 /// A command line of such options alone. False when it asked for help, which device 0 has then printed.
 /// \throws Error usage
-bool parse_options(int argc, char** argv, const std::string& summary, const std::vector<TextOption>& options,
-                   const std::string& footer);
+bool parse_options(const Communicator& group, int argc, char** argv, const std::string& summary,
+                   const std::vector<TextOption>& options, const std::string& footer);
 
 }  // namespace shard

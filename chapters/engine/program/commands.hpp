@@ -35,10 +35,10 @@ struct Options {
 
 /// Trains on the digits, checks the exact mode and the closed forms, and prints the chapter's row.
 /// Returns 0, or 86 when a gradient or a figure differs.
-int train(const Chapter& chapter, const Variant& variant, const Options& options);
+int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
-int gradients(const Chapter& chapter, const Variant& variant, const Options& options);
+int gradients(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options);
 /// Rows of numbers from standard input through the network to standard output.
-int infer(const Chapter& chapter, const Variant& variant, const Options& options);
+int infer(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options);
 
 }  // namespace shard

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "engine/device/runtime/control_plane.hpp"
 #include "engine/files/safetensors.hpp"
 #include "engine/program/commands.hpp"
 
@@ -41,9 +40,9 @@ class OutputPieces {
     bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
 
-  HostTensor gather(const Shape& shape) const {
+  HostTensor gather(Communicator& group, const Shape& shape) const {
     HostTensor whole{shape, std::vector<float>(static_cast<std::size_t>(num_elements(shape)))};
-    for (const std::string& theirs : ControlPlane::instance().gather("the output", bytes_)) {
+    for (const std::string& theirs : group.gather("the output", bytes_)) {
       for (std::size_t at = 0; at < theirs.size();) {
         std::array<Index, 2> header{};
         std::memcpy(header.data(), theirs.data() + at, sizeof header);
@@ -62,14 +61,14 @@ class OutputPieces {
 
 }  // namespace
 
-int gradients(const Chapter& chapter, const Variant& variant, const Options& options) {
+int gradients(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options) {
   std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
   std::unique_ptr<Checkpoint> batch = open_checkpoint(options.batch_file);
   Model model = chapter.network.model_of(*params);
   require_batch(*batch, model);
   Index rows = batch->shape("input")[0];
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, options.engine);
   engine->load_checkpoint(*params);
   engine->want_input_grad(true);
   OutputPieces output;
@@ -80,7 +79,7 @@ int gradients(const Chapter& chapter, const Variant& variant, const Options& opt
       });
 
   std::map<std::string, HostTensor> whole;
-  whole["output"] = output.gather({rows, model.width(model.num_layers)});
+  whole["output"] = output.gather(group, {rows, model.width(model.num_layers)});
   for (auto& [name, gradient] : result) {
     Tensor t = engine->whole(std::move(gradient));
     whole[name] = {t.shape(), t.to_host()};

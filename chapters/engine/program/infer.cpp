@@ -80,10 +80,10 @@ class CsvOutput : public OutputStream {
 
 }  // namespace
 
-int infer(const Chapter& chapter, const Variant& variant, const Options& options) {
+int infer(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options) {
   std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
   Model model = chapter.network.model_of(*params);
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, options.engine);
   engine->load_checkpoint(*params);
   CsvInput input(std::cin, model.model_dim, options.batch);
   CsvOutput output;

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <type_traits>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/checked_communicator.hpp"
 #include "engine/files/safetensors_header.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/workloads/digits.hpp"
@@ -269,20 +269,21 @@ void settle_routing(const Variant& variant, Options& o) {
   if (o.command == "train") require_experts(routing, o.model.num_experts);
 }
 
-int run(const Chapter& chapter, Options& options) {
+int run(Communicator& world, const Chapter& chapter, Options& options) {
   if (options.command == "variants") {
     for (const Variant& v : chapter.variants)
-      if (world().device_id() == 0) fmt::print("{}\n", v.name);
+      if (world.device_id() == 0) fmt::print("{}\n", v.name);
     return 0;
   }
   if (options.command == "strategies") {
     std::map<std::string, std::string> names = chapter.other_names;
     for (const Variant& v : chapter.variants) names[v.name] = v.name;
     for (const auto& [name, variant] : names)
-      if (world().device_id() == 0) fmt::print("{} {}\n", name, variant);
+      if (world.device_id() == 0) fmt::print("{} {}\n", name, variant);
     return 0;
   }
-  world().check_claims(options.check_claims);
+  CheckedCommunicator checked(world);
+  Communicator& group = options.check_claims ? checked : world;
   set_precision(
       static_cast<Precision>(std::ranges::find(precisions, options.precision) - precisions.begin()));
   auto variant = std::ranges::find(chapter.variants, options.variant, &Variant::name);
@@ -292,28 +293,28 @@ int run(const Chapter& chapter, Options& options) {
                             "into pieces, given {}",
                             variant->name, options.engine.micro_batches));
   if (chapter.network.has_experts) settle_routing(*variant, options);
-  if (options.command == "gradients") return gradients(chapter, *variant, options);
-  if (options.command == "infer") return infer(chapter, *variant, options);
+  if (options.command == "gradients") return gradients(group, chapter, *variant, options);
+  if (options.command == "infer") return infer(group, chapter, *variant, options);
   if (options.model.num_layers % 2 == 1)
     throw Error(Code::usage,
                 fmt::format("train: --layers: expected an even number, as the output is an image again, "
                             "given {}",
                             options.model.num_layers));
-  return train(chapter, *variant, options);
+  return train(group, chapter, *variant, options);
 }
 
-int parse_and_run(int argc, char** argv, const Chapter& chapter) {
+int parse_and_run(Communicator& world, int argc, char** argv, const Chapter& chapter) {
   std::string name = std::filesystem::path(argv[0]).filename();
   CLI::App app(
       fmt::format(
           "Chapter {} of shardbook, {}: a two-layer ReLU MLP, or a deeper stack of them, on {} device{}",
-          chapter.number, chapter.title, world().num_devices(),
-          world().num_devices() == 1 ? " (mpirun -n 4 for more)" : "s"),
+          chapter.number, chapter.title, world.num_devices(),
+          world.num_devices() == 1 ? " (mpirun -n 4 for more)" : "s"),
       name);
   app.require_subcommand(1);
   Options options;
   options.engine = chapter.defaults;
-  options.model.num_layers = chapter.default_layers(world().num_devices());
+  options.model.num_layers = chapter.default_layers(world.num_devices());
   add_train(app, chapter, options);
   add_gradients(app, chapter, options);
   add_infer(app, chapter, options);
@@ -326,22 +327,22 @@ int parse_and_run(int argc, char** argv, const Chapter& chapter) {
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {
-    if (world().device_id() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
+    if (world.device_id() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
     return 0;
   } catch (const CLI::ParseError& error) {
     throw Error(Code::usage, fmt::format("{} {}: {} (--help lists the options)", name, command,
                                          explain(app, command, error)));
   }
   options.command = app.get_subcommands().front()->get_name();
-  return run(chapter, options);
+  return run(world, chapter, options);
 }
 
 }  // namespace
 
 int chapter_main(int argc, char** argv, const Chapter& chapter) {
-  auto run_and_print = [&] {
+  auto run_and_print = [&](Communicator& world) {
     try {
-      int code = parse_and_run(argc, argv, chapter);
+      int code = parse_and_run(world, argc, argv, chapter);
       if (std::fflush(stdout) == 0) return code;
       throw std::system_error(errno, std::generic_category());
     } catch (const std::system_error& error) {  // fmt::print throws it, too

@@ -7,8 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/device/runtime/control_plane.hpp"
-
 namespace shard {
 
 using nlohmann::json;
@@ -41,9 +39,8 @@ Index Figure::largest() const {
   return measured.empty() ? 0 : *std::ranges::max_element(measured);
 }
 
-Figure gather_figure(const char* what, Index measured, Index formula) {
-  ControlPlane& plane = ControlPlane::instance();
-  return {plane.all_gather(what, measured), plane.all_gather(what, formula)};
+Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula) {
+  return {group.exchange(what, measured), group.exchange(what, formula)};
 }
 
 void require_place_for_report(const std::string& path) {
@@ -88,10 +85,10 @@ void write_report(const std::string& path, const Report& r) {
                     {"ok", r.is_good()}});
 }
 
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes) {
+void write_report(const std::string& path, int devices, const std::vector<Outcome>& outcomes) {
   nlohmann::ordered_json j = {{"chapter", "00"},
                               {"title", "collectives"},
-                              {"devices", world().num_devices()},
+                              {"devices", devices},
                               {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
   for (const Outcome& o : outcomes)
     j["collectives"].push_back({{"name", o.name},

@@ -47,14 +47,14 @@ struct Outcome {
 };
 
 /// Gathers each device's measured and derived number on device 0.
-Figure gather_figure(const char* what, Index measured, Index formula);
+Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula);
 
 /// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such
 /// folder
 void require_place_for_report(const std::string& path);
 /// Writes the whole file or none. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes);
+void write_report(const std::string& path, int devices, const std::vector<Outcome>& outcomes);
 /// \throws Error file when it cannot be read, or is none
 Report read_report(const std::string& path);
 

@@ -71,5 +71,7 @@ int summarize(const std::vector<std::string>& paths) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&] { return summarize({argv + 1, argv + argc}); });
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator&) {
+    return summarize({argv + 1, argv + argc});
+  });
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/device/runtime/control_plane.hpp"
 #include "engine/loss.hpp"
 #include "engine/optimizer.hpp"
 #include "engine/program/commands.hpp"
@@ -20,8 +19,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-bool speaks() {
-  return world().device_id() == 0;
+bool speaks(const Communicator& group) {
+  return group.device_id() == 0;
 }
 
 /// While it lives, products are exact.
@@ -37,21 +36,21 @@ class InFloat32 {
 };
 
 /// The largest difference, in units in the last place, over all devices; prints the first of each.
-Index worst_of_all(const std::vector<Comparison>& comparisons) {
+Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons) {
   Index worst = 0;
   std::string first;
   for (const Comparison& c : comparisons) {
     worst = std::max(worst, c.max_ulp);
     if (first.empty()) first = c.first_difference;
   }
-  for (const std::string& line : ControlPlane::instance().gather("exact mode", first))
+  for (const std::string& line : group.gather("exact mode", first))
     if (!line.empty()) fmt::print("  differs: {}\n", line);
-  return std::ranges::max(ControlPlane::instance().all_gather("exact mode", worst));
+  return std::ranges::max(group.exchange("exact mode", worst));
 }
 
 /// The largest difference to the unsharded network in exact mode.
-Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
-                       const Digits& digits) {
+Index exact_difference(Communicator& group, const Chapter& chapter, const Variant& variant,
+                       const Options& options, const Digits& digits) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
   const Network& network = chapter.network;
@@ -60,7 +59,7 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
   std::map<std::string, HostTensor> expected = network.solve(problem);
   EngineOptions exact_options = options.engine;
   exact_options.routing = problem.routing;
-  std::unique_ptr<ShardedEngine> engine = variant.make(exact_options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, exact_options);
   engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
   engine->want_input_grad(true);
 
@@ -71,8 +70,8 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
       return slice(Tensor::from_host(t.shape, t.values), 0, seen.begin, seen.end);
     };
     Tensor want = rows_of(expected.at("output"));
-    comparisons.push_back(
-        compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()}, 0, first_row));
+    comparisons.push_back(compare("output", {output.shape(), output.to_host()},
+                                  {want.shape(), want.to_host()}, group.num_devices(), 0, first_row));
     return rows_of(problem.output_grad);
   };
   Range mine = engine->input_rows(rows);
@@ -80,7 +79,7 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
   Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
   for (const auto& [name, gradient] : gradients)
     comparisons.push_back(compare(name, gradient, expected.at(name)));
-  return worst_of_all(comparisons);
+  return worst_of_all(group, comparisons);
 }
 
 /// A few digits: as they are, with noise, and as the network mends them.
@@ -125,8 +124,8 @@ void measure_step(Training& training, const ShardedEngine& engine, const Variant
                         options.model,
                         options.batch,
                         false,
-                        world().num_devices(),
-                        world().device_id(),
+                        engine.num_devices(),
+                        engine.device_id(),
                         engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
   const Costs costs = variant.costs(setting);
   training.bytes.add(ledger().traffic().bytes, costs.total().bytes);
@@ -147,7 +146,8 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& v
   for (Index step = 1; step <= options.steps; ++step) {
     ledger().reset();
     DenoisingBatch batch(digits, options.seed, step);
-    MeanSquaredError loss(options.batch, Digits::pixels, [&](Range rows) { return batch.clean(rows); });
+    MeanSquaredError loss(engine.group(), options.batch, Digits::pixels,
+                          [&](Range rows) { return batch.clean(rows); });
     Tensor input = batch.noisy(mine);
     auto start = steady_clock::now();
     Gradients gradients = engine.forward_backward(
@@ -158,7 +158,7 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& v
     measure_step(training, engine, variant, options, optimizer, step == 1);
     double value = loss.value();
     training.losses.push_back(value);
-    if (!speaks()) continue;
+    if (!speaks(engine.group())) continue;
     if (!std::isfinite(value))
       refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
     if (step == 1 || step == options.steps || step % std::max<Index>(options.steps / 5, 1) == 0)
@@ -168,8 +168,10 @@ Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& v
 }
 
 /// Every device's figures, in the report.
-void gather_figures(Report& report, const Training& training) {
-  auto gather = [](const char* what, const Worst& w) { return gather_figure(what, w.measured, w.formula); };
+void gather_figures(Communicator& group, Report& report, const Training& training) {
+  auto gather = [&](const char* what, const Worst& w) {
+    return gather_figure(group, what, w.measured, w.formula);
+  };
   report.bytes = gather("bytes", training.bytes);
   report.messages = gather("messages", training.messages);
   report.flops = gather("flops", training.flops);
@@ -177,9 +179,9 @@ void gather_figures(Report& report, const Training& training) {
 }
 
 /// How evenly experts and devices were used, and what that costs.
-void print_balance(const Training& training) {
-  std::vector<Index> flops = ControlPlane::instance().all_gather("flops", training.all_flops);
-  if (!speaks() || training.balance.is_empty()) return;
+void print_balance(Communicator& group, const Training& training) {
+  std::vector<Index> flops = group.exchange("flops", training.all_flops);
+  if (!speaks(group) || training.balance.is_empty()) return;
   fmt::print("{}", training.balance.describe());
   double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
   if (flops.size() > 1)
@@ -192,9 +194,10 @@ std::string layers_of(const Model& m) {
   return m.num_experts == 0 ? layers : fmt::format("{} experts of {}", m.num_experts, layers);
 }
 
-void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
+void print_heading(const Communicator& group, const Chapter& chapter, const Variant& variant,
+                   const Options& o) {
   fmt::print("\n{} {}, {}, on {} device{}: {} {} -> {}, batch {}, {} {}{}\n", chapter.number, chapter.title,
-             variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", layers_of(o.model),
+             variant.name, group.num_devices(), group.num_devices() == 1 ? "" : "s", layers_of(o.model),
              o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate,
              o.precision == "float32" ? "" : ", products in " + o.precision);
 }
@@ -205,28 +208,29 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Report report_of(const Chapter& chapter, const Variant& variant, const Model& model) {
+Report report_of(const Communicator& group, const Chapter& chapter, const Variant& variant,
+                 const Model& model) {
   Report report;
   report.chapter = chapter.number;
   report.title = chapter.title;
   report.variant = variant.name;
   report.reference = variant.reference;
-  report.devices = world().num_devices();
+  report.devices = group.num_devices();
   report.layers = model.num_layers;
   return report;
 }
 
 }  // namespace
 
-int train(const Chapter& chapter, const Variant& variant, const Options& options) {
-  if (speaks() && !options.report.empty()) require_place_for_report(options.report);
+int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Options& options) {
+  if (speaks(group) && !options.report.empty()) require_place_for_report(options.report);
   Digits digits(options.data);
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, options.engine);
   engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
-  if (speaks()) print_heading(chapter, variant, options);
-  Report report = report_of(chapter, variant, options.model);
-  report.max_ulp = exact_difference(chapter, variant, options, digits);
-  if (speaks())
+  if (speaks(group)) print_heading(group, chapter, variant, options);
+  Report report = report_of(group, chapter, variant, options.model);
+  report.max_ulp = exact_difference(group, chapter, variant, options, digits);
+  if (speaks(group))
     fmt::print(
         "  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded "
         "network's\n",
@@ -235,14 +239,14 @@ int train(const Chapter& chapter, const Variant& variant, const Options& options
   std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
   std::string before = pictures(*engine, digits, options);
   Training training = run_steps(*engine, *optimizer, variant, digits, options);
-  gather_figures(report, training);
-  print_balance(training);
+  gather_figures(group, report, training);
+  print_balance(group, training);
   std::string after = pictures(*engine, digits, options);
   report.losses = training.losses;
   report.choices = training.choices;
   report.milliseconds = median(training.milliseconds);
   std::string last_step = engine->describe_step();
-  if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
+  if (!speaks(group)) return report.is_good() ? 0 : static_cast<int>(Code::differs);
   fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n", before, after);
   if (!last_step.empty()) fmt::print("{}\n", last_step);
   fmt::print("{}", table({report}));
