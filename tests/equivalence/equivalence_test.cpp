@@ -18,7 +18,10 @@ namespace {
 /// not divided.
 std::unique_ptr<ShardedEngine> unsharded(const Variant& variant, const ExactProblem& problem) {
   const Variant single{
-      "single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
+      "single",
+      "",
+      [](Communicator& group, const EngineOptions&) { return std::make_unique<SingleDevice>(group); },
+      {}};
   if (variant.reference.empty()) return make_engine(single, {}, problem);
   for (const Variant& other : this_chapter().variants)
     if (other.name == variant.reference) return make_engine(other, {}, problem);
@@ -199,7 +202,7 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
           });
       Setting setting = c.setting(input_grad);
       if (const auto& route = this_chapter().network.route) {
-        setting.routed = route(problem, world().num_devices());
+        setting.routed = route(problem, testing::group().num_devices());
         CHECK(
             (engine->routed() != nullptr && *engine->routed() == route(problem, engine->routed()->devices)));
       }
@@ -332,7 +335,7 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
 }
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
-  world().check_claims(true);
+  const testing::CheckedRun checked;
   for (const Variant& variant : this_chapter().variants) {
     const Case c = one_case(variant);
     ExactProblem problem = c.exact_problem(9);
@@ -340,7 +343,6 @@ TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
     Results results = run_step(*engine, problem.input, problem.output_grad);
     CHECK(first_difference(compare_all(results, this_chapter().network.solve(problem))) == "");
   }
-  world().check_claims(false);
 }
 
 }  // namespace shard::test
