@@ -102,13 +102,7 @@ class Pipeline : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::owned(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> mine;
-    for (Index l = 0; l < num_layers(); ++l)
-      if (stages_.weight(l).is_mine())
-        mine.push_back({layer_name(l), Rows(stages_.weight(l).parameter()), &gradients.local(layer_name(l))});
-    return mine;
-  }
+  Trainables trainable() override { return layers(stages_.weights); }
 
   /// The schedule that ran, drawn.
   std::string describe_step() override { return describe(schedule_); }
