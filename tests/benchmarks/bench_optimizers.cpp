@@ -19,12 +19,14 @@ class OneParameter : public ShardedEngine {
   Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }
   Gradients backward(Tensor) override { return {}; }
   Placement input_layout() const override { return Placement::replicated(); }
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    return {{"w", Rows(w_), &gradients.local("w")}};
+  Trainables trainable() override {
+    Trainables all;
+    all.add("w", w_);
+    return all;
   }
 
  private:
-  Tensor w_;
+  Replicated w_;
 };
 
 struct Candidate {

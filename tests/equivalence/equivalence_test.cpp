@@ -142,6 +142,22 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01'
   });
 }
 
+TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
+  if (this_chapter().network.has_experts) return;
+  for (const Variant& variant : this_chapter().variants) {
+    const EngineOptions options = options_of(variant).back();
+    const Index fewest = variant.min_layers(testing::group().num_devices(), options);
+    const Index even = fewest + fewest % 2;
+    CAPTURE(variant.name, even);
+    CHECK(refusal_of(variant, options, even) == "");
+    const std::string refusal = refusal_of(variant, options, even + 1);
+    if (refusal.empty()) continue;
+    CHECK_THAT(refusal,
+               testing::contains("expected an even number of layers, given " + std::to_string(even + 1)));
+    CHECK_THAT(refusal, !testing::contains("\n"));
+  }
+}
+
 TEST_CASE("exact mode: parameters after five integer steps equal chapter 01's, bit for bit") {
   for_each_case([](const Variant& variant, const Case& c) {
     // Steps make sparse weights dense: wider or deeper, sums would overflow.

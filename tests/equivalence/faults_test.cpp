@@ -46,7 +46,7 @@ ExactProblem live_problem(const Case& c) {
 /// w <- w / 2, whatever the gradient; but a router stays, as its gates would not stay exact.
 class HalvingOptimizer : public Optimizer {
  protected:
-  void update(const Trainable& t) override {
+  void update(const Trainable& t, const Tensor&) override {
     if (t.name == router_name()) return;
     Tensor w = slice(*t.parameter.tensor, 0, t.parameter.begin, t.parameter.end);
     sgd_update(t.parameter, w, 0.5F);
@@ -121,8 +121,11 @@ void count(const Variant& variant, const Case& c, const ExactProblem& problem, I
 
 /// Depths to plant faults in: a pipeline's fewest, which is deep, and one more.
 std::vector<Index> depths(const Variant& variant) {
-  const Index fewest = variant.min_layers(testing::group().num_devices(), options_of(variant).back());
-  return fewest > 1 ? std::vector<Index>{fewest, fewest + 1} : std::vector<Index>{2, 3, 6};
+  if (variant.top_k > 0) return {2, 3, 6};
+  const EngineOptions options = options_of(variant).back();
+  const Index fewest = variant.min_layers(testing::group().num_devices(), options);
+  if (fewest > 1) return taken({fewest, fewest + 1}, variant, options);
+  return taken({2, 3, 6}, variant, options);
 }
 
 }  // namespace

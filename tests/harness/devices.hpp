@@ -104,7 +104,7 @@ class PlainEngine : public ShardedEngine {
   Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }
   Gradients backward(Tensor) override { return {}; }
   Placement input_layout() const override { return Placement::replicated(); }
-  std::vector<Trainable> trainable(const Gradients&) override { return {}; }
+  Trainables trainable() override { return {}; }
 
   using ShardedEngine::load_replicated;
   using ShardedEngine::load_sharded;
