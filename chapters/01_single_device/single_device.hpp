@@ -13,8 +13,6 @@ class SingleDevice : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
-  using ShardedEngine::ShardedEngine;
-
   /// ## What this device owns
   /// Everything: layer l's weights, (D, F) for even l and (F, D) for odd l.
   void load_checkpoint(const Checkpoint& checkpoint) override {

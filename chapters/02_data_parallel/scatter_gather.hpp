@@ -19,8 +19,6 @@ class ScatterGather : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
-  using ShardedEngine::ShardedEngine;
-
   /// ## What this device owns
   /// Device 0 everything, the others nothing.
   void load_checkpoint(const Checkpoint& checkpoint) override {

@@ -18,8 +18,6 @@ class SequenceParallel : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
-  using ShardedEngine::ShardedEngine;
-
   /// ## What this device owns
   /// As in the column-row form.
   void load_checkpoint(const Checkpoint& checkpoint) override {
