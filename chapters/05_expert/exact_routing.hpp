@@ -1,6 +1,7 @@
 #pragma once
 
-/// Which experts a token goes to in an exact problem, from the definitions: shares nothing with router.hpp.
+/// Which experts a token goes to in an exact problem, from the definitions: shares nothing with router.hpp and
+/// dispatch.hpp.
 
 #include <optional>
 #include <vector>

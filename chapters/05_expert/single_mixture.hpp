@@ -7,6 +7,7 @@
 /// devices, each does the same work on the same data.
 /// Builds on: 01_single_device.
 
+#include "dispatch.hpp"
 #include "engine/sharded_engine.hpp"
 #include "router.hpp"
 
@@ -91,14 +92,7 @@ class SingleMixture : public ShardedEngine {
   Placement input_layout() const override { return Placement::replicated(); }
   const RoutedCounts* routed() const override { return &counts_; }
 
-  Trainables trainable() override {
-    Trainables all;
-    all.add(router_name(), router_);
-    for (std::size_t e = 0; e < experts_.size(); ++e)
-      for (std::size_t l = 0; l < experts_[e].size(); ++l)
-        all.add(expert_layer_name(static_cast<Index>(e), static_cast<Index>(l)), experts_[e][l]);
-    return all;
-  }
+  Trainables trainable() override { return router_and_experts(router_, experts_); }
 
  private:
   struct Kept {

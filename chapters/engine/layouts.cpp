@@ -78,6 +78,11 @@ Owned::Owned(Tensor whole_or_nothing, Shape global, int owner) : owner_(owner) {
   global_ = std::move(global);
 }
 
+Owned Owned::mine(Tensor whole) {
+  Shape global = whole.shape();
+  return Owned(std::move(whole), std::move(global), world().device_id());
+}
+
 const Tensor& Owned::local() const& {
   if (!is_mine())
     refuse(Code::argument, "Owned::local", fmt::format("to be called on the owner, device {}", owner_),

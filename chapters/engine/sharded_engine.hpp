@@ -123,6 +123,9 @@ class ShardedEngine {
   /// The same rows of the batch as those of `like`, which may be of another width. No message.
   Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
 
+  /// All devices' numbers, equally many, one device's after the other's. Exact up to 2^24.
+  std::vector<Index> all_gather(const std::vector<Index>& numbers);
+
   /// Mistakes, each answered by one sentence.
   template <class L>
   requires std::same_as<L, Partial> Replicated all_reduce(const L&) {
@@ -182,6 +185,9 @@ class ShardedEngine {
   /// My slice along Axis, and no byte more.
   template <int Axis>
   static Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name);
+  /// All layers of a stack, each laid out so: `load_layers<Sharded<0>>(checkpoint)`.
+  template <Layout L>
+  static std::vector<L> load_layers(const Checkpoint& checkpoint);
   /// @}
 
   /// Gradient accumulation: my rows of the batch, `x` (b, D), in so many pieces one after the other, each
@@ -247,6 +253,17 @@ Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const st
   Shape global = checkpoint.shape(name);
   Range mine = part(global.at(Axis), world().num_devices(), world().device_id());
   return Sharded<Axis>(checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
+}
+
+template <Layout L>
+std::vector<L> ShardedEngine::load_layers(const Checkpoint& checkpoint) {
+  std::vector<L> layers;
+  for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
+    if constexpr (std::same_as<L, Replicated>)
+      layers.push_back(load_replicated(checkpoint, layer_name(l)));
+    else
+      layers.push_back(load_sharded<detail::IsSharded<L>::axis>(checkpoint, layer_name(l)));
+  return layers;
 }
 
 }  // namespace shard
