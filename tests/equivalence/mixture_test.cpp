@@ -2,6 +2,7 @@
 /// differences, and its slots and files are as the text says.
 
 #include "01_single_device/single_device.hpp"
+#include "05_expert/dispatch.hpp"
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
 #include "engine/host_checkpoint.hpp"
