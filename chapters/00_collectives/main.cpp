@@ -10,44 +10,47 @@
 namespace shard::primer {
 
 /// How to read the pictures.
-void print_legend() {
-  if (me() != 0) return;
-  const int last = n() - 1;
-  const std::string one_addend = written(static_cast<float>(addend(0, last)), Ink::addends, n());
+void print_legend(const Communicator& group) {
+  if (group.device_id() != 0) return;
+  const int n = group.num_devices();
+  const int last = n - 1;
+  const std::string one_addend = written(static_cast<float>(addend(0, last, n)), Ink::addends, n);
   fmt::print(
-      "Chapter 00, collectives, on {} device{}\n{}\n\n", n(), n() == 1 ? " (mpirun -n 4 for more)" : "s",
+      "Chapter 00, collectives, on {} device{}\n{}\n\n", n, n == 1 ? " (mpirun -n 4 for more)" : "s",
       wrapped(
           "A column is a device: a process with its own memory. A box is a tensor in it, (rows, columns) of "
           "float32, 4 bytes each. Numbers tell where they come from:"));
   fmt::print("    {:12}device {}'s number 0\n", fmt::format("{}0", last), last);
   fmt::print("    {}device {}'s addend of a sum, a digit for each device\n", padded(one_addend, 12), last);
-  fmt::print("    {:<12}the sum of all addends\n\n", sum_of_addends(0, n()));
+  fmt::print("    {:<12}the sum of all addends\n\n", sum_of_addends(0, n, n));
   fmt::print(
       "{}\n\n",
       wrapped("Below each picture: what every device sent, as its ledger measured it, and what a closed "
               "form, a formula derived by hand, says that it sends."));
 }
 
-int play(const Options& options) {
-  if (n() > 8)
-    throw Error(Code::usage, fmt::format("00_collectives: expected 1 to 8 devices, given {}", n()));
-  if (!options.mistake.empty()) mistakes.at(options.mistake)();
-  if (options.only.empty()) print_legend();
-  const std::vector<Outcome> outcomes = play_scenes(options.only);
-  if (me() == 0) print_table(outcomes);
-  if (me() == 0 && !options.report.empty()) write_report(options.report, outcomes);
+int play(Communicator& group, const Options& options) {
+  const int n = group.num_devices();
+  if (n > 8) throw Error(Code::usage, fmt::format("00_collectives: expected 1 to 8 devices, given {}", n));
+  if (!options.mistake.empty()) mistakes.at(options.mistake)(group);
+  if (options.only.empty()) print_legend(group);
+  const std::vector<Outcome> outcomes = play_scenes(group, options.only);
+  if (group.device_id() == 0) print_table(outcomes);
+  if (group.device_id() == 0 && !options.report.empty()) write_report(options.report, n, outcomes);
   return all_right(outcomes) ? 0 : static_cast<int>(Code::differs);
 }
 
-int parse_and_play(int argc, char** argv) {
+int parse_and_play(Communicator& world, int argc, char** argv) {
   std::vector<std::string> planned_mistakes;
   for (const auto& [name, make] : mistakes) planned_mistakes.push_back(name);
-  std::optional<Options> options = parse(argc, argv, scene_names(), planned_mistakes);
-  return options ? play(*options) : 0;
+  std::optional<Options> options = parse(world, argc, argv, scene_names(), planned_mistakes);
+  return options ? play(world, *options) : 0;
 }
 
 }  // namespace shard::primer
 
 int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&] { return shard::primer::parse_and_play(argc, argv); });
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    return shard::primer::parse_and_play(world, argc, argv);
+  });
 }

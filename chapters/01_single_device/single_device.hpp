@@ -13,6 +13,8 @@ class SingleDevice : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Everything: layer l's weights, (D, F) for even l and (F, D) for odd l.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -55,12 +57,7 @@ class SingleDevice : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::replicated(); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size(); ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   std::vector<Replicated> weights_;     // (D, F), (F, D), ...

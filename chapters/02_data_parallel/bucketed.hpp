@@ -43,8 +43,7 @@ class BucketedDataParallel : public ShardedEngine {
   /// The loop of plain data parallel; a full bucket is sent off on the way.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Bucket filling;
     std::vector<InFlight> in_flight;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
@@ -62,12 +61,7 @@ class BucketedDataParallel : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::sharded(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size(); ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   /// Addends that will be reduced together.

@@ -42,10 +42,11 @@ inline Peak data_parallel_peak(const Setting& s) {
     Index dw = piece == 0 ? 0 : P;  // the sums so far
     peak.at({P, x, dx, dw, inputs, a(L), a(L)});
     for (Index l = L - 1; l >= 0; --l) {
-      // The first piece's addend is the sum; a later one lies beside it until it is added.
-      Index addend = piece == 0 ? 0 : m.weights(l);
+      // The first piece's addend is the sum; a later one lies beside it until it is added. Then dL/da is made.
+      const Index addend = piece == 0 ? 0 : m.weights(l);
       if (piece == 0) dw += m.weights(l);
-      peak.at({P, x, dx, dw, addend, inputs, a(l + 1), l > 0 || s.input_grad ? a(l) : 0});
+      peak.at({P, x, dx, dw, inputs, a(l + 1), addend});
+      peak.at({P, x, dx, dw, inputs, a(l + 1), l > 0 || s.input_grad ? a(l) : 0});
       inputs -= a(l);
     }
   }
@@ -67,9 +68,8 @@ inline Costs data_parallel_costs(const Setting& s) {
     buffer = std::max(buffer, ring_buffer(m.weights(l), s.devices));
   }
   Peak peak = data_parallel_peak(s);
-  // The reduction: all gradients, a ring's buffer, and what is kept beside them.
-  const Index x = s.micro_batches > 1 ? b * m.width(0) : 0;
-  peak.at({P, P, buffer, x, s.input_grad ? b * m.width(0) : 0});
+  // The reduction: all gradients, a ring's buffer, and dL/dx beside them. The input has gone.
+  peak.at({P, P, buffer, s.input_grad ? b * m.width(0) : 0});
   costs.peak_bytes = peak.bytes();
   return costs;
 }

@@ -19,6 +19,8 @@ class ScatterGather : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Device 0 everything, the others nothing.
   void load_checkpoint(const Checkpoint& checkpoint) override {
@@ -70,12 +72,7 @@ class ScatterGather : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::owned(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size() && device_id() == 0; ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   /// Device 0 sends every weight to every other device, one after the other; those hold what they get until

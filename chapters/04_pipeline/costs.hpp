@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/proof/costs.hpp"
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 namespace shard {
 

@@ -12,10 +12,10 @@
 #include <functional>
 #include <memory>
 
-#include "checker.hpp"
 #include "conveyor.hpp"
+#include "engine/schedules/checker.hpp"
+#include "engine/schedules/timeline.hpp"
 #include "stages.hpp"
-#include "timeline.hpp"
 #include "worker.hpp"
 
 namespace shard {
@@ -94,7 +94,7 @@ class Pipeline : public ShardedEngine {
       if (!goes_on && device_id() + 1 < num_devices()) conveyor.pass_on(device_id() + 1, Tensor());
       while (due > 0) write_result();  // where this group is smaller than the one before
       for (int s = device_id() + num_devices(); s < stages_.count(); s += num_devices())
-        for (Index i = 0; i < requests; ++i) infer(conveyor.take_from((s - 1) % num_devices()), s, conveyor);
+        for (Index i = 0; i < requests; ++i) infer(conveyor.take_from(stages_.device_of(s - 1)), s, conveyor);
       if (device_id() == 0) due = requests;
     }
     while (due > 0) write_result();
@@ -103,20 +103,14 @@ class Pipeline : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::owned(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> mine;
-    for (Index l = 0; l < num_layers(); ++l)
-      if (stages_.weight(l).is_mine())
-        mine.push_back({layer_name(l), Rows(stages_.weight(l).parameter()), &gradients.local(layer_name(l))});
-    return mine;
-  }
+  Trainables trainable() override { return layers(stages_.weights); }
 
   /// The schedule that ran, drawn.
   std::string describe_step() override { return describe(schedule_); }
 
  private:
   Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }
-  int last_device() const { return num_devices() - 1; }
+  int last_device() const { return stages_.device_of(stages_.count() - 1); }
 
   /// Device 0 has the rows, and tells the others how many they are.
   Worker begin(Tensor input, Index micro_batches) {
@@ -129,7 +123,7 @@ class Pipeline : public ShardedEngine {
     Work work(static_cast<std::size_t>(num_devices()));
     for (int i = 0; i < stages_.count(); ++i) {
       const int s = kind == Action::Kind::forward ? i : stages_.count() - 1 - i;
-      work[static_cast<std::size_t>(s % num_devices())].push_back({kind, 0, s});
+      work[static_cast<std::size_t>(stages_.device_of(s))].push_back({kind, 0, s});
     }
     return with_messages(stages_.count(), 1, work);
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 namespace shard {
 

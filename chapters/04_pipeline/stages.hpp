@@ -1,10 +1,11 @@
 #pragma once
 
-/// Cuts a stack of layers into contiguous stages.
+/// Stages: a stack of layers, cut into contiguous parts.
 
 #include <string>
 #include <vector>
 
+#include "engine/layouts.hpp"
 #include "engine/workloads/model.hpp"
 
 namespace shard {
@@ -20,5 +21,22 @@ std::vector<Range> cut_into_stages(const Model& model, int stages, const std::st
 /// Contiguous parts of a row of costs, none of them empty, so that the largest sum of a part is as small as
 /// it can be; of several such cuts the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
+
+/// What this device knows of the pipeline: which layers make a stage, and their weights.
+struct Stages {
+  std::vector<Range> layers;   ///< of each stage
+  std::vector<Owned> weights;  ///< of each layer, (D, F), (F, D), ...; those of other devices are absent
+
+  /// How many stages there are, on all devices.
+  int count() const { return static_cast<int>(layers.size()); }
+  Range of(int stage) const { return layers[static_cast<std::size_t>(stage)]; }
+  int device_of(int stage) const { return weights[static_cast<std::size_t>(of(stage).begin)].owner(); }
+  Owned& weight(Index layer) { return weights[static_cast<std::size_t>(layer)]; }
+  /// Width of what goes into a stage; of stage count(): of the output.
+  Index width(int stage) const {
+    if (stage < count()) return weights[static_cast<std::size_t>(of(stage).begin)].global_shape()[0];
+    return weights.back().global_shape()[1];
+  }
+};
 
 }  // namespace shard

@@ -53,12 +53,10 @@ class ExpertParallel : public ShardedEngine {
     std::vector<std::vector<Owned>> inputs(experts_.size());
     Tensor y = forward_experts(std::move(tokens), route, inputs);  // (m, D)
     y = all_to_all(std::move(y), route.from);  // (n, D)   back, in the order in which they left
-    Tensor out = combine_rows(y, plan.slots, choices.gates);  // (b, D)
-    Shape global = {x.global_shape()[0], out.extent(1)};
-    Index offset = x.offset();
+    Sharded<0> out = my_rows(combine_rows(y, plan.slots, choices.gates), x);  // (b, D)
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(route),
                 std::move(inputs), std::move(y)});
-    return Sharded<0>(group(), std::move(out), std::move(global), offset);
+    return out;
   }
 
   /// ## Backward
@@ -91,14 +89,11 @@ class ExpertParallel : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
   const RoutedCounts* routed() const override { return &counts_; }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all = {
-        {router_name(), Rows(router_.parameter()), &gradients.local(router_name())}};
-    for (Index e = mine_.begin; e < mine_.end; ++e)
-      for (Index l = 0; l < model_.num_layers; ++l) {
-        std::string name = expert_layer_name(e, l);
-        all.push_back({name, Rows(layer(e, l).parameter()), &gradients.local(name)});
-      }
+  Trainables trainable() override {
+    Trainables all;
+    all.add(router_name(), router_);
+    for (Index e = 0; e < model_.num_experts; ++e)  // of which only mine are added
+      for (Index l = 0; l < model_.num_layers; ++l) all.add(expert_layer_name(e, l), layer(e, l));
     return all;
   }
 

@@ -14,6 +14,8 @@ namespace shard {
 
 class SingleMixture : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   SingleMixture(Communicator& group, const Routing& routing)
       : ShardedEngine(group), routing_(routing) {}
 
@@ -92,14 +94,12 @@ class SingleMixture : public ShardedEngine {
   Placement input_layout() const override { return Placement::replicated(); }
   const RoutedCounts* routed() const override { return &counts_; }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all = {
-        {router_name(), Rows(router_.parameter()), &gradients.local(router_name())}};
+  Trainables trainable() override {
+    Trainables all;
+    all.add(router_name(), router_);
     for (std::size_t e = 0; e < experts_.size(); ++e)
-      for (std::size_t l = 0; l < experts_[e].size(); ++l) {
-        std::string name = expert_layer_name(static_cast<Index>(e), static_cast<Index>(l));
-        all.push_back({name, Rows(experts_[e][l].parameter()), &gradients.local(name)});
-      }
+      for (std::size_t l = 0; l < experts_[e].size(); ++l)
+        all.add(expert_layer_name(static_cast<Index>(e), static_cast<Index>(l)), experts_[e][l]);
     return all;
   }
 

@@ -36,8 +36,8 @@ inline Costs zero1_costs(const Setting& s) {
     peak.at({z.P, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
     for (Index l = z.L - 1; l >= 0; --l) {
       if (piece == 0) dw += z.w(l);
-      peak.at({z.P, x, dx, dw, piece == 0 ? 0 : z.w(l), inputs, z.a(l + 1, rows),
-               z.goes_on(l) ? z.a(l, rows) : 0});
+      peak.at({z.P, x, dx, dw, inputs, z.a(l + 1, rows), piece == 0 ? 0 : z.w(l)});
+      peak.at({z.P, x, dx, dw, inputs, z.a(l + 1, rows), z.goes_on(l) ? z.a(l, rows) : 0});
       inputs -= z.a(l, rows);
     }
   }
@@ -45,7 +45,7 @@ inline Costs zero1_costs(const Setting& s) {
   Costs costs = costs_of_whole_parameters(z);
   Index addends = z.P, sums = 0;
   for (Index l = z.L - 1; l >= 0; --l) {
-    peak.at({z.P, x, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
+    peak.at({z.P, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
     addends -= z.w(l);
     sums += z.mine(l);
     costs[Collective::reduce_scatter] += z.scatter(l);

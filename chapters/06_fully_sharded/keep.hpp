@@ -45,8 +45,7 @@ class Zero3Keep : public ShardedEngine {
   /// The weights are there. The last backward that was waited for frees them, layer by layer.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];                                 // (b, D) or (b, F)
@@ -63,12 +62,7 @@ class Zero3Keep : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
 
   /// ## The step
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < shards_.size(); ++l)
-      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(shards_); }
 
   /// What is kept for a forward that still waits is of the parameters before the step: its backward gathers
   /// anew.

@@ -48,8 +48,7 @@ class Zero3Prefetch : public ShardedEngine {
   /// held at most is no matter of timing.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(group(), std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
     Replicated w;
     if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R
@@ -74,12 +73,7 @@ class Zero3Prefetch : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
 
   /// ## The step
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < shards_.size(); ++l)
-      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(shards_); }
 
  private:
   /// Whether the backward pass computes dL/dx of a layer.

@@ -370,6 +370,12 @@ template <Layout L>
 requires(!std::is_lvalue_reference_v<L>) L scale(L&& a, float factor) {
   return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
 }
+
+/// sum += addend, in the memory of the sum; the first addend, of an empty sum, becomes the sum.
+template <Layout L>
+void accumulate(L& sum, L addend) {
+  sum = sum.is_empty() ? std::move(addend) : std::move(sum) + addend;
+}
 /// @}
 
 /// Several addends as one, their elements in a row: a reduction of it reduces them all (a bucket).

@@ -21,7 +21,8 @@ class Optimizer {
 
  protected:
   virtual void begin_step() {}
-  virtual void update(const Trainable& trainable) = 0;
+  /// `gradient` is that of just the trainable's rows.
+  virtual void update(const Trainable& trainable, const Tensor& gradient) = 0;
 };
 
 /// w -= rate * g.
@@ -30,7 +31,9 @@ class Sgd : public Optimizer {
   explicit Sgd(float rate) : rate_(rate) {}
 
  protected:
-  void update(const Trainable& t) override { sgd_update(t.parameter, *t.gradient, rate_); }
+  void update(const Trainable& t, const Tensor& gradient) override {
+    sgd_update(t.parameter, gradient, rate_);
+  }
 
  private:
   float rate_;
@@ -44,7 +47,7 @@ class Adam : public Optimizer {
 
  protected:
   void begin_step() override { ++step_; }
-  void update(const Trainable& t) override;
+  void update(const Trainable& t, const Tensor& gradient) override;
 
  private:
   struct Moments {
@@ -61,8 +64,8 @@ class Adam : public Optimizer {
 /// exact.
 class IntegerOptimizer : public Optimizer {
  protected:
-  void update(const Trainable& t) override {
-    if (t.name != router_name()) integer_update(t.parameter, *t.gradient);
+  void update(const Trainable& t, const Tensor& gradient) override {
+    if (t.name != router_name()) integer_update(t.parameter, gradient);
   }
 };
 

@@ -83,6 +83,12 @@ Sharded<0> ShardedEngine::my_rows(Tensor rows) {
   return Sharded<0>(group(), std::move(rows), std::move(global), offset);
 }
 
+Sharded<0> ShardedEngine::my_rows(Tensor rows, const Sharded<0>& like) const {
+  Shape global = rows.shape();
+  global.at(0) = like.global_shape()[0];
+  return Sharded<0>(like.group(), std::move(rows), std::move(global), like.offset());
+}
+
 Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name) const {
   return Replicated(group(), checkpoint.whole(name));
 }

@@ -11,6 +11,7 @@
 #include "engine/device/device.hpp"
 #include "engine/placed.hpp"
 #include "engine/tape.hpp"
+#include "engine/trainable.hpp"
 #include "engine/workloads/routing.hpp"
 
 namespace shard {
@@ -29,13 +30,6 @@ class Gradients : public std::map<std::string, Placed> {
 /// dL/dout of some rows of the output: `output` holds rows from `first_row` of the global batch on. Returns a
 /// tensor of the output's shape. Called on every device that holds output, once for each piece of it.
 using LossGradient = std::function<Tensor(const Tensor& output, Index first_row)>;
-
-/// One thing that an optimizer updates: rows of a parameter, in place, and the gradient of just those rows.
-struct Trainable {
-  std::string name;
-  Rows parameter;
-  const Tensor* gradient;
-};
 
 /// Where rows of numbers come from and go to: `inference_loop` on device 0.
 class InputStream {
@@ -71,8 +65,8 @@ class ShardedEngine {
   virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
   /// How the input is to be given: whole to every device, its rows divided, or whole to one device.
   virtual Placement input_layout() const = 0;
-  /// What the optimizer updates on this device.
-  virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
+  /// What the optimizer updates on this device, rows of which `backward` gives the gradients.
+  virtual Trainables trainable() = 0;
   /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
   virtual void after_step() {}
   /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text
@@ -130,6 +124,8 @@ class ShardedEngine {
   /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how
   /// many they hold, as a control message.
   Sharded<0> my_rows(Tensor rows);
+  /// The same rows of the batch as those of `like`, which may be of another width. No message.
+  Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
 
   /// Mistakes, each answered by one sentence.
   template <class L>
@@ -191,6 +187,13 @@ class ShardedEngine {
   template <int Axis>
   Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name) const;
   /// @}
+
+  /// Gradient accumulation: my rows of the batch, `x` (b, D), in so many pieces one after the other, each
+  /// through forward, loss and backward. `backward` adds to gradients of weights, which are the caller's, and
+  /// returns dL/dx of its piece. Returns dL/dx of all my rows, (b, D), or nothing if it is not wanted.
+  Sharded<0> in_pieces(Sharded<0> x, Index pieces, const LossGradient& loss_gradient,
+                       const std::function<Placed(Sharded<0>)>& forward,
+                       const std::function<Sharded<0>(Tensor)>& backward);
 
   bool wants_input_grad() const { return wants_input_grad_; }
 

@@ -18,7 +18,10 @@ namespace {
 /// not divided.
 std::unique_ptr<ShardedEngine> unsharded(const Variant& variant, const ExactProblem& problem) {
   const Variant single{
-      "single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
+      "single",
+      "",
+      [](Communicator& group, const EngineOptions&) { return std::make_unique<SingleDevice>(group); },
+      {}};
   if (variant.reference.empty()) return make_engine(single, {}, problem);
   for (const Variant& other : this_chapter().variants)
     if (other.name == variant.reference) return make_engine(other, {}, problem);
@@ -139,6 +142,22 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01'
   });
 }
 
+TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
+  if (this_chapter().network.has_experts) return;
+  for (const Variant& variant : this_chapter().variants) {
+    const EngineOptions options = options_of(variant).back();
+    const Index fewest = variant.min_layers(testing::group().num_devices(), options);
+    const Index even = fewest + fewest % 2;
+    CAPTURE(variant.name, even);
+    CHECK(refusal_of(variant, options, even) == "");
+    const std::string refusal = refusal_of(variant, options, even + 1);
+    if (refusal.empty()) continue;
+    CHECK_THAT(refusal,
+               testing::contains("expected an even number of layers, given " + std::to_string(even + 1)));
+    CHECK_THAT(refusal, !testing::contains("\n"));
+  }
+}
+
 TEST_CASE("exact mode: parameters after five integer steps equal chapter 01's, bit for bit") {
   for_each_case([](const Variant& variant, const Case& c) {
     // Steps make sparse weights dense: wider or deeper, sums would overflow.
@@ -199,7 +218,7 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
           });
       Setting setting = c.setting(input_grad);
       if (const auto& route = this_chapter().network.route) {
-        setting.routed = route(problem, world().num_devices());
+        setting.routed = route(problem, testing::group().num_devices());
         CHECK(
             (engine->routed() != nullptr && *engine->routed() == route(problem, engine->routed()->devices)));
       }
@@ -332,7 +351,7 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
 }
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
-  world().check_claims(true);
+  const testing::CheckedRun checked;
   for (const Variant& variant : this_chapter().variants) {
     const Case c = one_case(variant);
     ExactProblem problem = c.exact_problem(9);
@@ -340,7 +359,6 @@ TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
     Results results = run_step(*engine, problem.input, problem.output_grad);
     CHECK(first_difference(compare_all(results, this_chapter().network.solve(problem))) == "");
   }
-  world().check_claims(false);
 }
 
 }  // namespace shard::test

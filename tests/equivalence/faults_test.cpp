@@ -2,13 +2,12 @@
 /// every chapter and variant, is noticed by the exact comparison of a step, or of the step after it. Built
 /// once for each folder in chapters/.
 
-#include "emu/faults.hpp"
-
 #include <cmath>
 
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/planted_faults.hpp"
 
 namespace shard::test {
 
@@ -41,13 +40,13 @@ ExactProblem live_stack(const Model& model, Index batch) {
 ExactProblem live_problem(const Case& c) {
   const Network network = this_chapter().network;
   if (!network.live_problem) return live_stack(c.model, c.batch);
-  return network.live_problem(c.model.num_layers, c.options.routing, world().num_devices());
+  return network.live_problem(c.model.num_layers, c.options.routing, testing::group().num_devices());
 }
 
 /// w <- w / 2, whatever the gradient; but a router stays, as its gates would not stay exact.
 class HalvingOptimizer : public Optimizer {
  protected:
-  void update(const Trainable& t) override {
+  void update(const Trainable& t, const Tensor&) override {
     if (t.name == router_name()) return;
     Tensor w = slice(*t.parameter.tensor, 0, t.parameter.begin, t.parameter.end);
     sgd_update(t.parameter, w, 0.5F);
@@ -79,7 +78,7 @@ std::map<std::string, HostTensor> after_halving(ExactProblem problem,
 
 /// Whether any device says so. A control message.
 bool any_device(bool mine) {
-  return std::ranges::max(world().exchange("noticed", mine ? 1 : 0)) > 0;
+  return std::ranges::max(testing::group().exchange("noticed", mine ? 1 : 0)) > 0;
 }
 
 /// A step, and, if that is as expected on every device, a second one after the optimizer's: whether anything
@@ -95,9 +94,9 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem,
 
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& problem,
-                const std::map<std::string, HostTensor>& expected, const emu::Faults& faults) {
+                const std::map<std::string, HostTensor>& expected, const testing::Faults& faults) {
   std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
-  emu::plant_faults(faults);
+  testing::plant_faults(faults);
   bool differs = false;
   try {
     differs = two_steps_differ(*engine, problem, expected);
@@ -105,7 +104,7 @@ bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& probl
     differs =
         error.code() == Code::internal || error.code() == Code::argument;  // a shape that no longer fits
   }
-  emu::plant_faults({});
+  testing::plant_faults({});
   return any_device(differs);
 }
 
@@ -114,22 +113,25 @@ bool is_noticed(const Variant& variant, const Case& c, const ExactProblem& probl
 void count(const Variant& variant, const Case& c, const ExactProblem& problem, Index& calls,
            std::vector<Index>& messages) {
   std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
-  emu::plant_faults({});
+  testing::plant_faults({});
   HalvingOptimizer().step(*engine, run_step(*engine, problem.input, problem.output_grad).gradients);
-  calls = std::ranges::max(world().exchange("calls", emu::calls_made()));
-  messages = world().exchange("messages", emu::messages_sent());
+  calls = std::ranges::max(testing::group().exchange("calls", testing::calls_made()));
+  messages = testing::group().exchange("messages", testing::messages_sent());
 }
 
 /// Depths to plant faults in: a pipeline's fewest, which is deep, and one more.
 std::vector<Index> depths(const Variant& variant) {
-  const Index fewest = variant.min_layers(world().num_devices(), options_of(variant).back());
-  return fewest > 1 ? std::vector<Index>{fewest, fewest + 1} : std::vector<Index>{2, 3, 6};
+  if (variant.top_k > 0) return {2, 3, 6};
+  const EngineOptions options = options_of(variant).back();
+  const Index fewest = variant.min_layers(testing::group().num_devices(), options);
+  if (fewest > 1) return taken({fewest, fewest + 1}, variant, options);
+  return taken({2, 3, 6}, variant, options);
 }
 
 }  // namespace
 
 TEST_CASE("every call left out and every message corrupted is noticed") {
-  const Index n = world().num_devices();
+  const Index n = testing::group().num_devices();
   if (n == 1) return;  // nothing is sent
   Chapter chapter = this_chapter();
   Index planted = 0;

@@ -5,6 +5,7 @@
 #include "engine/files/safetensors.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::test {
 
@@ -41,7 +42,7 @@ struct Problem {
   }
 
   std::unique_ptr<SingleDevice> engine() const {
-    auto e = std::make_unique<SingleDevice>();
+    auto e = std::make_unique<SingleDevice>(testing::group());
     e->load_checkpoint(*host_checkpoint({{"layer_0/weights", w0}, {"layer_1/weights", w1}}, "test"));
     e->want_input_grad(true);
     return e;

@@ -58,6 +58,8 @@ class WrappedCommunicator : public Communicator {
   void verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
 
  protected:
+  /// Around nothing yet: set_inner comes before any call.
+  WrappedCommunicator() = default;
   Communicator& inner() { return *inner_; }
   /// Other calls go there from now on.
   void set_inner(Communicator& inner) { inner_ = &inner; }
@@ -65,7 +67,7 @@ class WrappedCommunicator : public Communicator {
   virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) = 0;
 
  private:
-  Communicator* inner_;
+  Communicator* inner_ = nullptr;
 };
 
 }  // namespace shard

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 namespace shard {
 

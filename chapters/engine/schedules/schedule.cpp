@@ -1,4 +1,4 @@
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,11 @@
 
 namespace shard {
 
+using Kind = Action::Kind;
+
 std::string to_string(const Action& action) {
-  const char* names[] = {
-      "forward",      "backward", "backward for the input", "backward for the weights", "post send",
-      "post receive", "wait"};
+  const char* names[] = {"forward",   "backward",     "backward for the input", "backward for the weights",
+                         "post send", "post receive", "wait for a send",        "wait for a receive"};
   const char* flow = action.flow == Flow::activation ? "activation" : "gradient";
   if (action.is_work())
     return fmt::format("{} of micro-batch {}, stage {}", names[static_cast<int>(action.kind)],
@@ -40,22 +41,21 @@ class Messages {
     if (!work.empty()) post_receives(device, work[0], posted, actions);
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (i + 1 < work.size()) post_receives(device, work[i + 1], posted, actions);
-      if (std::optional<Message> m = needed_by(work[i])) actions.push_back(as(Action::Kind::wait, *m));
+      if (std::optional<Message> m = needed_by(work[i]))
+        actions.push_back(Action::on(Kind::wait_received, *m));
       actions.push_back(work[i]);
       std::optional<Message> made = made_by(work[i]);
       if (!made) continue;
-      if (unsent[made->flow]) actions.push_back(as(Action::Kind::wait, *unsent[made->flow]));
-      actions.push_back(as(Action::Kind::post_send, *made));
+      if (unsent[made->flow]) actions.push_back(Action::on(Kind::wait_sent, *unsent[made->flow]));
+      actions.push_back(Action::on(Kind::post_send, *made));
       unsent[made->flow] = made;
     }
     for (const auto& [flow, message] : unsent)
-      if (message) actions.push_back(as(Action::Kind::wait, *message));
+      if (message) actions.push_back(Action::on(Kind::wait_sent, *message));
     return actions;
   }
 
  private:
-  static Action as(Action::Kind kind, const Message& m) { return {kind, m.micro_batch, m.stage, m.flow}; }
-
   /// A message between stages; nothing where it would stay on its device.
   std::optional<Message> between_devices(const Message& m) const {
     bool is_there = m.stage >= 0 && m.stage < schedule_.stages && m.from_stage() >= 0 &&
@@ -64,15 +64,14 @@ class Messages {
     return m;
   }
   std::optional<Message> made_by(const Action& a) const {
-    if (a.kind == Action::Kind::backward_weights) return std::nullopt;
-    if (a.kind == Action::Kind::forward)
-      return between_devices({Flow::activation, a.micro_batch, a.stage + 1});
+    if (a.kind == Kind::backward_weights) return std::nullopt;
+    if (a.kind == Kind::forward) return between_devices({Flow::activation, a.micro_batch, a.stage + 1});
     return between_devices({Flow::gradient, a.micro_batch, a.stage - 1});
   }
   std::optional<Message> needed_by(const Action& a) const {
-    if (a.kind == Action::Kind::backward_weights) return std::nullopt;
+    if (a.kind == Kind::backward_weights) return std::nullopt;
     return between_devices(
-        {a.kind == Action::Kind::forward ? Flow::activation : Flow::gradient, a.micro_batch, a.stage});
+        {a.kind == Kind::forward ? Flow::activation : Flow::gradient, a.micro_batch, a.stage});
   }
 
   /// Posts the receive that `next` needs, and before it those that its sender sends earlier.
@@ -84,7 +83,7 @@ class Messages {
     const std::vector<Message>& sent = in_order_.at({sender, device});
     const auto last = static_cast<std::size_t>(std::ranges::find(sent, *needed) - sent.begin());
     for (std::size_t& k = posted[sender]; k <= last; ++k)
-      actions.push_back(as(Action::Kind::post_receive, sent[k]));
+      actions.push_back(Action::on(Kind::post_receive, sent[k]));
   }
 
   Schedule& schedule_;

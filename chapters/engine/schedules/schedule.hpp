@@ -33,16 +33,18 @@ struct Action {
     backward_weights,  ///< dL/dw only: nobody waits for it
     post_send,
     post_receive,
-    wait  ///< for a message that was posted, either way
+    wait_sent,     ///< until a posted send has left
+    wait_received  ///< until what a posted receive waits for is here
   };
   Kind kind;
   Index micro_batch;
   int stage;                     ///< that works; for messages: that reads it
   Flow flow = Flow::activation;  ///< of messages
 
+  static Action on(Kind kind, const Message& m) { return {kind, m.micro_batch, m.stage, m.flow}; }
   Message message() const { return {flow, micro_batch, stage}; }
   bool is_work() const { return kind <= Kind::backward_weights; }
-  bool operator==(const Action&) const = default;
+  auto operator<=>(const Action&) const = default;
 };
 
 /// "forward of micro-batch 3, stage 1".
@@ -56,6 +58,7 @@ struct Schedule {
   Index micro_batches = 1;
   std::vector<std::vector<Action>> actions;  ///< of each device
 
+  const std::vector<Action>& of(int device) const { return actions[static_cast<std::size_t>(device)]; }
   int device_of(int stage) const { return stage % devices; }
   int sender(const Message& m) const { return device_of(m.from_stage()); }
   int receiver(const Message& m) const { return device_of(m.stage); }

@@ -2,7 +2,9 @@
 
 /// Proves a schedule before it runs.
 
-#include "schedule.hpp"
+#include <string>
+
+#include "engine/schedules/interpreter.hpp"
 
 namespace shard {
 
@@ -12,6 +14,11 @@ namespace shard {
 /// no cycle.
 /// \throws Error internal naming the first thing that is not so.
 void check(const Schedule& schedule);
+
+/// The devices that wait for one another in a cycle, in that order; nothing when all come to the end.
+std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends);
+/// "device 0 waits for device 1 (post send: ...); device 1 waits for device 0 (...)".
+std::string to_string(const std::vector<Stuck>& cycle);
 
 /// Most micro-batches, counted for each stage by itself, whose activations a device holds: from a forward to
 /// the end of its backward.

@@ -1,12 +1,12 @@
-#include "timeline.hpp"
+#include "engine/schedules/timeline.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
-#include "checker.hpp"
-#include "rehearsal.hpp"
+#include "engine/schedules/checker.hpp"
+#include "engine/schedules/interpreter.hpp"
 
 namespace shard {
 
@@ -33,51 +33,37 @@ double Timeline::idle_share() const {
 
 namespace {
 
-/// All devices' clocks.
-class Simulation {
- public:
-  Simulation(const Schedule& schedule, const Durations& durations)
-      : schedule_(schedule), durations_(durations) {
-    timeline_.work.resize(schedule.actions.size());
-    now_.resize(schedule.actions.size());
-  }
+/// When messages were posted.
+struct Posts {
+  std::map<Message, Index> sends, receives;
+};
 
-  Timeline run() {
-    std::vector<std::size_t> at(schedule_.actions.size());
-    for (bool goes_on = true; goes_on;) {
-      goes_on = false;
-      for (std::size_t d = 0; d < at.size(); ++d)
-        for (; at[d] < schedule_.actions[d].size() && take(d, schedule_.actions[d][at[d]]); ++at[d])
-          goes_on = true;
-    }
-    for (Index end : now_) timeline_.length = std::max(timeline_.length, end);
-    return std::move(timeline_);
-  }
+/// What a device's actions take of its time.
+class Clock : public Interpreter {
+ public:
+  Clock(const Durations& durations, Posts& posts) : durations_(durations), posts_(posts) {}
+
+  std::vector<Slot> work;
+  Index now = 0;
+
+ protected:
+  void forward(Index m, int s) override { do_work({Kind::forward, m, s}); }
+  void backward(Index m, int s) override { do_work({Kind::backward, m, s}); }
+  void backward_input(Index m, int s) override { do_work({Kind::backward_input, m, s}); }
+  void backward_weights(Index m, int s) override { do_work({Kind::backward_weights, m, s}); }
+  void post_send(const Message& m) override { posts_.sends[m] = now; }
+  void post_receive(const Message& m) override { posts_.receives[m] = now; }
+  void wait_sent(const Message& m) override { now = std::max(now, posts_.receives.at(m)); }
+  void wait_received(const Message& m) override { now = std::max(now, posts_.sends.at(m)); }
 
  private:
-  /// Does one thing, unless it waits for another device that has not come so far.
-  bool take(std::size_t device, const Action& a) {
-    Index& now = now_[device];
-    if (a.is_work()) {
-      timeline_.work[device].push_back({a, now, now + durations_.of(a)});
-      now += durations_.of(a);
-    } else if (a.kind != Kind::wait) {
-      (a.kind == Kind::post_send ? sent_ : awaited_)[a.message()] = now;
-    } else {
-      const bool is_sender = schedule_.sender(a.message()) == static_cast<int>(device);
-      const auto& others = is_sender ? awaited_ : sent_;
-      auto posted = others.find(a.message());
-      if (posted == others.end()) return false;
-      now = std::max(now, posted->second);
-    }
-    return true;
+  void do_work(const Action& a) {
+    work.push_back({a, now, now + durations_.of(a)});
+    now = work.back().end;
   }
 
-  const Schedule& schedule_;
   const Durations& durations_;
-  Timeline timeline_;
-  std::vector<Index> now_;
-  std::map<Message, Index> sent_, awaited_;
+  Posts& posts_;
 };
 
 /// "F3", or "F3b" for a device's second stage.
@@ -91,7 +77,17 @@ std::string label(const Schedule& schedule, const Action& a) {
 }  // namespace
 
 Timeline simulate(const Schedule& schedule, const Durations& durations) {
-  return Simulation(schedule, durations).run();
+  Posts posts;
+  std::vector<Clock> clocks(schedule.actions.size(), Clock(durations, posts));
+  std::vector<Interpreter*> interpreters;
+  for (Clock& clock : clocks) interpreters.push_back(&clock);
+  interpret_together(schedule, Sends::posted, interpreters);
+  Timeline timeline;
+  for (Clock& clock : clocks) {
+    timeline.length = std::max(timeline.length, clock.now);
+    timeline.work.push_back(std::move(clock.work));
+  }
+  return timeline;
 }
 
 std::string draw(const Schedule& schedule) {
