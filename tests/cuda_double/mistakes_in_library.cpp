@@ -25,8 +25,7 @@ void reduce() {
 
 }  // namespace
 
-const Cases mistakes_at_start = {
-    {"library_chooses_no_gpu", [] { plant("cudaSetDevice", 0, left_out); }}};
+const Cases mistakes_at_start = {{"library_chooses_no_gpu", [] { plant("cudaSetDevice", 0, left_out); }}};
 
 const Cases mistakes_in_library = {
     {"library_collective_does_not_wait_for_its_argument",

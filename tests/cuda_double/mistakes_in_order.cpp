@@ -3,7 +3,6 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "mistakes.hpp"
@@ -34,7 +33,12 @@ struct Among {
     clear(data, in);
   }
   void reduce() const { ncclAllReduce(data, data, 4, ncclFloat, ncclSum, comm, in); }
-  void finish() const { cudaStreamSynchronize(in); }
+  void finish() const {
+    cudaStreamSynchronize(in);
+    if (comm != nullptr) ncclCommDestroy(comm);
+    cudaStreamDestroy(in);
+    cudaFree(data);
+  }
 };
 
 /// Each device launches, in the order it is given, reductions on communicators in streams of their own.
@@ -44,18 +48,20 @@ void reduce_in_orders(const std::vector<std::vector<int>>& communicators,
   for (const std::vector<int>& devices : communicators) all.emplace_back(devices);
   const std::vector<std::size_t>& mine = orders[static_cast<std::size_t>(group().device_id())];
   for (std::size_t c : mine) all[c].reduce();
-  for (std::size_t c : mine) all[c].finish();
-  group().exchange("all have launched", 0);
+  for (const Among& each : all) each.finish();
 }
 
 }  // namespace
 
 const Cases mistakes_in_order = {
     {"two_communicators_in_two_orders",
-     [] { reduce_in_orders({{0, 1}, {1, 0}}, {{0, 1}, {1, 0}}); }},
+     [] {
+       reduce_in_orders({{0, 1}, {1, 0}}, {{0, 1}, {1, 0}});
+     }},
     {"three_communicators_in_a_circle",  // of any two devices, the orders agree
-     [] { reduce_in_orders({{0, 1}, {1, 2}, {2, 0}}, {{0, 2}, {1, 0}, {2, 1}}); }},
+     [] {
+       reduce_in_orders({{0, 1}, {1, 2}, {2, 0}}, {{0, 2}, {1, 0}, {2, 1}});
+     }},
     {"communicators_in_one_order", [] {
        reduce_in_orders({{0, 1}, {1, 2}, {2, 0}, {2, 0, 1}}, {{0, 2, 3}, {0, 1, 3}, {1, 2, 3}});
-       std::_Exit(0);  // what the case holds is not given back
      }}};
