@@ -16,7 +16,7 @@ struct Options {
 };
 
 /// Nothing when it asked for help, which device 0 has then printed. \throws Error usage
-std::optional<Options> parse(const Communicator& group, int argc, char** argv,
+std::optional<Options> parse(const Communicator& group, const std::vector<std::string>& words,
                              const std::vector<std::string>& scenes,
                              const std::vector<std::string>& mistakes);
 

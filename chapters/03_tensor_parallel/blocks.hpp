@@ -5,7 +5,7 @@
 #include "engine/checkpoint.hpp"
 #include "engine/device/error.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 /// The number of layers in a checkpoint whose layers come in blocks of two, which this chapter cuts together.
 /// \throws Error file when it is odd
@@ -18,4 +18,4 @@ inline Index layers_in_blocks(const Checkpoint& checkpoint) {
   return layers;
 }
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

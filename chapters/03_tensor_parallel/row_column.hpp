@@ -10,8 +10,9 @@
 
 #include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class RowColumnParallel : public ShardedEngine {
  public:
@@ -80,4 +81,4 @@ class RowColumnParallel : public ShardedEngine {
   Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -11,13 +11,12 @@
 
 #include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class SequenceParallel : public ShardedEngine {
  public:
-  using ShardedEngine::ShardedEngine;
-
   using ShardedEngine::ShardedEngine;
 
   /// ## What this device owns
@@ -90,4 +89,4 @@ class SequenceParallel : public ShardedEngine {
   Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -10,8 +10,9 @@
 
 #include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class TensorParallel : public ShardedEngine {
  public:
@@ -82,4 +83,4 @@ class TensorParallel : public ShardedEngine {
   Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

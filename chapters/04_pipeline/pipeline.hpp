@@ -18,7 +18,7 @@
 #include "stages.hpp"
 #include "worker.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// How a pipeline is laid out and worked through.
 struct PipelinePlan {
@@ -154,4 +154,4 @@ class Pipeline : public ShardedEngine {
   Tape<std::unique_ptr<Worker>> tape_;
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

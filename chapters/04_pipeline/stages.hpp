@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/layouts.hpp"
-#include "engine/workloads/model.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// The layers of each stage. `how`:
 ///   equal   as many for each, the first ones with one more where they do not divide
@@ -39,4 +39,4 @@ struct Stages {
   }
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -10,8 +10,9 @@
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero1 : public ShardedEngine {
  public:
@@ -72,8 +73,8 @@ class Zero1 : public ShardedEngine {
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, weights_[l]);  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -89,7 +90,7 @@ class Zero1 : public ShardedEngine {
       const Sharded<0>& a = inputs[l];              // (b, D) or (b, F)
       accumulate(dw[l], matmul(transposed(a), d));  // like the weights    S0ᵀ·S0 = S1·S0 = P
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
@@ -108,4 +109,4 @@ class Zero1 : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

@@ -53,7 +53,8 @@ void measure_optimizer(Communicator& group, const Candidate& candidate, const Si
   OneParameter engine(group, sizes.parameters);
   Gradients gradients;
   gradients.put("w", Replicated(group, random_tensor({sizes.parameters})));
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(candidate.name, 1e-3F);
+  std::unique_ptr<Optimizer> optimizer =
+      make_optimizer(candidate.name, 1e-3F, [](const std::string&) { return false; });
   const Side ours = {[] {},
                      [&] {
                        optimizer->step(engine, gradients);

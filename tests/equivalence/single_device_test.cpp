@@ -2,12 +2,14 @@
 
 #include "01_single_device/single_device.hpp"
 
-#include "engine/files/safetensors.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::test {
+
+using single_device::SingleDevice;
 
 namespace {
 
