@@ -1,8 +1,8 @@
 #pragma once
 
 /// NCCL's communicators. A group has one for its collectives, and one for each pair of its members that send
-/// each other messages. Collectives of all groups share one stream, so that they are launched in the order in
-/// which this device started them. Each pair has a stream of its own: a message that waits delays nothing else.
+/// each other messages. Collectives of all groups share one stream: they are launched in the order in which
+/// this device started them. Each pair has its own stream, so that a message that waits delays nothing else.
 
 #include <nccl.h>
 

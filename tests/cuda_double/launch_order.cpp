@@ -140,7 +140,8 @@ void share_launches(MPI_Comm all) {
 }
 
 void note_launch(const std::vector<Call>& calls) {
-  if (calls.size() == 1 && calls[0].line.kind == Kind::send) return;
+  const bool is_message = calls.size() == 1 && calls[0].line.kind == Kind::send;
+  if (is_message && calls[0].comm->size() == 2) return;
   const Launch launch = launch_of(calls);
   while (shared->is_locked.test_and_set()) sched_yield();
   Process& me = shared->processes[this_process];

@@ -15,8 +15,8 @@ namespace cuda_double {
 void share_launches(MPI_Comm all);
 
 /// Calls of one communicator that this process launches together. Ends the program when processes launch what
-/// they wait for one another with in different orders. A single send or receive may come at any point between
-/// other launches: it occupies a small part of its two GPUs.
+/// they wait for one another with in different orders. A single send or receive on a communicator of two may
+/// come at any point between other launches: it occupies a small part of its two GPUs.
 void note_launch(const std::vector<Call>& calls);
 
 }  // namespace cuda_double
