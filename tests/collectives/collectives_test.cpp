@@ -10,6 +10,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+
 namespace {
 
 PlainEngine engine;

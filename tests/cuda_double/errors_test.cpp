@@ -14,6 +14,8 @@ using namespace shard;
 using namespace shard::testing;
 using cuda_double::plant;
 
+const testing::RunsOn runs_on({1, 2, 3});
+
 namespace {
 
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
@@ -45,7 +47,7 @@ TEST_CASE("an error of the GPU is found where a barrier waits for it") {
 
 TEST_CASE("an error of cuBLAS") {
   plant("cublasGemmEx_64", 0, CUBLAS_STATUS_EXECUTION_FAILED);
-  check_refused(Code::internal, "cuda/matmul.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
+  check_refused(Code::internal, "cuda/cublas_product.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
 }
 
 TEST_CASE("errors of NCCL: a peer that is lost, and any other") {

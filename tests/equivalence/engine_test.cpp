@@ -19,7 +19,7 @@
 #include "tests/harness/catch.hpp"
 #include "tests/harness/host_array.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 namespace {
 
@@ -359,4 +359,4 @@ TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mo
   CHECK(outcome([&] { tape.pop(); }).code == 84);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -14,7 +14,7 @@
 #include "engine/proof/compare.hpp"
 #include "engine/proof/exact.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// What a step produced on this device.
 struct Results {
@@ -168,4 +168,4 @@ inline std::vector<Case> cases(const Variant& variant) {
   return all;
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -10,7 +10,9 @@
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+const testing::RunsOn runs_on({2, 3, 5});
 
 namespace {
 
@@ -161,4 +163,4 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   CHECK((planted > 0) == is_sharded);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

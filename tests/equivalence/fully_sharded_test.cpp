@@ -9,6 +9,8 @@
 
 using namespace shard;
 
+const testing::RunsOn runs_on({1, 3, 8});
+
 namespace {
 
 const Model model{4, 5, 7};

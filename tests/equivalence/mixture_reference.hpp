@@ -15,7 +15,7 @@
 #include "engine/workloads/routing.hpp"
 #include "tests/equivalence/reference.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// A number, and how far a float32 computation of it may be.
 struct Interval {
@@ -259,4 +259,4 @@ inline std::map<std::string, Bounded> solve_bounded_mixture(const Model& model, 
   return BoundedMixture(model, routing, weights, input, output_grad).results();
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

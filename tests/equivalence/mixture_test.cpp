@@ -9,7 +9,7 @@
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 namespace {
 
@@ -323,4 +323,4 @@ TEST_CASE("how evenly experts were used, in words") {
         "  the busiest device's experts did 1.00 times the mean of all devices\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -11,7 +11,7 @@
 #include "engine/device/error.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 using testing::contains;
 
@@ -226,4 +226,4 @@ TEST_CASE("a schedule is drawn") {
         "device 1  .  F0 I0 F1 I1 W0 W1\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

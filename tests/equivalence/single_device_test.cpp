@@ -6,7 +6,7 @@
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 namespace {
 
@@ -85,4 +85,4 @@ TEST_CASE("chapter 01's gradients are the central differences of its forward pas
   CHECK(gradients.local("input_grad").to_host() == central_differences(problem, problem.x));
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -9,6 +9,8 @@
 
 using namespace shard;
 
+const testing::RunsOn runs_on({1, 3});
+
 namespace {
 
 Tensor sum_over_devices() {
