@@ -1,4 +1,5 @@
 """Runs a program on devices, in a time limit, and sees what it leaves behind: what the checkers of tests/ stand on."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,7 +49,8 @@ def stop_rest(mark):
             return ""
         time.sleep(0.1)
     for process in rest:
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     return f"left {len(rest)} processes behind"
 
 
