@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/layouts.hpp"
-#include "engine/workloads/mlp_model.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
 namespace shard::pipeline {
 

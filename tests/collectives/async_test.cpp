@@ -1,6 +1,7 @@
 // Asynchronous calls: several in flight, waited for in any order, beside computation; and futures let go.
 
 #include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include "engine/device/runtime/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
-#include "tests/harness/planted_faults.hpp"
 
 using namespace shard;
 using namespace shard::testing;
@@ -27,7 +27,7 @@ int me() {
 int devices() {
   return group().num_devices();
 }
-const Host& mine(const std::vector<Host>& inputs) {
+const HostTensor& mine(const std::vector<HostTensor>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
 }
 Range part_of_mine(Index extent) {
@@ -37,18 +37,18 @@ Range part_of_mine(Index extent) {
 /// A call in flight, and what should come of it.
 struct InFlight {
   Future<Tensor> future;
-  Host expected;
+  HostTensor expected;
 };
 
 std::vector<InFlight> start_one_of_each(int seed) {
-  const std::vector<Host> inputs = on_each(integers, {7, 6}, seed);
-  const Host sum = reduced(inputs, ReduceOp::sum);
-  std::vector<Host> columns;
-  for (const Host& input : inputs) columns.push_back(sliced(input, 1, part_of_mine(6)));
+  const std::vector<HostTensor> inputs = on_each(integers, {7, 6}, seed);
+  const HostTensor sum = reduced(inputs, ReduceOp::sum);
+  std::vector<HostTensor> columns;
+  for (const HostTensor& input : inputs) columns.push_back(sliced(input, 1, part_of_mine(6)));
   std::vector<Index> all_to_last(static_cast<std::size_t>(devices()), 0);
   all_to_last.back() = 7;
   std::vector<InFlight> calls;
-  auto start = [&](Future<Tensor> future, Host expected) {
+  auto start = [&](Future<Tensor> future, HostTensor expected) {
     calls.push_back({std::move(future), std::move(expected)});
   };
   auto argument = [&] { return to_device(mine(inputs)); };
@@ -58,7 +58,7 @@ std::vector<InFlight> start_one_of_each(int seed) {
   start(group().broadcast_async(argument(), devices() - 1), inputs.back());
   start(group().all_to_all_async(argument(), 1, 0), joined(columns, 0));
   start(group().all_to_all_async(argument(), all_to_last, 0),
-        me() == devices() - 1 ? joined(inputs, 0) : Host{{0, 6}, {}});
+        me() == devices() - 1 ? joined(inputs, 0) : HostTensor{{0, 6}, {}});
   return calls;
 }
 
@@ -117,9 +117,9 @@ TEST_CASE("many calls in flight keep their order") {
 }
 
 TEST_CASE("products are computed while calls are in flight") {
-  const Host a = integers({31, 17}, me()), b = integers({17, 23}, me(), 1);
+  const HostTensor a = integers({31, 17}, me()), b = integers({17, 23}, me(), 1);
   const Tensor left = to_device(a), right = to_device(b);
-  const Host expected = product(a, b);
+  const HostTensor expected = product(a, b);
   std::vector<InFlight> in_flight = start_one_of_each(3);
   for (InFlight& call : in_flight) {
     CHECK(difference(matmul(left, right), expected) == "");
@@ -204,7 +204,7 @@ TEST_CASE("waiting twice is harmless, and then chains") {
 }
 
 TEST_CASE("a future dropped without waiting is reported, and its call is made all the same") {
-  const Host src = integers({5}, me());
+  const HostTensor src = integers({5}, me());
   const Tensor source = to_device(src);
   Tensor dst({5});
   const int first = next_call_number();
@@ -228,8 +228,7 @@ TEST_CASE("a future dropped without waiting is reported, and its call is made al
     CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
           dropped_line("all_gather", first));
     Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) ==
-          dropped_line("broadcast", first + 1));
+    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) == dropped_line("broadcast", first + 1));
   }
   group().synchronize();
 }

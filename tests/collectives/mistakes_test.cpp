@@ -32,7 +32,7 @@ void check_refused(Code code, const std::string& words, const std::function<void
 
 /// After a mistake everything goes on.
 void check_going_on() {
-  const std::vector<Host> inputs = on_each(integers, {7, 2});
+  const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
   CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
 }

@@ -54,7 +54,7 @@ const std::vector<Call> collectives = {
     {"all_to_all", [](Tensor t) { return engine.all_to_all(std::move(t), 0, 1); }},
     {"broadcast", [](Tensor t) { return engine.broadcast(std::move(t), 0); }}};
 
-Host mine() {
+HostTensor mine() {
   return integers({6, 5}, me());
 }
 
@@ -76,7 +76,7 @@ Tensor pass_on(const Tensor& t) {
   return received;
 }
 
-Host zeros(const Shape& shape) {
+HostTensor zeros(const Shape& shape) {
   return tabulate(shape, [](const Place&) { return 0.0F; });
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("a barrier and a send_async can be left out") {
 
 TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever side leaves it out") {
   if (devices() == 1) return;
-  const Host from_left = integers({left() + 1, 3}, left());
+  const HostTensor from_left = integers({left() + 1, 3}, left());
   for (int left_out : {0, 1, 2}) {
     CAPTURE(left_out);
     const Planted planted = without_call(left_out);
@@ -139,7 +139,7 @@ TEST_CASE("one side alone can leave a letter out") {
     Faults faults;
     if (me() == culprit) faults.leave_out_call = 0;
     const Planted planted(faults);
-    const Host letter = integers({4, 50}, 0);
+    const HostTensor letter = integers({4, 50}, 0);
     if (me() == 0) engine.send(1, to_device(letter));
     if (me() == 1) CHECK(difference(engine.receive(0), zeros({4, 50})) == "");
     if (me() == 0) engine.send(1, to_device(letter));

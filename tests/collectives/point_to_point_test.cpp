@@ -57,7 +57,7 @@ TEST_CASE("messages between two devices do not overtake one another") {
   for (int sender = 0; sender < devices(); ++sender)
     for (int receiver = 0; receiver < devices(); ++receiver)
       for (int k = 0; sender != receiver && k < 6; ++k) {
-        const Host letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
+        const HostTensor letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
         if (me() == sender) engine.send(receiver, to_device(letter));
         if (me() == receiver) CHECK(difference(engine.receive(sender), letter) == "");
       }

@@ -14,6 +14,8 @@ using namespace shard;
 using namespace shard::testing;
 using cuda_double::plant;
 
+const testing::RunsOn runs_on({1, 2, 3});
+
 namespace {
 
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {

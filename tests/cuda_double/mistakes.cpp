@@ -2,7 +2,7 @@
 
 #include "mistakes.hpp"
 
-using namespace shard;
+#include <cstdlib>
 
 float* memory(std::size_t elements) {
   void* data;
@@ -19,17 +19,7 @@ void clear(float* data, cudaStream_t in) {
 }
 
 int main(int argc, char** argv) {
-  const std::string name = argc == 2 ? argv[1] : "";
-  if (const auto named = mistakes_at_start.find(name); named != mistakes_at_start.end()) named->second();
-  return run_on_devices(argc, argv, [&](Communicator& world) {
-    group().set_inner(world);
-    if (mistakes_at_start.contains(name)) return 0;
-    for (const Cases& cases :
-         {mistakes_in_queues, mistakes_in_groups, mistakes_in_order, mistakes_in_library})
-      if (const auto named = cases.find(name); named != cases.end()) {
-        named->second();
-        return 0;
-      }
-    throw Error(Code::usage, "expected a case");
-  });
+  setenv("CUDA_DOUBLE_PATIENCE", "3", 0);  // seconds that the double waits for what never comes
+  return shard::testing::run_cases(argc, argv, {mistakes_in_queues, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
+                                   shard::testing::Speaks::each_device);
 }

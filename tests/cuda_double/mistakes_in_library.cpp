@@ -1,5 +1,6 @@
 // Mistakes within cuda/, by a call that is left out there.
 
+#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -14,7 +15,7 @@ Tensor some() {
 
 /// With a call left out or failing, the k-th from here.
 void in_library(const char* call, int k, const std::function<void()>& action) {
-  plant(call, k, left_out);
+    plant(call, k, left_out);
   action();
   group().synchronize();
 }
@@ -25,17 +26,31 @@ void reduce() {
 
 }  // namespace
 
-const Cases mistakes_at_start = {{"library_chooses_no_gpu", [] { plant("cudaSetDevice", 0, left_out); }}};
-
-const Cases mistakes_in_library = {
+const std::vector<Case> mistakes_in_library = {
     {"library_collective_does_not_wait_for_its_argument",
+     {2},
+     70,
+     {"ncclAllReduce reads memory that another queue writes (a kernel)"},
      [] { in_library("cudaStreamWaitEvent", 0, reduce); }},
     {"library_computation_does_not_wait_for_a_collective",
+     {2},
+     70,
+     {"a kernel writes memory that another queue writes (ncclAllReduce)"},
      [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
-    {"library_does_not_record_its_argument", [] { in_library("cudaEventRecord", 1, reduce); }},
+    {"library_does_not_record_its_argument",
+     {2},
+     70,
+     {"cudaStreamWaitEvent: an event that was never recorded"},
+     [] { in_library("cudaEventRecord", 1, reduce); }},
     {"library_does_not_close_a_group",
+     {2},
+     70,
+     {"in an open group"},
      [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }},
     {"library_block_is_taken_while_another_queue_uses_it",
+     {2},
+     70,
+     {"cudaMemsetAsync writes memory that another queue writes (ncclAllReduce)"},
      [] {
        // Freed while its collective may still run: whoever takes the block must wait for that.
        group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
@@ -50,10 +65,46 @@ const Cases mistakes_in_library = {
        Tensor({500});
        group().synchronize();
      }},
-    {"library_keeps_an_event", [] { in_library("cudaEventDestroy", 0, reduce); }},
-    {"library_keeps_memory", [] { plant("cudaFree", 0, left_out); }},
-    {"library_keeps_a_queue", [] { plant("cudaStreamDestroy", 0, left_out); }},
-    {"library_keeps_its_handle", [] { plant("cublasDestroy", 0, left_out); }},
-    {"library_keeps_a_communicator", [] { plant("ncclCommDestroy", 0, left_out); }},
-    {"product", [] { matmul(some(), transposed(some())).to_host(); }},
-    {"nothing", [] { reduce(); }}};
+    {"library_chooses_no_gpu",
+     {2},
+     70,
+     {"two ranks on GPU 0 of one machine"},
+     [] {},
+     Where::emulator,
+     {},
+     [] { plant("cudaSetDevice", 0, left_out); }},
+    {"library_keeps_an_event",
+     {2},
+     70,
+     {"not given back: 1 events"},
+     [] { in_library("cudaEventDestroy", 0, reduce); }},
+    {"library_keeps_memory", {2}, 70, {"not given back: 1 memory"}, [] { plant("cudaFree", 0, left_out); }},
+    {"library_keeps_a_queue",
+     {2},
+     70,
+     {"not given back: 1 queues"},
+     [] { plant("cudaStreamDestroy", 0, left_out); }},
+    {"library_keeps_its_handle",
+     {2},
+     70,
+     {"not given back: 1 cuBLAS handles"},
+     [] { plant("cublasDestroy", 0, left_out); }},
+    {"library_keeps_a_communicator",
+     {2},
+     70,
+     {"not given back: 1 communicators"},
+     [] { plant("ncclCommDestroy", 0, left_out); }},
+    {"product",
+     {3},
+     0,
+     {},
+     [] { matmul(some(), transposed(some())).to_host(); },
+     Where::cuda_too,
+     {{"CUDA_DOUBLE_GPUS", "2"}, {"SHARDBOOK_SHARE_GPUS", "1"}}},
+    {"nothing",
+     {4},
+     64,
+     {"expected a GPU for each of the 4 processes of this machine, given 2; SHARDBOOK_SHARE_GPUS=1"},
+     reduce,
+     Where::cuda_too,
+     {{"CUDA_DOUBLE_GPUS", "2"}}}};

@@ -53,15 +53,21 @@ void reduce_in_orders(const std::vector<std::vector<int>>& communicators,
 
 }  // namespace
 
-const Cases mistakes_in_order = {
+const std::vector<Case> mistakes_in_order = {
     {"two_communicators_in_two_orders",
+     {2},
+     70,
+     {"communicators are used in different orders: process 1 launched ncclAllReduce"},
      [] {
        reduce_in_orders({{0, 1}, {1, 0}}, {{0, 1}, {1, 0}});
      }},
     {"three_communicators_in_a_circle",  // of any two devices, the orders agree
+     {3},
+     70,
+     {"communicators are used in different orders"},
      [] {
        reduce_in_orders({{0, 1}, {1, 2}, {2, 0}}, {{0, 2}, {1, 0}, {2, 1}});
      }},
-    {"communicators_in_one_order", [] {
+    {"communicators_in_one_order", {3}, 0, {}, [] {
        reduce_in_orders({{0, 1}, {1, 2}, {2, 0}, {2, 0, 1}}, {{0, 2, 3}, {0, 1, 3}, {1, 2, 3}});
      }}};

@@ -7,7 +7,7 @@
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/equivalence/reference.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// "output", "input_grad" and each parameter's gradient. \throws Error internal for a workload without one
 inline std::map<std::string, Bounded> solve_bounded(const Workload& network,
@@ -19,4 +19,4 @@ inline std::map<std::string, Bounded> solve_bounded(const Workload& network,
   return solve_bounded_mixture(mixture.model(), mixture.rule(), weights, input, output_grad);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

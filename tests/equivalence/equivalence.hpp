@@ -14,9 +14,8 @@
 #include "engine/proof/compare.hpp"
 #include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
-using testing::group;  // on which the chapter under test runs: the only one that the test is linked with
 
 /// What a step produced on this device.
 struct Results {
@@ -94,7 +93,7 @@ inline std::vector<Comparison> compare_all(const Results& results,
   std::vector<Comparison> all;
   for (const auto& [first_row, rows] : results.output) {
     Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
-    all.push_back(compare("output", rows, {want.shape(), want.to_host()}, testing::group().num_devices(), 0,
+    all.push_back(compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0,
                           first_row));
   }
   for (const auto& [name, wanted] : expected)
@@ -130,4 +129,4 @@ inline Case streamed_case(const Variant& variant) {
   return {variant, options, c.workload, c.batch};
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

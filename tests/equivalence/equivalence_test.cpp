@@ -10,7 +10,9 @@
 #include "tests/equivalence/bounded_solution.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
 namespace {
 
@@ -130,8 +132,8 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
       }
       CHECK((layers == 3 || refusal.empty()));
       if (refusal.empty()) continue;
-      CHECK_THAT(refusal, testing::contains("expected an even number of layers, given "));
-      CHECK_THAT(refusal, !testing::contains("\n"));
+      CHECK_THAT(refusal, contains("expected an even number of layers, given "));
+      CHECK_THAT(refusal, !contains("\n"));
     }
   }
 }
@@ -341,7 +343,7 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
 }
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
-  const testing::CheckedRun checked;
+  const CheckedRun checked;
   for (const Variant& variant : only_chapter().variants) {
     const Case c = streamed_case(variant);
     ExactProblem problem = c.exact_problem(9);
@@ -351,4 +353,4 @@ TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
   }
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -6,7 +6,9 @@
 #include "tests/harness/catch.hpp"
 #include "tests/harness/planted_faults.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+const testing::RunsOn runs_on({2, 3, 5});
 
 namespace {
 
@@ -44,9 +46,9 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const 
 
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expected,
-                const Solution& after_halving, const testing::Faults& faults) {
+                const Solution& after_halving, const Faults& faults) {
   std::unique_ptr<ShardedEngine> engine = c.engine(problem);
-  testing::plant_faults(faults);
+  plant_faults(faults);
   bool differs = false;
   try {
     differs = two_steps_differ(*engine, problem, expected, after_halving);
@@ -54,7 +56,7 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
     differs =
         error.code() == Code::internal || error.code() == Code::argument;  // a shape that no longer fits
   }
-  testing::plant_faults({});
+  plant_faults({});
   return any_device(differs);
 }
 
@@ -62,18 +64,18 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
 /// each device. (The second step makes the same again.)
 void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector<Index>& messages) {
   std::unique_ptr<ShardedEngine> engine = c.engine(problem);
-  testing::plant_faults({});
+  plant_faults({});
   HalvingOptimizer(*problem.workload)
       .step(*engine, run_step(*engine, problem.input, problem.output_grad).gradients);
-  calls = std::ranges::max(group().exchange("calls", testing::calls_made()));
-  messages = group().exchange("messages", testing::messages_sent());
+  calls = std::ranges::max(group().exchange("calls", calls_made()));
+  messages = group().exchange("messages", messages_sent());
 }
 
 /// Plants each fault there is. Returns how many.
 Index plant_all(const Case& c, const ExactProblem& problem) {
   const Solution expected = solve(problem);
   const Solution after_halving = solve(with_halved_weights(problem));
-  auto noticed = [&](const testing::Faults& faults) {
+  auto noticed = [&](const Faults& faults) {
     return is_noticed(c, problem, expected, after_halving, faults);
   };
   CHECK_FALSE(noticed({}));
@@ -112,4 +114,4 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   CHECK((planted > 0) == is_sharded);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

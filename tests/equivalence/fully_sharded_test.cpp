@@ -10,6 +10,8 @@
 using namespace shard;
 using namespace shard::fully_sharded;
 
+const testing::RunsOn runs_on({1, 3, 8});
+
 namespace {
 
 const Model model{4, 5, 7};
@@ -17,7 +19,7 @@ constexpr Index batch = 9;
 
 /// My rows of a host tensor.
 Tensor my_rows_of(const HostTensor& t) {
-  Range rows = part(t.shape[0], testing::group().num_devices(), testing::group().device_id());
+  Range rows = part(t.shape[0], group().num_devices(), group().device_id());
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
@@ -55,19 +57,19 @@ TEST_CASE("forwards that wait for their backwards share one copy of the weights,
   ledger().reset();
   t.forward();
   const Traffic once = gathered();
-  CHECK((once.bytes > 0) == (testing::group().num_devices() > 1));
+  CHECK((once.bytes > 0) == (group().num_devices() > 1));
   const Index activations = batch * (2 * model.model_dim + 2 * model.hidden_dim) * 4;
   const Index weights = model.weights() * 4;
   t.forward();
   CHECK(gathered() == once);
   // All devices' activations together, and one copy of the weights on each.
   Index held = 0;
-  for (Index bytes : testing::group().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == 2 * activations + testing::group().num_devices() * weights);
+  for (Index bytes : group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == 2 * activations + group().num_devices() * weights);
   t.backward();
   held = 0;
-  for (Index bytes : testing::group().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == activations + testing::group().num_devices() * weights);
+  for (Index bytes : group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == activations + group().num_devices() * weights);
   t.backward();
   CHECK(gathered() == once);
   CHECK(ledger().live() == before);

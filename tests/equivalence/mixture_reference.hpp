@@ -16,7 +16,7 @@
 #include "engine/workloads/routing_rule.hpp"
 #include "tests/equivalence/reference.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// A number, and how far a float32 computation of it may be.
 struct Interval {
@@ -261,4 +261,4 @@ inline std::map<std::string, Bounded> solve_bounded_mixture(const MixtureModel& 
   return BoundedMixture(model, routing, weights, input, output_grad).results();
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

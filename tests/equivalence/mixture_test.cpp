@@ -11,7 +11,7 @@
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 using namespace expert;
 using single_device::SingleDevice;
@@ -303,10 +303,10 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
   };
   CHECK(without("router/weights") ==
         "p.safetensors: expected a parameter router/weights, given none of that name");
-  CHECK_THAT(without("expert_1/layer_1/weights"), testing::contains("for each of its 2 columns an expert"));
-  CHECK_THAT(with("layer_0/weights", w0), testing::contains("given 6, one of them named layer_0/weights"));
+  CHECK_THAT(without("expert_1/layer_1/weights"), contains("for each of its 2 columns an expert"));
+  CHECK_THAT(with("layer_0/weights", w0), contains("given 6, one of them named layer_0/weights"));
   CHECK_THAT(with("expert_2/layer_0/weights", w0),
-             testing::contains("one of them named expert_2/layer_0/weights"));
+             contains("one of them named expert_2/layer_0/weights"));
   CHECK(with("expert_1/layer_0/weights", w1) ==
         "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2): PyTorch stores (out, in)?");
   CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==
@@ -328,4 +328,4 @@ TEST_CASE("how evenly experts were used, in words") {
         "  the busiest device's experts did 1.00 times the mean of all devices\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -16,7 +16,7 @@
 #include "engine/host_tensor.hpp"
 #include "engine/workloads/mlp_model.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// A matrix in float64, and how far a float32 computation may be from it, elementwise.
 struct Bounded {
@@ -117,4 +117,4 @@ inline void sgd_step(Bounded& w, const Bounded& g, double rate) {
   }
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -6,7 +6,7 @@
 #include "engine/workloads/mlp.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 namespace {
 
@@ -59,7 +59,7 @@ TEST_CASE("a strategy's name is of one chapter, or refused") {
   CHECK(find_strategy("fp").chapter == &chapters()[0]);
   CHECK(find_strategy("other").chapter == &chapters()[1]);
   CHECK_THAT(complaint([] { find_strategy("plain"); }),
-             testing::contains("a variant of 91_first_one and of mine"));
+             contains("a variant of 91_first_one and of mine"));
   CHECK(complaint([] { find_strategy("zz"); }) == "--strategy: expected fp, other or plain, given zz");
 }
 
@@ -85,4 +85,4 @@ TEST_CASE("what two chapters call a strategy is refused, and both are named") {
         "chapter.cpp");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -11,11 +11,11 @@
 #include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 using namespace pipeline;
 
-using testing::contains;
+using contains;
 
 namespace {
 
@@ -282,4 +282,4 @@ TEST_CASE("a schedule is drawn") {
         "device 1  .  F0 I0 F1 I1 W0 W1\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -7,7 +7,7 @@
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 using single_device::SingleDevice;
 
@@ -44,7 +44,7 @@ struct Problem {
   }
 
   std::unique_ptr<SingleDevice> engine() const {
-    auto e = std::make_unique<SingleDevice>(testing::group());
+    auto e = std::make_unique<SingleDevice>(group());
     e->load_checkpoint(*host_checkpoint({{"layer_0/weights", w0}, {"layer_1/weights", w1}}, "test"));
     e->want_input_grad(true);
     return e;
@@ -88,4 +88,4 @@ TEST_CASE("chapter 01's gradients are the central differences of its forward pas
   CHECK(gradients.local("input_grad").to_host() == central_differences(problem, problem.x));
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

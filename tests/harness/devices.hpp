@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/device/checked_communicator.hpp"
+#include "engine/files/safetensors.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard::testing {
@@ -41,40 +42,34 @@ int id(int place);
 /// An element's place in a tensor: its index along each axis.
 using Place = std::vector<Index>;
 
-/// A tensor in the host's memory, row-major.
-struct Host {
-  Shape shape;
-  std::vector<float> values;
-
-  float at(const Place& place) const;
-};
+float at(const HostTensor& t, const Place& place);
 
 /// A tensor whose element at each place is `element(place)`.
-Host tabulate(const Shape& shape, const std::function<float(const Place&)>& element);
-Tensor to_device(const Host& host);
-Host to_host(const Tensor& t);
+HostTensor tabulate(const Shape& shape, const std::function<float(const Place&)>& element);
+Tensor to_device(const HostTensor& host);
+HostTensor to_host(const Tensor& t);
 
 /// \name Inputs: a function of seed and device
 /// @{
 /// Integers in -4..4: sums and products over 8 devices are exact in float32.
-Host integers(const Shape& shape, int device, int seed = 0);
+HostTensor integers(const Shape& shape, int device, int seed = 0);
 /// Uniform in [-1, 1).
-Host reals(const Shape& shape, int device, int seed = 0);
+HostTensor reals(const Shape& shape, int device, int seed = 0);
 /// One of the above for each device.
-std::vector<Host> on_each(Host input(const Shape&, int, int), const Shape& shape, int seed = 0);
+std::vector<HostTensor> on_each(HostTensor input(const Shape&, int, int), const Shape& shape, int seed = 0);
 /// @}
 
 /// \name What should come of them
 /// @{
-Host reduced(const std::vector<Host>& addends, ReduceOp op);
-Host sliced(const Host& t, int axis, Range range);
-Host joined(const std::vector<Host>& parts, int axis);
-Host product(const Host& a, const Host& b);
-Host transposed(const Host& matrix);
+HostTensor reduced(const std::vector<HostTensor>& addends, ReduceOp op);
+HostTensor sliced(const HostTensor& t, int axis, Range range);
+HostTensor joined(const std::vector<HostTensor>& parts, int axis);
+HostTensor product(const HostTensor& a, const HostTensor& b);
+HostTensor transposed(const HostTensor& matrix);
 /// @}
 
 /// Nothing when shapes and all elements are equal, -0 counting as 0; else where they first differ.
-std::string difference(const Tensor& given, const Host& expected);
+std::string difference(const Tensor& given, const HostTensor& expected);
 
 /// Extent of an axis replaced.
 Shape with(Shape shape, int axis, Index extent);

@@ -11,6 +11,8 @@
 using namespace shard;
 using shard::testing::group;
 
+const testing::RunsOn runs_on({1, 3});
+
 namespace {
 
 Tensor sum_over_devices() {

@@ -2,19 +2,22 @@
 ///
 /// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
 /// case the devices meet, so that one which has left its test early, or is in another one, is found out.
-///
 /// `--groups 4,1,3/0,2` as the first arguments: devices 4, 1 and 3, in that order, run the tests as a group of
 /// three, and so do 0 and 2 as a group of two, at the same time; others just wait for the end. (Started with
 /// several programs, mpirun -n 1 A : -n 2 B, each group can run tests of its own.)
+/// `--list` says on how many devices the tests are to run, in one process and without MPI.
 
 #define SHARDBOOK_TEST_MAIN
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/device/device.hpp"
@@ -32,6 +35,23 @@ struct Progress {
   std::vector<Index> failed;  // assertions, on each device
 };
 Progress progress;
+
+/// On how many devices this program's tests are to run.
+struct NumbersOfDevices {
+  std::vector<int> emulated;
+  std::vector<int> on_cuda;
+};
+NumbersOfDevices& numbers_of_devices() {
+  static NumbersOfDevices numbers;  // here, since tests' sources write to it before main
+  return numbers;
+}
+
+/// As `harness/cases` reads it.
+int print_numbers_of_devices() {
+  const auto& [emulated, on_cuda] = numbers_of_devices();
+  fmt::print("[{{\"devices\": {}, \"on_cuda\": {}}}]\n", emulated, on_cuda);
+  return 0;
+}
 
 class DeviceListener : public Listener {
  public:
@@ -63,8 +83,7 @@ class DeviceListener : public Listener {
     try {
       meet();
     } catch (const Error& error) {
-      runtime::ControlPlane::instance().fail(error.code(),
-                                             "after test case \"" + path_[0] + "\": " + error.what());
+      runtime::ControlPlane::instance().fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
     }
   }
 
@@ -171,9 +190,19 @@ int run_in_groups(Communicator& world, int argc, char** argv) {
 }
 
 }  // namespace
+
+RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) {
+  if (on_cuda.empty())
+    std::ranges::copy_if(devices, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
+  if (!numbers_of_devices().emulated.empty()) throw std::logic_error("expected one RunsOn, given two");
+  numbers_of_devices() = {std::move(devices), std::move(on_cuda)};
+}
+
 }  // namespace shard::testing
 
 int main(int argc, char** argv) {
+  using shard::testing::print_numbers_of_devices;
+  if (argc == 2 && argv[1] == std::string("--list")) return print_numbers_of_devices();
   return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
     return shard::testing::run_in_groups(world, argc, argv);
   });

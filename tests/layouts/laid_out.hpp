@@ -34,11 +34,11 @@ struct Places {
 };
 
 /// My addend of a sum that is `whole`: random integers, and what is missing on the last device.
-inline Host addend(const Host& whole) {
-  const std::vector<Host> random = on_each(integers, whole.shape, 17);
+inline HostTensor addend(const HostTensor& whole) {
+  const std::vector<HostTensor> random = on_each(integers, whole.shape, 17);
   const auto me = static_cast<std::size_t>(group().device_id());
   if (me + 1 < random.size()) return random[me];
-  Host rest = whole;
+  HostTensor rest = whole;
   for (std::size_t d = 0; d + 1 < random.size(); ++d)
     for (std::size_t i = 0; i < rest.values.size(); ++i) rest.values[i] -= random[d].values[i];
   return rest;
@@ -46,7 +46,7 @@ inline Host addend(const Host& whole) {
 
 /// `whole` as this device holds it.
 template <class L>
-L laid_out(const Host& whole, const Places& places) {
+L laid_out(const HostTensor& whole, const Places& places) {
   if constexpr (std::same_as<L, Replicated>) {
     return Replicated(group(), to_device(whole));
   } else if constexpr (std::same_as<L, Partial>) {

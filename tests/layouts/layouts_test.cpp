@@ -9,6 +9,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+
 namespace {
 
 PlainEngine engine(group());
@@ -76,8 +78,8 @@ constexpr int axis_of() {
 template <class A, bool TA, class B, bool TB, class Result>
 void check_product(Extents e, Cut (*cut)(Index), int owner) {
   CAPTURE(e.m, e.k, e.n, TA, TB, owner);
-  const Host a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
-             b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
+  const HostTensor a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
+                   b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
   const Cut a_cut = axis_of<A>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<A>())]);
   const Cut b_cut = axis_of<B>() < 0 ? Cut() : cut(b.shape[static_cast<std::size_t>(axis_of<B>())]);
   const A x = laid_out<A>(a, {a_cut, owner});
@@ -95,7 +97,7 @@ void check_product(Extents e, Cut (*cut)(Index), int owner) {
   if constexpr (axis_of<Result>() == 0) CHECK(c.offset() == mine(a_cut).begin);
   if constexpr (axis_of<Result>() == 1) CHECK(c.offset() == mine(b_cut).begin);
   if constexpr (std::same_as<Result, Owned>) CHECK(c.owner() == owner);
-  const Host expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
+  const HostTensor expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
   CHECK(difference(whole_of(engine, std::move(c)), expected) == "");
 }
 
@@ -158,7 +160,7 @@ TEST_CASE("products of one owner's matrices are its own") {
 }
 
 TEST_CASE("operands that are cut at different places are refused") {
-  const Host a = integers({2, 12}, 0), b = integers({12, 3}, 1);
+  const HostTensor a = integers({2, 12}, 0), b = integers({12, 3}, 1);
   const S1 x = laid_out<S1>(a, {even_cut(12)});
   const S0 y = laid_out<S0>(b, {uneven_cut(12)});
   const bool differ = mine(even_cut(12)) != mine(uneven_cut(12));
@@ -186,8 +188,7 @@ TEST_CASE("matrices that do not fit are refused") {
   CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
-  const S1 columns(group(), Tensor({2, 3}), {2, 9},
-                   3);  // these slices fit, but not the matrices that they are of
+  const S1 columns(group(), Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
   const S0 rows(group(), Tensor({3, 2}), {8, 2}, 3);
   CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
@@ -197,12 +198,11 @@ TEST_CASE("matrices that do not fit are refused") {
 
 TEST_CASE("matrices of different owners are refused, on every device") {
   if (devices() == 1) return;
-  const Host a = integers({2, 2}, 0);
+  const HostTensor a = integers({2, 2}, 0);
   const O first = laid_out<O>(a, {{}, 0}), second = laid_out<O>(a, {{}, 1});
   const Refusal refused = refusal([&] { matmul(first, second); });
   CHECK(refused.code == argument);
-  CHECK_THAT(refused.message,
-             contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
+  CHECK_THAT(refused.message, contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
   CHECK(refusal([&] { laid_out<O>(a, {{}, 0}) + second; }).code == argument);
 }
 
@@ -234,8 +234,7 @@ TEST_CASE("only its owner holds an owned tensor") {
   const Refusal refused = refusal([&] { owned.local(); });
   CHECK(refused.code == (am_owner ? 0 : argument));
   if (!am_owner)
-    CHECK_THAT(refused.message,
-               contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
+    CHECK_THAT(refused.message, contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
 }
 
 namespace {
@@ -243,15 +242,15 @@ namespace {
 /// An elementwise function of layouts and of the whole: both must give the same.
 template <class L>
 void check_elementwise() {
-  const Host a = integers({7, 6}, 2), b = integers({7, 6}, 3);
+  const HostTensor a = integers({7, 6}, 2), b = integers({7, 6}, 3);
   for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
     const Places places{axis_of<L>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<L>())]),
                         devices() - 1};
     auto with = [&](float element(float, float)) {
-      return tabulate(a.shape, [&](const Place& place) { return element(a.at(place), b.at(place)); });
+      return tabulate(a.shape, [&](const Place& place) { return element(at(a, place), at(b, place)); });
     };
     const L x = laid_out<L>(a, places), y = laid_out<L>(b, places);
-    auto check = [&](L result, const Host& expected) {
+    auto check = [&](L result, const HostTensor& expected) {
       CHECK(result.global_shape() == a.shape);
       if constexpr (axis_of<L>() >= 0) CHECK(result.offset() == mine(places.cut).begin);
       if constexpr (std::same_as<L, Owned>) CHECK(result.owner() == places.owner);
@@ -294,19 +293,19 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
 }
 
 TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
-  const Host same = integers({3, 4}, 5);
-  const auto claim = [](const Host& host) { return refusal([&] { Replicated(group(), to_device(host)); }); };
+  const HostTensor same = integers({3, 4}, 5);
+  const auto claim = [](const HostTensor& host) { return refusal([&] { Replicated(group(), to_device(host)); }); };
   for (int odd = 0; devices() > 1 && odd < devices(); ++odd) {
     CAPTURE(odd);
-    Host other = same;
+    HostTensor other = same;
     if (me() == odd) other.values[7] += 1;
-    const Host turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
-    const Host less = me() == odd ? sliced(same, 0, {0, 2}) : same;
+    const HostTensor turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
+    const HostTensor less = me() == odd ? sliced(same, 0, {0, 2}) : same;
     CHECK(claim(other).code == 0);
     const CheckedRun checked;
     CHECK(claim(same).code == 0);
     const std::string culprit = fmt::format("device {} holds other values", id(odd == 0 ? 1 : odd));
-    for (const Host& host : {other, turned, less}) {
+    for (const HostTensor& host : {other, turned, less}) {
       const Refusal refused = claim(host);
       CHECK(refused.code == mismatch);
       CHECK_THAT(refused.message, contains("Replicated: expected the same values on every device"));
