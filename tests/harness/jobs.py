@@ -1,4 +1,4 @@
-"""Runs a program on devices, in a time limit, and sees what it leaves behind: what the checkers of tests/ stand on."""
+"""Runs a program on devices, in a time limit, and sees what it leaves behind. Checkers of tests/ stand on it."""
 import contextlib
 import os
 import signal
@@ -55,8 +55,8 @@ def stop_rest(mark):
 
 
 def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launcher=ON_DEVICES, **options):
-    """Runs a command: on so many devices, or without a launcher on 0. `meanwhile` is called with the process and a
-    mark that is in the environment of all processes of the job; other options are Popen's."""
+    """Runs a command: on so many devices, or without a launcher on 0. `meanwhile` is called with the process
+    and a mark that is in the environment of all processes of the job; other options are Popen's."""
     job = f"SHARDBOOK_JOB={uuid.uuid4()}"
     environment = {**os.environ, **(environment or {}), **dict([job.split("=")])}
     command = [str(word) for word in ([launcher, devices] if devices else []) + list(command)]
