@@ -1,30 +1,17 @@
-"""What the scripts share: the packages this project needs, its build, its chapters, and how devices are started."""
-
-import fcntl
-import os
-import re
-import shlex
-import shutil
-import signal
-import subprocess
-import sys
-import time
+"""What the scripts share: processes, the packages this project needs, its chapters and its build."""
+import fcntl, os, re, shlex, shutil, signal, subprocess, sys, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev libxtensor-dev libcli11-dev "
             "nlohmann-json3-dev libfmt-dev").split()
 
-
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
-
 def fail(code, message):
-    sys.stdout.flush()
     say(f"error: {message}")
     sys.exit(code)
-
 
 def take_options(words, expected):
     """Splits words into the values of these options, {name: value}, and the rest."""
@@ -38,10 +25,7 @@ def take_options(words, expected):
             fail(64, f"{word}: expected {expected[word]}, given nothing")
     return values, rest
 
-
 # ---- Processes -------------------------------------------------------------------------------------------
-
-
 def main(script):
     """Runs a script's function. Ctrl-C, TERM and HUP end it and all it has started, with code 128 + signal."""
     def stop(number, _):
@@ -56,7 +40,6 @@ def main(script):
     except OSError as error:
         fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
 
-
 def run(command, seconds=None, each_time=None, **options):
     """The exit code of a command; with `seconds`, calls `each_time` that often until it ends."""
     child = subprocess.Popen([str(word) for word in command], **options)
@@ -69,24 +52,21 @@ def run(command, seconds=None, each_time=None, **options):
     finally:
         end_tree(child)
 
-
 def end_tree(child):
-    """Ends a process and all that it has started, if it still runs: first kindly, after 5 s at once."""
+    """Ends a process that still runs, with all it has started: after 0.3 s, as Ctrl-C may have done so; or after 5."""
     tree = descendants(child.pid) if child.poll() is None else []
-    for wait, number in ((0.3, signal.SIGTERM), (5, signal.SIGKILL)):  # Ctrl-C has reached the child, too
-        deadline = time.monotonic() + wait
+    for seconds, number, ends in ((0.3, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
+        deadline = time.monotonic() + seconds
         while any(map(is_alive, tree)) and time.monotonic() < deadline:
             child.poll()
             time.sleep(0.01)
-        for pid in filter(is_alive, tree[:1] if number == signal.SIGTERM else tree):
+        for pid in filter(is_alive, ends):
             os.kill(pid, number)
     child.wait()
-
 
 def descendants(pid):
     lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     return [pid] + [found for child in sum(lists, []) for found in descendants(int(child))]
-
 
 def is_alive(pid):
     try:
@@ -94,43 +74,33 @@ def is_alive(pid):
     except OSError:
         return False
 
-
 def on_devices(devices, command, flags=()):
     """The exit code of a program that runs as so many devices; see chapters/on_devices."""
     launcher = os.environ.get("MPIRUN", "mpirun")
-    for word, advice in ((str(command[0]), "build it first (./chapters/run does)"), (launcher, "install Open MPI")):
+    for word, code, advice in ((str(command[0]), 64, "build it first (./chapters/run does)"),
+                               (launcher, 69, "Debian's package is openmpi-bin")):
         if not shutil.which(word):
-            fail(64, f"{word}: expected a program, given none; {advice}")
+            fail(code, f"{word}: expected a program, given none; {advice}")
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    if re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version):
-        several = ["--oversubscribe", "--quiet"]  # quiet: a program's error is one line
-    else:
-        several = ["--map-by", ":oversubscribe"]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # one device is one core's worth
+    is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
+    several = ["--oversubscribe", "--quiet"] if is_old else ["--map-by", ":oversubscribe"]  # a program's error is a line
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
     if os.geteuid() == 0:
-        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    if may_not_trace():
-        environment.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
-                           OMPI_MCA_btl_sm_single_copy_mechanism="none")
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter, and no
+    # right to trace) it would warn on every message, so it is told to copy through shared memory instead.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    if status.get("Seccomp", "").strip() == "2" and not int(status["CapEff"], 16) >> 19 & 1:
+        os.environ.update(dict.fromkeys((f"OMPI_MCA_btl_{kind}_single_copy_mechanism" for kind in ("vader", "sm")), "none"))
     code = run([launcher, "-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
-                *shlex.split(os.environ.get("MPIRUN_FLAGS", "")), *command], env=environment)
+                *shlex.split(os.environ.get("MPIRUN_FLAGS", "")), *command])
     code = 128 - code if code < 0 else code
     if code > 128 and code != 130:
         say(f"error: a device was lost: killed by signal {code - 128}")
         return 83
     return code
 
-
-def may_not_trace():
-    """Whether a container (a system call filter, and no right to trace) forbids that processes read each other's
-    memory. Open MPI would warn on every message, so it is told to copy through shared memory instead."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return status.get("Seccomp", "0").strip() == "2" and not int(status.get("CapEff", "0"), 16) >> 19 & 1
-
-
 # ---- Packages --------------------------------------------------------------------------------------------
-
-
 def install_packages(more=()):
     """Installs what is missing of `packages`, naming it first."""
     wanted = [*packages, *more]
@@ -146,28 +116,24 @@ def install_packages(more=()):
         return
     if os.environ.get("NO_INSTALL"):
         fail(69, f"missing packages, and NO_INSTALL is set: {missing}")
-    may_ask = shutil.which("sudo") and sys.stdin.isatty() and sys.stderr.isatty()
-    if os.geteuid() != 0 and not may_ask:
+    as_root = ["sudo"] if os.geteuid() != 0 else []
+    if as_root and not (shutil.which("sudo") and sys.stdin.isatty() and sys.stderr.isatty()):
         fail(69, f"missing packages, and no right to install them: {missing}")
-    if os.geteuid() != 0 and input(f"sudo apt-get install {missing}\nMay it run? [y/N] ").lower() not in ("y", "yes"):
-        fail(69, f"missing packages: {missing}")
+    if as_root:
+        print(f"sudo apt-get install {missing}\nMay it run? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            fail(69, f"missing packages: {missing}")
     say(f"installing {missing}")
-    as_root = [] if os.geteuid() == 0 else ["sudo"]
-    apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "--no-install-recommends"]
+    apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "--no-install-recommends"]
     if run([*apt, "update"], stdout=sys.stderr) or run([*apt, "install", *missing.split()], stdout=sys.stderr):
         fail(69, f"could not install {missing}")
 
-
 # ---- Chapters, and the build -----------------------------------------------------------------------------
-
-
 def chapters():
-    return sorted(path.parent.name for path in root.glob("chapters/*/main.cpp"))
-
+    return sorted(path.parent.name for path in root.glob("chapters/*/chapter.cpp"))
 
 def without_number(folder):
     return re.sub(r"^\d\d_", "", folder)
-
 
 def find_chapter(name):
     """The folder of a chapter that is given by its number, its folder or its folder without the number; or None."""
@@ -175,7 +141,6 @@ def find_chapter(name):
     if len(found) > 1 and name not in found:
         fail(64, f"expected one chapter, given {name}: {' '.join(found)}")
     return name if name in found else found[0] if found else None
-
 
 def build(preset, targets, options=None, folder="build"):
     """Builds targets, configuring where options ask for it, and says how far it is."""
@@ -190,46 +155,35 @@ def build(preset, targets, options=None, folder="build"):
         configure(preset, folder, options or {})
         run_ninja(folder, targets)
 
-
 def configure(preset, folder, options):
     """Runs CMake, but not where it has run with these options: ninja repeats it when a file asks for it."""
-    def has_gpus():
-        return "chapters_cuda" in (folder / "build.ninja").read_text()
-    cache = folder / "CMakeCache.txt"
-    known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text() if cache.exists() else "", re.M))
-    is_new = not (folder / "build.ninja").exists()
-    if is_new:
+    log, rules, cache = (folder / name for name in ("configure.log", "build.ninja", "CMakeCache.txt"))
+    def lacks_gpus():
+        return preset == "cuda" and "chapters_cuda" not in rules.read_text()
+    known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
+    if not rules.exists():
         say(f"building in {folder.name}, a minute or two the first time")
-    if is_new or any(known.get(name) != value for name, value in options.items()) or \
-            (preset == "cuda" and not has_gpus()):
-        with open(folder / "configure.log", "w") as log:
-            words = [f"-D{name}={value}" for name, value in options.items()]
-            code = run(["cmake", "--preset", preset, "-G", "Ninja", *words], cwd=root, stdout=log, stderr=log)
+    if not rules.exists() or lacks_gpus() or any(known.get(name) != value for name, value in options.items()):
+        words = [f"-D{name}={value}" for name, value in options.items()]
+        with open(log, "w") as out:
+            code = run(["cmake", "--preset", preset, "-G", "Ninja", *words], cwd=root, stdout=out, stderr=out)
         if code != 0:
-            say("\n".join((folder / "configure.log").read_text().splitlines()[-30:]))
-            fail(69, f"could not configure: see {folder / 'configure.log'}")
-    if preset == "cuda" and not has_gpus():
+            say("\n".join(log.read_text().splitlines()[-30:]))
+            fail(69, f"could not configure: see {log}")
+    if lacks_gpus():
         fail(69, "cuda: expected the CUDA Toolkit, 12 or later, and NCCL, given none that CMake finds")
 
-
 def run_ninja(folder, targets):
-    log = folder / "build.log"
-    start = shown = time.monotonic()
-    is_terminal = sys.stderr.isatty()
-
+    """Builds: on a terminal one line changes, in a file there is a line every 5 s. Prints the first error in full."""
+    log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
     def show():
-        nonlocal shown
-        now = time.monotonic()
         done = re.findall(r"^\[\d+/\d+\]", log.read_text(errors="replace"), re.M)
-        if is_terminal or now > shown + 5:
-            shown = now
-            text = f"building {' '.join(targets)} {done[-1] if done else ''} {now - start:.0f} s"
-            print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
-
+        text = f"building {' '.join(targets)} {' '.join(done[-1:])} {time.monotonic() - start:.0f} s"
+        print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
     with open(log, "w") as out:
-        jobs = ["-j", os.environ["CMAKE_BUILD_PARALLEL_LEVEL"]] if "CMAKE_BUILD_PARALLEL_LEVEL" in os.environ else []
-        code = run(["ninja", "-C", folder, *jobs, *targets], 0.5, show, stdout=out, stderr=out,
-                   env={**os.environ, "NINJA_STATUS": "[%f/%t] "})
+        code = run(["ninja", "-C", folder, *targets], 0.5 if is_terminal else 5, show, stdout=out, stderr=out,
+                   env=environment)
     if is_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     if code != 0:
