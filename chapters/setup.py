@@ -27,7 +27,7 @@ def take_options(words, expected):
 
 # ---- Processes -------------------------------------------------------------------------------------------
 def main(script):
-    """Runs a script's function. Ctrl-C, TERM and HUP end it and all it has started, with code 128 + signal."""
+    """Runs a script's function. Ctrl-C, TERM and HUP end it with all it has started: code 128 + signal."""
     def stop(number, _):
         for other in signals:
             signal.signal(other, signal.SIG_IGN)
@@ -53,7 +53,7 @@ def run(command, seconds=None, each_time=None, **options):
         end_tree(child)
 
 def end_tree(child):
-    """Ends a process that still runs, with all it has started: after 0.3 s, as Ctrl-C may have done so; or after 5."""
+    """Ends a process with all it has started. Ctrl-C has reached it too, so it has 0.3 s, and then 5."""
     tree = descendants(child.pid) if child.poll() is None else []
     for seconds, number, ends in ((0.3, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
         deadline = time.monotonic() + seconds
@@ -83,15 +83,19 @@ def on_devices(devices, command, flags=()):
             fail(code, f"{word}: expected a program, given none; {advice}")
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
-    several = ["--oversubscribe", "--quiet"] if is_old else ["--map-by", ":oversubscribe"]  # a program's error is a line
+    # quiet: a program's error is one line
+    several = ["--oversubscribe", "--quiet"] if is_old else ["--map-by", ":oversubscribe"]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
+    if sys.stdout.isatty():  # a device cannot tell: what mpirun reads looks like one
+        os.environ["SHARDBOOK_TERMINAL"] = "1"
     if os.geteuid() == 0:
         os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter, and no
-    # right to trace) it would warn on every message, so it is told to copy through shared memory instead.
+    # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter,
+    # and no right to trace) it would warn on every message. So it is told to copy through shared memory.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     if status.get("Seccomp", "").strip() == "2" and not int(status["CapEff"], 16) >> 19 & 1:
-        os.environ.update(dict.fromkeys((f"OMPI_MCA_btl_{kind}_single_copy_mechanism" for kind in ("vader", "sm")), "none"))
+        os.environ.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
+                          OMPI_MCA_btl_sm_single_copy_mechanism="none")
     code = run([launcher, "-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
                 *shlex.split(os.environ.get("MPIRUN_FLAGS", "")), *command])
     code = 128 - code if code < 0 else code
@@ -107,7 +111,7 @@ def install_packages(more=()):
     if not shutil.which("apt-get") or not shutil.which("dpkg-query"):
         tools = [tool for tool in ("cmake", "ninja", "mpirun", "c++") if not shutil.which(tool)]
         if tools:
-            fail(69, f"missing: {' '.join(tools)} (Debian's names of all that is needed: {' '.join(wanted)})")
+            fail(69, f"missing: {' '.join(tools)} (Debian's names of what is needed: {' '.join(wanted)})")
         return  # CMake names libraries that are missing
     query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted]
     known = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
@@ -124,8 +128,9 @@ def install_packages(more=()):
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             fail(69, f"missing packages: {missing}")
     say(f"installing {missing}")
-    apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "--no-install-recommends"]
-    if run([*apt, "update"], stdout=sys.stderr) or run([*apt, "install", *missing.split()], stdout=sys.stderr):
+    apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
+    install = ["install", "--no-install-recommends", *missing.split()]
+    if run([*apt, "update"], stdout=sys.stderr) or run([*apt, *install], stdout=sys.stderr):
         fail(69, f"could not install {missing}")
 
 # ---- Chapters, and the build -----------------------------------------------------------------------------
@@ -136,8 +141,9 @@ def without_number(folder):
     return re.sub(r"^\d\d_", "", folder)
 
 def find_chapter(name):
-    """The folder of a chapter that is given by its number, its folder or its folder without the number; or None."""
-    found = [folder for folder in chapters() if name in (folder, without_number(folder), *re.findall(r"^\d\d", folder))]
+    """The folder of the chapter called "03", "03_tensor_parallel" or "tensor_parallel"; or None."""
+    found = [folder for folder in chapters()
+             if name in (folder, without_number(folder), *re.findall(r"^\d\d", folder))]
     if len(found) > 1 and name not in found:
         fail(64, f"expected one chapter, given {name}: {' '.join(found)}")
     return name if name in found else found[0] if found else None
@@ -163,7 +169,7 @@ def configure(preset, folder, options):
     known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
     if not rules.exists():
         say(f"building in {folder.name}, a minute or two the first time")
-    if not rules.exists() or lacks_gpus() or any(known.get(name) != value for name, value in options.items()):
+    if not rules.exists() or lacks_gpus() or not options.items() <= known.items():
         words = [f"-D{name}={value}" for name, value in options.items()]
         with open(log, "w") as out:
             code = run(["cmake", "--preset", preset, "-G", "Ninja", *words], cwd=root, stdout=out, stderr=out)
@@ -174,16 +180,16 @@ def configure(preset, folder, options):
         fail(69, "cuda: expected the CUDA Toolkit, 12 or later, and NCCL, given none that CMake finds")
 
 def run_ninja(folder, targets):
-    """Builds: on a terminal one line changes, in a file there is a line every 5 s. Prints the first error in full."""
+    """Builds. On a terminal a line changes, else there is one every 5 s. Prints the first error in full."""
     log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
     def show():
         done = re.findall(r"^\[\d+/\d+\]", log.read_text(errors="replace"), re.M)
         text = f"building {' '.join(targets)} {' '.join(done[-1:])} {time.monotonic() - start:.0f} s"
         print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    os.environ["NINJA_STATUS"] = "[%f/%t] "
     with open(log, "w") as out:
-        code = run(["ninja", "-C", folder, *targets], 0.5 if is_terminal else 5, show, stdout=out, stderr=out,
-                   env=environment)
+        seconds = 0.5 if is_terminal else 5
+        code = run(["ninja", "-C", folder, *targets], seconds, show, stdout=out, stderr=out)
     if is_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     if code != 0:

@@ -31,11 +31,13 @@ class Scripts(unittest.TestCase):
         (self.project / "tests").mkdir()
         shutil.copy(root / "tests/run", self.project / "tests")
         (self.project / "build").mkdir()
-        (self.project / "build/build.ninja").touch()
+        for name in ("build.ninja", "CMakeCache.txt"):
+            (self.project / "build" / name).touch()
         (self.project / "build/emu").symlink_to(build / "emu")
         (self.scratch / "elsewhere").mkdir()
         self.play("dpkg-query", 'shift 3; for name; do echo "$name installed"; done')
         self.play("ninja")
+        self.play("apt-get", "echo apt-get was called; exit 1")
 
     def play(self, name, text="", folder="bin"):
         """A command of this name that does what the shell text says."""
@@ -45,10 +47,12 @@ class Scripts(unittest.TestCase):
         path.chmod(0o755)
 
     def start(self, script, *words, **environment):
-        paths = {"PATH": f"{self.scratch / 'bin'}:{os.environ['PATH']}"}
-        return subprocess.Popen([self.project / script, *words], cwd=self.scratch / "elsewhere", text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env={**os.environ, **paths, **environment})
+        paths = {"PATH": f"{self.scratch / 'bin'}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        job = subprocess.Popen([self.project / script, *words], cwd=self.scratch / "elsewhere", text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, **paths, **environment})
+        self.addCleanup(job.kill)
+        return job
 
     def run_script(self, *words, **environment):
         job = self.start(*words, **environment)
@@ -118,6 +122,10 @@ class Building(Scripts):
 
 
 class Ending(Scripts):
+    def tearDown(self):
+        for process in self.devices():
+            os.kill(int(process.parent.name), signal.SIGKILL)
+
     def test_a_signal_ends_all(self):
         for script, words in (("chapters/run", ["03", "-n", "3"]),
                               ("chapters/on_devices", ["3", build / "emu/03_tensor_parallel"])):
@@ -158,7 +166,8 @@ class New(Scripts):
                              ("such as mine .*given int", "int", "--bare"), ("given my-own", "my-own", "--bare"),
                              ("given a/b", "a/b", "--bare"), ("given 7_mine", "7_mine", "--bare"),
                              ("does not use itself, given relu", "relu", "--bare"),
-                             ("does not use itself, given engine", "engine", "--bare")):
+                             ("given engine", "engine", "--bare"),
+                             ("does not use itself, given emu", "emu", "--bare")):
             self.refused(64, text, "chapters/new", *words)
         self.assertEqual(sorted(self.project.glob("**/*")), before)
 
