@@ -14,7 +14,7 @@ struct Options {
 };
 
 /// Nothing when it asked for help, which device 0 has then printed. \throws Error usage
-std::optional<Options> parse(int argc, char** argv, const std::vector<std::string>& scenes,
+std::optional<Options> parse(const std::vector<std::string>& words, const std::vector<std::string>& scenes,
                              const std::vector<std::string>& mistakes);
 
 }  // namespace shard::primer

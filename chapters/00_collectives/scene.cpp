@@ -48,8 +48,8 @@ void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Ind
 void Scene::sends(const std::string& form, const Traffic& traffic) {
   const Traffic measured = ledger().traffic();
   form_ = form;
-  outcome_.messages = gather_figure("messages", measured.messages, traffic.messages);
-  outcome_.bytes = gather_figure("bytes", measured.bytes, traffic.bytes);
+  outcome_.messages = gather_figure(world(), "messages", measured.messages, traffic.messages);
+  outcome_.bytes = gather_figure(world(), "bytes", measured.bytes, traffic.bytes);
   writes("", "\n");
   writes("messages", fmt::to_string(measured.messages));
   writes("closed form", fmt::to_string(traffic.messages));

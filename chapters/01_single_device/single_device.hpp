@@ -6,8 +6,9 @@
 /// file, cut up. With more devices, each does the same work on the same data.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::single_device {
 
 class SingleDevice : public ShardedEngine {
  public:
@@ -26,8 +27,8 @@ class SingleDevice : public ShardedEngine {
     Replicated a(std::move(input));  // (B, D)
     std::vector<Replicated> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (B, F)   h = max(z, 0)
-      Replicated out = matmul(a, weights_[l]);  // (B, F) for even l, (B, D) for odd l
+      if (relu_before(l)) a = relu(std::move(a));  // (B, F)   h = max(z, 0)
+      Replicated out = matmul(a, weights_[l]);     // (B, F) for even l, (B, D) for odd l
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -45,7 +46,7 @@ class SingleDevice : public ShardedEngine {
       const Replicated& a = inputs[l];                                          // (B, D) or (B, F)
       gradients.put(layer_name(l), matmul(transposed(a), d));                   // like the weights
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));  // (B, D)
     return gradients;
@@ -65,4 +66,4 @@ class SingleDevice : public ShardedEngine {
   Tape<std::vector<Replicated>> tape_;  // each layer's input
 };
 
-}  // namespace shard
+}  // namespace shard::single_device

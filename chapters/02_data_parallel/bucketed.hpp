@@ -9,8 +9,9 @@
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class BucketedDataParallel : public ShardedEngine {
  public:
@@ -29,8 +30,8 @@ class BucketedDataParallel : public ShardedEngine {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, weights_[l]);  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -51,7 +52,7 @@ class BucketedDataParallel : public ShardedEngine {
       filling.add(l, matmul(transposed(a), d));  // like the weights    S0ᵀ·S0 = S1·S0 = P
       if (filling.bytes >= bucket_bytes_ || l == 0) in_flight.push_back(send_off(std::exchange(filling, {})));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     Gradients gradients;
     for (InFlight& bucket : in_flight) collect(bucket, gradients);
@@ -111,4 +112,4 @@ class BucketedDataParallel : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

@@ -8,8 +8,9 @@
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class DataParallel : public ShardedEngine {
  public:
@@ -72,8 +73,8 @@ class DataParallel : public ShardedEngine {
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, weights_[l]);  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -91,7 +92,7 @@ class DataParallel : public ShardedEngine {
       Partial addend = matmul(transposed(a), d);  // like the weights    S0ᵀ·S0 = S1·S0 = P
       dw[l] = dw[l].is_empty() ? std::move(addend) : std::move(dw[l]) + addend;
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
@@ -110,4 +111,4 @@ class DataParallel : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

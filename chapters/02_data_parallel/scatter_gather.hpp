@@ -12,8 +12,9 @@
 /// proved by the tests alone.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class ScatterGather : public ShardedEngine {
  public:
@@ -34,8 +35,8 @@ class ScatterGather : public ShardedEngine {
     Tensor a = scatter_rows(std::move(input));  // (b, D)
     std::vector<Tensor> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));    // (b, F)
-      Tensor out = matmul(a, weight(l, model));  // (b, F) or (b, D)
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Tensor out = matmul(a, weight(l, model));    // (b, F) or (b, D)
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -57,7 +58,7 @@ class ScatterGather : public ShardedEngine {
       Tensor dw = sum_on_device_0(matmul(transposed(a), d));  // like the weights
       gradients.put(layer_name(static_cast<Index>(l)), Owned(std::move(dw), weights_[l].global_shape(), 0));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weight(l, model)));  // like a
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     if (!wants_input_grad()) return gradients;
     Tensor dx = gather_rows(std::move(d));  // (B, D) on device 0
@@ -128,4 +129,4 @@ class ScatterGather : public ShardedEngine {
   Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the model as it came; each layer's input
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "engine/proof/costs.hpp"
+#include "engine/workloads/mlp.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 /// Extents and sizes, in elements, from which this chapter's forms are made. B rows, model width D, hidden
 /// width F; b, d and f are this device's parts of them.
@@ -14,7 +14,7 @@ struct TensorParallelSizes {
   bool has_last;  ///< a layer more, of odd depth
   bool is_alone;
 
-  explicit TensorParallelSizes(const Setting& s)
+  explicit TensorParallelSizes(const MlpSetting& s)
       : B(s.batch),
         D(s.model.model_dim),
         F(s.model.hidden_dim),
@@ -26,14 +26,14 @@ struct TensorParallelSizes {
         is_alone(s.devices == 1) {}
 
   /// Three products of one size for each layer, but dL/dx of the first only when it is wanted.
-  Index flops(const Setting& s, Index of_product) const {
+  Index flops(const MlpSetting& s, Index of_product) const {
     return (3 * s.model.num_layers - (s.input_grad ? 0 : 1)) * of_product;
   }
 };
 
 /// Most held in the column-row form. x = B D and h = B f are a block's input and my part of its hidden
 /// activation; w = D f either of my weights in a block; P all of them.
-inline Peak tensor_parallel_peak(const Setting& s, const TensorParallelSizes& z) {
+inline Peak tensor_parallel_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
   const Index buffer = ring_buffer(x, s.devices);
@@ -60,7 +60,7 @@ inline Peak tensor_parallel_peak(const Setting& s, const TensorParallelSizes& z)
 }
 
 /// `column-row`: what one device sends, computes and holds.
-inline Costs tensor_parallel_costs(const Setting& s) {
+inline Costs tensor_parallel_costs(const MlpSetting& s) {
   const TensorParallelSizes z(s);
   Costs costs;
   costs.parameter_bytes = s.model.num_layers * z.D * z.f * bytes_per_element;
@@ -77,7 +77,7 @@ inline Costs tensor_parallel_costs(const Setting& s) {
 
 /// Most held in the sequence form: activations between blocks are my b rows only. x = b D and X = B D are my
 /// rows of a block's input and all of them; h, w and P as above.
-inline Peak sequence_peak(const Setting& s, const TensorParallelSizes& z) {
+inline Peak sequence_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.b * z.D, X = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
   const Index buffer = z.is_alone ? 0 : slices(z.B, z.D, s.devices)[0];  // of the reduce-scatter
@@ -110,7 +110,7 @@ inline Peak sequence_peak(const Setting& s, const TensorParallelSizes& z) {
 /// `sequence`: forward, a gather and a reduce-scatter per block, the two halves of an all-reduce. Backward
 /// one more gather, as only my rows of the input were kept. An odd depth changes rows for columns at its end,
 /// and back.
-inline Costs sequence_costs(const Setting& s) {
+inline Costs sequence_costs(const MlpSetting& s) {
   const TensorParallelSizes z(s);
   Costs costs;
   costs.parameter_bytes = s.model.num_layers * z.D * z.f * bytes_per_element;
@@ -129,7 +129,7 @@ inline Costs sequence_costs(const Setting& s) {
 
 /// Most held with the other cut. x = B d are my columns of a block's input, X = B D all of them; H = B F is
 /// the hidden activation, whole on every device; w = d F.
-inline Peak row_column_peak(const Setting& s, const TensorParallelSizes& z) {
+inline Peak row_column_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.d, X = z.B * z.D, H = z.B * z.F, w = z.d * z.F;
   const Index P = s.model.num_layers * w;
   const Index buffer = ring_buffer(H, s.devices);
@@ -160,7 +160,7 @@ inline Peak row_column_peak(const Setting& s, const TensorParallelSizes& z) {
 
 /// `row-column`: all-reduces of (B, F): one per block forward, one backward, also in the first. The end
 /// gathers columns, or, of an odd depth, reduces.
-inline Costs row_column_costs(const Setting& s) {
+inline Costs row_column_costs(const MlpSetting& s) {
   const TensorParallelSizes z(s);
   Costs costs;
   costs.parameter_bytes = s.model.num_layers * z.d * z.F * bytes_per_element;
@@ -172,4 +172,4 @@ inline Costs row_column_costs(const Setting& s) {
   return costs;
 }
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

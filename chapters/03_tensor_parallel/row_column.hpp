@@ -9,8 +9,9 @@
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class RowColumnParallel : public ShardedEngine {
  public:
@@ -109,4 +110,4 @@ class RowColumnParallel : public ShardedEngine {
   Tape<std::vector<Kept>, Sharded<1>> tape_;  // each block's activations; the input of the last layer
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

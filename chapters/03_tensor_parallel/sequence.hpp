@@ -10,8 +10,9 @@
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class SequenceParallel : public ShardedEngine {
  public:
@@ -113,4 +114,4 @@ class SequenceParallel : public ShardedEngine {
   Tape<std::vector<Kept>, Sharded<0>> tape_;  // each block's activations; the input of the last layer
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -9,8 +9,9 @@
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class TensorParallel : public ShardedEngine {
  public:
@@ -108,4 +109,4 @@ class TensorParallel : public ShardedEngine {
   Tape<std::vector<Kept>, Replicated> tape_;  // each block's activations; the input of the last layer
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

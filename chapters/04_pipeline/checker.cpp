@@ -10,7 +10,7 @@
 #include "engine/device/error.hpp"
 #include "rehearsal.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 namespace {
 
@@ -140,4 +140,4 @@ Index most_held(const Schedule& schedule, int device) {
   return most;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

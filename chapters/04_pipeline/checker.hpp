@@ -4,7 +4,7 @@
 
 #include "schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// Proves: every micro-batch goes forward once and backward once through each stage, in that order, on the
 /// stage's device; every message that is needed is sent once, received once, posted before it is waited for,
@@ -17,4 +17,4 @@ void check(const Schedule& schedule);
 /// the end of its backward.
 Index most_held(const Schedule& schedule, int device);
 
-}  // namespace shard
+}  // namespace shard::pipeline

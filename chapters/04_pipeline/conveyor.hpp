@@ -6,7 +6,7 @@
 
 #include "engine/sharded_engine.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// Tensors on their way around the devices, each sent on at once and received when it is needed.
 class Conveyor {
@@ -40,4 +40,4 @@ class Conveyor {
   std::deque<Future<>> sent_;
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -2,14 +2,14 @@
 
 #include <map>
 
-namespace shard {
+namespace shard::pipeline {
 
 namespace {
 
 /// What one device of a pipeline sends, computes and holds in a step.
 class PipelineCosts {
  public:
-  PipelineCosts(const Setting& s, const Schedule& schedule, std::vector<Range> stages)
+  PipelineCosts(const MlpSetting& s, const Schedule& schedule, std::vector<Range> stages)
       : s_(s), schedule_(schedule), stages_(std::move(stages)) {}
 
   Costs costs() {
@@ -29,7 +29,7 @@ class PipelineCosts {
   /// Between two stages on different devices every row travels forward as an activation, and back as its
   /// gradient: a message for each micro-batch that has rows.
   Traffic messages() const {
-    const Index full = std::min(s_.batch, s_.micro_batches);
+    const Index full = std::min(s_.batch, schedule_.micro_batches);
     Traffic sent;
     for (int st = s_.device; s_.devices > 1 && st < count(); st += s_.devices) {
       if (st + 1 < count()) sent += {full, s_.batch * width(of(st).end) * bytes_per_element};
@@ -117,7 +117,7 @@ class PipelineCosts {
   Range of(int stage) const { return stages_[static_cast<std::size_t>(stage)]; }
   Index width(Index layer) const { return s_.model.width(layer); }
   Index rows(Index m) const {
-    return part(s_.batch, static_cast<int>(s_.micro_batches), static_cast<int>(m)).size();
+    return part(s_.batch, static_cast<int>(schedule_.micro_batches), static_cast<int>(m)).size();
   }
   Index message(const Action& a) const {
     return rows(a.micro_batch) * width(a.flow == Flow::activation ? of(a.stage).begin : of(a.stage).end);
@@ -129,7 +129,7 @@ class PipelineCosts {
     return sum;
   }
 
-  const Setting& s_;
+  const MlpSetting& s_;
   const Schedule& schedule_;
   std::vector<Range> stages_;
   Index held_ = 0;
@@ -140,8 +140,8 @@ class PipelineCosts {
 
 }  // namespace
 
-Costs pipeline_costs(const Setting& s, const Schedule& schedule, const std::vector<Range>& stages) {
+Costs pipeline_costs(const MlpSetting& s, const Schedule& schedule, const std::vector<Range>& stages) {
   return PipelineCosts(s, schedule, stages).costs();
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -18,7 +18,7 @@
 #include "timeline.hpp"
 #include "worker.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// How a pipeline is laid out and worked through.
 struct PipelinePlan {
@@ -159,4 +159,4 @@ class Pipeline : public ShardedEngine {
   Tape<std::unique_ptr<Worker>> tape_;
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

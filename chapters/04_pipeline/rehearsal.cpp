@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace shard {
+namespace shard::pipeline {
 
 namespace {
 
@@ -95,4 +95,4 @@ std::string to_string(const std::vector<Stuck>& cycle) {
   return text;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -7,7 +7,7 @@
 
 #include "schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// How a send behaves.
 enum class Sends {
@@ -28,4 +28,4 @@ std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends);
 /// "device 0 waits for device 1 (post send: ...); device 1 waits for device 0 (...)".
 std::string to_string(const std::vector<Stuck>& cycle);
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-namespace shard {
+namespace shard::pipeline {
 
 std::string to_string(const Action& action) {
   const char* names[] = {
@@ -101,4 +101,4 @@ Schedule with_messages(int stages, Index micro_batches, const Work& work) {
   return schedule;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

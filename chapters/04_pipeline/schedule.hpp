@@ -8,7 +8,7 @@
 
 #include "engine/device/split.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// What travels between stages: activations forward, gradients of them back.
 enum class Flow { activation, gradient };
@@ -70,4 +70,4 @@ using Work = std::vector<std::vector<Action>>;
 /// order of sends.
 Schedule with_messages(int stages, Index micro_batches, const Work& work);
 
-}  // namespace shard
+}  // namespace shard::pipeline

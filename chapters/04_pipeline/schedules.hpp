@@ -6,7 +6,7 @@
 
 #include "schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// ## naive
 /// One micro-batch at a time, through all stages and back. While one device works all others wait.
@@ -102,4 +102,4 @@ inline Work zero_bubble(int devices, Index micro_batches) {
   return work;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/workloads/model.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// The layers of each stage. `how`:
 ///   equal   as many for each, the first ones with one more where they do not divide
@@ -21,4 +21,4 @@ std::vector<Range> cut_into_stages(const Model& model, int stages, const std::st
 /// it can be; of several such cuts the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -8,7 +8,7 @@
 #include "checker.hpp"
 #include "rehearsal.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 using Kind = Action::Kind;
 
@@ -133,4 +133,4 @@ std::string describe(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -7,7 +7,7 @@
 
 #include "schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// How long the work on one micro-batch in one stage takes, in slots; `backward` takes the sum of its halves.
 struct Durations {
@@ -44,4 +44,4 @@ std::string draw(const Schedule& schedule);
 /// devices would wait for one another for ever if sends blocked.
 std::string describe(const Schedule& schedule);
 
-}  // namespace shard
+}  // namespace shard::pipeline

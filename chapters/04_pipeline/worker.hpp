@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 #include "schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// What this device knows of the pipeline: which layers make a stage, and their weights.
 struct Stages {
@@ -31,8 +32,8 @@ struct Stages {
 /// A micro-batch through a stage. Each layer's input goes to `inputs`, if anybody wants them.
 inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned>* inputs) {
   for (Index l = stages.of(stage).begin; l < stages.of(stage).end; ++l) {
-    if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-    Owned out = matmul(a, stages.weight(l));  // (b, F) or (b, D)    O·O = O
+    if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+    Owned out = matmul(a, stages.weight(l));     // (b, F) or (b, D)    O·O = O
     if (inputs != nullptr) inputs->push_back(std::move(a));
     a = std::move(out);
   }
@@ -145,7 +146,7 @@ class Worker {
   Owned d_input(Index l, const Owned& d, const Owned& a) {
     if (l == 0 && !wants_input_grad_) return {};
     Owned da = matmul(d, transposed(stages_.weight(l)));  // like a    O·O = O
-    return l % 2 == 1 ? relu_backward(std::move(da), a) : std::move(da);
+    return relu_before(l) ? relu_backward(std::move(da), a) : std::move(da);
   }
 
   void add_to_weight_grad(Index l, const Owned& a, const Owned& d) {
@@ -195,4 +196,4 @@ class Worker {
   std::map<Message, Future<Tensor>> receives_;
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

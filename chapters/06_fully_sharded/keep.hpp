@@ -8,8 +8,9 @@
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3Keep : public ShardedEngine {
  public:
@@ -29,8 +30,8 @@ class Zero3Keep : public ShardedEngine {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, gathered(l));  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, gathered(l));     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
       if (InferenceMode::is_on()) discard(l);  // no backward pass will come
@@ -51,7 +52,7 @@ class Zero3Keep : public ShardedEngine {
       Partial dw = matmul(transposed(a), d);                           // (D, F)      S0ᵀ·S0 = S1·S0 = P
       gradients.put(layer_name(l), reduce_scatter<0>(std::move(dw)));  // (D/N, F)    P → S0
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(gathered(l)));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
       discard(l);
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -88,4 +89,4 @@ class Zero3Keep : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

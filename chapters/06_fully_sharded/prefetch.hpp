@@ -9,8 +9,9 @@
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3Prefetch : public ShardedEngine {
  public:
@@ -31,7 +32,7 @@ class Zero3Prefetch : public ShardedEngine {
     for (std::size_t l = 0; l < shards_.size(); ++l) {
       Future<Replicated> next;
       if (l + 1 < shards_.size()) next = all_gather_async(shards_[l + 1]);  // S0 → R, some time
-      if (l % 2 == 1) a = relu(std::move(a));                               // (b, F)
+      if (relu_before(l)) a = relu(std::move(a));                           // (b, F)
       Sharded<0> out = matmul(a, w);                                        // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
@@ -62,7 +63,7 @@ class Zero3Prefetch : public ShardedEngine {
       w = next.get();                                       // frees this layer's
       if (l + 1 < shards_.size()) gradients.put(layer_name(l + 1), leaving.get());
       leaving = reduce_scatter_async<0>(std::move(dw));  // (D/N, F)    P → S0, some time
-      d = l % 2 == 1 ? relu_backward(std::move(da), a) : std::move(da);
+      d = relu_before(l) ? relu_backward(std::move(da), a) : std::move(da);
     }
     gradients.put(layer_name(0), leaving.get());
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -87,4 +88,4 @@ class Zero3Prefetch : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

@@ -9,8 +9,9 @@
 /// Builds on: 06_fully_sharded/zero2.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3 : public ShardedEngine {
  public:
@@ -73,9 +74,9 @@ class Zero3 : public ShardedEngine {
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));  // (b, F)
-      Replicated w = all_gather(shards_[l]);   // (D, F)    S0 → R: for this layer, then freed
-      Sharded<0> out = matmul(a, w);           // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Replicated w = all_gather(shards_[l]);       // (D, F)    S0 → R: for this layer, then freed
+      Sharded<0> out = matmul(a, w);               // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -101,7 +102,7 @@ class Zero3 : public ShardedEngine {
         Replicated w = all_gather(shards_[l]);  // (D, F)    S0 → R: once more
         d = matmul(d, transposed(w));           // like a    S0·R = S0
       }
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
@@ -118,4 +119,4 @@ class Zero3 : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

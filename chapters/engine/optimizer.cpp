@@ -19,9 +19,10 @@ void Adam::update(const Trainable& t) {
   adam_update(t.parameter, *t.gradient, moments.mean, moments.variance, settings_, step_);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate) {
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
+                                          const IntegerOptimizer::MustStay& must_stay) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);
-  if (name == "integer") return std::make_unique<IntegerOptimizer>();
+  if (name == "integer") return std::make_unique<IntegerOptimizer>(must_stay);
   if (name != "adam") throw Error(Code::usage, "--optimizer: expected sgd, adam or integer, given " + name);
   AdamSettings settings;
   settings.rate = rate;

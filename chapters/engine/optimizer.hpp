@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -57,16 +58,24 @@ class Adam : public Optimizer {
 };
 
 /// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for
-/// bit, and no wrong scale of a gradient survives it. A router stays as it is, since its gates would not stay
-/// exact.
+/// bit, and no wrong scale of a gradient survives it. Leaves alone what must stay as it is for sums to be
+/// exact: a workload says which parameters.
 class IntegerOptimizer : public Optimizer {
+ public:
+  using MustStay = std::function<bool(const std::string& parameter)>;
+  explicit IntegerOptimizer(MustStay must_stay) : must_stay_(std::move(must_stay)) {}
+
  protected:
   void update(const Trainable& t) override {
-    if (t.name != router_name()) integer_update(t.parameter, *t.gradient);
+    if (!must_stay_(t.name)) integer_update(t.parameter, *t.gradient);
   }
+
+ private:
+  MustStay must_stay_;
 };
 
 /// "sgd", "adam" or "integer". \throws Error usage for another name
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate);
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
+                                          const IntegerOptimizer::MustStay& must_stay);
 
 }  // namespace shard

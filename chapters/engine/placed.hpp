@@ -53,6 +53,8 @@ class Placed {
   /// My part of a whole tensor, cut as this one is: what to compare me with.
   Tensor slice_of(const Tensor& whole) const;
   void charge_to(Purpose purpose) { local_.charge_to(purpose); }
+  /// Multiplies the whole by a factor, in place: each device its part.
+  void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
 
  private:
   Tensor local_;

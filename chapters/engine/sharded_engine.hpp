@@ -11,7 +11,6 @@
 #include "engine/device/device.hpp"
 #include "engine/placed.hpp"
 #include "engine/tape.hpp"
-#include "engine/workloads/routing.hpp"
 
 namespace shard {
 
@@ -78,8 +77,6 @@ class ShardedEngine {
   /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0
   /// reads and writes; other devices' streams are not touched. Keeps no tape.
   virtual void inference_loop(InputStream& input, OutputStream& output);
-  /// Where the choices of the last forward went, in an engine that routes; else nothing.
-  virtual const RoutedCounts* routed() const { return nullptr; }
   /// @}
 
   /// The rows of a batch that this device is to be given, as input_layout() says.

@@ -1,7 +1,7 @@
-/// The program of one chapter, built once for each folder in chapters/: a step of every variant, forward, a
+/// The program of one chapter, linked once for each folder in chapters/: a step of every variant, forward, a
 /// loss gradient that costs a copy, and backward, against its floor.
 
-#include "chapter.hpp"  // of the chapter that is measured: the build says which
+#include "engine/program/registry.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
@@ -23,19 +23,20 @@ struct Case {
   }
 };
 
-std::unique_ptr<ShardedEngine> make_engine(const Chapter& chapter, const Case& c, Index layers) {
-  EngineOptions options;
-  if (c.variant.top_k > 0) options.routing.top_k = c.variant.top_k;
-  const Index num_experts = chapter.network.has_experts ? 4 : 0;
-  std::unique_ptr<ShardedEngine> engine = c.variant.make(options);
-  engine->load_checkpoint(
-      *generate_checkpoint({layers, c.network.model_dim, c.network.hidden_dim, num_experts}, 1));
+/// An engine on this group, of a network of these sizes. \throws Error usage when the variant refuses it
+std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, Index layers) {
+  const std::shared_ptr<Workload> workload =
+      c.variant.workload->sized(layers, c.network.model_dim, c.network.hidden_dim);
+  const shard::Options& options = c.variant.benchmarked_with;
+  if (c.variant.require) c.variant.require(group.num_devices(), *workload, options);
+  std::unique_ptr<ShardedEngine> engine = c.variant.make(group, *workload, options);
+  engine->load_checkpoint(*generate_checkpoint(workload->parameters(), 1));
   return engine;
 }
 
 void measure_step(const Chapter& chapter, const Case& c, const Options& options, Results& results) {
   set_precision(c.precision);
-  std::unique_ptr<ShardedEngine> engine = make_engine(chapter, c, options.layers);
+  std::unique_ptr<ShardedEngine> engine = make_engine(world(), c, options.layers);
   const Tensor source = random_tensor({engine->input_rows(c.network.batch).size(), c.network.model_dim});
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },
@@ -70,7 +71,7 @@ void measure_step(const Chapter& chapter, const Case& c, const Options& options,
 }  // namespace
 
 void measure_all(const Options& options, Results& results) {
-  const Chapter chapter = this_chapter();
+  const Chapter& chapter = only_chapter();
   print(fmt::format(
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
       "distance of the quartiles; 10^9 operations/s of device 0\n"

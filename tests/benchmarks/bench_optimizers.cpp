@@ -51,7 +51,8 @@ void measure_optimizer(const Candidate& candidate, const Side& library, Sizes si
   OneParameter engine(sizes.parameters);
   Gradients gradients;
   gradients.put("w", Replicated(random_tensor({sizes.parameters})));
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(candidate.name, 1e-3F);
+  std::unique_ptr<Optimizer> optimizer =
+      make_optimizer(candidate.name, 1e-3F, [](const std::string&) { return false; });
   const Side ours = {[] {},
                      [&] {
                        optimizer->step(engine, gradients);

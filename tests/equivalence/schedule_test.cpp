@@ -13,6 +13,8 @@
 
 namespace shard::test {
 
+using namespace pipeline;
+
 using testing::contains;
 
 namespace {

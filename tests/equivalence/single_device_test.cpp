@@ -2,11 +2,13 @@
 
 #include "01_single_device/single_device.hpp"
 
-#include "engine/files/safetensors.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::test {
+
+using single_device::SingleDevice;
 
 namespace {
 

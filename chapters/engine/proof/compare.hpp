@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/files/safetensors.hpp"
+#include "engine/host_tensor.hpp"
 #include "engine/placed.hpp"
 
 namespace shard {
