@@ -307,7 +307,7 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
   CHECK_THAT(with("expert_2/layer_0/weights", w0),
              testing::contains("one of them named expert_2/layer_0/weights"));
   CHECK(with("expert_1/layer_0/weights", w1) ==
-        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2)");
+        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2): PyTorch stores (out, in)?");
   CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==
         "p.safetensors: expert_0/layer_0/weights: expected (3, 3), given (2, 3)");
   CHECK(with("router/weights", {{2, 0}, {}}) ==
