@@ -9,9 +9,11 @@
 #include <algorithm>
 
 #include "engine/device/device.hpp"
-#include "engine/workloads/routing.hpp"
+#include "engine/device/split.hpp"
+#include "engine/workloads/routed_counts.hpp"
+#include "engine/workloads/routing_rule.hpp"
 
-namespace shard {
+namespace shard::expert {
 
 /// What the router says of b tokens.
 struct Choices {
@@ -25,16 +27,16 @@ struct Choices {
 /// With several, gates are the chosen probabilities divided by their sum: the common denominator of the
 /// softmax cancels, and they are a softmax of the chosen logits alone. The order of probabilities is that of
 /// logits.
-inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
+inline Choices choose(Tensor logits, const RoutingRule& rule) {  // (b, E)
   std::vector<float> preference;
   for (Index e = 0; e < logits.extent(1); ++e)
-    preference.push_back(static_cast<float>(-routing.skew * static_cast<double>(e)));
+    preference.push_back(static_cast<float>(-rule.skew * static_cast<double>(e)));
   logits = add_to_rows(std::move(logits), preference);
   Choices c;
-  c.experts = top_k(logits, routing.top_k);
-  if (routing.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, routing.top_k));  // (b, k)
-  c.probabilities = softmax(std::move(logits));                                              // (b, E)
-  if (routing.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
+  c.experts = top_k(logits, rule.top_k);
+  if (rule.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, rule.top_k));  // (b, k)
+  c.probabilities = softmax(std::move(logits));                                        // (b, E)
+  if (rule.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
   return c;
 }
 
@@ -42,12 +44,12 @@ inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
 /// w E Σ f_e P_e, where f_e is the share of all choices that went to expert e and P_e its mean probability
 /// over the batch. Choices have no gradient, so f_e is a constant, and each token's p_e has the derivative w
 /// E f_e / B.
-inline std::vector<float> balance_gradient(const Routing& routing, const RoutedCounts& counts, Index batch) {
+inline std::vector<float> balance_gradient(const RoutingRule& rule, const RoutedCounts& counts, Index batch) {
   std::vector<float> of_expert;
   for (Index e = 0; e < counts.num_experts; ++e) {
     double share = static_cast<double>(counts.chosen_for(e)) / static_cast<double>(counts.top_k * batch);
-    of_expert.push_back(static_cast<float>(routing.aux_weight * static_cast<double>(counts.num_experts) *
-                                           share / static_cast<double>(batch)));
+    of_expert.push_back(static_cast<float>(rule.aux_weight * static_cast<double>(counts.num_experts) * share /
+                                           static_cast<double>(batch)));
   }
   return of_expert;
 }
@@ -163,4 +165,4 @@ inline std::span<const Index> part_of(const std::vector<Index>& all, Range range
                                 static_cast<std::size_t>(range.size()));
 }
 
-}  // namespace shard
+}  // namespace shard::expert

@@ -2,12 +2,11 @@
 
 #include <cstring>
 
-#include "engine/device/runtime/control_plane.hpp"
-
 namespace shard {
 
-MeanSquaredError::MeanSquaredError(Index batch, Index width, std::function<Tensor(Range rows)> target)
-    : elements_(batch * width), target_(std::move(target)) {}
+MeanSquaredError::MeanSquaredError(Communicator& group, Index batch, Index width,
+                                   std::function<Tensor(Range rows)> target)
+    : group_(&group), elements_(batch * width), target_(std::move(target)) {}
 
 Tensor MeanSquaredError::gradient(const Tensor& output, Index first_row) {
   auto factor = static_cast<float>(2.0 / static_cast<double>(elements_));
@@ -24,7 +23,7 @@ double MeanSquaredError::value() const {
     mine.append(reinterpret_cast<const char*>(&square), sizeof square);
   }
   std::map<Index, double> all;
-  for (const std::string& theirs : ControlPlane::instance().gather("the loss", mine))
+  for (const std::string& theirs : group_->gather("the loss", mine))
     for (std::size_t at = 0; at < theirs.size(); at += sizeof(Index) + sizeof(double)) {
       Index row = 0;
       std::memcpy(&row, theirs.data() + at, sizeof row);

@@ -15,7 +15,7 @@ namespace shard {
 class MeanSquaredError {
  public:
   /// `target(rows)` gives those rows of the target, (rows, width).
-  MeanSquaredError(Index batch, Index width, std::function<Tensor(Range rows)> target);
+  MeanSquaredError(Communicator& group, Index batch, Index width, std::function<Tensor(Range rows)> target);
 
   /// dL/dout of these rows of the output; also adds up their part of the loss. Fits LossGradient.
   Tensor gradient(const Tensor& output, Index first_row);
@@ -23,6 +23,7 @@ class MeanSquaredError {
   double value() const;
 
  private:
+  Communicator* group_;
   Index elements_;
   std::function<Tensor(Range)> target_;
   std::map<Index, double> squares_;  // by first row, as devices with the same rows see the same piece

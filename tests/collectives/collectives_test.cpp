@@ -12,13 +12,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 const Host& mine(const std::vector<Host>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
@@ -100,7 +100,7 @@ TEST_CASE("all_gather can keep the slice") {
         CAPTURE(to_string(shape), axis, extents);
         const std::vector<Host> inputs = slices_of(shape, axis, extents);
         const Tensor slice = to_device(mine(inputs));
-        CHECK(difference(world().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
+        CHECK(difference(group().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
         CHECK(difference(slice, mine(inputs)) == "");
       }
 }
@@ -233,13 +233,13 @@ TEST_CASE("nobody leaves a barrier before everybody has entered it") {
     const Index entered = now();  // one clock, as all devices of a test are on one machine
     engine.barrier();
     const Index left = now();
-    for (Index theirs : world().exchange("the time of entry", entered)) CHECK(left >= theirs);
+    for (Index theirs : group().exchange("the time of entry", entered)) CHECK(left >= theirs);
   }
 }
 
 TEST_CASE("exchange gives everybody's number in device order") {
   for (Index factor : {Index{1}, Index{-7}, Index{1} << 40}) {
-    const std::vector<Index> numbers = world().exchange("a number", factor * (me() + 1));
+    const std::vector<Index> numbers = group().exchange("a number", factor * (me() + 1));
     REQUIRE(numbers.size() == static_cast<std::size_t>(devices()));
     for (int d = 0; d < devices(); ++d) CHECK(numbers[static_cast<std::size_t>(d)] == factor * (d + 1));
   }
@@ -248,9 +248,9 @@ TEST_CASE("exchange gives everybody's number in device order") {
 TEST_CASE("print_in_device_order writes on device 0, one device after another") {
   std::ostringstream out;
   print_in_device_order(
-      out, "mine:", to_device(tabulate({2}, [](const Place& at) { return at[0] + 10.0F * me(); })));
+      group(), out, "mine:", to_device(tabulate({2}, [](const Place& at) { return at[0] + 10.0F * me(); })));
   std::ostringstream expected;
   for (int d = 0; me() == 0 && d < devices(); ++d)
-    expected << "device " << d << ": mine: (2,) [" << 10 * d << ", " << 10 * d + 1 << "]\n";
+    expected << "device " << id(d) << ": mine: (2,) [" << 10 * d << ", " << 10 * d + 1 << "]\n";
   CHECK(out.str() == expected.str());
 }

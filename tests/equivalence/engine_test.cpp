@@ -8,13 +8,12 @@
 #include <numeric>
 #include <sstream>
 
-#include "engine/checkpoint.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
 #include "engine/optimizer.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
 #include "engine/tape.hpp"
-#include "engine/workloads/digits.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/host_array.hpp"
@@ -109,7 +108,7 @@ TEST_CASE("CounterRandom: the range and the moments of what it gives") {
 }
 
 TEST_CASE("a generated checkpoint's slice is that slice of the whole, along either axis") {
-  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({3, 5, 7}, 42);
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp({3, 5, 7}).parameters(), 42);
   CHECK(checkpoint->names() ==
         std::vector<std::string>{"layer_0/weights", "layer_1/weights", "layer_2/weights"});
   Tensor whole = checkpoint->whole("layer_1/weights");
@@ -122,7 +121,7 @@ TEST_CASE("a generated checkpoint's slice is that slice of the whole, along eith
 }
 
 TEST_CASE("loading a slice charges just that slice to parameters") {
-  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({2, 5, 7}, 42);
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp({2, 5, 7}).parameters(), 42);
   Index before = ledger().live(Purpose::parameters);
   ledger().reset();
   Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
@@ -152,6 +151,15 @@ TEST_CASE("a model is read from names and shapes, and what does not fit is named
   CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 6}}}),
              contains("layer_1/weights: expected (7, 5), given (7, 6)"));
   CHECK_THAT(complaint({{"layer_0/weights", {5}}}), contains("a matrix"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {5, 7}}}),
+             contains("layer_1/weights: expected (7, 5), given (5, 7): PyTorch stores (out, in)?"));
+  CHECK_THAT(
+      complaint({{"fc1.weight", {5, 7}}}),
+      contains("expected layer_0/weights, layer_1/weights, ... without a gap, and no other (layers have "
+               "no biases), given 1, one of them named fc1.weight, which is unknown"));
+  CHECK(Mlp({2, 7, 5}).input_hint(5) == "layer_0/weights is (7, 5): PyTorch stores (out, in)?");
+  CHECK(Mlp({2, 7, 5}).input_hint(7).empty());
+  CHECK(Mlp({2, 7, 5}).input_hint(6).empty());
 }
 
 TEST_CASE("host arrays and device tensors: there and back") {
@@ -248,7 +256,7 @@ TEST_CASE("optimizers update just their rows") {
   CHECK(w.to_host() == std::vector<float>{0, 1, 1.5F, 4, 4, 5});
   CHECK(outcome([&] { sgd_update(Rows(w, 0, 2), g, 0.5F); }).code == 84);
   CHECK(outcome([&] { Rows(w, 2, 4); }).code == 84);
-  CHECK(outcome([&] { make_optimizer("adagrad", 1); }).code == 64);
+  CHECK(outcome([&] { make_optimizer("adagrad", 1, [](const std::string&) { return false; }); }).code == 64);
 }
 
 TEST_CASE(
@@ -341,7 +349,7 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
                     [](float v) { return v == 0; }));
   CHECK(solve(problem).size() == 8);
-  for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 2.0F);
+  for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
   Outcome o = outcome([&] { solve(problem); });
   CHECK_THAT(o.message, testing::contains("2^24"));
 }

@@ -2,12 +2,13 @@
 
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/zero3.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/optimizer.hpp"
-#include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "tests/harness/catch.hpp"
 
 using namespace shard;
+using namespace shard::fully_sharded;
 
 namespace {
 
@@ -16,7 +17,7 @@ constexpr Index batch = 9;
 
 /// My rows of a host tensor.
 Tensor my_rows_of(const HostTensor& t) {
-  Range rows = part(t.shape[0], world().num_devices(), world().device_id());
+  Range rows = part(t.shape[0], testing::group().num_devices(), testing::group().device_id());
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
@@ -40,7 +41,7 @@ std::map<std::string, std::vector<float>> gradients_across_a_step() {
   Trained<Engine> t;
   t.forward();
   t.forward();
-  IntegerOptimizer().step(t.engine, t.backward());
+  IntegerOptimizer([](const std::string&) { return false; }).step(t.engine, t.backward());
   std::map<std::string, std::vector<float>> values;
   for (const auto& [name, gradient] : t.backward()) values[name] = gradient.local().to_host();
   return values;
@@ -54,19 +55,19 @@ TEST_CASE("forwards that wait for their backwards share one copy of the weights,
   ledger().reset();
   t.forward();
   const Traffic once = gathered();
-  CHECK((once.bytes > 0) == (world().num_devices() > 1));
+  CHECK((once.bytes > 0) == (testing::group().num_devices() > 1));
   const Index activations = batch * (2 * model.model_dim + 2 * model.hidden_dim) * 4;
   const Index weights = model.weights() * 4;
   t.forward();
   CHECK(gathered() == once);
   // All devices' activations together, and one copy of the weights on each.
   Index held = 0;
-  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == 2 * activations + world().num_devices() * weights);
+  for (Index bytes : testing::group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == 2 * activations + testing::group().num_devices() * weights);
   t.backward();
   held = 0;
-  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == activations + world().num_devices() * weights);
+  for (Index bytes : testing::group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == activations + testing::group().num_devices() * weights);
   t.backward();
   CHECK(gathered() == once);
   CHECK(ledger().live() == before);

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/safetensors.hpp"
-#include "engine/workloads/model.hpp"
+#include "engine/host_tensor.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
 namespace shard::test {
 

@@ -20,11 +20,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
+Communicator* everybody = nullptr;
+
+Communicator& group() {
+  return *everybody;
+}
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 int right() {
   return (me() + 1) % devices();
@@ -33,7 +38,7 @@ int left() {
   return (me() + devices() - 1) % devices();
 }
 void all_reduce() {
-  world().all_reduce_async(Tensor({5}), ReduceOp::sum).get();
+  group().all_reduce_async(Tensor({5}), ReduceOp::sum).get();
 }
 
 /// Device `culprit` does the first thing, the others the second.
@@ -50,7 +55,7 @@ void throw_file_error() {
 }
 
 void poll_all_reduce() {
-  Future<Tensor> future = world().all_reduce_async(Tensor({5}), ReduceOp::sum);
+  Future<Tensor> future = group().all_reduce_async(Tensor({5}), ReduceOp::sum);
   while (!future.ready()) continue;
   future.get();
 }
@@ -59,14 +64,14 @@ using Case = int (*)();
 const std::map<std::string, Case> everybody_waits = {
     {"sends_to_the_right",
      [] {
-       world().send(right(), Tensor({3}));
-       world().receive(left());
+       group().send(right(), Tensor({3}));
+       group().receive(left());
        return 0;
      }},
     {"receives_from_the_left",
      [] {
-       world().receive(left());
-       world().send(right(), Tensor({3}));
+       group().receive(left());
+       group().send(right(), Tensor({3}));
        return 0;
      }},
     {"1_ends_early",
@@ -82,17 +87,17 @@ const std::map<std::string, Case> everybody_waits = {
     {"all_but_the_last_end_early",
      [] {
        return only(
-           devices() - 1, [] { world().receive(0); }, [] {});
+           devices() - 1, [] { group().receive(0); }, [] {});
      }},
     {"1_sends_in_an_all_reduce",
      [] {
        return only(
-           1, [] { world().send(0, Tensor({3})); }, all_reduce);
+           1, [] { group().send(0, Tensor({3})); }, all_reduce);
      }},
     {"0_receives_in_a_barrier",
      [] {
        return only(
-           0, [] { world().receive(1); }, [] { world().barrier(); });
+           0, [] { group().receive(1); }, [] { group().barrier(); });
      }},
     {"1_ends_while_others_poll",
      [] {
@@ -102,7 +107,7 @@ const std::map<std::string, Case> everybody_waits = {
     {"1_leaves_out_an_exchange",
      [] {
        return only(
-           1, [] { world().synchronize(); }, [] { world().exchange("a number", 1); });
+           1, [] { group().synchronize(); }, [] { group().exchange("a number", 1); });
      }},
 };
 
@@ -110,9 +115,9 @@ const std::map<std::string, Case> somebody_throws = {
     {"1_throws", [] { return only(1, throw_file_error, all_reduce); }},
     {"0_throws", [] { return only(0, throw_file_error, all_reduce); }},
     {"last_throws_before_a_letter",
-     [] { return only(devices() - 1, throw_file_error, [] { world().receive(devices() - 1); }); }},
+     [] { return only(devices() - 1, throw_file_error, [] { group().receive(devices() - 1); }); }},
     {"1_throws_before_an_exchange",
-     [] { return only(1, throw_file_error, [] { world().exchange("a number", 1); }); }},
+     [] { return only(1, throw_file_error, [] { group().exchange("a number", 1); }); }},
     {"1_throws_before_the_end", [] { return only(1, throw_file_error, [] {}); }},
     {"all_throw", [] { return throw_file_error(), 0; }},
     {"1_throws_another_exception",
@@ -133,53 +138,53 @@ const std::map<std::string, Case> somebody_throws = {
     {"1_sends_too_many_axes",
      [] {
        return only(
-           1, [] { world().send(0, Tensor(Shape(33, 1))); }, [] { world().receive(1); });
+           1, [] { group().send(0, Tensor(Shape(33, 1))); }, [] { group().receive(1); });
      }},
     {"1_gives_a_bad_axis",
      [] {
        return only(
-           1, [] { world().all_gather_async(Tensor({3}), 1); }, all_reduce);
+           1, [] { group().all_gather_async(Tensor({3}), 1); }, all_reduce);
      }},
     {"1_makes_another_call",
      [] {
        return only(
-           1, [] { world().barrier(); }, all_reduce);
+           1, [] { group().barrier(); }, all_reduce);
      }},
     {"1_has_a_dst_of_another_shape",
      [] {
        const Tensor src({3});
        Tensor dst({me() == 1 ? 4 : 3});
-       world().send_async(src, dst, right()).wait();
+       group().send_async(src, dst, right()).wait();
        return 0;
      }},
     {"1_expects_a_longer_message",
      [] {
-       Future<> sent = world().post_send(right(), Tensor({3}));
-       world().post_receive(left(), {me() == 1 ? 40 : 3}).get();
+       Future<> sent = group().post_send(right(), Tensor({3}));
+       group().post_receive(left(), {me() == 1 ? 40 : 3}).get();
        sent.wait();
        return 0;
      }},
     {"1_expects_a_shorter_message",
      [] {
-       Future<> sent = world().post_send(right(), Tensor({4000}));
-       world().post_receive(left(), {me() == 1 ? 3 : 4000}).get();
+       Future<> sent = group().post_send(right(), Tensor({4000}));
+       group().post_receive(left(), {me() == 1 ? 3 : 4000}).get();
        sent.wait();
        return 0;
      }},
     {"all_wait_for_posts",
      [] {
-       world().post_receive(right(), {2}).get();
+       group().post_receive(right(), {2}).get();
        return 0;
      }},
     {"0_drops_a_message_that_nobody_receives",
      [] {
        return only(
-           0, [] { world().post_send(1, Tensor({100'000})); }, [] {});
+           0, [] { group().post_send(1, Tensor({100'000})); }, [] {});
      }},
     {"0_drops_a_receive_of_what_nobody_sends",
      [] {
        return only(
-           0, [] { world().post_receive(1, {3}); }, [] {});
+           0, [] { group().post_receive(1, {3}); }, [] {});
      }},
     {"1_throws_while_0_computes",
      [] { return only(1, throw_file_error, [] { std::this_thread::sleep_for(1s), all_reduce(); }); }},
@@ -198,9 +203,9 @@ void play_slowly() {
   for (int turn = 0; turn < 8; ++turn) {
     std::this_thread::sleep_for(300ms);
     if ((turn + me()) % 2 == 0)
-      world().send(3 - me(), Tensor({2}));
+      group().send(3 - me(), Tensor({2}));
     else
-      world().receive(3 - me());
+      group().receive(3 - me());
   }
 }
 
@@ -230,28 +235,28 @@ const std::map<std::string, Case> nobody_is_wrong = {
      }},
     {"1_prints_while_0_waits",
      [] {
-       Future<Tensor> future = world().all_gather_async(Tensor({3}), 0);
+       Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
        std::ostringstream out;
        if (me() == 0) future.get();
-       print_in_device_order(out, "mine:", Tensor({2}));
+       print_in_device_order(group(), out, "mine:", Tensor({2}));
        if (me() != 0) future.get();
        return 0;
      }},
     {"0_drops_a_future_and_ends",
      [] {
-       Future<Tensor> future = world().all_gather_async(Tensor({3}), 0);
+       Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
        if (me() != 0) return future.get().size() == 3 * devices() ? 0 : 1;
        return 0;
      }},
     {"0_drops_messages_and_ends",
      [] {
        if (me() == 0) {
-         world().post_receive(devices() - 1, {100'000});
-         world().post_send(1, Tensor({100'000}));
+         group().post_receive(devices() - 1, {100'000});
+         group().post_send(1, Tensor({100'000}));
          return 0;
        }
        std::this_thread::sleep_for(300ms);
-       world().send((me() + 1) % devices(), world().receive(me() - 1));
+       group().send((me() + 1) % devices(), group().receive(me() - 1));
        return 0;
      }},
     {"0_prints_before_its_messages_are_met",
@@ -259,16 +264,16 @@ const std::map<std::string, Case> nobody_is_wrong = {
        Future<Tensor> received, early;
        Future<> sent;
        if (me() == 0) {
-         received = world().post_receive(1, {100'000});
-         sent = world().post_send(2, Tensor({100'000}));
-         early = world().post_receive(2, {100'000});
+         received = group().post_receive(1, {100'000});
+         sent = group().post_send(2, Tensor({100'000}));
+         early = group().post_receive(2, {100'000});
        }
-       if (me() == 1) sent = world().post_send(2, Tensor({100'000}));
-       if (me() == 2) received = world().post_receive(1, {100'000});
-       if (me() == 2) world().receive(0), world().send(0, Tensor({100'000}));
+       if (me() == 1) sent = group().post_send(2, Tensor({100'000}));
+       if (me() == 2) received = group().post_receive(1, {100'000});
+       if (me() == 2) group().receive(0), group().send(0, Tensor({100'000}));
        std::ostringstream out;
-       print_in_device_order(out, "mine:", Tensor({2}));
-       if (me() == 1) world().send(0, Tensor({100'000}));
+       print_in_device_order(group(), out, "mine:", Tensor({2}));
+       if (me() == 1) group().send(0, Tensor({100'000}));
        early.get(), received.get(), sent.wait();
        return 0;
      }},
@@ -277,7 +282,8 @@ const std::map<std::string, Case> nobody_is_wrong = {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_on_devices(argc, argv, [&] {
+  return run_on_devices(argc, argv, [&](Communicator& world) {
+    everybody = &world;
     for (const auto* cases : {&everybody_waits, &somebody_throws, &nobody_is_wrong})
       if (auto found = cases->find(argc > 1 ? argv[1] : ""); found != cases->end()) return found->second();
     throw Error(Code::usage, "misbehave: no such case");

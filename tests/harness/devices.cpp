@@ -46,6 +46,15 @@ CounterRandom generator(int device, int seed) {
 
 }  // namespace
 
+GroupUnderTest& group() {
+  static GroupUnderTest instance;
+  return instance;
+}
+
+int id(int place) {
+  return group().members().at(static_cast<std::size_t>(place));
+}
+
 float Host::at(const Place& place) const {
   Index offset = 0;
   for (std::size_t axis = 0; axis < shape.size(); ++axis) offset = offset * shape[axis] + place[axis];
@@ -81,7 +90,7 @@ Host reals(const Shape& shape, int device, int seed) {
 
 std::vector<Host> on_each(Host input(const Shape&, int, int), const Shape& shape, int seed) {
   std::vector<Host> inputs;
-  for (int d = 0; d < world().num_devices(); ++d) inputs.push_back(input(shape, d, seed));
+  for (int d = 0; d < group().num_devices(); ++d) inputs.push_back(input(shape, d, seed));
   return inputs;
 }
 

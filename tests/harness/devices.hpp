@@ -6,10 +6,37 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/device.hpp"
+#include "engine/device/checked_communicator.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard::testing {
+
+/// The group of devices that the test cases run on: the world, or a part of it (see mpi_main.cpp). It may be
+/// named before there is any, and be put around another one, which then sees every call.
+class GroupUnderTest : public WrappedCommunicator {
+ public:
+  using WrappedCommunicator::inner;
+  using WrappedCommunicator::set_inner;
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
+};
+GroupUnderTest& group();
+/// While it lives, the group under test checks claims of layout.
+class CheckedRun {
+ public:
+  CheckedRun() : believing_(group().inner()), checking_(believing_) { group().set_inner(checking_); }
+  ~CheckedRun() { group().set_inner(believing_); }
+  CheckedRun(const CheckedRun&) = delete;
+  CheckedRun& operator=(const CheckedRun&) = delete;
+
+ private:
+  Communicator& believing_;
+  CheckedCommunicator checking_;
+};
+
+/// The id in the job of a member of it: how errors name it.
+int id(int place);
 
 /// An element's place in a tensor: its index along each axis.
 using Place = std::vector<Index>;
@@ -72,11 +99,12 @@ Measured measured(Collective collective, const std::function<void()>& action);
 /// An engine without a strategy, for its collectives.
 class PlainEngine : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
   void load_checkpoint(const Checkpoint&) override {}
-  Placed forward(Tensor x) override { return Replicated(std::move(x)); }
+  Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }
   Gradients backward(Tensor) override { return {}; }
   Placement input_layout() const override { return Placement::replicated(); }
-  std::vector<Trainable> trainable(const Gradients&) override { return {}; }
+  Trainables trainable() override { return {}; }
 
   using ShardedEngine::load_replicated;
   using ShardedEngine::load_sharded;

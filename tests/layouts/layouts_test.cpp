@@ -11,13 +11,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 constexpr int mismatch = static_cast<int>(Code::mismatch);
@@ -174,24 +174,25 @@ TEST_CASE("operands that are cut at different places are refused") {
 }
 
 TEST_CASE("operands of equal size at different offsets are refused") {
-  const S1 x(Tensor({2, 1}), {2, 9}, 3);
-  const S0 y(Tensor({1, 2}), {9, 2}, 4);
+  const S1 x(group(), Tensor({2, 1}), {2, 9}, 3);
+  const S0 y(group(), Tensor({1, 2}), {9, 2}, 4);
   CHECK(refusal([&] { matmul(x, y); }).code == argument);
-  CHECK(refusal([&] { S0(Tensor({1, 2}), {9, 2}, 3) + y; }).code == argument);
+  CHECK(refusal([&] { S0(group(), Tensor({1, 2}), {9, 2}, 3) + y; }).code == argument);
 }
 
 TEST_CASE("matrices that do not fit are refused") {
-  const auto replicated = [](Shape shape) { return Replicated(Tensor(std::move(shape))); };
+  const auto replicated = [](Shape shape) { return Replicated(group(), Tensor(std::move(shape))); };
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({4, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
-  const S1 columns(Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
-  const S0 rows(Tensor({3, 2}), {8, 2}, 3);
+  const S1 columns(group(), Tensor({2, 3}), {2, 9},
+                   3);  // these slices fit, but not the matrices that they are of
+  const S0 rows(group(), Tensor({3, 2}), {8, 2}, 3);
   CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({2, 1}); }).code == argument);
-  CHECK(refusal([&] { Partial(Tensor({2})) + Partial(Tensor({3})); }).code == argument);
+  CHECK(refusal([&] { Partial(group(), Tensor({2})) + Partial(group(), Tensor({3})); }).code == argument);
 }
 
 TEST_CASE("matrices of different owners are refused, on every device") {
@@ -200,39 +201,41 @@ TEST_CASE("matrices of different owners are refused, on every device") {
   const O first = laid_out<O>(a, {{}, 0}), second = laid_out<O>(a, {{}, 1});
   const Refusal refused = refusal([&] { matmul(first, second); });
   CHECK(refused.code == argument);
-  CHECK_THAT(refused.message, contains("operands of one owner, given those of devices 0 and 1"));
+  CHECK_THAT(refused.message,
+             contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
   CHECK(refusal([&] { laid_out<O>(a, {{}, 0}) + second; }).code == argument);
 }
 
 TEST_CASE("a slice must be one of the whole") {
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 3); }).code == 0);
-  CHECK(refusal([] { S0(Tensor({0, 3}), {5, 3}, 5); }).code == 0);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 4); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, -1); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 4}, 0); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5}, 0); }).code == argument);
-  CHECK(refusal([] { S1(Tensor({2}), {2}, 0); }).code == argument);
-  CHECK(refusal([] { S1(Tensor({5, 3}), {5, 3}, 0); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, 3); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({0, 3}), {5, 3}, 5); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, 4); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, -1); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 4}, 0); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5}, 0); }).code == argument);
+  CHECK(refusal([] { S1(group(), Tensor({2}), {2}, 0); }).code == argument);
+  CHECK(refusal([] { S1(group(), Tensor({5, 3}), {5, 3}, 0); }).code == 0);
   CHECK_THAT(refusal([] {
-               S1(Tensor({2, 3}), {2, 4}, 2);
+               S1(group(), Tensor({2, 3}), {2, 4}, 2);
              }).message,
              contains("Sharded<1>: expected a slice of (2, 4), given (2, 3) at offset 2"));
 }
 
 TEST_CASE("only its owner holds an owned tensor") {
   const bool am_owner = me() == 0;
-  CHECK(refusal([&] { Owned(Tensor({2}), {2}, 0); }).code == (am_owner ? 0 : argument));
-  CHECK(refusal([&] { Owned(Tensor(), {2}, 0); }).code == (am_owner ? argument : 0));
+  CHECK(refusal([&] { Owned(group(), Tensor({2}), {2}, 0); }).code == (am_owner ? 0 : argument));
+  CHECK(refusal([&] { Owned(group(), Tensor(), {2}, 0); }).code == (am_owner ? argument : 0));
   const Shape mine = am_owner ? Shape{3} : Shape{0};
-  CHECK(refusal([&] { Owned(Tensor(mine), {2}, 0); }).code == (am_owner ? argument : 0));
-  CHECK(refusal([] { Owned(Tensor(), {2}, -1); }).code == argument);
-  CHECK(refusal([] { Owned(Tensor(), {2}, devices()); }).code == argument);
+  CHECK(refusal([&] { Owned(group(), Tensor(mine), {2}, 0); }).code == (am_owner ? argument : 0));
+  CHECK(refusal([] { Owned(group(), Tensor(), {2}, -1); }).code == argument);
+  CHECK(refusal([] { Owned(group(), Tensor(), {2}, devices()); }).code == argument);
   const Owned owned = laid_out<O>(integers({2, 2}, 0), {{}, 0});
   CHECK(owned.is_mine() == am_owner);
   const Refusal refused = refusal([&] { owned.local(); });
   CHECK(refused.code == (am_owner ? 0 : argument));
   if (!am_owner)
-    CHECK_THAT(refused.message, contains("Owned::local: expected to be called on the owner, device 0"));
+    CHECK_THAT(refused.message,
+               contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
 }
 
 namespace {
@@ -279,10 +282,10 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
   const Index bytes = 4 * 30;
   ledger().reset();
   const Index before = ledger().live();
-  Replicated r = relu(Replicated(Tensor({5, 6})));
+  Replicated r = relu(Replicated(group(), Tensor({5, 6})));
   CHECK(ledger().peak() - before == bytes);
   Replicated moved = std::move(r);
-  Partial p = scale(Partial(std::move(moved).local()), 2);
+  Partial p = scale(Partial(group(), std::move(moved).local()), 2);
   CHECK(ledger().peak() - before == bytes);
   const Replicated sum = engine.all_reduce(std::move(p));
   CHECK(ledger().live() - before == bytes);
@@ -292,7 +295,7 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
 
 TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
   const Host same = integers({3, 4}, 5);
-  const auto claim = [](const Host& host) { return refusal([&] { Replicated(to_device(host)); }); };
+  const auto claim = [](const Host& host) { return refusal([&] { Replicated(group(), to_device(host)); }); };
   for (int odd = 0; devices() > 1 && odd < devices(); ++odd) {
     CAPTURE(odd);
     Host other = same;
@@ -300,20 +303,18 @@ TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
     const Host turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
     const Host less = me() == odd ? sliced(same, 0, {0, 2}) : same;
     CHECK(claim(other).code == 0);
-    world().check_claims(true);
+    const CheckedRun checked;
     CHECK(claim(same).code == 0);
-    const std::string culprit = fmt::format("device {} holds other values", odd == 0 ? 1 : odd);
+    const std::string culprit = fmt::format("device {} holds other values", id(odd == 0 ? 1 : odd));
     for (const Host& host : {other, turned, less}) {
       const Refusal refused = claim(host);
       CHECK(refused.code == mismatch);
       CHECK_THAT(refused.message, contains("Replicated: expected the same values on every device"));
       CHECK_THAT(refused.message, contains(culprit));
     }
-    world().check_claims(false);
   }
   ledger().reset();
-  world().check_claims(true);
+  const CheckedRun checked;
   CHECK(claim(same).code == 0);
-  world().check_claims(false);
   CHECK(ledger().traffic() == Traffic{});
 }

@@ -8,13 +8,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 /// Around the number of devices, below it, and none.
@@ -97,15 +97,15 @@ TEST_CASE("packed addends are reduced together") {
     CHECK(sums[i].global_shape() == packed[i]);
     CHECK(difference(sums[i].local(), integers(packed[i], static_cast<int>(i))) == "");
   }
-  CHECK(refusal([] { unpack(Replicated(Tensor({6})), {{2, 2}, {1}}); }).code == argument);
-  CHECK(refusal([] { unpack(Replicated(Tensor({6})), {{2, 2}, {3}}); }).code == argument);
+  CHECK(refusal([] { unpack(Replicated(group(), Tensor({6})), {{2, 2}, {1}}); }).code == argument);
+  CHECK(refusal([] { unpack(Replicated(group(), Tensor({6})), {{2, 2}, {3}}); }).code == argument);
 }
 
 TEST_CASE("shard takes my slice without communication, and all_gather undoes it") {
   for (const Shape& shape : matrices) {
     CAPTURE(to_string(shape));
     const Host whole = integers(shape, 0);
-    const Replicated replicated(to_device(whole));
+    const Replicated replicated(group(), to_device(whole));
     ledger().reset();
     Sharded<0> rows = engine.shard<0>(replicated);
     Sharded<1> columns = engine.shard<1>(replicated);
@@ -163,8 +163,8 @@ TEST_CASE("several typed calls are in flight at a time") {
 }
 
 TEST_CASE("an axis that a tensor has not is refused") {
-  CHECK(refusal([] { engine.reduce_scatter<1>(Partial(Tensor({3}))); }).code == argument);
-  CHECK(refusal([] { engine.shard<1>(Replicated(Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine.reduce_scatter<1>(Partial(group(), Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine.shard<1>(Replicated(group(), Tensor({3}))); }).code == argument);
 }
 
 TEST_CASE("parameters come as slices of a checkpoint") {
@@ -172,9 +172,9 @@ TEST_CASE("parameters come as slices of a checkpoint") {
   const auto checkpoint = generate_checkpoint(model, 3);
   const std::string name = layer_name(1);
   const Host whole = to_host(checkpoint->whole(name));
-  CHECK(difference(PlainEngine::load_replicated(*checkpoint, name).local(), whole) == "");
-  check_slice(PlainEngine::load_sharded<0>(*checkpoint, name), whole);
-  check_slice(PlainEngine::load_sharded<1>(*checkpoint, name), whole);
+  CHECK(difference(engine.load_replicated(*checkpoint, name).local(), whole) == "");
+  check_slice(engine.load_sharded<0>(*checkpoint, name), whole);
+  check_slice(engine.load_sharded<1>(*checkpoint, name), whole);
 }
 
 namespace {
@@ -227,7 +227,7 @@ TEST_CASE("what another device owns is not here") {
 TEST_CASE("what leaves an engine can be booked as gradients") {
   const Index before = ledger().live(Purpose::gradients);
   Gradients gradients;
-  gradients.put("w", Replicated(Tensor({5, 2})));
+  gradients.put("w", Replicated(group(), Tensor({5, 2})));
   CHECK(ledger().live(Purpose::gradients) - before == 40);
   CHECK(gradients.local("w").shape() == Shape{5, 2});
   CHECK(refusal([&] { gradients.local("v"); }).code == argument);
