@@ -163,8 +163,8 @@ bool all_finite(const Tensor& t) {
 
 namespace cuda {
 
-void divide(cudaStream_t queue, float* values, Index elements, float divisor) {
-  launch(Divide(), elements, queue, values, divisor);
+void divide(cudaStream_t stream, float* values, Index elements, float divisor) {
+  launch(Divide(), elements, stream, values, divisor);
 }
 
 }  // namespace cuda

@@ -213,7 +213,7 @@ Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
 
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
-  note_elementwise("dot_rows", t.size());
+  note_elementwise("dot_rows", k * t.size());
   if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
   const OnDeviceToo at(slots);
   launch(DotRows(), dots.size(), TensorMemory::data(t), TensorMemory::data(rows), at.data<Index>(), k,

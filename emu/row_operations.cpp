@@ -155,7 +155,7 @@ Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
 
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
   Tensor dots(shape_of_dots(t, rows, slots, k));
-  note_elementwise("dot_rows", t.size());
+  note_elementwise("dot_rows", k * t.size());
   for (Index i = 0; i < dots.size(); ++i) {
     const Index slot = slots[static_cast<std::size_t>(i)];
     if (slot == no_slot) continue;

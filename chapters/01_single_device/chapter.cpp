@@ -5,6 +5,7 @@
 namespace shard::single_device {
 
 const RegisteredChapter chapter({
+    .workload = &mlp(),
     .variants = {{.name = "single",
                   .summary = "everything on one device",
                   .make = [](Communicator& group, const Workload&,

@@ -17,9 +17,7 @@ class SingleDevice : public ShardedEngine {
   /// ## What this device owns
   /// Everything: layer l's weights, (D, F) for even l and (F, D) for odd l.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward

@@ -11,6 +11,7 @@ const Option<Index> bucket_bytes("--bucket-bytes", Index{1} << 20,
                                  "Gradients of this size go into one all-reduce");
 
 const RegisteredChapter chapter({
+    .workload = &mlp(),
     .variants =
         {
             {.name = "all-reduce",

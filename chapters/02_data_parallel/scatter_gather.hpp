@@ -24,10 +24,8 @@ class ScatterGather : public ShardedEngine {
   /// Device 0 everything, the others nothing.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l) {
-      Shape shape = checkpoint.shape(layer_name(l));
-      weights_.emplace_back(group(), device_id() == 0 ? checkpoint.whole(layer_name(l)) : Tensor(), shape, 0);
-    }
+    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
+      weights_.push_back(load_owned(checkpoint, layer_name(l), 0));
   }
 
   /// ## Forward

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/checkpoint.hpp"
-#include "engine/device/error.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
 namespace shard::tensor_parallel {
 

@@ -7,6 +7,7 @@
 namespace shard::tensor_parallel {
 
 const RegisteredChapter chapter({
+    .workload = &mlp(),
     .variants =
         {
             {.name = "column-row",

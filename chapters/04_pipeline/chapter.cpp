@@ -65,6 +65,7 @@ Variant interleaved_variant() {
 }
 
 const RegisteredChapter chapter({
+    .workload = &mlp(),
     .variants = {variant("1f1b", "one forward, one backward, after a warm-up",
                          of_one<one_forward_one_backward>, one),
                  variant("gpipe", "all forwards, then all backwards", of_one<gpipe>, one),

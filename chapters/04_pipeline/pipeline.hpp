@@ -143,8 +143,7 @@ class Pipeline : public ShardedEngine {
   }
 
   void infer(Tensor a, int stage, Conveyor& conveyor) {
-    Shape shape = a.shape();  // (b, D) or (b, F)
-    Owned out = through_stage(stages_, stage, {group(), std::move(a), std::move(shape), device_id()}, nullptr);
+    Owned out = through_stage(stages_, stage, Owned::mine(group(), std::move(a)), nullptr);  // (b, D) or (b, F)
     conveyor.pass_on((stage + 1) % num_devices(), std::move(out).local());  // from the last stage to device 0
   }
 

@@ -41,14 +41,16 @@ class Worker : public Interpreter {
   /// one the outputs stay here.
   void run(const Schedule& schedule, const LossGradient& loss_gradient) {
     loss_gradient_ = loss_gradient;
-    interpret(schedule, me(), *this);
+    interpret(schedule, group_.device_id(), *this);
   }
 
   Index rows() const { return rows_; }
   /// The output of the only micro-batch, on the device of the last stage.
   Tensor take_output() { return take({Flow::activation, 0, stages_.count()}).local(); }
   /// Its gradient, to go back through the stages.
-  void give_output_grad(Tensor dout) { put({Flow::gradient, 0, stages_.count() - 1}, mine(std::move(dout))); }
+  void give_output_grad(Tensor dout) {
+    put({Flow::gradient, 0, stages_.count() - 1}, Owned::mine(group_, std::move(dout)));
+  }
   /// My addends of the weights' gradients have become sums; dL/dx is whole.
   Owned take_weight_grad(Index layer) { return std::move(weight_grad(layer)); }
   Tensor take_input_grad() { return std::move(dx_); }
@@ -56,12 +58,12 @@ class Worker : public Interpreter {
  protected:
   /// The last stage goes on to the loss, and has dL/dout instead of an output.
   void forward(Index m, int s) override {
-    Owned a = s == 0 ? mine(slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
-                     : take({Flow::activation, m, s});                           // (b, D) or (b, F)
+    Owned a = s == 0 ? Owned::mine(group_, slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
+                     : take({Flow::activation, m, s});                                  // (b, D) or (b, F)
     std::vector<Owned>* inputs = InferenceMode::is_on() ? nullptr : &kept_[{m, s}];
     Owned out = through_stage(stages_, s, std::move(a), inputs);
     if (s == stages_.count() - 1 && loss_gradient_)
-      put({Flow::gradient, m, s}, mine(loss_gradient_(out.local(), rows_of(m).begin)));
+      put({Flow::gradient, m, s}, Owned::mine(group_, loss_gradient_(out.local(), rows_of(m).begin)));
     else
       put({Flow::activation, m, s + 1}, std::move(out));
   }
@@ -106,7 +108,7 @@ class Worker : public Interpreter {
     receives_.emplace(m, group_.post_receive(stages_.device_of(m.from_stage()), shape_of(m)));
   }
   void wait_sent(const Message& m) override { sends_.extract(m).mapped().wait(); }
-  void wait_received(const Message& m) override { put(m, mine(receives_.extract(m).mapped().get())); }
+  void wait_received(const Message& m) override { put(m, Owned::mine(group_, receives_.extract(m).mapped().get())); }
 
  private:
   using Piece = std::pair<Index, int>;  // micro-batch and stage
@@ -137,10 +139,6 @@ class Worker : public Interpreter {
     return {rows_of(m.micro_batch).size(), stages_.width(m.flow == Flow::activation ? m.stage : m.stage + 1)};
   }
   Owned& weight_grad(Index layer) { return dw_[static_cast<std::size_t>(layer)]; }
-  Owned mine(Tensor t) const {
-    Shape shape = t.shape();
-    return {group_, std::move(t), std::move(shape), me()};
-  }
   void put(const Message& m, Owned t) { values_.insert_or_assign(m, std::move(t)); }
   Owned take(const Message& m) { return std::move(values_.extract(m).mapped()); }
 

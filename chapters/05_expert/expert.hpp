@@ -9,8 +9,9 @@
 /// "GShard", section 2.2 and 3; Fedus et al. 2021, "Switch Transformers", section 2.
 /// Builds on: 05_expert/single_mixture.hpp, 02_data_parallel.
 
+#include "dispatch.hpp"
 #include "engine/sharded_engine.hpp"
-#include "engine/workloads/mixture_model.hpp"
+#include "engine/workloads/mixture_layers.hpp"
 #include "router.hpp"
 
 namespace shard::expert {
@@ -28,13 +29,11 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     router_ = load_replicated(checkpoint, router_name());
     mine_ = part(model_.num_experts, num_devices(), device_id());
     experts_.clear();
-    for (int owner = 0; owner < num_devices(); ++owner) {
-      Range theirs = part(model_.num_experts, num_devices(), owner);
-      for (Index e = theirs.begin; e < theirs.end; ++e) {
-        std::vector<Owned>& layers = experts_.emplace_back();
-        for (Index l = 0; l < model_.num_layers; ++l)
-          layers.push_back(load_owned(checkpoint, expert_layer_name(e, l), owner));
-      }
+    for (Index e = 0; e < model_.num_experts; ++e) {
+      const int owner = part_with(model_.num_experts, num_devices(), e);
+      std::vector<Owned>& layers = experts_.emplace_back();
+      for (Index l = 0; l < model_.num_layers; ++l)
+        layers.push_back(load_owned(checkpoint, expert_layer_name(e, l), owner));
     }
   }
 
@@ -43,9 +42,11 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
   /// expert: k E numbers each. Then each knows what everybody will send. Tokens on their way are plain
   /// tensors.
   Placed forward(Tensor input) override {
-    Sharded<0> x = my_rows(std::move(input));                     // (b, D)   my tokens
+    Sharded<0> x = my_rows(std::move(input));                        // (b, D)   my tokens
     Choices choices = choose(matmul(x, router_).local(), rule_);  // (b, E)   S0·R = S0
-    counts_ = exchange_counts(choices, x.global_shape()[0]);
+    const Index B = x.global_shape()[0], k = rule_.top_k, E = model_.num_experts;
+    std::vector<Index> chosen = all_gather(count_choices(choices.experts, k, E));  // (N, k, E)
+    counts_ = give_slots(std::move(chosen), num_devices(), k, E, rule_.capacity(B, E));
     Plan plan = make_plan(choices.experts, counts_, device_id());
     Route route = make_route(counts_, device_id());
 
@@ -76,12 +77,11 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     Tensor dtokens = backward_experts(std::move(dy), route, inputs, gradients);  // (m, D)
 
     std::vector<float> balance = balance_gradient(rule_, counts, x.global_shape()[0]);
-    Sharded<0> dlogits(group(), choose_backward(std::move(dgates), choices, balance),
-                       {x.global_shape()[0], model_.num_experts}, x.offset());  // (b, E)
+    Sharded<0> dlogits = my_rows(choose_backward(std::move(dgates), choices, balance), x);  // (b, E)
     gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));  // (D, E)   S0ᵀ·S0 = P → R
     if (!wants_input_grad()) return gradients;
-    dtokens = all_to_all(std::move(dtokens), route.from);  // (n, D)   of my tokens
-    Sharded<0> dx(group(), combine_rows(dtokens, plan.slots, rule_.top_k), x.global_shape(), x.offset());  // (b, D)
+    dtokens = all_to_all(std::move(dtokens), route.from);                           // (n, D)   of my tokens
+    Sharded<0> dx = my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
     return gradients;
@@ -90,13 +90,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
   Placement input_layout() const override { return Placement::sharded(0); }
   const RoutedCounts& routed() const override { return counts_; }
 
-  Trainables trainable() override {
-    Trainables all;
-    all.add(router_name(), router_);
-    for (Index e = 0; e < model_.num_experts; ++e)  // of which only mine are added
-      for (Index l = 0; l < model_.num_layers; ++l) all.add(expert_layer_name(e, l), layer(e, l));
-    return all;
-  }
+  Trainables trainable() override { return router_and_experts(router_, experts_); }
 
  private:
   struct Kept {
@@ -109,23 +103,12 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     Tensor y;                                // (n, D)   the answers to my tokens
   };
 
-  /// Everybody's choices, and which of them find a slot: the same on every device. (Counts are exact in
-  /// float32 up to 2^24 tokens a device.)
-  RoutedCounts exchange_counts(const Choices& choices, Index batch) {
-    const Index k = rule_.top_k, E = model_.num_experts;
-    std::vector<Index> mine = count_choices(choices.experts, k, E);
-    std::vector<float> numbers(mine.begin(), mine.end());
-    Sharded<0> row(group(), Tensor::from_host({1, k * E}, numbers), {num_devices(), k * E}, device_id());
-    std::vector<float> all = all_gather(std::move(row)).local().to_host();  // (N, k E)
-    return give_slots({all.begin(), all.end()}, num_devices(), k, E, rule_.capacity(batch, E));
-  }
-
   /// Each of my experts works on its rows, as on one device; the answers lie as the tokens came.
   Tensor forward_experts(Tensor tokens, const Route& route, std::vector<std::vector<Owned>>& inputs) {
     Tensor y = Tensor::uninitialized({route.arriving, model_.width(model_.num_layers)});  // (m, D)
     for (Index e = mine_.begin; e < mine_.end; ++e) {
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];
-      Owned a = owned(gather_rows(tokens, rows));  // (m_e, D)
+      Owned a = Owned::mine(group(), gather_rows(tokens, rows));  // (m_e, D)
       for (Index l = 0; l < model_.num_layers; ++l) {
         if (relu_before(l)) a = relu(std::move(a));  // (m_e, F)
         Owned out = matmul(a, layer(e, l));          // (m_e, F) or (m_e, D)   O·O = O
@@ -151,7 +134,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
         continue;
       }
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];
-      Owned d = owned(gather_rows(dy, rows));  // (m_e, D)
+      Owned d = Owned::mine(group(), gather_rows(dy, rows));  // (m_e, D)
       for (Index l = model_.num_layers - 1; l >= 0; --l, kept.pop_back()) {
         const Owned& a = kept.back();                                      // (m_e, D) or (m_e, F)
         gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));  // like the weights   O·O = O
@@ -163,10 +146,6 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     return dtokens;
   }
 
-  Owned owned(Tensor rows) const {
-    Shape shape = rows.shape();
-    return Owned(group(), std::move(rows), std::move(shape), device_id());
-  }
   Owned& layer(Index e, Index l) {
     return experts_[static_cast<std::size_t>(e)][static_cast<std::size_t>(l)];
   }

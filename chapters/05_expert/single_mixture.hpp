@@ -7,8 +7,9 @@
 /// devices, each does the same work on the same data.
 /// Builds on: 01_single_device.
 
+#include "dispatch.hpp"
 #include "engine/sharded_engine.hpp"
-#include "engine/workloads/mixture_model.hpp"
+#include "engine/workloads/mixture_layers.hpp"
 #include "router.hpp"
 
 namespace shard::expert {
@@ -93,14 +94,7 @@ class SingleMixture : public ShardedEngine, public RoutesTokens {
   Placement input_layout() const override { return Placement::replicated(); }
   const RoutedCounts& routed() const override { return counts_; }
 
-  Trainables trainable() override {
-    Trainables all;
-    all.add(router_name(), router_);
-    for (std::size_t e = 0; e < experts_.size(); ++e)
-      for (std::size_t l = 0; l < experts_[e].size(); ++l)
-        all.add(expert_layer_name(static_cast<Index>(e), static_cast<Index>(l)), experts_[e][l]);
-    return all;
-  }
+  Trainables trainable() override { return router_and_experts(router_, experts_); }
 
  private:
   struct Kept {

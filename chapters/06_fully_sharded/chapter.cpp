@@ -11,6 +11,7 @@ namespace shard::fully_sharded {
 const Option<Index> micro_batches("--micro-batches", 1, "Pieces in which a device works through its rows");
 
 const RegisteredChapter chapter({
+    .workload = &mlp(),
     .variants =
         {
             {.name = "zero1",

@@ -20,9 +20,7 @@ class Zero3Prefetch : public ShardedEngine {
   /// ## What this device owns
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    shards_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward

@@ -22,9 +22,7 @@ class Zero1 : public ShardedEngine {
   /// ## What this device owns
   /// All parameters, as every device does; of the optimizer's state, what belongs to its rows of each.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward

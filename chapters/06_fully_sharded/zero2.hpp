@@ -20,9 +20,7 @@ class Zero2 : public ShardedEngine {
   /// ## What this device owns
   /// All parameters; gradients and the optimizer's state for its rows of each.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward

@@ -21,9 +21,7 @@ class Zero3 : public ShardedEngine {
   /// ## What this device owns
   /// D/N rows of each even layer, F/N of each odd one, and their gradients and state. It may be none at all.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    shards_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward

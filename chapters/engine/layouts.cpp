@@ -94,6 +94,11 @@ Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int own
   global_ = std::move(global);
 }
 
+Owned Owned::mine(Communicator& group, Tensor whole) {
+  Shape global = whole.shape();
+  return Owned(group, std::move(whole), std::move(global), group.device_id());
+}
+
 const Tensor& Owned::local() const& {
   if (!is_mine())
     refuse(Code::argument, "Owned::local",

@@ -114,6 +114,8 @@ class Owned : public detail::Laid {
   Owned& operator=(Owned&&) noexcept = default;
   /// The owner passes the whole, the others an empty tensor. \throws Error argument otherwise
   Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner);
+  /// A tensor that only this device knows of.
+  static Owned mine(Communicator& group, Tensor whole);
   /// \throws Error argument on any device but the owner.
   const Tensor& local() const&;
   Tensor local() && { return local(), std::move(local_); }

@@ -15,15 +15,14 @@ namespace shard {
 class MeanSquaredError {
  public:
   /// `target(rows)` gives those rows of the target, (rows, width).
-  MeanSquaredError(Communicator& group, Index batch, Index width, std::function<Tensor(Range rows)> target);
+  MeanSquaredError(Index batch, Index width, std::function<Tensor(Range rows)> target);
 
   /// dL/dout of these rows of the output; also adds up their part of the loss. Fits LossGradient.
   Tensor gradient(const Tensor& output, Index first_row);
   /// The loss over all rows seen on any device, each row once. A collective; the value is device 0's.
-  double value() const;
+  double value(Communicator& group) const;
 
  private:
-  Communicator* group_;
   Index elements_;
   std::function<Tensor(Range)> target_;
   std::map<Index, double> squares_;  // by first row, as devices with the same rows see the same piece

@@ -83,6 +83,13 @@ Sharded<0> ShardedEngine::my_rows(Tensor rows) {
   return Sharded<0>(group(), std::move(rows), std::move(global), offset);
 }
 
+std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers) {
+  const std::vector<float> mine(numbers.begin(), numbers.end());
+  const std::vector<float> all =
+      all_gather(Tensor::from_host({1, static_cast<Index>(mine.size())}, mine)).to_host();
+  return {all.begin(), all.end()};
+}
+
 Sharded<0> ShardedEngine::my_rows(Tensor rows, const Sharded<0>& like) const {
   Shape global = rows.shape();
   global.at(0) = like.global_shape()[0];

@@ -124,6 +124,9 @@ class ShardedEngine {
   /// The same rows of the batch as those of `like`, which may be of another width. No message.
   Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
 
+  /// All devices' numbers, equally many, one device's after the other's. Exact up to 2^24.
+  std::vector<Index> all_gather(const std::vector<Index>& numbers);
+
   /// Mistakes, each answered by one sentence.
   template <class L>
   requires std::same_as<L, Partial> Replicated all_reduce(const L&) {
@@ -183,6 +186,9 @@ class ShardedEngine {
   /// My slice along Axis, and no byte more.
   template <int Axis>
   Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name) const;
+  /// Several parameters, each laid out so: `load_all<Sharded<0>>(checkpoint, layer_names(checkpoint))`.
+  template <Layout L>
+  std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names) const;
   /// @}
 
   /// Gradient accumulation: my rows of the batch, `x` (b, D), in so many pieces one after the other, each
@@ -254,6 +260,18 @@ Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const st
   Shape global = checkpoint.shape(name);
   Range mine = part(global.at(Axis), num_devices(), device_id());
   return Sharded<Axis>(group(), checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
+}
+
+template <Layout L>
+std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint,
+                                       const std::vector<std::string>& names) const {
+  std::vector<L> all;
+  for (const std::string& name : names)
+    if constexpr (std::same_as<L, Replicated>)
+      all.push_back(load_replicated(checkpoint, name));
+    else
+      all.push_back(load_sharded<detail::IsSharded<L>::axis>(checkpoint, name));
+  return all;
 }
 
 }  // namespace shard

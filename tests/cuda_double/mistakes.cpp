@@ -2,9 +2,6 @@
 
 #include "mistakes.hpp"
 
-#include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
-
 using namespace shard;
 
 float* memory(std::size_t elements) {
@@ -22,9 +19,14 @@ void clear(float* data, cudaStream_t in) {
 }
 
 int main(int argc, char** argv) {
-  return run_on_devices(argc, argv, [&] {
-    for (const Cases& cases : {mistakes_in_queues, mistakes_in_groups, mistakes_in_library})
-      if (const auto named = cases.find(argc == 2 ? argv[1] : ""); named != cases.end()) {
+  const std::string name = argc == 2 ? argv[1] : "";
+  if (const auto named = mistakes_at_start.find(name); named != mistakes_at_start.end()) named->second();
+  return run_on_devices(argc, argv, [&](Communicator& world) {
+    group().set_inner(world);
+    if (mistakes_at_start.contains(name)) return 0;
+    for (const Cases& cases :
+         {mistakes_in_queues, mistakes_in_groups, mistakes_in_order, mistakes_in_library})
+      if (const auto named = cases.find(name); named != cases.end()) {
         named->second();
         return 0;
       }

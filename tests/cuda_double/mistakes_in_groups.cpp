@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -12,7 +11,7 @@ using namespace shard;
 namespace {
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 
 /// A communicator of all devices, and memory and a queue to use it with.
@@ -27,10 +26,10 @@ struct Together {
     for (std::size_t i = 0; i < sizeof id.internal; i += sizeof(Index)) {
       Index word;
       std::memcpy(&word, id.internal + i, sizeof word);
-      word = world().exchange("id", word)[0];
+      word = group().exchange("id", word)[0];
       std::memcpy(id.internal + i, &word, sizeof word);
     }
-    ncclCommInitRank(&comm, world().num_devices(), id, me());
+    ncclCommInitRank(&comm, group().num_devices(), id, me());
     cudaMemsetAsync(data, 0, 64 * sizeof(float), in);
   }
   void finish() { cudaStreamSynchronize(in); }

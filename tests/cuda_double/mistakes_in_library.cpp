@@ -1,6 +1,5 @@
 // Mistakes within cuda/, by a call that is left out there.
 
-#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -15,17 +14,18 @@ Tensor some() {
 
 /// With a call left out or failing, the k-th from here.
 void in_library(const char* call, int k, const std::function<void()>& action) {
-  world();
   plant(call, k, left_out);
   action();
-  world().synchronize();
+  group().synchronize();
 }
 void reduce() {
   Tensor t = scale(some(), 2);
-  scale(world().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
+  scale(group().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
 }
 
 }  // namespace
+
+const Cases mistakes_at_start = {{"library_chooses_no_gpu", [] { plant("cudaSetDevice", 0, left_out); }}};
 
 const Cases mistakes_in_library = {
     {"library_collective_does_not_wait_for_its_argument",
@@ -34,13 +34,13 @@ const Cases mistakes_in_library = {
      [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
     {"library_does_not_record_its_argument", [] { in_library("cudaEventRecord", 1, reduce); }},
     {"library_does_not_close_a_group",
-     [] { in_library("ncclGroupEnd", 0, [] { world().all_to_all_async(some(), 0, 0).get(); }); }},
+     [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }},
     {"library_block_is_taken_while_another_queue_uses_it",
      [] {
        // Freed while its collective may still run: whoever takes the block must wait for that.
-       world().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
-       Future<Tensor> given_up = world().all_reduce_async(Tensor({500}), ReduceOp::sum);
-       world().exchange("it is in its queue", 0);  // which no host has waited for
+       group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
+       Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
+       group().exchange("it is in its queue", 0);  // which no host has waited for
        try {
          Future<Tensor> lost = std::move(given_up);
          throw 1;
@@ -48,12 +48,7 @@ const Cases mistakes_in_library = {
        }
        plant("cudaStreamWaitEvent", 0, left_out);
        Tensor({500});
-       world().synchronize();
-     }},
-    {"library_chooses_no_gpu",
-     [] {
-       plant("cudaSetDevice", 0, left_out);
-       world();
+       group().synchronize();
      }},
     {"library_keeps_an_event", [] { in_library("cudaEventDestroy", 0, reduce); }},
     {"library_keeps_memory", [] { plant("cudaFree", 0, left_out); }},

@@ -2,6 +2,7 @@
 /// differences, and its slots and files are as the text says.
 
 #include "01_single_device/single_device.hpp"
+#include "05_expert/dispatch.hpp"
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
 #include "engine/host_checkpoint.hpp"
@@ -307,7 +308,7 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
   CHECK_THAT(with("expert_2/layer_0/weights", w0),
              testing::contains("one of them named expert_2/layer_0/weights"));
   CHECK(with("expert_1/layer_0/weights", w1) ==
-        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2)");
+        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2): PyTorch stores (out, in)?");
   CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==
         "p.safetensors: expert_0/layer_0/weights: expected (3, 3), given (2, 3)");
   CHECK(with("router/weights", {{2, 0}, {}}) ==

@@ -3,6 +3,7 @@
 
 #include "engine/program/registry.hpp"
 
+#include "engine/workloads/mlp.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::test {
@@ -32,9 +33,11 @@ Variant variant(const std::string& name) {
 
 // What follows is as if it stood in those files.
 #line 1 "/somewhere/chapters/91_first_one/chapter.cpp"
-const RegisteredChapter first({.variants = {variant("plain")}, .strategies = {{"fp", "plain"}}});
+const RegisteredChapter first({.workload = &mlp(),
+                               .variants = {variant("plain")},
+                               .strategies = {{"fp", "plain"}}});
 #line 1 "../chapters/mine/chapter.cpp"
-const RegisteredChapter mine({.variants = {variant("plain"), variant("other")}});
+const RegisteredChapter mine({.workload = &mlp(), .variants = {variant("plain"), variant("other")}});
 #line 61 "tests/equivalence/registry_test.cpp"
 
 TEST_CASE("a chapter's number and title are its folder's") {
@@ -66,14 +69,16 @@ TEST_CASE("options are typed, and have their initial value until one is given") 
   for (const char* good : {"1", "1073741824"}) CHECK(pieces.accepts(good));
   for (const char* bad : {"0", "-1", "010", "1.5", "1073741825", "", "many"})
     CHECK_FALSE(pieces.accepts(bad));
-  CHECK(variant("plain").has_option("--pieces"));
-  CHECK(variant("plain").has_option("--layers"));  // its workload's
-  CHECK_FALSE(variant("plain").has_option("--top-k"));
+  const Variant& plain = chapters()[0].variant("plain");
+  CHECK(plain.has_option("--pieces"));
+  CHECK(plain.has_option("--layers"));  // its workload's
+  CHECK_FALSE(plain.has_option("--top-k"));
 }
 
 TEST_CASE("what two chapters call a strategy is refused, and both are named") {
 #line 1 "chapters/92_copy/chapter.cpp"
-  const RegisteredChapter copy({.variants = {variant("plain")}, .strategies = {{"fp", "plain"}}});
+  const RegisteredChapter copy(
+      {.workload = &mlp(), .variants = {variant("plain")}, .strategies = {{"fp", "plain"}}});
 #line 101 "tests/equivalence/registry_test.cpp"
   CHECK(complaint(require_distinct_strategies) ==
         "strategies: expected fp in one chapter, given it in 91_first_one and in 92_copy: take it out of one "

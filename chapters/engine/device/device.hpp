@@ -359,6 +359,8 @@ void print_in_device_order(Communicator& group, std::ostream& out, const std::st
 /// returns its exit code, the largest of all devices. An Error ends every device with its code and one line;
 /// so does any other exception.
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
+/// Whether bytes and messages are booked from closed forms (NCCL) and not counted as they are sent.
+bool traffic_is_booked();
 /// @}
 
 }  // namespace shard

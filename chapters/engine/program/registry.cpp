@@ -75,6 +75,8 @@ RegisteredChapter::RegisteredChapter(Chapter chapter, const std::source_location
     chapter.title = name_of(chapter.folder);
     std::ranges::replace(chapter.title, '_', ' ');
   }
+  for (Variant& v : chapter.variants)
+    if (v.workload == nullptr) v.workload = chapter.workload;
   std::vector<Chapter>& all = all_chapters();
   auto behind = std::ranges::find_if(all, [&](const Chapter& c) { return c.folder > chapter.folder; });
   all.insert(behind, std::move(chapter));

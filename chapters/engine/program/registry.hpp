@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/workload.hpp"
 
 namespace shard {
 
@@ -32,7 +32,7 @@ struct Variant {
   Options benchmarked_with = {};
   /// Says what it cannot do. \throws Error usage
   std::function<void(int devices, const Workload&, const Options&)> require = {};
-  const WorkloadKind* workload = &mlp();
+  const WorkloadKind* workload = nullptr;  ///< the chapter's, unless it has its own
   /// The variant of this chapter whose loss curve it must follow. None: the first chapter's, as deep.
   std::string reference = {};
 
@@ -44,6 +44,7 @@ struct Variant {
 /// A chapter. Its number is its folder's, and so is its title unless it has one.
 struct Chapter {
   std::string title = {};
+  const WorkloadKind* workload = nullptr;  ///< what its variants train
   std::vector<Variant> variants = {};
   /// What the field calls its variants: {"ddp", "all-reduce"}.
   std::map<std::string, std::string> strategies = {};

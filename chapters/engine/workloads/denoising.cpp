@@ -19,7 +19,7 @@ class MendedDigits : public TrainingBatch {
   Tensor loss_gradient(const Tensor& output, Index first_row) override {
     return loss_.gradient(output, first_row);
   }
-  double loss(Communicator&) const override { return loss_.value(); }
+  double loss(Communicator& group) const override { return loss_.value(group); }
 
  private:
   DenoisingBatch digits_;

@@ -54,4 +54,10 @@ Model model_of(const Checkpoint& checkpoint) {
   return model;
 }
 
+std::vector<std::string> layer_names(const Checkpoint& checkpoint) {
+  std::vector<std::string> names;
+  for (Index l = 0; l < model_of(checkpoint).num_layers; ++l) names.push_back(layer_name(l));
+  return names;
+}
+
 }  // namespace shard

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/device/device.hpp"
 
@@ -30,6 +31,9 @@ struct Model {
 
 /// "layer_0/weights", ...
 std::string layer_name(Index layer);
+
+/// The names of all layers of the stack that a checkpoint holds. \throws Error file as model_of does
+std::vector<std::string> layer_names(const Checkpoint& checkpoint);
 
 /// Whether a layer's input goes through a ReLU first.
 constexpr bool relu_before(Index layer) {

@@ -56,6 +56,14 @@ Task announced_numbers(Call call, std::vector<Index>& numbers) {
   for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
 }
 
+/// While it lives, this device makes a group. It begins before the last exchange, when all members are in split.
+struct MakingGroup {
+  MakingGroup() { stream().is_making_a_group = true; }
+  ~MakingGroup() { stream().is_making_a_group = false; }
+  MakingGroup(const MakingGroup&) = delete;
+  MakingGroup& operator=(const MakingGroup&) = delete;
+};
+
 class GroupCommunicator : public Communicator {
  public:
   explicit GroupCommunicator(std::shared_ptr<Group> group) : group_(std::move(group)) {
@@ -71,6 +79,7 @@ class GroupCommunicator : public Communicator {
     const std::vector<Index> has_color = exchange("whether split has a color", color ? 1 : 0);
     const std::vector<Index> colors = exchange("the color of split", color.value_or(0));
     const std::vector<Index> keys = exchange("the key of split", key);
+    const MakingGroup making;
     const Index id = std::ranges::max(exchange("the number of groups", next_group_id()));
     next_group_id() = id + 1;
     if (!color) return nullptr;

@@ -111,6 +111,10 @@ class Stream {
   Index calls() const { return calls_; }
   Index count_call() { return calls_++; }
 
+  /// Set while this device makes a group: other members may wait for it by then, so a backend must not let it
+  /// wait for one other device.
+  bool is_making_a_group = false;
+
  private:
   Blocked blocked_by(const Operation& operation) const;
 
