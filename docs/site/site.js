@@ -1,0 +1,55 @@
+// The search box, and the switch between light and dark. Works from file://, without a network.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const remember = (theme) => { try { localStorage.theme = theme; } catch { /* a browser that forgets */ } };
+  const isDark = () => root.classList.contains("dark");
+  let stored = null;
+  try { stored = localStorage.theme; } catch { /* as above */ }
+  root.classList.toggle("dark", stored ? stored === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+
+  const load = (src) => new Promise((done) => {
+    document.head.append(Object.assign(document.createElement("script"), { src, onload: done }));
+  });
+  let index = null;
+  async function makeIndex() {
+    await Promise.all([load("lunr.js"), load("search_index.js")]);
+    return lunr(function () {
+      this.field("title", { boost: 10 });
+      this.field("text");
+      searchIndex.forEach(([, title, text], id) => this.add({ id, title, text }));
+    });
+  }
+  function find(lunrIndex, words) {
+    return lunrIndex.query((query) => words.forEach((word) => {
+      query.term(word, { boost: 10 });
+      query.term(word, { wildcard: lunr.Query.wildcard.TRAILING, usePipeline: false });
+    })).slice(0, 20).map(({ ref }) => searchIndex[ref]);
+  }
+  function entry([url, title, text], words) {
+    const link = Object.assign(document.createElement("a"), { href: url, textContent: title });
+    const at = Math.max(0, text.toLowerCase().search(words[0].replace(/\W/g, ".").slice(0, 6)) - 40);
+    link.append(Object.assign(document.createElement("small"), { textContent: text.slice(at, at + 140) }));
+    return link;
+  }
+  async function search(box, results) {
+    const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    index ??= makeIndex();
+    const found = words.length ? find(await index, words) : [];
+    results.replaceChildren(...found.map((section) => entry(section, words)));
+    if (words.length && !found.length) results.textContent = "Nothing found.";
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const box = Object.assign(document.createElement("input"), { type: "search", placeholder: "Search", id: "search" });
+    const results = Object.assign(document.createElement("div"), { id: "results" });
+    const theme = Object.assign(document.createElement("button"), { textContent: "◐", title: "Light or dark" });
+    theme.onclick = () => { root.classList.toggle("dark"); remember(isDark() ? "dark" : "light"); };
+    box.oninput = () => search(box, results);
+    const tools = Object.assign(document.createElement("div"), { id: "tools" });
+    tools.append(box, theme, results);
+    document.getElementById("top").prepend(tools);
+    const asked = new URLSearchParams(location.search).get("q");  // a link may ask: index.html?q=megatron
+    if (asked) { box.value = asked; search(box, results); }
+  });
+})();
