@@ -11,7 +11,8 @@ double gradient_norm(Communicator& group, const Gradients& gradients) {
   for (const auto& [name, gradient] : gradients) {
     if (name == Gradients::input_grad) continue;
     const bool is_whole = gradient.placement() == Placement::replicated();
-    if (gradient.is_here()) (is_whole ? of_all : of_mine) += sum_of_squares(gradient.local());
+    const bool has_elements = gradient.is_here() && gradient.local().size() > 0;
+    if (has_elements) (is_whole ? of_all : of_mine) += sum_of_squares(gradient.local());
   }
   for (Index bits : group.exchange("the gradients' norm", std::bit_cast<Index>(of_mine)))
     of_all += std::bit_cast<double>(bits);

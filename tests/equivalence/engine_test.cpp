@@ -11,6 +11,7 @@
 #include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
 #include "engine/optimizer.hpp"
+#include "engine/program/report.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/tape.hpp"
 #include "engine/workloads/mlp.hpp"
@@ -334,6 +335,29 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
   Refusal o = refusal([&] { solve(problem); });
   CHECK_THAT(o.message, contains("2^24"));
+}
+
+TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
+  using testing::contains;
+  Report report;
+  report.losses = {1, 0.5};
+  report.bytes = {{4, 12288}, {4, 12288}};
+  report.messages = {{3, 2}};
+  report.peak = {{8192, 1}, {8192, 1}};
+  CHECK(report.is_good());
+  CHECK_THAT(table({report}), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
+  CHECK_THAT(table_notes({report}), contains("has no closed form") && !contains("booked"));
+  TextFile file("");
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
+  report.messages.formula = {3, 2};
+  report.messages.is_booked = true;
+  report.peak.formula = {4096, 1};
+  CHECK_FALSE(report.is_good());
+  CHECK_THAT(table({report}), contains("3 booked") && contains("8,192 not 4,096"));
+  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("has no closed form"));
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
 }
 
 TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mode") {

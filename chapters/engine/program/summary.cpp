@@ -18,7 +18,7 @@ const Report& reference_of(const Report& r, const std::vector<Report>& reports) 
       return other.workload == r.workload && other.layers == r.layers;
     });
   for (const Report& other : reports)
-    if (other.chapter == r.chapter && other.variant == r.reference) return other;
+    if (other.chapter == r.chapter && other.title == r.title && other.variant == r.reference) return other;
   throw Error(Code::usage, fmt::format("summary: expected beside the report of {} {} one of {}, given none",
                                        r.chapter, r.variant, r.reference));
 }
