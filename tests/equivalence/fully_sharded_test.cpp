@@ -6,9 +6,11 @@
 #include "engine/optimizer.hpp"
 #include "engine/workloads/mlp.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 using namespace shard;
 using namespace shard::fully_sharded;
+using testing::group;
 
 const testing::RunsOn runs_on({1, 3, 8});
 
@@ -26,7 +28,7 @@ Tensor my_rows_of(const HostTensor& t) {
 template <class Engine>
 struct Trained {
   ExactProblem problem = make_exact_problem(model, batch, 3);
-  Engine engine;
+  Engine engine{testing::group()};
 
   Trained() { engine.load_checkpoint(*host_checkpoint(problem.weights, "test")); }
   void forward() { engine.forward(my_rows_of(problem.input)); }

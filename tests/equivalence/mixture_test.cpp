@@ -10,6 +10,7 @@
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
@@ -48,8 +49,8 @@ TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
     for (Index l = 0; l < layers; ++l)
       mixture[expert_layer_name(0, l)] = stack[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
     mixture[router_name()] = random_tensor({5, 1}, "router");
-    SingleDevice one;
-    SingleMixture of_one({1, 1.0, 0.0, 0.0});
+    SingleDevice one(group());
+    SingleMixture of_one(group(), {1, 1.0, 0.0, 0.0});
     load(one, stack);
     load(of_one, mixture);
     HostTensor input = random_tensor({9, 5}, "input"), dout = random_tensor({9, model.width(layers)}, "dout");
@@ -110,7 +111,7 @@ struct Problem {
   /// L = Σ out · dout + weight E Σ f P, with f as it is at the point: choices are constants.
   double loss() {
     InferenceMode no_tape;
-    SingleMixture engine(routing);
+    SingleMixture engine(group(), routing);
     load(engine, weights);
     std::vector<float> out = engine.forward(on_device(x)).local().to_host();
     double sum = 0;
@@ -190,7 +191,7 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
     Index kept = 0;
     for (Index e = 0; e < E; ++e) kept += problem.counts.kept_for(e);
     CHECK(kept < routing.top_k * B);
-    SingleMixture engine(routing);
+    SingleMixture engine(group(), routing);
     load(engine, problem.weights);
     engine.forward(on_device(problem.x));
     Gradients gradients = engine.backward(on_device(problem.dout));
@@ -315,7 +316,7 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
         "p.safetensors: router/weights: expected a matrix of at least 1 by 1, given (2, 0)");
   CHECK(complaint({{"router/weights", router}}) ==
         "p.safetensors: expected a parameter expert_0/layer_0/weights, given none of that name");
-  SingleMixture three({3, 1.0, 0.0, 0.0});
+  SingleMixture three(group(), {3, 1.0, 0.0, 0.0});
   CHECK_THROWS_AS(three.load_checkpoint(*host_checkpoint(good, "")), Error);  // top-3 of two
 }
 

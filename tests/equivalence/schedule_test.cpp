@@ -15,8 +15,6 @@ namespace shard::testing {
 
 using namespace pipeline;
 
-using contains;
-
 namespace {
 
 /// A schedule, and what is known of it.

@@ -11,7 +11,6 @@
 #include "engine/program/commands.hpp"
 #include "engine/program/progress.hpp"
 #include "engine/program/report.hpp"
-#include "engine/program/traffic_is_booked.hpp"
 #include "engine/proof/compare.hpp"
 
 namespace shard {
