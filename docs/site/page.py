@@ -20,7 +20,7 @@ PARSER = (MarkdownIt("commonmark", {"html": True}).enable("table").enable("strik
 
 
 def page_name(path):
-    """The name of a Markdown file's page: docs/cuda.md is docs_cuda, a folder's README.md has the folder's name."""
+    """The name of a file's page: docs_cuda for docs/cuda.md; for a README.md, the name of its folder."""
     name = re.sub(r"(^|/)README\.md$|\.md$", "", path)
     return re.sub(r"\W+", "_", name) or "index"
 
@@ -36,12 +36,12 @@ class Page:
 
     def __init__(self, site, path):
         self.site, self.path, self.name = site, path, page_name(path)
-        self.text = (site.root / path).read_text(encoding="utf-8")
+        self.text = (site.root / path).read_text("utf-8")
         self.title = re.search(r"^# (.*)$", self.text, re.MULTILINE)[1]
         self.headings = []  # (level, address on the page, text)
 
     def render(self, directives):
-        """The page's body. `directives`: what <!-- NAME ARGUMENTS --> becomes, a function of the arguments."""
+        """The page's body. `directives`: functions that make what <!-- NAME ARGUMENTS --> becomes."""
         return self.markdown(self.text, self.path.rpartition("/")[0], 0, directives)
 
     def markdown(self, text, folder, deeper=0, directives=None):
