@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_communicators.hpp"
+#include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/stream.hpp"
 
@@ -20,13 +20,13 @@ Event::~Event() {
   if (!gpu().is_closed()) cudaEventDestroy(event_);
 }
 
-void Event::record(cudaStream_t queue) {
-  SHARDBOOK_CHECK(cudaEventRecord(event_, queue));
+void Event::record(cudaStream_t stream) {
+  SHARDBOOK_CHECK(cudaEventRecord(event_, stream));
   is_recorded_ = true;
 }
 
-void Event::hold(cudaStream_t queue) const {
-  if (is_recorded_) SHARDBOOK_CHECK(cudaStreamWaitEvent(queue, event_, 0));
+void Event::hold(cudaStream_t stream) const {
+  if (is_recorded_) SHARDBOOK_CHECK(cudaStreamWaitEvent(stream, event_, 0));
 }
 
 bool Event::test() {
@@ -46,7 +46,7 @@ struct Neighbours {
 
   Neighbours() {
     MPI_Comm machine;
-    MPI_Comm_split_type(runtime::control().comm(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
     MPI_Comm_rank(machine, &mine);
     MPI_Comm_size(machine, &count);
     MPI_Comm_free(&machine);
@@ -67,8 +67,8 @@ void choose_gpu() {
       throw Error(
           Code::usage,
           fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
-                      ControlPlane::instance().id(), neighbours.count, gpus, hint));
-    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", ControlPlane::instance().id()).c_str(), 0);
+                      this_device(), neighbours.count, gpus, hint));
+    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
   }
   SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
 }
@@ -89,8 +89,8 @@ void call_at_finalize() {
 
 Gpu::Gpu() {
   choose_gpu();
-  computation_ = new_queue();
-  communication_ = new_queue();
+  computation_ = new_stream();
+  communication_ = new_stream();
   SHARDBOOK_CHECK(cublasCreate(&blas_));
   SHARDBOOK_CHECK(cublasSetStream(blas_, computation_));
   SHARDBOOK_CHECK(cudaMalloc(reinterpret_cast<void**>(&scratch_), lanes * sizeof(double)));
@@ -99,7 +99,7 @@ Gpu::Gpu() {
 
 void Gpu::close() {
   cudaDeviceSynchronize();
-  close_wires();
+  close_connections();
   release_blocks();
   cudaFree(scratch_);
   cublasDestroy(blas_);
@@ -114,19 +114,19 @@ Gpu& gpu() {
   return *instance;
 }
 
-cudaStream_t new_queue() {
-  cudaStream_t queue;
-  SHARDBOOK_CHECK(cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking));
-  return queue;
+cudaStream_t new_stream() {
+  cudaStream_t stream;
+  SHARDBOOK_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
 }
 
-void finish(cudaStream_t queue) {
+void finish(cudaStream_t stream) {
   Event end;
-  end.record(queue);
+  end.record(stream);
   ControlPlane::Wait wait;
   while (!end.test()) {
     runtime::stream().advance();
-    check_wires();
+    check_connections();
     wait.idle([] { return Blocked{"the GPU's work", {Blocked::Needs{}}}; });
   }
 }

@@ -1,15 +1,18 @@
 #pragma once
 
-/// This process's GPU: its queues ("streams" in CUDA's words), and how host and queues wait for one another.
+/// This process's GPU: its streams, and how host and streams wait for one another.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-#include "engine/device/runtime/control.hpp"
+#include "engine/device/runtime/group.hpp"
 
 namespace shard::cuda {
 
-/// A point in a queue. Also what an operation may await.
+using runtime::Blocked;
+using runtime::ControlPlane;
+
+/// A point in a stream. An operation can await it.
 class Event : public runtime::Awaited {
  public:
   Event();
@@ -17,10 +20,10 @@ class Event : public runtime::Awaited {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  void record(cudaStream_t queue);
-  /// What is queued there from now on comes after this point. Nothing, if it was never recorded.
-  void hold(cudaStream_t queue) const;
-  /// Whether the GPU has got past it; true if it was never recorded.
+  void record(cudaStream_t stream);
+  /// The stream does what is launched in it from now on after this event. No effect if never recorded.
+  void hold(cudaStream_t stream) const;
+  /// Whether the GPU has reached it; true if it was never recorded.
   bool test() override;
   std::optional<Blocked::Needs> needs() const override { return Blocked::Needs{}; }
 
@@ -35,7 +38,7 @@ class Gpu {
 
   /// Operations on tensors.
   cudaStream_t computation() const { return computation_; }
-  /// Collectives, in the order in which they were started.
+  /// Collectives of all groups, in the order in which this device started them.
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
 
@@ -56,10 +59,10 @@ class Gpu {
 
 Gpu& gpu();
 
-cudaStream_t new_queue();
-/// Returns when the queue is empty. Meanwhile messages go on, and bad news is heard. \throws Error lost
-void finish(cudaStream_t queue);
-/// What the computation has made of this memory.
+cudaStream_t new_stream();
+/// Returns when the stream has done all its work. Meanwhile this device's operations go on. \throws Error lost
+void finish(cudaStream_t stream);
+/// Copies the result of the computation in this memory.
 void copy_to_host(void* to, const void* from, std::size_t bytes);
 /// The numbers that a reduction has left.
 std::vector<double> scratch_on_host();

@@ -1,30 +1,28 @@
-/// The GPU as the communicator sees it: it runs behind its host.
+/// The GPU as the communicator sees it: it works later than its host.
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_communicators.hpp"
+#include "cuda/nccl_connections.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
 
 void set_up_device() {
   cuda::gpu();
-  if (control().num_devices() > 1) cuda::make_wire_to_all();
+}
+
+std::unique_ptr<DataPlane> make_data_plane(const Group& group) {
+  return std::make_unique<cuda::NcclDataPlane>(group);
 }
 
 std::unique_ptr<OnDevice> enter_device() {
-  return std::make_unique<cuda::Passage>();
+  return std::make_unique<cuda::OperationEvents>();
 }
 
 void finish_device() {
-  for (cudaStream_t queue : cuda::queues()) cuda::finish(queue);
+  for (cudaStream_t stream : cuda::streams()) cuda::finish(stream);
 }
 
-bool leaves_out(Index) {
-  return false;  // mistakes are planted in the emulator
-}
-
-/// NCCL has buffers of its own. Booked is what the ring takes that the closed forms speak of; nothing is
-/// allocated.
+/// NCCL has buffers of its own. The buffer of the closed forms' ring is booked, and not allocated.
 Tensor ring_buffer_of(Index elements) {
   if (elements == 0) return TensorMemory::on({0}, nullptr);
   const auto bytes = elements * static_cast<Index>(sizeof(float));
@@ -32,3 +30,11 @@ Tensor ring_buffer_of(Index elements) {
 }
 
 }  // namespace shard::runtime
+
+namespace shard {
+
+bool traffic_is_booked() {
+  return true;
+}
+
+}  // namespace shard

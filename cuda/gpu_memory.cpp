@@ -7,19 +7,20 @@
 #include "cuda/gpu.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
 
 namespace cuda {
 namespace {
 
-/// Freed memory, and the points in other queues at which it is free.
+/// Freed memory, and the events in other streams after which it is free.
 struct Block {
   float* data;
   std::vector<std::unique_ptr<Event>> free_after;
 };
 
-/// Keeps freed blocks by their queue and size, since cudaMalloc and cudaFree wait for the GPU.
+/// Keeps freed blocks by their stream and size, since cudaMalloc and cudaFree wait for the GPU.
 class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
@@ -78,14 +79,14 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
   return TensorMemory::on(std::move(shape), std::move(storage));
 }
 
-float* data_on(cudaStream_t queue, Tensor& t) {
+float* data_on(cudaStream_t stream, Tensor& t) {
   Storage* storage = TensorMemory::storage(t);
-  return storage == nullptr ? nullptr : storage->data_on(queue);
+  return storage == nullptr ? nullptr : storage->data_on(stream);
 }
 
-const float* data_on(cudaStream_t queue, const Tensor& t) {
+const float* data_on(cudaStream_t stream, const Tensor& t) {
   Storage* storage = TensorMemory::storage(t);
-  return storage == nullptr ? nullptr : storage->data_on(queue);
+  return storage == nullptr ? nullptr : storage->data_on(stream);
 }
 
 Workspace::Workspace(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
@@ -119,28 +120,28 @@ using cuda::gpu;
 Storage::Storage(Index bytes, Purpose purpose, cudaStream_t home)
     : bytes_(bytes), purpose_(purpose), home_(home) {
   if (home != nullptr) data_ = cuda::cache().take(static_cast<std::size_t>(bytes), home);
-  ledger().allocated(purpose_, bytes_);
+  runtime::note_allocation(purpose_, bytes_);
 }
 
 Storage::~Storage() {
-  ledger().released(purpose_, bytes_);
+  runtime::note_release(purpose_, bytes_);
   if (data_ == nullptr || gpu().is_closed()) return;
   cuda::Block block{data_, {}};
-  for (cudaStream_t queue : other_users_) {
+  for (cudaStream_t stream : other_users_) {
     block.free_after.push_back(std::make_unique<cuda::Event>());
-    block.free_after.back()->record(queue);
+    block.free_after.back()->record(stream);
   }
   cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
 }
 
-float* Storage::data_on(cudaStream_t queue) {
-  if (queue != home_ && std::ranges::find(other_users_, queue) == other_users_.end())
-    other_users_.push_back(queue);
+float* Storage::data_on(cudaStream_t stream) {
+  if (stream != home_ && std::ranges::find(other_users_, stream) == other_users_.end())
+    other_users_.push_back(stream);
   return data_;
 }
 
 void Storage::charge_to(Purpose purpose) {
-  ledger().moved(purpose_, purpose, bytes_);
+  runtime::note_move(purpose_, purpose, bytes_);
   purpose_ = purpose;
 }
 

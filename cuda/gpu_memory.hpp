@@ -1,8 +1,8 @@
 #pragma once
 
-/// The GPU's memory. Nothing is waited for when a tensor is freed: its block may be taken again by the queue
-/// that it was made for, whose order makes that safe; other queues that used it are remembered, and waited
-/// for then.
+/// The GPU's memory. Freeing a tensor waits for nothing. The stream that a block was made for may take it again
+/// at once, since a stream does its work in order. Before it does, it waits for the other streams that used
+/// the block.
 
 #include <cuda_runtime.h>
 
@@ -13,14 +13,14 @@ namespace shard {
 /// A block of the GPU's memory, in the ledger under its purpose.
 class Storage {
  public:
-  /// Memory whose first user is `home`. No queue at all: bytes that are booked, of which there is no memory.
+  /// Memory that the stream `home` uses first. Without a stream the bytes are booked and not allocated.
   Storage(Index bytes, Purpose purpose, cudaStream_t home);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  /// For use by what is queued there.
-  float* data_on(cudaStream_t queue);
+  /// For work that is launched in this stream.
+  float* data_on(cudaStream_t stream);
   Purpose purpose() const { return purpose_; }
   void charge_to(Purpose purpose);
 
@@ -34,13 +34,13 @@ class Storage {
 
 namespace cuda {
 
-/// A tensor whose first user is another queue than the computation's.
+/// A tensor that the stream `home` uses first.
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activations);
-/// A tensor's memory, for use by what is queued there. (TensorMemory::data is for the computation's queue.)
-float* data_on(cudaStream_t queue, Tensor& t);
-const float* data_on(cudaStream_t queue, const Tensor& t);
+/// A tensor's memory, for work that is launched in this stream. (TensorMemory::data: in the computation's.)
+float* data_on(cudaStream_t stream, Tensor& t);
+const float* data_on(cudaStream_t stream, const Tensor& t);
 
-/// Memory of the GPU for kernels of the computation. It is in no tensor and not booked.
+/// Memory of the GPU for kernels of the computation. It belongs to no tensor and is not booked.
 class Workspace {
  public:
   explicit Workspace(Index bytes);
@@ -63,7 +63,7 @@ class Workspace {
   void* data_ = nullptr;
 };
 
-/// A call's numbers in the GPU's memory too.
+/// A copy of a call's numbers in the GPU's memory.
 class OnDeviceToo {
  public:
   template <class T>
@@ -79,7 +79,7 @@ class OnDeviceToo {
   T* data() {
     return memory_.data<T>();
   }
-  /// What kernels have made of them.
+  /// Copies back what kernels have written there.
   template <class T>
   void fetch(std::vector<T>& numbers) const {
     fetch_into(numbers.data());

@@ -9,15 +9,15 @@ namespace shard::cuda {
 namespace {
 
 /// `rows` pieces of `width` elements, at these distances.
-void copy_pieces(cudaStream_t queue, const float* from, Index from_distance, float* to, Index to_distance,
+void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
                  Index width, Index rows) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
   if (rows == 1)  // distances have a limit, 2 GiB
-    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), cudaMemcpyDeviceToDevice, queue));
+    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), cudaMemcpyDeviceToDevice, stream));
   else
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
-                                      static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, queue));
+                                      static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream));
 }
 
 /// Elements of a slice of extent 1.
@@ -27,43 +27,43 @@ Index slice_of_one(const Tensor& t, int axis) {
 
 }  // namespace
 
-void copy(cudaStream_t queue, const float* from, float* to, Index elements) {
-  copy_pieces(queue, from, elements, to, elements, elements, 1);
+void copy(cudaStream_t stream, const float* from, float* to, Index elements) {
+  copy_pieces(stream, from, elements, to, elements, elements, 1);
 }
 
-void copy_slice(cudaStream_t queue, const Tensor& from, int axis, Range range, float* to) {
+void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to) {
   const Index inner = runtime::elements_after(from.shape(), axis);
   const Index width = range.size() * inner;
-  copy_pieces(queue, data_on(queue, from) + range.begin * inner, from.extent(axis) * inner, to, width, width,
-              runtime::elements_before(from.shape(), axis));
+  copy_pieces(stream, data_on(stream, from) + range.begin * inner, from.extent(axis) * inner, to, width,
+              width, runtime::elements_before(from.shape(), axis));
 }
 
-void paste_slice(cudaStream_t queue, const float* from, Tensor& to, int axis, Range range) {
+void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range) {
   const Index inner = runtime::elements_after(to.shape(), axis);
   const Index width = range.size() * inner;
-  copy_pieces(queue, from, width, data_on(queue, to) + range.begin * inner, to.extent(axis) * inner, width,
+  copy_pieces(stream, from, width, data_on(stream, to) + range.begin * inner, to.extent(axis) * inner, width,
               runtime::elements_before(to.shape(), axis));
 }
 
-Tensor packed_on(cudaStream_t queue, Tensor&& t, int axis, const std::vector<Range>& slices) {
+Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices) {
   if (axis == 0) return std::move(t);
-  Tensor row = make_on(queue, {t.size()}, Purpose::buffers);
-  float* to = data_on(queue, row);
+  Tensor row = make_on(stream, {t.size()}, Purpose::buffers);
+  float* to = data_on(stream, row);
   for (const Range& r : slices) {
-    copy_slice(queue, t, axis, r, to);
+    copy_slice(stream, t, axis, r, to);
     to += r.size() * slice_of_one(t, axis);
   }
   t = Tensor();
   return row;
 }
 
-Tensor unpacked_on(cudaStream_t queue, Tensor&& row, Shape shape, int axis,
+Tensor unpacked_on(cudaStream_t stream, Tensor&& row, Shape shape, int axis,
                    const std::vector<Range>& slices) {
   if (axis == 0) return std::move(row).reshaped(std::move(shape));
-  Tensor t = make_on(queue, std::move(shape));
-  const float* from = data_on(queue, std::as_const(row));
+  Tensor t = make_on(stream, std::move(shape));
+  const float* from = data_on(stream, std::as_const(row));
   for (const Range& r : slices) {
-    paste_slice(queue, from, t, axis, r);
+    paste_slice(stream, from, t, axis, r);
     from += r.size() * slice_of_one(t, axis);
   }
   row = Tensor();

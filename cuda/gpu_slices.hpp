@@ -1,6 +1,6 @@
 #pragma once
 
-/// Slices of tensors, copied within the GPU's memory by whichever queue.
+/// Slices of tensors, copied within the GPU's memory, in the stream that is given.
 
 #include <cuda_runtime.h>
 
@@ -9,17 +9,18 @@
 
 namespace shard::cuda {
 
-/// So many elements.
-void copy(cudaStream_t queue, const float* from, float* to, Index elements);
-/// Each of so many elements by a number (in operations.cpp, with the kernels).
-void divide(cudaStream_t queue, float* values, Index elements, float divisor);
+/// Copies so many elements.
+void copy(cudaStream_t stream, const float* from, float* to, Index elements);
+/// Divides each of so many elements by a number (in elementwise_kernels.cpp).
+void divide(cudaStream_t stream, float* values, Index elements, float divisor);
 /// Copies elements `range` along `axis` to contiguous memory, and back.
-void copy_slice(cudaStream_t queue, const Tensor& from, int axis, Range range, float* to);
-void paste_slice(cudaStream_t queue, const float* from, Tensor& to, int axis, Range range);
+void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to);
+void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range);
 
 /// What collective_bodies.hpp says of `packed`, and the reverse: slices one behind the other become a
 /// tensor of this shape.
-Tensor packed_on(cudaStream_t queue, Tensor&& t, int axis, const std::vector<Range>& slices);
-Tensor unpacked_on(cudaStream_t queue, Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices);
+Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices);
+Tensor unpacked_on(cudaStream_t stream, Tensor&& row, Shape shape, int axis,
+                   const std::vector<Range>& slices);
 
 }  // namespace shard::cuda

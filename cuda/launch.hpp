@@ -26,12 +26,12 @@ __global__ void for_each_index(Kernel kernel, Index n, Args... args) {
 }
 
 template <class Kernel, class... Args>
-void launch(Kernel kernel, Index n, cudaStream_t queue, Args... args) {
+void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   if (n == 0) return;
   constexpr Index threads = 256;
   constexpr Index most_blocks = 8192;  // more than any GPU runs at a time; each thread then does several
   const auto blocks = static_cast<unsigned>(std::min((n + threads - 1) / threads, most_blocks));
-  for_each_index<<<blocks, threads, 0, queue>>>(kernel, n, args...);
+  for_each_index<<<blocks, threads, 0, stream>>>(kernel, n, args...);
   SHARDBOOK_CHECK(cudaGetLastError());
 }
 
@@ -40,8 +40,8 @@ void launch(Kernel kernel, Index n, cudaStream_t queue, Args... args) {
 #define SHARDBOOK_KERNEL
 
 template <class Kernel, class... Args>
-void launch(Kernel kernel, Index n, cudaStream_t queue, Args... args) {
-  if (n > 0) SHARDBOOK_CHECK(cuda_double::launch(kernel, n, queue, args...));
+void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
+  if (n > 0) SHARDBOOK_CHECK(cuda_double::launch(kernel, n, stream, args...));
 }
 
 #endif

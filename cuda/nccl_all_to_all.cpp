@@ -3,7 +3,7 @@
 /// so does putting together along one.
 
 #include "cuda/gpu_slices.hpp"
-#include "cuda/nccl_communicators.hpp"
+#include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
@@ -15,20 +15,20 @@ using namespace cuda;
 namespace {
 
 /// Every part to its device; from each device what it has for me.
-void exchange_parts(const float* outgoing, const std::vector<Range>& mine, float* row,
-                    const std::vector<Range>& incoming, int me) {
-  const auto [comm, queue] = wire_to_all();
-  const auto own = static_cast<std::size_t>(me);
-  cuda::copy(queue, outgoing + mine[own].begin, row + incoming[own].begin, mine[own].size());
-  Group group;
+void exchange_parts(const Group& group, const float* outgoing, const std::vector<Range>& mine, float* row,
+                    const std::vector<Range>& incoming) {
+  const auto [comm, stream] = collectives_of(group);
+  const auto own = static_cast<std::size_t>(group.device_id());
+  cuda::copy(stream, outgoing + mine[own].begin, row + incoming[own].begin, mine[own].size());
+  NcclGroupCall together;
   for (std::size_t d = 0; d < mine.size(); ++d) {
     if (d == own) continue;
     if (mine[d].size() > 0)
       SHARDBOOK_CHECK(ncclSend(outgoing + mine[d].begin, static_cast<std::size_t>(mine[d].size()), ncclFloat,
-                               static_cast<int>(d), comm, queue));
+                               static_cast<int>(d), comm, stream));
     if (incoming[d].size() > 0)
       SHARDBOOK_CHECK(ncclRecv(row + incoming[d].begin, static_cast<std::size_t>(incoming[d].size()),
-                               ncclFloat, static_cast<int>(d), comm, queue));
+                               ncclFloat, static_cast<int>(d), comm, stream));
   }
 }
 
@@ -49,16 +49,16 @@ Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::v
     parts[d] = {mine[d].begin * of_one, mine[d].end * of_one};
     sizes[d] = parts[d].size();
   }
-  ledger().sent(Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
-  const cudaStream_t queue = wire_to_all().queue;
-  Queueing queueing(o, queue);
-  Tensor outgoing = packed_on(queue, std::move(t), split_axis, mine);
-  Tensor row = make_on(queue, {incoming.elements.back().end},
+  ledger().sent(call.group().id(), Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
+  const cudaStream_t stream = collectives_of(call.group()).stream;
+  LaunchIn launch(stream, o);
+  Tensor outgoing = packed_on(stream, std::move(t), split_axis, mine);
+  Tensor row = make_on(stream, {incoming.elements.back().end},
                        concat_axis == 0 ? Purpose::activations : Purpose::buffers);
-  exchange_parts(data_on(queue, std::as_const(outgoing)), parts, data_on(queue, row), incoming.elements,
-                 call.me());
+  exchange_parts(call.group(), data_on(stream, std::as_const(outgoing)), parts, data_on(stream, row),
+                 incoming.elements);
   outgoing = Tensor();
-  t = unpacked_on(queue, std::move(row), incoming.result, concat_axis, incoming.placed);
+  t = unpacked_on(stream, std::move(row), incoming.result, concat_axis, incoming.placed);
 }
 
 }  // namespace shard::runtime

@@ -1,11 +1,11 @@
-/// The collectives, by NCCL, in the queue of communication.
+/// The collectives, by NCCL, in the communication stream.
 ///
 /// Booked as sent is what the algorithms send that the closed forms (chapters/engine/device/collective_costs.hpp) speak of:
 /// rings, and for broadcasts a tree. NCCL chooses between these and others by size and topology; a ring's
 /// total is the least that is possible.
 
 #include "cuda/gpu_slices.hpp"
-#include "cuda/nccl_communicators.hpp"
+#include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
@@ -50,36 +50,38 @@ std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
 }
 
 /// Everybody's slice into everybody's row.
-void gather(const float* mine, float* row, const std::vector<Range>& slices) {
-  const auto [comm, queue] = wire_to_all();
+void gather(const Group& group, const float* mine, float* row, const std::vector<Range>& slices) {
+  const auto [comm, stream] = collectives_of(group);
   if (are_equal(slices)) {
-    SHARDBOOK_CHECK(ncclAllGather(mine, row, count(slices[0].size()), ncclFloat, comm, queue));
+    SHARDBOOK_CHECK(ncclAllGather(mine, row, count(slices[0].size()), ncclFloat, comm, stream));
     return;
   }
-  Group group;
+  NcclGroupCall together;
   for (std::size_t d = 0; d < slices.size(); ++d)
     if (slices[d].size() > 0)
       SHARDBOOK_CHECK(ncclBroadcast(mine, row + slices[d].begin, count(slices[d].size()), ncclFloat,
-                                    static_cast<int>(d), comm, queue));
+                                    static_cast<int>(d), comm, stream));
 }
 
 /// Everybody's rows combined, the slice of each device in its own row.
-void scatter(float* row, const std::vector<Range>& slices, std::size_t me, ReduceOp op) {
-  const auto [comm, queue] = wire_to_all();
+void scatter(const Group& group, float* row, const std::vector<Range>& slices, ReduceOp op) {
+  const auto [comm, stream] = collectives_of(group);
+  const auto me = static_cast<std::size_t>(group.device_id());
   if (are_equal(slices)) {
     SHARDBOOK_CHECK(ncclReduceScatter(row, row + slices[me].begin, count(slices[me].size()), ncclFloat,
-                                      nccl(op), comm, queue));
+                                      nccl(op), comm, stream));
     return;
   }
-  Group group;
+  NcclGroupCall together;
   for (std::size_t d = 0; d < slices.size(); ++d)
     if (slices[d].size() > 0)
       SHARDBOOK_CHECK(ncclReduce(row + slices[d].begin, row + slices[d].begin, count(slices[d].size()),
-                                 ncclFloat, nccl(op), static_cast<int>(d), comm, queue));
+                                 ncclFloat, nccl(op), static_cast<int>(d), comm, stream));
 }
 
-void average(float* sums, Index elements, ReduceOp op, int devices) {
-  if (op == ReduceOp::avg) divide(wire_to_all().queue, sums, elements, static_cast<float>(devices));
+void average(const Group& group, float* sums, Index elements, ReduceOp op) {
+  if (op == ReduceOp::avg)
+    divide(collectives_of(group).stream, sums, elements, static_cast<float>(group.num_devices()));
 }
 
 }  // namespace
@@ -89,25 +91,26 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor) {
   call.require_agreement(MayDiffer::nothing());
   const Index size = o.tensor.size();
   if (call.devices() == 1 || size == 0) co_return;
-  ledger().sent(Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()));
-  const auto [comm, queue] = wire_to_all();
-  Queueing queueing(o, queue);
-  float* data = data_on(queue, o.tensor);
-  SHARDBOOK_CHECK(ncclAllReduce(data, data, count(size), ncclFloat, nccl(op), comm, queue));
-  average(data, size, op, call.devices());
+  ledger().sent(call.group().id(), Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()));
+  const auto [comm, stream] = collectives_of(call.group());
+  LaunchIn launch(stream, o);
+  float* data = data_on(stream, o.tensor);
+  SHARDBOOK_CHECK(ncclAllReduce(data, data, count(size), ncclFloat, nccl(op), comm, stream));
+  average(call.group(), data, size, op);
 }
 
 Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor) {
   co_await call.announce();
   call.require_agreement(MayDiffer::nothing());
   if (call.devices() == 1 || o.tensor.size() == 0) co_return;
-  ledger().sent(Collective::reduce_scatter, ring_reduce_scatter(sizes_of(slices), call.me()));
+  ledger().sent(call.group().id(), Collective::reduce_scatter,
+                ring_reduce_scatter(sizes_of(slices), call.me()));
   const auto me = static_cast<std::size_t>(call.me());
-  const cudaStream_t queue = wire_to_all().queue;
-  Queueing queueing(o, queue);
-  float* row = data_on(queue, o.tensor);
-  scatter(row, slices, me, op);
-  average(row + slices[me].begin, slices[me].size(), op, call.devices());
+  const cudaStream_t stream = collectives_of(call.group()).stream;
+  LaunchIn launch(stream, o);
+  float* row = data_on(stream, o.tensor);
+  scatter(call.group(), row, slices, op);
+  average(call.group(), row + slices[me].begin, slices[me].size(), op);
 }
 
 Task all_gather(Call call, Operation& o, int axis) {
@@ -122,13 +125,13 @@ Task all_gather(Call call, Operation& o, int axis) {
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
-  ledger().sent(Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
-  const cudaStream_t queue = wire_to_all().queue;
-  Queueing queueing(o, queue);
-  Tensor row = make_on(queue, {elements.back().end}, axis == 0 ? Purpose::activations : Purpose::buffers);
-  if (row.size() > 0) gather(data_on(queue, std::as_const(t)), data_on(queue, row), elements);
+  ledger().sent(call.group().id(), Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
+  const cudaStream_t stream = collectives_of(call.group()).stream;
+  LaunchIn launch(stream, o);
+  Tensor row = make_on(stream, {elements.back().end}, axis == 0 ? Purpose::activations : Purpose::buffers);
+  if (row.size() > 0) gather(call.group(), data_on(stream, std::as_const(t)), data_on(stream, row), elements);
   t = Tensor();
-  t = unpacked_on(queue, std::move(row), whole, axis, slices);
+  t = unpacked_on(stream, std::move(row), whole, axis, slices);
 }
 
 Task broadcast(Call call, Operation& o, int root) {
@@ -136,45 +139,47 @@ Task broadcast(Call call, Operation& o, int root) {
   call.require_agreement(MayDiffer::all());
   if (call.devices() == 1) co_return;
   const Shape& shape = call.said_by(root).shape;
-  const auto [comm, queue] = wire_to_all();
-  Queueing queueing(o, queue);
-  if (call.me() != root) o.tensor = make_on(queue, shape);
+  const auto [comm, stream] = collectives_of(call.group());
+  LaunchIn launch(stream, o);
+  if (call.me() != root) o.tensor = make_on(stream, shape);
   const Index size = num_elements(shape);
   if (size == 0) co_return;
-  ledger().sent(Collective::broadcast, tree_broadcast(size, call.devices(), call.me(), root));
-  float* data = data_on(queue, o.tensor);
-  SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, queue));
+  ledger().sent(call.group().id(), Collective::broadcast,
+                tree_broadcast(size, call.devices(), call.me(), root));
+  float* data = data_on(stream, o.tensor);
+  SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
 
-/// All devices' hosts and GPUs have come here, in both queues: the hosts' meeting is the announcement itself.
+/// It ends when all members' GPUs have done what was started before, in both streams. Hosts then announce the
+/// call, and the announcements are the barrier.
 Task barrier(Call call, Operation& o) {
-  { Queueing behind_what_was_started(o, gpu().communication()); }
-  co_await passage_of(o).end;
+  { LaunchIn behind_what_was_started(gpu().communication(), o); }
+  co_await events_of(o).end;
   co_await call.announce();
   call.require_agreement(MayDiffer::all());
-  ledger().sent(Collective::barrier, tree_barrier(call.devices(), call.me()));
+  ledger().sent(call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
 }
 
 Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target) {
   co_await call.announce();
   call.require_agreement(MayDiffer::all());
   const std::optional<int> source = source_of(call, dst.shape());
-  const cudaStream_t queue = gpu().communication();
-  Queueing queueing(o, queue);
-  const float* from = data_on(queue, std::as_const(src));
-  float* to = data_on(queue, dst);
+  const cudaStream_t stream = gpu().communication();
+  LaunchIn launch(stream, o);
+  const float* from = data_on(stream, std::as_const(src));
+  float* to = data_on(stream, dst);
   if (target == call.me()) {
-    cuda::copy(queue, from, to, src.size());
+    cuda::copy(stream, from, to, src.size());
     co_return;
   }
-  Group group;
-  const ncclComm_t comm = wire_to_all().comm;
+  NcclGroupCall together;
+  const ncclComm_t comm = collectives_of(call.group()).comm;
   if (target && src.size() > 0) {
-    ledger().sent(Collective::send_async, src.bytes());
-    SHARDBOOK_CHECK(ncclSend(from, count(src.size()), ncclFloat, *target, comm, queue));
+    ledger().sent(call.group().id(), Collective::send_async, {1, src.bytes()});
+    SHARDBOOK_CHECK(ncclSend(from, count(src.size()), ncclFloat, *target, comm, stream));
   }
   if (source && dst.size() > 0)
-    SHARDBOOK_CHECK(ncclRecv(to, count(dst.size()), ncclFloat, *source, comm, queue));
+    SHARDBOOK_CHECK(ncclRecv(to, count(dst.size()), ncclFloat, *source, comm, stream));
 }
 
 }  // namespace shard::runtime

@@ -1,13 +1,14 @@
-/// send and receive, posted or not: a rendezvous of the hosts, and then one message of NCCL.
+/// send and receive, posted or not: the hosts agree on an order, and then NCCL carries the message.
 ///
-/// The sender's host sends the shape. Once the receiver's host is there too, the one of lower id gives the
-/// message its place in the pair's queue, and both put it there in that order. So a GPU waits in no queue for
-/// a host that may be waiting for it, and messages of the two directions cannot stand crosswise.
+/// The sender's host sends the shape. Once the receiver's host is there too, the one with the lower id in the
+/// job gives the message its position in the pair's order, and both launch it in that order. So a GPU never
+/// waits in a stream for a host that may be waiting for it, and both GPUs take the messages of the two
+/// directions in one order.
 
 #include <fmt/format.h>
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_communicators.hpp"
+#include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
@@ -19,83 +20,95 @@ namespace {
 
 using Number = std::array<Index, 1>;
 
-Task send_letter(Operation& o, int to) {
-  Pair& pair = pair_with(to);
-  const Index mine = pair.next_sent();
-  const std::vector<Index> address = address_of(o.tensor.shape());
-  Number place{};
-  Posts letter, answer, order;
-  control().post(letter, Channel::letter, to, address);
-  control().post_receive(answer, pair.gives_places() ? Channel::receiver : Channel::place_to_send, to, place);
-  co_await letter;
+Task send_message(std::shared_ptr<Group> group, Operation& o, int to) {
+  Pair& pair = pair_with(*group, to);
+  const Index number = pair.next_sent();
+  const std::vector<Index> shape = numbers_of(o.tensor.shape());
+  Number position{};
+  Posts shape_sent, answer, position_sent;
+  group->post(shape_sent, Channel::message_shape, to, shape);
+  group->post_receive(answer, pair.decides_order() ? Channel::receiver_ready : Channel::place_to_send, to,
+                      position);
+  co_await shape_sent;
   co_await answer;
-  if (pair.gives_places()) {
-    Turn turn(pair.placed_sends, mine);
+  if (pair.decides_order()) {
+    Turn turn(pair.ordered_sends, number);
     co_await turn;
-    place[0] = pair.next_place();
-    control().post(order, Channel::place_to_receive, to, place);
-    ++pair.placed_sends;
-    co_await order;
+    NoGroupIsBeingMade may_connect;
+    co_await may_connect;
+    position[0] = pair.next_position();
+    group->post(position_sent, Channel::place_to_receive, to, position);
+    ++pair.ordered_sends;
+    pair.connected(*group);  // before anything else: the receiver may wait there
+    co_await position_sent;
   }
-  Turn turn(pair.queued, place[0]);
+  Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, queue] = pair.wire();
-  Queueing queueing(o, queue);
-  ++pair.queued;
+  const auto [comm, stream] = pair.connected(*group);
+  LaunchIn launch(stream, o);
+  ++pair.launched;
   if (o.tensor.size() == 0) co_return;
-  ledger().sent(Collective::send, o.tensor.bytes());
-  SHARDBOOK_CHECK(ncclSend(data_on(queue, std::as_const(o.tensor)), static_cast<std::size_t>(o.tensor.size()),
-                           ncclFloat, pair.gives_places() ? 1 : 0, comm, queue));
+  ledger().sent(group->id(), Collective::send, {1, o.tensor.bytes()});
+  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(o.tensor)),
+                           static_cast<std::size_t>(o.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
+                           stream));
 }
 
-/// With an `expected` shape, its memory is there already.
-Task receive_letter(Operation& o, int from, bool is_expected) {
-  Pair& pair = pair_with(from);
-  const Index mine = pair.next_received();
-  std::vector<Index> address(longest_address);
-  Number place{};
-  Posts letter, answer, order;
-  control().post_receive(letter, Channel::letter, from, address);
-  if (!pair.gives_places()) control().post_receive(order, Channel::place_to_receive, from, place);
-  co_await letter;
-  const Shape shape = shape_from(address);
+/// When the shape `is_expected`, the tensor has it, and its memory.
+Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
+  Pair& pair = pair_with(*group, from);
+  const Index number = pair.next_received();
+  std::vector<Index> numbers(most_shape_numbers);
+  Number position{};
+  Posts shape_received, answer, position_received;
+  group->post_receive(shape_received, Channel::message_shape, from, numbers);
+  if (!pair.decides_order())
+    group->post_receive(position_received, Channel::place_to_receive, from, position);
+  co_await shape_received;
+  const Shape shape = shape_from(numbers);
   if (is_expected && shape != o.tensor.shape())
-    refuse(Code::mismatch, "post_receive", to_string(o.tensor.shape()),
-           fmt::format("{} from device {}", to_string(shape), from));
-  Turn my_answer(pair.placed_receives, mine);
-  co_await my_answer;
-  if (pair.gives_places()) place[0] = pair.next_place();
-  control().post(answer, pair.gives_places() ? Channel::place_to_send : Channel::receiver, from, place);
-  ++pair.placed_receives;
+    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(o.tensor.shape()),
+           fmt::format("{} from device {}", to_string(shape), group->member(from)));
+  Turn turn_to_answer(pair.ordered_receives, number);
+  co_await turn_to_answer;
+  NoGroupIsBeingMade may_connect;
+  if (pair.decides_order()) {
+    co_await may_connect;
+    position[0] = pair.next_position();
+  }
+  group->post(answer, pair.decides_order() ? Channel::place_to_send : Channel::receiver_ready, from,
+              position);
+  ++pair.ordered_receives;
+  if (pair.decides_order()) pair.connected(*group);  // before anything else: the sender may wait there
   co_await answer;
-  co_await order;
-  Turn turn(pair.queued, place[0]);
+  co_await position_received;
+  Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, queue] = pair.wire();
-  Queueing queueing(o, queue);
-  ++pair.queued;
-  if (!is_expected) o.tensor = make_on(queue, shape);
+  const auto [comm, stream] = pair.connected(*group);
+  LaunchIn launch(stream, o);
+  ++pair.launched;
+  if (!is_expected) o.tensor = make_on(stream, shape);
   if (o.tensor.size() == 0) co_return;
-  SHARDBOOK_CHECK(ncclRecv(data_on(queue, o.tensor), static_cast<std::size_t>(o.tensor.size()), ncclFloat,
-                           pair.gives_places() ? 1 : 0, comm, queue));
+  SHARDBOOK_CHECK(ncclRecv(data_on(stream, o.tensor), static_cast<std::size_t>(o.tensor.size()), ncclFloat,
+                           pair.rank_of_peer(), comm, stream));
 }
 
 }  // namespace
 
-Task send(Operation& o, int to, bool) {
-  return send_letter(o, to);
+Task send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_message(std::move(group), o, to);
 }
 
-Task post_send(Operation& o, int to, bool) {
-  return send_letter(o, to);
+Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_message(std::move(group), o, to);
 }
 
-Task receive(Operation& o, int from, bool) {
-  return receive_letter(o, from, false);
+Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_message(std::move(group), o, from, false);
 }
 
-Task post_receive(Operation& o, int from, bool) {
-  return receive_letter(o, from, true);
+Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_message(std::move(group), o, from, true);
 }
 
 }  // namespace shard::runtime

@@ -5,8 +5,11 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
+
+using runtime::note_elementwise;
 
 namespace {
 
@@ -107,6 +110,7 @@ void launch(Kernel kernel, Index n, Args... args) {
 Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& shape, Index k,
                 const Tensor* weights) {
   Tensor sums = TensorMemory::make(shape);
+  note_elementwise("combine_rows", k * sums.size());
   const OnDeviceToo at(slots);
   // Pointers to what there is: the kernel looks at neither rows nor weights that it has none of.
   const float* some = rows.size() == 0 ? TensorMemory::data(std::as_const(sums)) : TensorMemory::data(rows);
@@ -122,12 +126,14 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& s
 }  // namespace
 
 Tensor softmax(Tensor&& z) {
+  note_elementwise("softmax", z.size());
   require_matrix("softmax", z);
   if (z.size() > 0) launch(Softmax(), z.extent(0), TensorMemory::data(z), z.extent(1));
   return std::move(z);
 }
 
 Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+  note_elementwise("softmax_backward", p.size());
   require_matrix("softmax_backward", p);
   require_same_shape("softmax_backward", dp, p);
   if (p.size() > 0)
@@ -136,6 +142,7 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
 }
 
 Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+  note_elementwise("add_to_rows", t.size());
   require_row(t, row);
   const OnDeviceToo addends(row);
   launch(AddToRows(), t.size(), TensorMemory::data(t), addends.data<float>(), t.extent(1));
@@ -143,6 +150,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
 }
 
 std::vector<Index> top_k(const Tensor& t, Index k) {
+  note_elementwise("top_k", t.size());
   require_columns(t, k);
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
   OnDeviceToo found(std::as_const(columns));
@@ -153,6 +161,7 @@ std::vector<Index> top_k(const Tensor& t, Index k) {
 
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
+  note_elementwise("take_columns", taken.size());
   const OnDeviceToo at(columns);
   launch(TakeColumns(), taken.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(), k,
          TensorMemory::data(taken));
@@ -161,6 +170,7 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
 
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
   Tensor all(shape_of_put(values, columns, n));
+  note_elementwise("put_columns", values.size());
   const OnDeviceToo at(columns);
   launch(PutColumns(), values.size(), TensorMemory::data(values), values.extent(1), at.data<Index>(),
          TensorMemory::data(all), n);
@@ -169,6 +179,7 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
 
 Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
+  note_elementwise("gather_rows", rows.size());
   const OnDeviceToo from(at);
   launch(GatherRows(), rows.size(), TensorMemory::data(t), from.data<Index>(), t.extent(1),
          TensorMemory::data(rows));
@@ -176,6 +187,7 @@ Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
 }
 
 void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+  note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
   const OnDeviceToo to(at);
   launch(ScatterRows(), rows.size(), TensorMemory::data(rows), to.data<Index>(), rows.extent(1),
@@ -183,6 +195,7 @@ void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
 }
 
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+  note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
   const OnDeviceToo which(at);
   launch(ScaleRows(), rows.size(), TensorMemory::data(rows), TensorMemory::data(factors), which.data<Index>(),
@@ -200,6 +213,7 @@ Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
 
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
+  note_elementwise("dot_rows", k * t.size());
   if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
   const OnDeviceToo at(slots);
   launch(DotRows(), dots.size(), TensorMemory::data(t), TensorMemory::data(rows), at.data<Index>(), k,

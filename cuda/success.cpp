@@ -2,18 +2,17 @@
 
 #include <fmt/format.h>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard::cuda {
 
 namespace {
 
-/// Not by way of `refuse`, which asks world() for the device: this may happen while world() comes into being.
 [[noreturn]] void fail(Code code, const char* call, const char* what, const char* file, int line) {
   std::string_view path = file;
   if (auto at = path.rfind("cuda/"); at != path.npos) path.remove_prefix(at);
-  throw Error(code, fmt::format("device {}: {}:{}: expected success of {}, given {}",
-                                ControlPlane::instance().id(), path, line, call, what));
+  throw Error(code, fmt::format("device {}: {}:{}: expected success of {}, given {}", this_device(), path,
+                                line, call, what));
 }
 
 }  // namespace

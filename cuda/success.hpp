@@ -8,7 +8,7 @@
 
 namespace shard::cuda {
 
-/// \throws Error lost when a peer or its wire is gone, internal otherwise; nothing on success.
+/// \throws Error lost when a peer or the connection to it is lost, internal for any other failure.
 void check(cudaError_t result, const char* call, const char* file, int line);
 void check(cublasStatus_t result, const char* call, const char* file, int line);
 void check(ncclResult_t result, const char* call, const char* file, int line);

@@ -6,8 +6,11 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
+
+using runtime::note_elementwise;
 
 namespace {
 
@@ -47,10 +50,12 @@ void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More...
 }  // namespace
 
 void sgd_update(Rows w, const Tensor& g, float rate) {
+  note_elementwise("sgd_update", g.size());
   update("sgd_update", SgdUpdate(), w, g, rate);
 }
 
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step) {
+  note_elementwise("adam_update", g.size());
   elements_to_update("adam_update", w, g);
   require_moments(g, m, v);
   update("adam_update", AdamUpdate{settings, adam_step(settings, step)}, w, g, TensorMemory::data(m),
@@ -58,6 +63,7 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
 }
 
 void integer_update(Rows w, const Tensor& g) {
+  note_elementwise("integer_update", g.size());
   update("integer_update", IntegerUpdate(), w, g);
 }
 

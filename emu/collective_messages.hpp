@@ -11,16 +11,16 @@ using runtime::Call;
 
 /// Posts of one step of a call: `co_await call.messages()` returns when they are complete.
 inline void send_values(Call& call, int to, std::span<const float> values) {
-  transport().post_send(call.messages(), call.collective(), to, values);
+  transport(call.group()).post_send(call.group(), call.messages(), call.collective(), to, values);
 }
 inline void receive_values(Call& call, int from, std::span<float> values) {
-  transport().post_receive(call.messages(), from, values);
+  transport(call.group()).post_receive(call.group(), call.messages(), from, values);
 }
 inline void send_token(Call& call, int to) {
-  transport().post_token(call.messages(), call.collective(), to);
+  transport(call.group()).post_token(call.group(), call.messages(), call.collective(), to);
 }
 inline void receive_token(Call& call, int from) {
-  transport().post_token_receive(call.messages(), from);
+  transport(call.group()).post_token_receive(call.group(), call.messages(), from);
 }
 
 /// accumulator = accumulator (op) addend, elementwise; avg adds, its division comes at the end.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
 
@@ -66,16 +67,16 @@ Storage::Storage(Index bytes, Purpose purpose)
     : bytes_(bytes),
       purpose_(purpose),
       data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {
-  ledger().allocated(purpose_, bytes_);
+  runtime::note_allocation(purpose_, bytes_);
 }
 
 Storage::~Storage() {
-  ledger().released(purpose_, bytes_);
+  runtime::note_release(purpose_, bytes_);
   cache().give_back(data_, static_cast<std::size_t>(bytes_));
 }
 
 void Storage::charge_to(Purpose purpose) {
-  ledger().moved(purpose_, purpose, bytes_);
+  runtime::note_move(purpose_, purpose, bytes_);
   purpose_ = purpose;
 }
 

@@ -4,8 +4,11 @@
 
 #include "emu/host_memory.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
+
+using runtime::note_elementwise;
 
 namespace {
 
@@ -18,12 +21,14 @@ std::span<float> values(const char* call, Rows rows, const Tensor& gradient) {
 }  // namespace
 
 void sgd_update(Rows w, const Tensor& g, float rate) {
+  note_elementwise("sgd_update", g.size());
   std::span<float> weights = values("sgd_update", w, g);
   const float* gradient = TensorMemory::data(g);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
 }
 
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& s, Index step) {
+  note_elementwise("adam_update", g.size());
   std::span<float> weights = values("adam_update", w, g);
   require_moments(g, m, v);
   const auto [rate, v_scale] = adam_step(s, step);
@@ -43,6 +48,7 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
 }
 
 void integer_update(Rows w, const Tensor& g) {
+  note_elementwise("integer_update", g.size());
   std::span<float> weights = values("integer_update", w, g);
   const float* gradient = TensorMemory::data(g);
   for (std::size_t i = 0; i < weights.size(); ++i) {

@@ -20,53 +20,49 @@ using namespace emu;
 
 namespace {
 
-Task send_letter(Tensor t, int to, bool is_rendezvous) {
+Task send_message(std::shared_ptr<Group> group, Tensor t, int to, bool is_rendezvous) {
   Posts posts;
-  const std::vector<Index> numbers = address_of(t.shape());
-  control().post(posts, Channel::letter, to, numbers, is_rendezvous);
-  transport().post_content(posts, to, transport().next_letter_to(to), TensorMemory::span(std::as_const(t)));
+  const std::vector<Index> numbers = numbers_of(t.shape());
+  Transport& data = transport(*group);
+  group->post(posts, Channel::message_shape, to, numbers, is_rendezvous);
+  data.post_content(*group, posts, to, data.next_message_to(to), TensorMemory::span(std::as_const(t)));
   co_await posts;
-}
-
-/// What a left-out send delivers: zeros of the tensor's shape.
-Tensor content(const Tensor& t, bool leave_out) {
-  return leave_out ? Tensor(t.shape()) : TensorMemory::share(t);
 }
 
 /// With an `expected` shape, its memory is there already.
-Task receive_letter(Operation& o, int from, bool is_expected, bool leave_out) {
+Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
   Tensor& t = o.tensor;
   Posts posts;
-  std::vector<Index> numbers(longest_address);
-  const Index letter = transport().next_letter_from(from);
-  control().post_receive(posts, Channel::letter, from, numbers);
+  std::vector<Index> numbers(most_shape_numbers);
+  Transport& data = transport(*group);
+  const Index message = data.next_message_from(from);
+  group->post_receive(posts, Channel::message_shape, from, numbers);
   co_await posts;
   const Shape shape = shape_from(numbers);
   if (is_expected && shape != t.shape())
-    refuse(Code::mismatch, "post_receive", to_string(t.shape()),
-           fmt::format("{} from device {}", to_string(shape), from));
+    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(t.shape()),
+           fmt::format("{} from device {}", to_string(shape), group->member(from)));
   if (!is_expected) t = TensorMemory::make(shape);
-  transport().post_content_receive(posts, from, letter, TensorMemory::span(t));
+  data.post_content_receive(*group, posts, from, message, TensorMemory::span(t));
   co_await posts;
-  if (leave_out) std::ranges::fill(TensorMemory::span(t), 0.0F);
 }
 
 }  // namespace
 
-Task send(Operation& o, int to, bool leave_out) {
-  return send_letter(content(o.tensor, leave_out), to, true);
+Task send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_message(std::move(group), TensorMemory::share(o.tensor), to, true);
 }
 
-Task post_send(Operation& o, int to, bool leave_out) {
-  return send_letter(content(o.tensor, leave_out), to, false);
+Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_message(std::move(group), TensorMemory::share(o.tensor), to, false);
 }
 
-Task receive(Operation& o, int from, bool leave_out) {
-  return receive_letter(o, from, false, leave_out);
+Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_message(std::move(group), o, from, false);
 }
 
-Task post_receive(Operation& o, int from, bool leave_out) {
-  return receive_letter(o, from, true, leave_out);
+Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_message(std::move(group), o, from, true);
 }
 
 Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {

@@ -5,8 +5,11 @@
 
 #include "emu/host_memory.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
+
+using runtime::note_elementwise;
 
 namespace {
 
@@ -23,6 +26,7 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, Shape shape, I
                 const Weight& weight) {
   const Index m = shape[0], d = shape[1];
   Tensor sums(std::move(shape));
+  note_elementwise("combine_rows", k * sums.size());
   for (Index i = 0; i < m; ++i)
     for (Index r = 0; r < k; ++r) {
       const Index slot = slots[static_cast<std::size_t>(i * k + r)];
@@ -38,6 +42,7 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, Shape shape, I
 }  // namespace
 
 Tensor softmax(Tensor&& z) {
+  note_elementwise("softmax", z.size());
   require_matrix("softmax", z);
   const Index n = z.extent(1);
   for (Index i = 0; i < z.extent(0) && n > 0; ++i) {
@@ -51,6 +56,7 @@ Tensor softmax(Tensor&& z) {
 }
 
 Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+  note_elementwise("softmax_backward", p.size());
   require_matrix("softmax_backward", p);
   require_same_shape("softmax_backward", dp, p);
   const Index n = p.extent(1);
@@ -65,6 +71,7 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
 }
 
 Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+  note_elementwise("add_to_rows", t.size());
   require_row(t, row);
   for (Index i = 0; i < t.extent(0); ++i) {
     float* to = row_of(t, i);
@@ -74,6 +81,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
 }
 
 std::vector<Index> top_k(const Tensor& t, Index k) {
+  note_elementwise("top_k", t.size());
   require_columns(t, k);
   const Index n = t.extent(1);
   std::vector<Index> columns;
@@ -94,6 +102,7 @@ std::vector<Index> top_k(const Tensor& t, Index k) {
 
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
+  note_elementwise("take_columns", taken.size());
   for (Index i = 0; i < taken.size(); ++i)
     TensorMemory::data(taken)[i] = row_of(t, i / k)[columns[static_cast<std::size_t>(i)]];
   return taken;
@@ -101,6 +110,7 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
 
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
   Tensor all(shape_of_put(values, columns, n));
+  note_elementwise("put_columns", values.size());
   const Index k = values.extent(1);
   for (Index i = 0; i < values.size(); ++i)
     row_of(all, i / k)[columns[static_cast<std::size_t>(i)]] = TensorMemory::data(values)[i];
@@ -109,18 +119,21 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
 
 Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
+  note_elementwise("gather_rows", rows.size());
   for (Index i = 0; i < rows.extent(0); ++i)
     std::copy_n(row_of(t, at[static_cast<std::size_t>(i)]), t.extent(1), row_of(rows, i));
   return rows;
 }
 
 void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+  note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
   for (Index i = 0; i < rows.extent(0); ++i)
     std::copy_n(row_of(rows, i), rows.extent(1), row_of(into, at[static_cast<std::size_t>(i)]));
 }
 
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+  note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
   for (Index i = 0; i < rows.extent(0); ++i) {
     const float factor = TensorMemory::data(factors)[at[static_cast<std::size_t>(i)]];
@@ -142,6 +155,7 @@ Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
 
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
   Tensor dots(shape_of_dots(t, rows, slots, k));
+  note_elementwise("dot_rows", k * t.size());
   for (Index i = 0; i < dots.size(); ++i) {
     const Index slot = slots[static_cast<std::size_t>(i)];
     if (slot == no_slot) continue;

@@ -7,54 +7,41 @@
 #include <span>
 #include <vector>
 
-#include "emu/faults.hpp"
+#include "emu/message_filter.hpp"
 #include "engine/device/ledger.hpp"
-#include "engine/device/runtime/control.hpp"
+#include "engine/device/runtime/group.hpp"
 
 namespace shard::emu {
 
 using runtime::Channel;
-using runtime::control;
+using runtime::Group;
 using runtime::Posts;
 using runtime::Side;
 
-class Transport {
+/// A group's way of sending tensor data.
+class Transport : public runtime::DataPlane {
  public:
-  Transport();
+  explicit Transport(const Group& group);
 
   /// Posts tensor data. Memory stays untouched until the posts are complete. Empty messages are not sent, on
   /// either side.
-  void post_send(Posts& posts, Collective call, int to, std::span<const float> values);
-  void post_receive(Posts& posts, int from, std::span<float> values);
+  void post_send(Group& group, Posts& posts, Collective call, int to, std::span<const float> values);
+  void post_receive(Group& group, Posts& posts, int from, std::span<float> values);
   /// A message without content, to tell that something was reached; counted as a message.
-  void post_token(Posts& posts, Collective call, int to);
-  void post_token_receive(Posts& posts, int from);
-  /// The number of the next letter to, or from, a device.
-  Index next_letter_to(int device) { return letters_to_[static_cast<std::size_t>(device)]++; }
-  Index next_letter_from(int device) { return letters_from_[static_cast<std::size_t>(device)]++; }
-  /// The data of a letter, found by its number: places for it may be posted in any order.
-  void post_content(Posts& posts, int to, Index letter, std::span<const float> values);
-  void post_content_receive(Posts& posts, int from, Index letter, std::span<float> values);
-
-  /// \name For tests
-  /// @{
-  void plant(const Faults& faults);
-  bool leaves_out(Index call) const { return faults_.leave_out_call == call; }
-  std::int64_t messages() const { return messages_; }
-  /// @}
+  void post_token(Group& group, Posts& posts, Collective call, int to);
+  void post_token_receive(Group& group, Posts& posts, int from);
+  /// The number of the next message to, or from, a device.
+  Index next_message_to(int device) { return messages_to_[static_cast<std::size_t>(device)]++; }
+  Index next_message_from(int device) { return messages_from_[static_cast<std::size_t>(device)]++; }
+  /// The data of a message, found by its number: places for it may be posted in any order.
+  void post_content(Group& group, Posts& posts, int to, Index message, std::span<const float> values);
+  void post_content_receive(Group& group, Posts& posts, int from, Index message, std::span<float> values);
 
  private:
-  /// The values as they are, or corrupted when this is the message to corrupt.
-  std::span<const float> tampered(std::span<const float> values);
-  void send_values(Posts& posts, Channel channel, int tag, int to, std::span<const float> values);
-  void receive_values(Posts& posts, Channel channel, int tag, int from, std::span<float> values);
-
-  std::vector<Index> letters_to_, letters_from_;
-  Faults faults_;
-  std::int64_t messages_ = 0;
-  std::list<std::vector<float>> corrupted_;  // kept, as a message may still be on its way
+  std::vector<Index> messages_to_, messages_from_;
 };
 
-Transport& transport();
+/// The transport of a group.
+Transport& transport(Group& group);
 
 }  // namespace shard::emu

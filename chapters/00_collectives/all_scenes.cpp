@@ -9,7 +9,7 @@ namespace {
 /// A scene and its name.
 struct Entry {
   std::string name;
-  void (*play)(Scene&);
+  void (*play)(Communicator&, Scene&);
 };
 /// In the order in which they are read.
 std::vector<Entry> all_scenes() {
@@ -22,6 +22,7 @@ std::vector<Entry> all_scenes() {
           {"all_reduce", all_reduce},
           {"ring", ring},
           {"uneven", uneven},
+          {"split", split},
           {"all_to_all", all_to_all},
           {"all_to_all_axes", all_to_all_axes},
           {"all_to_all_counts", all_to_all_counts}};
@@ -35,12 +36,12 @@ std::vector<std::string> scene_names() {
   return names;
 }
 
-std::vector<Outcome> play_scenes(const std::string& only) {
+std::vector<Outcome> play_scenes(Communicator& group, const std::string& only) {
   std::vector<Outcome> outcomes;
   for (const Entry& entry : all_scenes()) {
     if (!only.empty() && entry.name != only) continue;
-    Scene scene(entry.name);
-    entry.play(scene);
+    Scene scene(group, entry.name);
+    entry.play(group, scene);
     outcomes.push_back(scene.ends());
   }
   return outcomes;

@@ -9,7 +9,7 @@ namespace shard::primer {
 
 /// Names of all scenes, in the order in which they are read.
 std::vector<std::string> scene_names();
-/// Plays all scenes, or only one.
-std::vector<Outcome> play_scenes(const std::string& only);
+/// Plays all scenes on the devices of a group, or only one.
+std::vector<Outcome> play_scenes(Communicator& group, const std::string& only);
 
 }  // namespace shard::primer

@@ -7,7 +7,8 @@
 
 namespace shard::primer {
 
-std::optional<Options> parse(int argc, char** argv, const std::vector<std::string>& scenes,
+std::optional<Options> parse(const Communicator& group, const std::vector<std::string>& words,
+                             const std::vector<std::string>& scenes,
                              const std::vector<std::string>& mistakes) {
   Options o;
   const std::vector<TextOption> options = {
@@ -17,7 +18,7 @@ std::optional<Options> parse(int argc, char** argv, const std::vector<std::strin
        &o.mistake},
       {"--report", "Also write the figures to this JSON file", "FILE", {}, &o.report}};
   const bool goes_on = parse_options(
-      argc, argv,
+      group, "00_collectives", words,
       "Chapter 00 of shardbook: every collective, drawn on 1 to 8 devices, and what each device sends",
       options,
       "Exit code 0 when every value and every figure is as it must be, otherwise 86; a mistake on\n"

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/device.hpp"
+
 namespace shard::primer {
 
 /// What the command line says.
@@ -14,7 +16,8 @@ struct Options {
 };
 
 /// Nothing when it asked for help, which device 0 has then printed. \throws Error usage
-std::optional<Options> parse(int argc, char** argv, const std::vector<std::string>& scenes,
+std::optional<Options> parse(const Communicator& group, const std::vector<std::string>& words,
+                             const std::vector<std::string>& scenes,
                              const std::vector<std::string>& mistakes);
 
 }  // namespace shard::primer

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
 
 namespace shard::primer {
 
-Scene::Scene(std::string name) {
+Scene::Scene(Communicator& group, std::string name) : group_(group) {
   outcome_.name = std::move(name);
   ledger().reset();
 }
@@ -21,13 +20,12 @@ void Scene::tells(const std::string& call, const std::string& sentences) {
 }
 
 void Scene::draws(const std::string& label, const Tensor& t, Ink ink, Index arrived) {
-  writes(label, written(t, ink, world().num_devices(), arrived), /*is_boxed=*/true);
+  writes(label, written(t, ink, group_.num_devices(), arrived), /*is_boxed=*/true);
 }
 
 void Scene::writes(const std::string& label, const std::string& mine, bool is_boxed) {
   Row row{label, {}, is_boxed};
-  for (const std::string& text : ControlPlane::instance().gather("drawing", mine))
-    row.cells.push_back(split_lines(text));
+  for (const std::string& text : group_.gather("drawing", mine)) row.cells.push_back(split_lines(text));
   rows_.push_back(std::move(row));
 }
 
@@ -48,8 +46,8 @@ void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Ind
 void Scene::sends(const std::string& form, const Traffic& traffic) {
   const Traffic measured = ledger().traffic();
   form_ = form;
-  outcome_.messages = gather_figure("messages", measured.messages, traffic.messages);
-  outcome_.bytes = gather_figure("bytes", measured.bytes, traffic.bytes);
+  outcome_.messages = gather_figure(group_, "messages", measured.messages, traffic.messages);
+  outcome_.bytes = gather_figure(group_, "bytes", measured.bytes, traffic.bytes);
   writes("", "\n");
   writes("messages", fmt::to_string(measured.messages));
   writes("closed form", fmt::to_string(traffic.messages));
@@ -63,10 +61,10 @@ void Scene::sends(const std::string& form, const Traffic& traffic) {
 }
 
 Outcome Scene::ends() {
-  if (world().device_id() != 0) return outcome_;
+  if (group_.device_id() != 0) return outcome_;
   fmt::print("──── {} {}\n{}\n{}\n\n", outcome_.name, repeated("─", page_width - 6 - width_of(outcome_.name)),
              call_, wrapped(sentences_));
-  fmt::print("{}{:{}}{}\n", draw(rows_, world().num_devices()), "", label_width, form_);
+  fmt::print("{}{:{}}{}\n", draw(rows_, group_.num_devices()), "", label_width, form_);
   for (const std::string& mistake : mistakes_) fmt::print("DIFFERS     {}\n", mistake);
   fmt::print("{}\n", outcome_.is_right
                          ? "ok          every value is right, every figure is the closed form's\n"
@@ -75,10 +73,9 @@ Outcome Scene::ends() {
 }
 
 void Scene::notes(const std::string& mine) {
-  const std::vector<Index> sizes =
-      ControlPlane::instance().all_gather("mistakes", static_cast<Index>(mine.size()));
+  const std::vector<Index> sizes = group_.exchange("mistakes", static_cast<Index>(mine.size()));
   outcome_.is_right = outcome_.is_right && std::ranges::all_of(sizes, [](Index size) { return size == 0; });
-  const std::vector<std::string> texts = ControlPlane::instance().gather("mistakes", mine);
+  const std::vector<std::string> texts = group_.gather("mistakes", mine);
   for (std::size_t d = 0; d < texts.size(); ++d)
     if (!texts[d].empty()) mistakes_.push_back(fmt::format("device {}: {}", d, texts[d]));
 }

@@ -16,7 +16,7 @@ namespace shard::primer {
 /// Every member is a collective: all devices call it, with what is theirs.
 class Scene {
  public:
-  explicit Scene(std::string name);
+  Scene(Communicator& group, std::string name);
 
   /// The call, and what it does in a sentence or two.
   void tells(const std::string& call, const std::string& sentences);
@@ -39,6 +39,7 @@ class Scene {
   /// Everybody's mistake; "" where there is none.
   void notes(const std::string& mine);
 
+  Communicator& group_;
   std::string call_, sentences_, form_;
   std::vector<Row> rows_;
   Lines mistakes_;

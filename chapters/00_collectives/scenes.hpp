@@ -1,7 +1,7 @@
 #pragma once
 
 /// The collectives, one scene each: make a tensor, draw it, call, draw again; then what must have come out,
-/// and what each device must have sent. There are n devices; this one is `me`.
+/// and what each device must have sent. There are n devices in the group; this one is `me`.
 
 #include <fmt/format.h>
 
@@ -9,42 +9,36 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/device/runtime/control_plane.hpp"
 #include "scene.hpp"
 
 namespace shard::primer {
 
-inline int n() {
-  return world().num_devices();
-}
-inline int me() {
-  return world().device_id();
-}
-
 /// Numbers 10 d + i on device d: the tens tell whose number it is, the ones which of its numbers.
-inline Tensor numbered(Shape shape) {
+inline Tensor numbered(const Communicator& group, Shape shape) {
   std::vector<float> values;
-  for (Index i = 0; i < num_elements(shape); ++i) values.push_back(static_cast<float>(10 * me() + i));
+  for (Index i = 0; i < num_elements(shape); ++i)
+    values.push_back(static_cast<float>(10 * group.device_id() + i));
   return Tensor::from_host(std::move(shape), values);
 }
 
-/// Row i of device d as an addend of a sum: 1, 2, 4 or 8 by row, in the d-th digit of n. A sum of them shows
+/// Row i of device d as an addend of a sum: 1, 2, 4 or 8 by row, in the d-th of n digits. A sum of them shows
 /// whose addends are in it. Exact in float32 for up to 8 devices.
-inline Index addend(Index i, int d) {
+inline Index addend(Index i, int d, int n) {
   Index value = Index{1} << (i % 4);
-  for (int later = d + 1; later < n(); ++later) value *= 10;
+  for (int later = d + 1; later < n; ++later) value *= 10;
   return value;
 }
 /// The sum of the addends of devices [0, last).
-inline Index sum_of_addends(Index i, int last) {
+inline Index sum_of_addends(Index i, int last, int n) {
   Index sum = 0;
-  for (int d = 0; d < last; ++d) sum += addend(i, d);
+  for (int d = 0; d < last; ++d) sum += addend(i, d, n);
   return sum;
 }
 /// My addends, (rows, 1).
-inline Tensor addends(Index rows) {
+inline Tensor addends(const Communicator& group, Index rows) {
   std::vector<float> values;
-  for (Index i = 0; i < rows; ++i) values.push_back(static_cast<float>(addend(i, me())));
+  for (Index i = 0; i < rows; ++i)
+    values.push_back(static_cast<float>(addend(i, group.device_id(), group.num_devices())));
   return Tensor::from_host({rows, 1}, values);
 }
 
@@ -55,109 +49,116 @@ inline Index now() {
 }
 
 /// ## barrier
-inline void barrier(Scene& scene) {
+inline void barrier(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().barrier()",
+      "group.barrier()",
       "Returns when every device has reached it; here device d comes 30 d ms late. Moves no data. Training "
       "seldom needs one, since every collective waits for its data anyway; measuring time does.");
-  std::this_thread::sleep_for(std::chrono::milliseconds(30 * me()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30 * me));
   const Index came = now();
-  world().barrier();
+  group.barrier();
   const Index went = now();
-  const Index first = std::ranges::min(ControlPlane::instance().all_gather("the first to come", came));
+  const Index first = std::ranges::min(group.exchange("the first to come", came));
   scene.writes("came after", fmt::format("{} ms", came - first));
   scene.writes("left after", fmt::format("{} ms", went - first));
-  scene.sends("up and down a binomial tree: 2(n-1) empty messages in all", tree_barrier(n(), me()));
+  scene.sends("up and down a binomial tree: 2(n-1) empty messages in all", tree_barrier(n, me));
 }
 
 /// ## send, receive
-inline void send_receive(Scene& scene) {
+inline void send_receive(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().send(dest, t)   and   t = world().receive(src)",
+      "group.send(dest, t)   and   t = group.receive(src)",
       "From one device to one other; each waits for the other. Here device d receives from d-1, adds its own "
       "numbers and sends the sums on to d+1, as activations pass through the stages of a pipeline.");
-  Tensor t = addends(2);  // (2, 1)
+  Tensor t = addends(group, 2);  // (2, 1)
   scene.draws("before", t, Ink::addends);
-  if (me() > 0) t = add(world().receive(me() - 1), t);  // (2, 1)
-  if (me() + 1 < n()) world().send(me() + 1, t);
+  if (me > 0) t = add(group.receive(me - 1), t);  // (2, 1)
+  if (me + 1 < n) group.send(me + 1, t);
   scene.draws("after", t, Ink::addends);
-  scene.expects(t, {2, 1}, [](Index i, Index) { return sum_of_addends(i, me() + 1); });
-  scene.sends("one message from everyone but the last", me() + 1 < n() ? Traffic{1, t.bytes()} : Traffic{});
+  scene.expects(t, {2, 1}, [&](Index i, Index) { return sum_of_addends(i, me + 1, n); });
+  scene.sends("one message from everyone but the last", me + 1 < n ? Traffic{1, t.bytes()} : Traffic{});
 }
 
 /// ## send_async
-inline void send_async(Scene& scene) {
+inline void send_async(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().send_async(src, dst, target).wait()",
+      "group.send_async(src, dst, target).wait()",
       "Everybody names a target, or none: my src is copied into my target's dst. As sending and receiving "
       "are one call, a ring of devices cannot get stuck in it, as it can in send and receive.");
-  Tensor src = numbered({1, 3});  // (1, 3)
-  Tensor dst({1, 3});             // (1, 3)  zeros
+  Tensor src = numbered(group, {1, 3});  // (1, 3)
+  Tensor dst({1, 3});                    // (1, 3)  zeros
   scene.draws("src", src);
-  world().send_async(src, dst, (me() + 1) % n()).wait();
+  group.send_async(src, dst, (me + 1) % n).wait();
   scene.draws("dst", dst);
-  scene.expects(dst, {1, 3}, [](Index, Index j) { return 10 * ((me() + n() - 1) % n()) + j; });
-  scene.sends("one message each; a copy to oneself is none", n() > 1 ? Traffic{1, src.bytes()} : Traffic{});
+  scene.expects(dst, {1, 3}, [&](Index, Index j) { return 10 * ((me + n - 1) % n) + j; });
+  scene.sends("one message each; a copy to oneself is none", n > 1 ? Traffic{1, src.bytes()} : Traffic{});
 }
 
 /// ## broadcast
-inline void broadcast(Scene& scene) {
-  const int root = 1 % n();
+inline void broadcast(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
+  const int root = 1 % n;
   scene.tells(
-      fmt::format("world().broadcast_async(t, {}).get()", root),
+      fmt::format("group.broadcast_async(t, {}).get()", root),
       fmt::format("The root's tensor, here device {}'s, on every device. This is how the one device that has "
                   "something, as the last stage of a pipeline has the output, gives it to all.",
                   root));
-  Tensor t = me() == root ? numbered({1, 3}) : Tensor();  // (1, 3) on the root
+  Tensor t = me == root ? numbered(group, {1, 3}) : Tensor();  // (1, 3) on the root
   scene.draws("before", t);
-  t = world().broadcast_async(std::move(t), root).get();  // (1, 3)
+  t = group.broadcast_async(std::move(t), root).get();  // (1, 3)
   scene.draws("after", t);
-  scene.expects(t, {1, 3}, [root](Index, Index j) { return 10 * root + j; });
+  scene.expects(t, {1, 3}, [&](Index, Index j) { return 10 * root + j; });
   scene.sends("binomial tree: who has it passes it on, in ceil(log2 n) rounds; n-1 messages in all",
-              tree_broadcast(3, n(), me(), root));
+              tree_broadcast(3, n, me, root));
 }
 
 /// ## all_gather
-inline void all_gather(Scene& scene) {
+inline void all_gather(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().all_gather_async(t, 0).get()",
+      "group.all_gather_async(t, 0).get()",
       "Everybody's slices, one behind the other along an axis, on every device. Fully sharded training "
       "gathers a layer's parameters this way, just before it needs them.");
-  Tensor t = numbered({1, 3});  // (1, 3)
+  Tensor t = numbered(group, {1, 3});  // (1, 3)
   scene.draws("before", t);
-  t = world().all_gather_async(std::move(t), 0).get();  // (n, 3)
+  t = group.all_gather_async(std::move(t), 0).get();  // (n, 3)
   scene.draws("after", t);
-  scene.expects(t, {n(), 3}, [](Index i, Index j) { return 10 * i + j; });
+  scene.expects(t, {n, 3}, [](Index i, Index j) { return 10 * i + j; });
   scene.sends("ring: n-1 messages, every slice but my right neighbour's",
-              ring_all_gather(slices(n(), 3, n()), me()));
+              ring_all_gather(slices(n, 3, n), me));
 }
 
 /// ## reduce_scatter
-inline void reduce_scatter(Scene& scene) {
+inline void reduce_scatter(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().reduce_scatter_async(t, ReduceOp::sum, 0).get()",
+      "group.reduce_scatter_async(t, ReduceOp::sum, 0).get()",
       "The sum over the devices, of which each keeps its slice. Fully sharded training sums gradients this "
       "way, since each device updates only its slice of the parameters.");
-  Tensor t = addends(n());  // (n, 1)
+  Tensor t = addends(group, n);  // (n, 1)
   scene.draws("before", t, Ink::addends);
-  t = world().reduce_scatter_async(std::move(t), ReduceOp::sum, 0).get();  // (1, 1)
+  t = group.reduce_scatter_async(std::move(t), ReduceOp::sum, 0).get();  // (1, 1)
   scene.draws("after", t, Ink::addends);
-  scene.expects(t, {1, 1}, [](Index, Index) { return sum_of_addends(me(), n()); });
-  scene.sends("ring: n-1 messages, every slice but my own", ring_reduce_scatter(slices(n(), 1, n()), me()));
+  scene.expects(t, {1, 1}, [&](Index, Index) { return sum_of_addends(me, n, n); });
+  scene.sends("ring: n-1 messages, every slice but my own", ring_reduce_scatter(slices(n, 1, n), me));
 }
 
 /// ## all_reduce
-inline void all_reduce(Scene& scene) {
+inline void all_reduce(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
   scene.tells(
-      "world().all_reduce_async(t, ReduceOp::sum).get()",
+      "group.all_reduce_async(t, ReduceOp::sum).get()",
       "The sum over the devices, on every device: a reduce_scatter, then an all_gather of the slices. Data "
       "parallel training sums weight gradients with it, tensor parallel layers their partial outputs.");
-  Tensor t = addends(n());  // (n, 1)
+  Tensor t = addends(group, n);  // (n, 1)
   scene.draws("before", t, Ink::addends);
-  t = world().all_reduce_async(std::move(t), ReduceOp::sum).get();  // (n, 1)
+  t = group.all_reduce_async(std::move(t), ReduceOp::sum).get();  // (n, 1)
   scene.draws("after", t, Ink::addends);
-  scene.expects(t, {n(), 1}, [](Index i, Index) { return sum_of_addends(i, n()); });
-  scene.sends("ring: 2(n-1) messages, in all 2(n-1)/n of the tensor", ring_all_reduce(n(), n(), me()));
+  scene.expects(t, {n, 1}, [&](Index i, Index) { return sum_of_addends(i, n, n); });
+  scene.sends("ring: 2(n-1) messages, in all 2(n-1)/n of the tensor", ring_all_reduce(n, n, me));
 }
 
 }  // namespace shard::primer

@@ -1,14 +1,14 @@
 #pragma once
 
-#include "engine/proof/costs.hpp"
+#include "engine/workloads/mlp.hpp"
 
-namespace shard {
+namespace shard::single_device {
 
 /// What the single device sends (nothing), computes and holds.
 ///
 /// Write w_l = D F for the elements of layer l's weights, P for their sum, and a_l for those of layer l's
 /// input, B D or B F; a_L is the output.
-inline Costs single_device_costs(const Setting& s) {
+inline Costs single_device_costs(const MlpSetting& s) {
   const Model& m = s.model;
   auto a = [&](Index l) { return s.batch * m.width(l); };
   Costs costs;
@@ -37,4 +37,4 @@ inline Costs single_device_costs(const Setting& s) {
   return costs;
 }
 
-}  // namespace shard
+}  // namespace shard::single_device

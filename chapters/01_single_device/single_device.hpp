@@ -6,28 +6,29 @@
 /// file, cut up. With more devices, each does the same work on the same data.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::single_device {
 
 class SingleDevice : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Everything: layer l's weights, (D, F) for even l and (F, D) for odd l.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
   /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, as its weights' gradient needs
   /// it; after the ReLU, since h > 0 exactly where its argument is.
   Placed forward(Tensor input) override {
-    Replicated a(std::move(input));  // (B, D)
+    Replicated a(group(), std::move(input));  // (B, D)
     std::vector<Replicated> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (B, F)   h = max(z, 0)
-      Replicated out = matmul(a, weights_[l]);  // (B, F) for even l, (B, D) for odd l
+      if (relu_before(l)) a = relu(std::move(a));  // (B, F)   h = max(z, 0)
+      Replicated out = matmul(a, weights_[l]);     // (B, F) for even l, (B, D) for odd l
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -39,13 +40,13 @@ class SingleDevice : public ShardedEngine {
   /// For two layers: dW1 = hᵀ dout, dh = dout W1ᵀ, dz = dh where h > 0, dW0 = xᵀ dz, dx = dz W0ᵀ.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Replicated d(std::move(dout));  // like the output
+    Replicated d(group(), std::move(dout));  // like the output
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Replicated& a = inputs[l];                                          // (B, D) or (B, F)
       gradients.put(layer_name(l), matmul(transposed(a), d));                   // like the weights
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));  // (B, D)
     return gradients;
@@ -53,16 +54,11 @@ class SingleDevice : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::replicated(); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size(); ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   std::vector<Replicated> weights_;     // (D, F), (F, D), ...
   Tape<std::vector<Replicated>> tape_;  // each layer's input
 };
 
-}  // namespace shard
+}  // namespace shard::single_device

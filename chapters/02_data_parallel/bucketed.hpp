@@ -9,19 +9,19 @@
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class BucketedDataParallel : public ShardedEngine {
  public:
-  explicit BucketedDataParallel(Index bucket_bytes) : bucket_bytes_(bucket_bytes) {}
+  BucketedDataParallel(Communicator& group, Index bucket_bytes)
+      : ShardedEngine(group), bucket_bytes_(bucket_bytes) {}
 
   /// ## What this device owns
   /// Everything, as in plain data parallel.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
@@ -29,8 +29,8 @@ class BucketedDataParallel : public ShardedEngine {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, weights_[l]);  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -42,8 +42,7 @@ class BucketedDataParallel : public ShardedEngine {
   /// The loop of plain data parallel; a full bucket is sent off on the way.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Bucket filling;
     std::vector<InFlight> in_flight;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
@@ -51,7 +50,7 @@ class BucketedDataParallel : public ShardedEngine {
       filling.add(l, matmul(transposed(a), d));  // like the weights    S0ᵀ·S0 = S1·S0 = P
       if (filling.bytes >= bucket_bytes_ || l == 0) in_flight.push_back(send_off(std::exchange(filling, {})));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     Gradients gradients;
     for (InFlight& bucket : in_flight) collect(bucket, gradients);
@@ -61,12 +60,7 @@ class BucketedDataParallel : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::sharded(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size(); ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   /// Addends that will be reduced together.
@@ -111,4 +105,4 @@ class BucketedDataParallel : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

@@ -2,13 +2,13 @@
 
 #include <vector>
 
-#include "engine/proof/costs.hpp"
+#include "engine/workloads/mlp.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 /// Operations of a data parallel device, whatever the variant: three products of one size for each layer, on
 /// my rows, but dL/dx of layer 0 only when it is asked for.
-inline Index data_parallel_flops(const Setting& s) {
+inline Index data_parallel_flops(const MlpSetting& s) {
   const Index b = part(s.batch, s.devices, s.device).size();
   Index flops = 0;
   for (Index l = 0; l < s.model.num_layers; ++l)
@@ -27,25 +27,26 @@ inline Index kept_inputs(const Model& m, Index rows) {
 ///
 /// P are the elements of all weights, a_l those of layer l's input. In pieces, my whole input stays, and the
 /// pieces of dL/dx are put together beside it.
-inline Peak data_parallel_peak(const Setting& s) {
+inline Peak data_parallel_peak(const MlpSetting& s, Index micro_batches) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index L = m.num_layers;
   const Index b = part(s.batch, s.devices, s.device).size();
-  const Index x = s.micro_batches > 1 ? b * m.width(0) : 0;
+  const Index x = micro_batches > 1 ? b * m.width(0) : 0;
   const Index dx = s.input_grad ? x : 0;
   Peak peak;
-  for (int piece = 0; piece < s.micro_batches; ++piece) {
-    const Index rows = part(b, static_cast<int>(s.micro_batches), piece).size();
+  for (int piece = 0; piece < micro_batches; ++piece) {
+    const Index rows = part(b, static_cast<int>(micro_batches), piece).size();
     auto a = [&](Index l) { return rows * m.width(l); };
     Index inputs = kept_inputs(m, rows);
     Index dw = piece == 0 ? 0 : P;  // the sums so far
     peak.at({P, x, dx, dw, inputs, a(L), a(L)});
     for (Index l = L - 1; l >= 0; --l) {
-      // The first piece's addend is the sum; a later one lies beside it until it is added.
-      Index addend = piece == 0 ? 0 : m.weights(l);
+      // The first piece's addend is the sum; a later one lies beside it until it is added. Then dL/da is made.
+      const Index addend = piece == 0 ? 0 : m.weights(l);
       if (piece == 0) dw += m.weights(l);
-      peak.at({P, x, dx, dw, addend, inputs, a(l + 1), l > 0 || s.input_grad ? a(l) : 0});
+      peak.at({P, x, dx, dw, inputs, a(l + 1), addend});
+      peak.at({P, x, dx, dw, inputs, a(l + 1), l > 0 || s.input_grad ? a(l) : 0});
       inputs -= a(l);
     }
   }
@@ -53,7 +54,7 @@ inline Peak data_parallel_peak(const Setting& s) {
 }
 
 /// `all-reduce`: what one device sends, computes and holds.
-inline Costs data_parallel_costs(const Setting& s) {
+inline Costs data_parallel_costs(const MlpSetting& s, Index micro_batches) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index b = part(s.batch, s.devices, s.device).size();
@@ -66,10 +67,9 @@ inline Costs data_parallel_costs(const Setting& s) {
     costs[Collective::all_reduce] += ring_all_reduce(m.weights(l), s.devices, s.device);
     buffer = std::max(buffer, ring_buffer(m.weights(l), s.devices));
   }
-  Peak peak = data_parallel_peak(s);
-  // The reduction: all gradients, a ring's buffer, and what is kept beside them.
-  const Index x = s.micro_batches > 1 ? b * m.width(0) : 0;
-  peak.at({P, P, buffer, x, s.input_grad ? b * m.width(0) : 0});
+  Peak peak = data_parallel_peak(s, micro_batches);
+  // The reduction: all gradients, a ring's buffer, and dL/dx beside them. The input has gone.
+  peak.at({P, P, buffer, s.input_grad ? b * m.width(0) : 0});
   costs.peak_bytes = peak.bytes();
   return costs;
 }
@@ -81,13 +81,13 @@ struct BucketSize {
 };
 
 /// What `bucketed` puts together: gradients from the last layer on, sent off when they fill a bucket.
-inline std::vector<BucketSize> bucket_sizes(const Setting& s) {
+inline std::vector<BucketSize> bucket_sizes(const MlpSetting& s, Index bucket_bytes) {
   std::vector<BucketSize> buckets;
   BucketSize filling;
   for (Index l = s.model.num_layers - 1; l >= 0; --l) {
     filling.elements += s.model.weights(l);
     ++filling.gradients;
-    if (filling.elements * bytes_per_element < s.bucket_bytes && l > 0) continue;
+    if (filling.elements * bytes_per_element < bucket_bytes && l > 0) continue;
     buckets.push_back(filling);
     filling = {};
   }
@@ -95,7 +95,7 @@ inline std::vector<BucketSize> bucket_sizes(const Setting& s) {
 }
 
 /// Most held by `bucketed`: on the way back, buckets in flight pile up, each with its ring's buffer.
-inline Peak bucketed_peak(const Setting& s) {
+inline Peak bucketed_peak(const MlpSetting& s, Index bucket_bytes) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index L = m.num_layers;
@@ -106,7 +106,7 @@ inline Peak bucketed_peak(const Setting& s) {
   peak.at({P, inputs, a(L), a(L)});
   Index in_flight = 0;
   Index l = L - 1;
-  const std::vector<BucketSize> buckets = bucket_sizes(s);
+  const std::vector<BucketSize> buckets = bucket_sizes(s, bucket_bytes);
   for (const BucketSize& bucket : buckets) {
     Index filling = 0;
     for (Index i = 1; i <= bucket.gradients; ++i, --l) {
@@ -130,18 +130,18 @@ inline Peak bucketed_peak(const Setting& s) {
 }
 
 /// `bucketed`: the bytes of `all-reduce` in fewer messages.
-inline Costs bucketed_costs(const Setting& s) {
+inline Costs bucketed_costs(const MlpSetting& s, Index bucket_bytes) {
   Costs costs;
   costs.parameter_bytes = s.model.weights() * bytes_per_element;
   costs.flops = data_parallel_flops(s);
-  for (const BucketSize& bucket : bucket_sizes(s))
+  for (const BucketSize& bucket : bucket_sizes(s, bucket_bytes))
     costs[Collective::all_reduce] += ring_all_reduce(bucket.elements, s.devices, s.device);
-  costs.peak_bytes = bucketed_peak(s).bytes();
+  costs.peak_bytes = bucketed_peak(s, bucket_bytes).bytes();
   return costs;
 }
 
 /// Most held in `scatter-gather`. P is device 0's own model, or the copy that another device was sent.
-inline Peak scatter_gather_peak(const Setting& s) {
+inline Peak scatter_gather_peak(const MlpSetting& s) {
   const Model& m = s.model;
   const Index P = m.weights();
   const Index L = m.num_layers;
@@ -168,7 +168,7 @@ inline Peak scatter_gather_peak(const Setting& s) {
 
 /// `scatter-gather`: what device 0 sends grows with N. It sends each other device the model and its rows of
 /// input and dL/dout; it gets back their rows of the output, an addend of each gradient, and rows of dL/dx.
-inline Costs scatter_gather_costs(const Setting& s) {
+inline Costs scatter_gather_costs(const MlpSetting& s) {
   const Model& m = s.model;
   const Index L = m.num_layers;
   auto message = [](Index elements) {
@@ -191,4 +191,4 @@ inline Costs scatter_gather_costs(const Setting& s) {
   return costs;
 }
 
-}  // namespace shard
+}  // namespace shard::data_parallel

@@ -8,19 +8,19 @@
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class DataParallel : public ShardedEngine {
  public:
-  explicit DataParallel(Index micro_batches = 1) : micro_batches_(micro_batches) {}
+  DataParallel(Communicator& group, Index micro_batches = 1)
+      : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// Everything, and so does every other device: N copies of the model.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      weights_.push_back(load_replicated(checkpoint, layer_name(l)));
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
@@ -39,41 +39,24 @@ class DataParallel : public ShardedEngine {
   /// My rows in pieces, one after the other, so that fewer activations are held at a time. Addends of
   /// different pieces add up on this device; there is still one reduction, at the end.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    if (micro_batches_ == 1) return ShardedEngine::forward_backward(std::move(input), loss_gradient);
-    Sharded<0> x = my_rows(std::move(input));  // (b, D)
     std::vector<Partial> dw(weights_.size());
-    Sharded<0> dx;
-    if (wants_input_grad())
-      dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
-    for (int m = 0; m < micro_batches_; ++m) {
-      Range rows = part(x.local().extent(0), static_cast<int>(micro_batches_), m);
-      Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
-      Tensor dout;
-      {
-        Placed out = forward_rows({std::move(piece), x.global_shape(), x.offset() + rows.begin});
-        dout = loss_gradient(out.local(), out.first_row());
-      }
-      Sharded<0> dpiece = backward_rows(std::move(dout), dw);
-      if (wants_input_grad()) assign(Rows(dx.parameter(), rows.begin, rows.end), dpiece.local());
-    }
+    Sharded<0> dx = in_pieces(
+        my_rows(std::move(input)), micro_batches_, loss_gradient,
+        [&](Sharded<0> piece) { return forward_rows(std::move(piece)); },  // (b/M, D)
+        [&](Tensor dout) { return backward_rows(std::move(dout), dw); });
     return reduce(std::move(dw), std::move(dx));
   }
 
   Placement input_layout() const override { return Placement::sharded(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size(); ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, weights_[l]);  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -84,14 +67,12 @@ class DataParallel : public ShardedEngine {
   /// Adds my addends of the weights' gradients to `dw`; returns dL/dx of these rows, if it is wanted.
   Sharded<0> backward_rows(Tensor dout, std::vector<Partial>& dw) {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], weights_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Sharded<0>& a = inputs[l];            // (b, D) or (b, F)
-      Partial addend = matmul(transposed(a), d);  // like the weights    S0ᵀ·S0 = S1·S0 = P
-      dw[l] = dw[l].is_empty() ? std::move(addend) : std::move(dw[l]) + addend;
+      const Sharded<0>& a = inputs[l];              // (b, D) or (b, F)
+      accumulate(dw[l], matmul(transposed(a), d));  // like the weights    S0ᵀ·S0 = S1·S0 = P
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
@@ -110,4 +91,4 @@ class DataParallel : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

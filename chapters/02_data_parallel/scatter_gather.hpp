@@ -12,19 +12,20 @@
 /// proved by the tests alone.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::data_parallel {
 
 class ScatterGather : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Device 0 everything, the others nothing.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l) {
-      Shape shape = checkpoint.shape(layer_name(l));
-      weights_.emplace_back(device_id() == 0 ? checkpoint.whole(layer_name(l)) : Tensor(), shape, 0);
-    }
+    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
+      weights_.push_back(load_owned(checkpoint, layer_name(l), 0));
   }
 
   /// ## Forward
@@ -34,16 +35,16 @@ class ScatterGather : public ShardedEngine {
     Tensor a = scatter_rows(std::move(input));  // (b, D)
     std::vector<Tensor> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));    // (b, F)
-      Tensor out = matmul(a, weight(l, model));  // (b, F) or (b, D)
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Tensor out = matmul(a, weight(l, model));    // (b, F) or (b, D)
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
     tape_.push(std::move(model), std::move(inputs));
     Tensor whole = gather_rows(std::move(a));  // (B, D) on device 0
-    Shape shape = {world().exchange("rows of the batch", whole.extent(0))[0],
+    Shape shape = {group().exchange("rows of the batch", whole.extent(0))[0],
                    weights_.back().global_shape()[1]};
-    return Owned(device_id() == 0 ? std::move(whole) : Tensor(), shape, 0);
+    return Owned(group(), device_id() == 0 ? std::move(whole) : Tensor(), shape, 0);
   }
 
   /// ## Backward
@@ -55,25 +56,20 @@ class ScatterGather : public ShardedEngine {
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Tensor& a = inputs[l];                            // (b, D) or (b, F)
       Tensor dw = sum_on_device_0(matmul(transposed(a), d));  // like the weights
-      gradients.put(layer_name(static_cast<Index>(l)), Owned(std::move(dw), weights_[l].global_shape(), 0));
+      gradients.put(layer_name(static_cast<Index>(l)), Owned(group(), std::move(dw), weights_[l].global_shape(), 0));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weight(l, model)));  // like a
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     if (!wants_input_grad()) return gradients;
     Tensor dx = gather_rows(std::move(d));  // (B, D) on device 0
-    Shape shape = {world().exchange("rows of the batch", dx.extent(0))[0], weights_[0].global_shape()[0]};
-    gradients.put(Gradients::input_grad, Owned(device_id() == 0 ? std::move(dx) : Tensor(), shape, 0));
+    Shape shape = {group().exchange("rows of the batch", dx.extent(0))[0], weights_[0].global_shape()[0]};
+    gradients.put(Gradients::input_grad, Owned(group(), device_id() == 0 ? std::move(dx) : Tensor(), shape, 0));
     return gradients;
   }
 
   Placement input_layout() const override { return Placement::owned(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < weights_.size() && device_id() == 0; ++l)
-      all.push_back({layer_name(l), Rows(weights_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(weights_); }
 
  private:
   /// Device 0 sends every weight to every other device, one after the other; those hold what they get until
@@ -128,4 +124,4 @@ class ScatterGather : public ShardedEngine {
   Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the model as it came; each layer's input
 };
 
-}  // namespace shard
+}  // namespace shard::data_parallel

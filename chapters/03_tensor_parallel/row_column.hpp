@@ -8,27 +8,29 @@
 /// are the next one's rows.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
+#include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class RowColumnParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// D/N rows of each even layer, D/N columns of each odd one.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    Index num_layers = model_of(checkpoint).num_layers;
+    const Index num_layers = layers_in_blocks(checkpoint);
     blocks_.clear();
-    for (Index l = 0; l + 1 < num_layers; l += 2)
+    for (Index l = 0; l < num_layers; l += 2)
       blocks_.push_back(
           {load_sharded<0>(checkpoint, layer_name(l)), load_sharded<1>(checkpoint, layer_name(l + 1))});
-    has_last_ = num_layers % 2 == 1;
-    if (has_last_) last_ = load_sharded<0>(checkpoint, layer_name(num_layers - 1));
   }
 
   /// ## Forward
   Placed forward(Tensor input) override {
-    Sharded<1> x = shard<1>(Replicated(std::move(input)));  // (B, D/N)   my columns; no communication
+    Sharded<1> x = shard<1>(Replicated(group(), std::move(input)));  // (B, D/N)   my columns; no communication
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Partial z = matmul(x, block.w0);                // (B, F)     my addend:   S1·S0 = P
@@ -37,32 +39,15 @@ class RowColumnParallel : public ShardedEngine {
       kept.push_back({std::move(x), std::move(h)});
       x = std::move(out);
     }
-    if (!has_last_) {
-      tape_.push(std::move(kept), Sharded<1>());
-      return all_gather(std::move(x));  // (B, D)     S1 → R
-    }
-    Partial out = matmul(x, last_);  // (B, F)     S1·S0 = P
-    tape_.push(std::move(kept), std::move(x));
-    return all_reduce(std::move(out));  // (B, F)     P → R
+    tape_.push(std::move(kept));
+    return all_gather(std::move(x));  // (B, D)     S1 → R
   }
 
   /// ## Backward
   Gradients backward(Tensor dout) override {
-    auto [kept, last_input] = tape_.pop();
+    auto [kept] = tape_.pop();
     Gradients gradients;
-    Sharded<1> d;  // (B, D/N)   my columns
-    {
-      Replicated whole(std::move(dout));  // (B, D)     or (B, F) for odd depth
-      if (has_last_) {
-        gradients.put(layer_name(2 * num_blocks()),
-                      matmul(transposed(last_input), whole));  // (D/N, F)   S1ᵀ·R = S0
-        if (num_blocks() > 0 || wants_input_grad())
-          d = matmul(whole, transposed(last_));  // (B, D/N)   R·S0ᵀ = S1
-        last_input = Sharded<1>();
-      } else {
-        d = shard<1>(whole);
-      }
-    }
+    Sharded<1> d = shard<1>(Replicated(group(), std::move(dout)));  // (B, D/N)   my columns; no communication
     for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back()) {
       const auto& [x, h] = kept.back();
       const Block& block = blocks_[static_cast<std::size_t>(i)];
@@ -78,18 +63,7 @@ class RowColumnParallel : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::replicated(); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    auto add = [&](Index layer, Tensor& weights) {
-      all.push_back({layer_name(layer), Rows(weights), &gradients.local(layer_name(layer))});
-    };
-    for (Index i = 0; i < num_blocks(); ++i) {
-      add(2 * i, blocks_[static_cast<std::size_t>(i)].w0.parameter());
-      add(2 * i + 1, blocks_[static_cast<std::size_t>(i)].w1.parameter());
-    }
-    if (has_last_) add(2 * num_blocks(), last_.parameter());
-    return all;
-  }
+  Trainables trainable() override { return layers(blocks_, &Block::w0, &Block::w1); }
 
  private:
   struct Block {
@@ -104,9 +78,7 @@ class RowColumnParallel : public ShardedEngine {
   Index num_blocks() const { return static_cast<Index>(blocks_.size()); }
 
   std::vector<Block> blocks_;
-  bool has_last_ = false;
-  Sharded<0> last_;                           // (D/N, F)   of an odd depth
-  Tape<std::vector<Kept>, Sharded<1>> tape_;  // each block's activations; the input of the last layer
+  Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -9,22 +9,24 @@
 /// divided too.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
+#include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class SequenceParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// As in the column-row form.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    Index num_layers = model_of(checkpoint).num_layers;
+    const Index num_layers = layers_in_blocks(checkpoint);
     blocks_.clear();
-    for (Index l = 0; l + 1 < num_layers; l += 2)
+    for (Index l = 0; l < num_layers; l += 2)
       blocks_.push_back(
           {load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
-    has_last_ = num_layers % 2 == 1;
-    if (has_last_) last_ = load_sharded<1>(checkpoint, layer_name(num_layers - 1));
   }
 
   /// ## Forward
@@ -37,29 +39,16 @@ class SequenceParallel : public ShardedEngine {
       kept.push_back({std::move(x), std::move(h)});
       x = reduce_scatter<0>(std::move(out));  // (b, D)     P → S0: my rows of the sum
     }
-    if (!has_last_) {
-      tape_.push(std::move(kept), Sharded<0>());
-      return x;
-    }
-    Sharded<1> out = matmul(all_gather(x), last_);  // (B, F/N)   R·S1 = S1
-    tape_.push(std::move(kept), std::move(x));
-    return all_to_all<1, 0>(std::move(out));  // (b, F)     S1 → S0: all columns of my rows
+    tape_.push(std::move(kept));
+    return x;
   }
 
   /// ## Backward
   /// Each block's input is gathered again, since only its rows were kept: a third collective, for memory.
   Gradients backward(Tensor dout) override {
-    auto [kept, last_input] = tape_.pop();
+    auto [kept] = tape_.pop();
     Gradients gradients;
-    Sharded<0> d = my_rows(std::move(dout));  // (b, D)     or (b, F) for odd depth
-    if (has_last_) {
-      Sharded<1> dz = all_to_all<0, 1>(std::move(d));  // (B, F/N)   S0 → S1
-      gradients.put(layer_name(2 * num_blocks()),
-                    matmul(transposed(all_gather(last_input)), dz));  // (D, F/N)
-      last_input = Sharded<0>();
-      if (num_blocks() > 0 || wants_input_grad())
-        d = reduce_scatter<0>(matmul(dz, transposed(last_)));  // (b, D)
-    }
+    Sharded<0> d = my_rows(std::move(dout));  // (b, D)
     for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back())
       d = backward_block(i, kept.back(), std::move(d), gradients);
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -68,18 +57,7 @@ class SequenceParallel : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::sharded(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    auto add = [&](Index layer, Tensor& weights) {
-      all.push_back({layer_name(layer), Rows(weights), &gradients.local(layer_name(layer))});
-    };
-    for (Index i = 0; i < num_blocks(); ++i) {
-      add(2 * i, blocks_[static_cast<std::size_t>(i)].w0.parameter());
-      add(2 * i + 1, blocks_[static_cast<std::size_t>(i)].w1.parameter());
-    }
-    if (has_last_) add(2 * num_blocks(), last_.parameter());
-    return all;
-  }
+  Trainables trainable() override { return layers(blocks_, &Block::w0, &Block::w1); }
 
  private:
   struct Block {
@@ -108,9 +86,7 @@ class SequenceParallel : public ShardedEngine {
   Index num_blocks() const { return static_cast<Index>(blocks_.size()); }
 
   std::vector<Block> blocks_;
-  bool has_last_ = false;
-  Sharded<1> last_;                           // (D, F/N)   of an odd depth
-  Tape<std::vector<Kept>, Sharded<0>> tape_;  // each block's activations; the input of the last layer
+  Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -8,28 +8,29 @@
 /// and one backward for dL/dx.
 /// Builds on: 01_single_device.
 
+#include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::tensor_parallel {
 
 class TensorParallel : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
-  /// F/N columns of each even layer and the matching F/N rows of each odd one. A stack of odd depth ends in a
-  /// column-parallel layer of its own.
+  /// F/N columns of each even layer and the matching F/N rows of each odd one.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    Index num_layers = model_of(checkpoint).num_layers;
+    const Index num_layers = layers_in_blocks(checkpoint);
     blocks_.clear();
-    for (Index l = 0; l + 1 < num_layers; l += 2)
+    for (Index l = 0; l < num_layers; l += 2)
       blocks_.push_back(
           {load_sharded<1>(checkpoint, layer_name(l)), load_sharded<0>(checkpoint, layer_name(l + 1))});
-    has_last_ = num_layers % 2 == 1;
-    if (has_last_) last_ = load_sharded<1>(checkpoint, layer_name(num_layers - 1));
   }
 
   /// ## Forward
   Placed forward(Tensor input) override {
-    Replicated x(std::move(input));  // (B, D)     the same on every device
+    Replicated x(group(), std::move(input));  // (B, D)     the same on every device
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Sharded<1> h = relu(matmul(x, block.w0));  // (B, F/N)   my columns:  R·S1 = S1
@@ -37,29 +38,16 @@ class TensorParallel : public ShardedEngine {
       kept.push_back({std::move(x), std::move(h)});
       x = all_reduce(std::move(out));  // (B, D)     P → R: the one synchronisation of the block
     }
-    if (!has_last_) {
-      tape_.push(std::move(kept), Replicated());
-      return x;
-    }
-    Sharded<1> out = matmul(x, last_);  // (B, F/N)   R·S1 = S1
-    tape_.push(std::move(kept), std::move(x));
-    return all_gather(std::move(out));  // (B, F)     S1 → R
+    tape_.push(std::move(kept));
+    return x;
   }
 
   /// ## Backward
   /// Gradients of weights are cut as the weights are, and need no communication.
   Gradients backward(Tensor dout) override {
-    auto [kept, last_input] = tape_.pop();
-    Replicated d(std::move(dout));  // (B, D)     or (B, F) for odd depth
+    auto [kept] = tape_.pop();
+    Replicated d(group(), std::move(dout));  // (B, D)
     Gradients gradients;
-    if (has_last_) {
-      Sharded<1> dz = shard<1>(d);  // (B, F/N)   no communication
-      gradients.put(layer_name(2 * num_blocks()),
-                    matmul(transposed(last_input), dz));  // (D, F/N)   R·S1 = S1
-      d = Replicated();
-      last_input = Replicated();
-      if (num_blocks() > 0 || wants_input_grad()) d = all_reduce(matmul(dz, transposed(last_)));  // (B, D)
-    }
     for (Index i = num_blocks() - 1; i >= 0; --i, kept.pop_back()) {
       const auto& [x, h] = kept.back();
       const Block& block = blocks_[static_cast<std::size_t>(i)];
@@ -77,18 +65,7 @@ class TensorParallel : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::replicated(); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    auto add = [&](Index layer, Tensor& weights) {
-      all.push_back({layer_name(layer), Rows(weights), &gradients.local(layer_name(layer))});
-    };
-    for (Index i = 0; i < num_blocks(); ++i) {
-      add(2 * i, blocks_[static_cast<std::size_t>(i)].w0.parameter());
-      add(2 * i + 1, blocks_[static_cast<std::size_t>(i)].w1.parameter());
-    }
-    if (has_last_) add(2 * num_blocks(), last_.parameter());
-    return all;
-  }
+  Trainables trainable() override { return layers(blocks_, &Block::w0, &Block::w1); }
 
  private:
   struct Block {
@@ -103,9 +80,7 @@ class TensorParallel : public ShardedEngine {
   Index num_blocks() const { return static_cast<Index>(blocks_.size()); }
 
   std::vector<Block> blocks_;
-  bool has_last_ = false;
-  Sharded<1> last_;                           // (D, F/N)   of an odd depth
-  Tape<std::vector<Kept>, Replicated> tape_;  // each block's activations; the input of the last layer
+  Tape<std::vector<Kept>> tape_;  // each block's activations
 };
 
-}  // namespace shard
+}  // namespace shard::tensor_parallel

@@ -2,14 +2,16 @@
 
 #include <map>
 
-namespace shard {
+#include "engine/schedules/interpreter.hpp"
+
+namespace shard::pipeline {
 
 namespace {
 
 /// What one device of a pipeline sends, computes and holds in a step.
-class PipelineCosts {
+class PipelineCosts : public Interpreter {
  public:
-  PipelineCosts(const Setting& s, const Schedule& schedule, std::vector<Range> stages)
+  PipelineCosts(const MlpSetting& s, const Schedule& schedule, std::vector<Range> stages)
       : s_(s), schedule_(schedule), stages_(std::move(stages)) {}
 
   Costs costs() {
@@ -29,7 +31,7 @@ class PipelineCosts {
   /// Between two stages on different devices every row travels forward as an activation, and back as its
   /// gradient: a message for each micro-batch that has rows.
   Traffic messages() const {
-    const Index full = std::min(s_.batch, s_.micro_batches);
+    const Index full = std::min(s_.batch, schedule_.micro_batches);
     Traffic sent;
     for (int st = s_.device; s_.devices > 1 && st < count(); st += s_.devices) {
       if (st + 1 < count()) sent += {full, s_.batch * width(of(st).end) * bytes_per_element};
@@ -42,36 +44,15 @@ class PipelineCosts {
   Peak peak() {
     held_ = my_weights();
     if (s_.device == 0) take(s_.batch * width(0));  // the batch
-    for (const Action& a : schedule_.actions[static_cast<std::size_t>(s_.device)]) {
-      const bool is_mine = schedule_.sender(a.message()) == s_.device;
-      switch (a.kind) {
-        case Action::Kind::forward:
-          forward(a.micro_batch, a.stage);
-          break;
-        case Action::Kind::backward:
-          backward(a.micro_batch, a.stage, true);
-          break;
-        case Action::Kind::backward_input:
-          backward(a.micro_batch, a.stage, false);
-          break;
-        case Action::Kind::backward_weights:
-          backward_weights(a.micro_batch, a.stage);
-          break;
-        case Action::Kind::post_receive:
-          take(message(a));
-          break;
-        case Action::Kind::post_send:
-          break;  // held until it has left
-        case Action::Kind::wait:
-          is_mine ? give(message(a)) : void();
-          break;
-      }
-    }
+    interpret(schedule_, s_.device, *this);
     return peak_;
   }
 
+  void post_receive(const Message& m) override { take(elements(m)); }
+  void wait_sent(const Message& m) override { give(elements(m)); }  // held until it has left
+
   /// The inputs of all layers stay; the output is passed on, at the end beside a gradient as large.
-  void forward(Index m, int stage) {
+  void forward(Index m, int stage) override {
     if (stage == 0) take(rows(m) * width(0));  // a copy of these rows of the batch
     for (Index l = of(stage).begin; l < of(stage).end; ++l) take(rows(m) * width(l + 1));
     if (stage + 1 < count()) return;
@@ -81,7 +62,9 @@ class PipelineCosts {
 
   /// With both halves, an input and its layer's output gradient go as soon as they have been used; otherwise
   /// both stay.
-  void backward(Index m, int stage, bool both) {
+  void backward(Index m, int stage) override { go_back(m, stage, true); }
+  void backward_input(Index m, int stage) override { go_back(m, stage, false); }
+  void go_back(Index m, int stage, bool both) {
     for (Index l = of(stage).end; l-- > of(stage).begin;) {
       if (both) add_weight_grad(l);
       const bool goes_on = l > 0 || s_.input_grad;
@@ -96,7 +79,7 @@ class PipelineCosts {
     give(rows(m) * width(0));
   }
 
-  void backward_weights(Index m, int stage) {
+  void backward_weights(Index m, int stage) override {
     for (Index l = of(stage).end; l-- > of(stage).begin;) {
       add_weight_grad(l);
       give(rows(m) * (width(l) + width(l + 1)));  // a and d
@@ -117,10 +100,10 @@ class PipelineCosts {
   Range of(int stage) const { return stages_[static_cast<std::size_t>(stage)]; }
   Index width(Index layer) const { return s_.model.width(layer); }
   Index rows(Index m) const {
-    return part(s_.batch, static_cast<int>(s_.micro_batches), static_cast<int>(m)).size();
+    return part(s_.batch, static_cast<int>(schedule_.micro_batches), static_cast<int>(m)).size();
   }
-  Index message(const Action& a) const {
-    return rows(a.micro_batch) * width(a.flow == Flow::activation ? of(a.stage).begin : of(a.stage).end);
+  Index elements(const Message& m) const {
+    return rows(m.micro_batch) * width(m.flow == Flow::activation ? of(m.stage).begin : of(m.stage).end);
   }
   Index my_weights() const {
     Index sum = 0;
@@ -129,7 +112,7 @@ class PipelineCosts {
     return sum;
   }
 
-  const Setting& s_;
+  const MlpSetting& s_;
   const Schedule& schedule_;
   std::vector<Range> stages_;
   Index held_ = 0;
@@ -140,8 +123,8 @@ class PipelineCosts {
 
 }  // namespace
 
-Costs pipeline_costs(const Setting& s, const Schedule& schedule, const std::vector<Range>& stages) {
+Costs pipeline_costs(const MlpSetting& s, const Schedule& schedule, const std::vector<Range>& stages) {
   return PipelineCosts(s, schedule, stages).costs();
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "engine/proof/costs.hpp"
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
+#include "engine/workloads/mlp.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// What one device of a pipeline sends, computes and holds in a step with this schedule and these stages.
 ///
@@ -13,6 +13,6 @@ namespace shard {
 /// gradient, B w elements each way for a width w, in M messages. Computes: its layers' share, whatever the
 /// schedule. Holds: the maximum over the schedule's actions, each with what it takes and gives back
 /// (costs.cpp).
-Costs pipeline_costs(const Setting& s, const Schedule& schedule, const std::vector<Range>& stages);
+Costs pipeline_costs(const MlpSetting& s, const Schedule& schedule, const std::vector<Range>& stages);
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -12,13 +12,13 @@
 #include <functional>
 #include <memory>
 
-#include "checker.hpp"
 #include "conveyor.hpp"
+#include "engine/schedules/checker.hpp"
+#include "engine/schedules/timeline.hpp"
 #include "stages.hpp"
-#include "timeline.hpp"
 #include "worker.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// How a pipeline is laid out and worked through.
 struct PipelinePlan {
@@ -30,7 +30,8 @@ struct PipelinePlan {
 
 class Pipeline : public ShardedEngine {
  public:
-  explicit Pipeline(PipelinePlan plan) : plan_(std::move(plan)) {}
+  Pipeline(Communicator& group, PipelinePlan plan)
+      : ShardedEngine(group), plan_(std::move(plan)) {}
 
   /// ## What this device owns
   /// The layers of its stages, L/N of them, whole. Others know their shapes, and whose they are.
@@ -50,7 +51,7 @@ class Pipeline : public ShardedEngine {
     auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
     worker->run(one_batch(Action::Kind::forward), {});
     const Shape shape = {worker->rows(), stages_.width(stages_.count())};  // (B, D)
-    Owned out(last_device() == device_id() ? worker->take_output() : Tensor(), shape, last_device());
+    Owned out(group(), last_device() == device_id() ? worker->take_output() : Tensor(), shape, last_device());
     tape_.push(std::move(worker));
     return out;
   }
@@ -78,12 +79,12 @@ class Pipeline : public ShardedEngine {
   /// on.
   void inference_loop(InputStream& input, OutputStream& output) override {
     InferenceMode no_tape;
-    Conveyor conveyor;
+    Conveyor conveyor(group());
     Index due = 0;  // results on their way to device 0
     auto write_result = [&] { output.write(conveyor.take_from(last_device())), --due; };
     for (bool goes_on = true; goes_on;) {
-      Index group = 0;
-      for (; group < num_devices(); ++group) {
+      Index requests = 0;
+      for (; requests < num_devices(); ++requests) {
         Tensor a = device_id() == 0 ? input.next().value_or(Tensor()) : conveyor.take_from(device_id() - 1);
         goes_on = a.size() > 0;
         if (!goes_on) break;
@@ -93,8 +94,8 @@ class Pipeline : public ShardedEngine {
       if (!goes_on && device_id() + 1 < num_devices()) conveyor.pass_on(device_id() + 1, Tensor());
       while (due > 0) write_result();  // where this group is smaller than the one before
       for (int s = device_id() + num_devices(); s < stages_.count(); s += num_devices())
-        for (Index i = 0; i < group; ++i) infer(conveyor.take_from((s - 1) % num_devices()), s, conveyor);
-      if (device_id() == 0) due = group;
+        for (Index i = 0; i < requests; ++i) infer(conveyor.take_from(stages_.device_of(s - 1)), s, conveyor);
+      if (device_id() == 0) due = requests;
     }
     while (due > 0) write_result();
     conveyor.finish();
@@ -102,25 +103,19 @@ class Pipeline : public ShardedEngine {
 
   Placement input_layout() const override { return Placement::owned(0); }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> mine;
-    for (Index l = 0; l < num_layers(); ++l)
-      if (stages_.weight(l).is_mine())
-        mine.push_back({layer_name(l), Rows(stages_.weight(l).parameter()), &gradients.local(layer_name(l))});
-    return mine;
-  }
+  Trainables trainable() override { return layers(stages_.weights); }
 
   /// The schedule that ran, drawn.
   std::string describe_step() override { return describe(schedule_); }
 
  private:
   Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }
-  int last_device() const { return num_devices() - 1; }
+  int last_device() const { return stages_.device_of(stages_.count() - 1); }
 
   /// Device 0 has the rows, and tells the others how many they are.
   Worker begin(Tensor input, Index micro_batches) {
-    const Index rows = world().exchange("rows of the input", input.extent(0))[0];
-    return {stages_, std::move(input), rows, micro_batches, wants_input_grad()};
+    const Index rows = group().exchange("rows of the input", input.extent(0))[0];
+    return {group(), stages_, std::move(input), rows, micro_batches, wants_input_grad()};
   }
 
   /// One micro-batch through all stages in their order, or back.
@@ -128,7 +123,7 @@ class Pipeline : public ShardedEngine {
     Work work(static_cast<std::size_t>(num_devices()));
     for (int i = 0; i < stages_.count(); ++i) {
       const int s = kind == Action::Kind::forward ? i : stages_.count() - 1 - i;
-      work[static_cast<std::size_t>(s % num_devices())].push_back({kind, 0, s});
+      work[static_cast<std::size_t>(stages_.device_of(s))].push_back({kind, 0, s});
     }
     return with_messages(stages_.count(), 1, work);
   }
@@ -139,17 +134,16 @@ class Pipeline : public ShardedEngine {
     for (Index l = num_layers(); l-- > 0;) {
       const Owned& w = stages_.weight(l);
       gradients.put(layer_name(l),
-                    w.is_mine() ? worker.take_weight_grad(l) : Owned(Tensor(), w.global_shape(), w.owner()));
+                    w.is_mine() ? worker.take_weight_grad(l) : Owned(group(), Tensor(), w.global_shape(), w.owner()));
     }
     if (wants_input_grad())  // (B, D)
       gradients.put(Gradients::input_grad,
-                    Owned(worker.take_input_grad(), {worker.rows(), stages_.width(0)}, 0));
+                    Owned(group(), worker.take_input_grad(), {worker.rows(), stages_.width(0)}, 0));
     return gradients;
   }
 
   void infer(Tensor a, int stage, Conveyor& conveyor) {
-    Shape shape = a.shape();  // (b, D) or (b, F)
-    Owned out = through_stage(stages_, stage, {std::move(a), std::move(shape), device_id()}, nullptr);
+    Owned out = through_stage(stages_, stage, Owned::mine(group(), std::move(a)), nullptr);  // (b, D) or (b, F)
     conveyor.pass_on((stage + 1) % num_devices(), std::move(out).local());  // from the last stage to device 0
   }
 
@@ -159,4 +153,4 @@ class Pipeline : public ShardedEngine {
   Tape<std::unique_ptr<Worker>> tape_;
 };
 
-}  // namespace shard
+}  // namespace shard::pipeline

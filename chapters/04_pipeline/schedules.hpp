@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "schedule.hpp"
+#include "engine/schedules/schedule.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// ## naive
 /// One micro-batch at a time, through all stages and back. While one device works all others wait.
@@ -102,4 +102,4 @@ inline Work zero_bubble(int devices, Index micro_batches) {
   return work;
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

@@ -9,7 +9,7 @@
 #include "engine/device/error.hpp"
 #include "engine/proof/costs.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 namespace {
 
@@ -99,4 +99,4 @@ std::vector<Range> cut_into_stages(const Model& model, int stages, const std::st
   return cut_by_cost(costs, stages);
 }
 
-}  // namespace shard
+}  // namespace shard::pipeline

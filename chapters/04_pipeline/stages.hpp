@@ -1,13 +1,14 @@
 #pragma once
 
-/// Cuts a stack of layers into contiguous stages.
+/// Stages: a stack of layers, cut into contiguous parts.
 
 #include <string>
 #include <vector>
 
-#include "engine/workloads/model.hpp"
+#include "engine/layouts.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::pipeline {
 
 /// The layers of each stage. `how`:
 ///   equal   as many for each, the first ones with one more where they do not divide
@@ -21,4 +22,21 @@ std::vector<Range> cut_into_stages(const Model& model, int stages, const std::st
 /// it can be; of several such cuts the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
 
-}  // namespace shard
+/// What this device knows of the pipeline: which layers make a stage, and their weights.
+struct Stages {
+  std::vector<Range> layers;   ///< of each stage
+  std::vector<Owned> weights;  ///< of each layer, (D, F), (F, D), ...; those of other devices are absent
+
+  /// How many stages there are, on all devices.
+  int count() const { return static_cast<int>(layers.size()); }
+  Range of(int stage) const { return layers[static_cast<std::size_t>(stage)]; }
+  int device_of(int stage) const { return weights[static_cast<std::size_t>(of(stage).begin)].owner(); }
+  Owned& weight(Index layer) { return weights[static_cast<std::size_t>(layer)]; }
+  /// Width of what goes into a stage; of stage count(): of the output.
+  Index width(int stage) const {
+    if (stage < count()) return weights[static_cast<std::size_t>(of(stage).begin)].global_shape()[0];
+    return weights.back().global_shape()[1];
+  }
+};
+
+}  // namespace shard::pipeline

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "engine/proof/costs.hpp"
+#include "engine/workloads/mixture.hpp"
 
-namespace shard {
+namespace shard::expert {
 
 /// Costs of a mixture depend on where the choices of the batch went: on s.routed, beside the setting. Write b
 /// for a device's tokens, n for their kept choices, m for the kept choices of any device that its experts
@@ -11,7 +11,7 @@ namespace shard {
 
 /// Operations of experts that work on so many rows each: three products of one size a layer, but dL/dx of
 /// layer 0 only when it is asked for.
-inline Index expert_flops(const Setting& s, const std::vector<Index>& rows) {
+inline Index expert_flops(const MixtureSetting& s, const std::vector<Index>& rows) {
   Index flops = 0;
   for (Index m_e : rows)
     for (Index l = 0; l < s.model.num_layers; ++l)
@@ -20,25 +20,26 @@ inline Index expert_flops(const Setting& s, const std::vector<Index>& rows) {
 }
 
 /// Operations of the router on b tokens: x Wr, xᵀ dlogits, and dlogits Wrᵀ for dL/dx.
-inline Index router_flops(const Setting& s, Index b) {
+inline Index router_flops(const MixtureSetting& s, Index b) {
   return (s.input_grad ? 3 : 2) * product_flops(b, s.model.model_dim, s.model.num_experts);
 }
 
 /// Kept choices for each expert of a range, of any device's tokens.
-inline std::vector<Index> expert_rows(const Setting& s, Range experts) {
+inline std::vector<Index> expert_rows(const MixtureSetting& s, Range experts) {
   std::vector<Index> rows;
   for (Index e = experts.begin; e < experts.end; ++e) rows.push_back(s.routed.kept_for(e));
   return rows;
 }
 
 /// Elements that every moment of a step has in common: parameters, x, probabilities and gates.
-inline Index always_held(const Setting& s, Index parameters, Index b) {
-  return parameters + b * s.model.model_dim + b * s.model.num_experts + b * s.routing.top_k;
+inline Index always_held(const MixtureSetting& s, Index parameters, Index b) {
+  return parameters + b * s.model.model_dim + b * s.model.num_experts + b * s.rule.top_k;
 }
 
 /// The experts' forward passes, one after the other, beside `held` elements. Each layer's input is kept.
 /// Returns K.
-inline Index experts_forward(Peak& peak, const Setting& s, Index held, const std::vector<Index>& rows) {
+inline Index experts_forward(Peak& peak, const MixtureSetting& s, Index held,
+                             const std::vector<Index>& rows) {
   Index kept = 0;
   for (Index m_e : rows)
     for (Index l = 0; l < s.model.num_layers; ++l) {
@@ -50,9 +51,9 @@ inline Index experts_forward(Peak& peak, const Setting& s, Index held, const std
 
 /// Their backward passes, beside `held`: the gradient d of a layer's output, the new gradient of its weights
 /// beside the ones before, then dL/d(input) beside d. Returns the elements of all weights' gradients.
-inline Index experts_backward(Peak& peak, const Setting& s, Index held, Index kept,
+inline Index experts_backward(Peak& peak, const MixtureSetting& s, Index held, Index kept,
                               const std::vector<Index>& rows) {
-  const Model& m = s.model;
+  const MixtureModel& m = s.model;
   Index dw = 0;
   for (Index m_e : rows) {
     peak.at({held, kept, dw, m_e * m.width(m.num_layers)});
@@ -67,10 +68,10 @@ inline Index experts_backward(Peak& peak, const Setting& s, Index held, Index ke
 
 /// dL/dlogits, beside `held`: with one expert a token, from dL/dgates in one matrix; with several, the
 /// balance has a matrix of its own.
-inline void router_backward(Peak& peak, const Setting& s, Index held, Index b) {
+inline void router_backward(Peak& peak, const MixtureSetting& s, Index held, Index b) {
   const Index of_logits = b * s.model.num_experts;
-  peak.at({held, b * s.routing.top_k, of_logits});
-  if (s.routing.top_k > 1) peak.at({held, of_logits, of_logits});
+  peak.at({held, b * s.rule.top_k, of_logits});
+  if (s.rule.top_k > 1) peak.at({held, of_logits, of_logits});
 }
 
 /// Sizes from which the form of `switch` and `top-k` is made, in the letters above: one device's part.
@@ -81,8 +82,8 @@ struct ExpertSizes {
   std::vector<Index> to, from;  ///< (N) n by the device they go to, m by the one they come from
   Index n = 0, m = 0;
 
-  explicit ExpertSizes(const Setting& s)
-      : k(s.routing.top_k),
+  explicit ExpertSizes(const MixtureSetting& s)
+      : k(s.rule.top_k),
         E(s.model.num_experts),
         D(s.model.width(0)),
         D_out(s.model.width(s.model.num_layers)),
@@ -101,11 +102,11 @@ struct ExpertSizes {
   }
 
   Index router() const { return D * E; }
-  Index parameters(const Model& model) const { return router() + mine.size() * model.weights(); }
+  Index parameters(const MixtureModel& model) const { return router() + mine.size() * model.weights(); }
 };
 
 /// Most held, moment after moment. A tensor on its way is there twice: as it leaves and as it arrives.
-inline Peak expert_parallel_peak(const Setting& s, const ExpertSizes& z) {
+inline Peak expert_parallel_peak(const MixtureSetting& s, const ExpertSizes& z) {
   const Index across = s.devices > 1 ? 1 : 0;
   const Index counts = z.k * z.E, dgates = z.b * z.k, dlogits = z.b * z.E;
   const Index x = z.b * z.D, out = z.b * z.D_out;
@@ -133,7 +134,7 @@ inline Peak expert_parallel_peak(const Setting& s, const ExpertSizes& z) {
 }
 
 /// `switch` and `top-k`: what one device sends, computes and holds.
-inline Costs expert_parallel_costs(const Setting& s) {
+inline Costs expert_parallel_costs(const MixtureSetting& s) {
   const ExpertSizes z(s);
   Costs costs;
   costs.parameter_bytes = z.parameters(s.model) * bytes_per_element;
@@ -156,9 +157,9 @@ inline Costs expert_parallel_costs(const Setting& s) {
 
 /// The mixture on one device: b is B, and nothing travels; rows are gathered from x, and gradients from
 /// dL/dout, for one expert after the other.
-inline Costs single_mixture_costs(const Setting& s) {
-  const Model& m = s.model;
-  const Index k = s.routing.top_k, E = m.num_experts, B = s.batch;
+inline Costs single_mixture_costs(const MixtureSetting& s) {
+  const MixtureModel& m = s.model;
+  const Index k = s.rule.top_k, E = m.num_experts, B = s.batch;
   const Index D = m.width(0), D_out = m.width(m.num_layers), P = D * E + E * m.weights();
   const std::vector<Index> rows = expert_rows(s, {0, E});
   Costs costs;
@@ -184,4 +185,4 @@ inline Costs single_mixture_costs(const Setting& s) {
   return costs;
 }
 
-}  // namespace shard
+}  // namespace shard::expert

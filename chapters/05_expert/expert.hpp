@@ -9,30 +9,31 @@
 /// "GShard", section 2.2 and 3; Fedus et al. 2021, "Switch Transformers", section 2.
 /// Builds on: 05_expert/single_mixture.hpp, 02_data_parallel.
 
+#include "dispatch.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mixture_layers.hpp"
 #include "router.hpp"
 
-namespace shard {
+namespace shard::expert {
 
-class ExpertParallel : public ShardedEngine {
+class ExpertParallel : public ShardedEngine, public RoutesTokens {
  public:
-  explicit ExpertParallel(const Routing& routing) : routing_(routing) {}
+  ExpertParallel(Communicator& group, const RoutingRule& rule)
+      : ShardedEngine(group), rule_(rule) {}
 
   /// ## What this device owns
   /// The router, as every device does, and its experts: E/N or one more, or none.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     model_ = mixture_of(checkpoint);
-    require_experts(routing_, model_.num_experts);
+    require_experts(rule_, model_.num_experts);
     router_ = load_replicated(checkpoint, router_name());
     mine_ = part(model_.num_experts, num_devices(), device_id());
     experts_.clear();
-    for (int owner = 0; owner < num_devices(); ++owner) {
-      Range theirs = part(model_.num_experts, num_devices(), owner);
-      for (Index e = theirs.begin; e < theirs.end; ++e) {
-        std::vector<Owned>& layers = experts_.emplace_back();
-        for (Index l = 0; l < model_.num_layers; ++l)
-          layers.push_back(load_owned(checkpoint, expert_layer_name(e, l), owner));
-      }
+    for (Index e = 0; e < model_.num_experts; ++e) {
+      const int owner = part_with(model_.num_experts, num_devices(), e);
+      std::vector<Owned>& layers = experts_.emplace_back();
+      for (Index l = 0; l < model_.num_layers; ++l)
+        layers.push_back(load_owned(checkpoint, expert_layer_name(e, l), owner));
     }
   }
 
@@ -42,8 +43,10 @@ class ExpertParallel : public ShardedEngine {
   /// tensors.
   Placed forward(Tensor input) override {
     Sharded<0> x = my_rows(std::move(input));                        // (b, D)   my tokens
-    Choices choices = choose(matmul(x, router_).local(), routing_);  // (b, E)   S0·R = S0
-    counts_ = exchange_counts(choices, x.global_shape()[0]);
+    Choices choices = choose(matmul(x, router_).local(), rule_);  // (b, E)   S0·R = S0
+    const Index B = x.global_shape()[0], k = rule_.top_k, E = model_.num_experts;
+    std::vector<Index> chosen = all_gather(count_choices(choices.experts, k, E));  // (N, k, E)
+    counts_ = give_slots(std::move(chosen), num_devices(), k, E, rule_.capacity(B, E));
     Plan plan = make_plan(choices.experts, counts_, device_id());
     Route route = make_route(counts_, device_id());
 
@@ -52,12 +55,10 @@ class ExpertParallel : public ShardedEngine {
     std::vector<std::vector<Owned>> inputs(experts_.size());
     Tensor y = forward_experts(std::move(tokens), route, inputs);  // (m, D)
     y = all_to_all(std::move(y), route.from);  // (n, D)   back, in the order in which they left
-    Tensor out = combine_rows(y, plan.slots, choices.gates);  // (b, D)
-    Shape global = {x.global_shape()[0], out.extent(1)};
-    Index offset = x.offset();
+    Sharded<0> out = my_rows(combine_rows(y, plan.slots, choices.gates), x);  // (b, D)
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(route),
                 std::move(inputs), std::move(y)});
-    return Sharded<0>(std::move(out), std::move(global), offset);
+    return out;
   }
 
   /// ## Backward
@@ -66,7 +67,7 @@ class ExpertParallel : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, route, inputs, y] = kept;
-    Tensor dgates = dot_rows(dout, y, plan.slots, routing_.top_k);  // (b, k)
+    Tensor dgates = dot_rows(dout, y, plan.slots, rule_.top_k);  // (b, k)
     y = Tensor();
     Tensor dy = gather_rows(dout, plan.tokens);  // (n, D)
     dout = Tensor();
@@ -75,31 +76,21 @@ class ExpertParallel : public ShardedEngine {
     Gradients gradients;
     Tensor dtokens = backward_experts(std::move(dy), route, inputs, gradients);  // (m, D)
 
-    std::vector<float> balance = balance_gradient(routing_, counts, x.global_shape()[0]);
-    Sharded<0> dlogits(choose_backward(std::move(dgates), choices, balance),
-                       {x.global_shape()[0], model_.num_experts}, x.offset());  // (b, E)
+    std::vector<float> balance = balance_gradient(rule_, counts, x.global_shape()[0]);
+    Sharded<0> dlogits = my_rows(choose_backward(std::move(dgates), choices, balance), x);  // (b, E)
     gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));  // (D, E)   S0ᵀ·S0 = P → R
     if (!wants_input_grad()) return gradients;
-    dtokens = all_to_all(std::move(dtokens), route.from);  // (n, D)   of my tokens
-    Sharded<0> dx(combine_rows(dtokens, plan.slots, routing_.top_k), x.global_shape(), x.offset());  // (b, D)
+    dtokens = all_to_all(std::move(dtokens), route.from);                           // (n, D)   of my tokens
+    Sharded<0> dx = my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
     return gradients;
   }
 
   Placement input_layout() const override { return Placement::sharded(0); }
-  const RoutedCounts* routed() const override { return &counts_; }
+  const RoutedCounts& routed() const override { return counts_; }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all = {
-        {router_name(), Rows(router_.parameter()), &gradients.local(router_name())}};
-    for (Index e = mine_.begin; e < mine_.end; ++e)
-      for (Index l = 0; l < model_.num_layers; ++l) {
-        std::string name = expert_layer_name(e, l);
-        all.push_back({name, Rows(layer(e, l).parameter()), &gradients.local(name)});
-      }
-    return all;
-  }
+  Trainables trainable() override { return router_and_experts(router_, experts_); }
 
  private:
   struct Kept {
@@ -112,26 +103,15 @@ class ExpertParallel : public ShardedEngine {
     Tensor y;                                // (n, D)   the answers to my tokens
   };
 
-  /// Everybody's choices, and which of them find a slot: the same on every device. (Counts are exact in
-  /// float32 up to 2^24 tokens a device.)
-  RoutedCounts exchange_counts(const Choices& choices, Index batch) {
-    const Index k = routing_.top_k, E = model_.num_experts;
-    std::vector<Index> mine = count_choices(choices.experts, k, E);
-    std::vector<float> numbers(mine.begin(), mine.end());
-    Sharded<0> row(Tensor::from_host({1, k * E}, numbers), {num_devices(), k * E}, device_id());
-    std::vector<float> all = all_gather(std::move(row)).local().to_host();  // (N, k E)
-    return give_slots({all.begin(), all.end()}, num_devices(), k, E, routing_.capacity(batch, E));
-  }
-
   /// Each of my experts works on its rows, as on one device; the answers lie as the tokens came.
   Tensor forward_experts(Tensor tokens, const Route& route, std::vector<std::vector<Owned>>& inputs) {
     Tensor y = Tensor::uninitialized({route.arriving, model_.width(model_.num_layers)});  // (m, D)
     for (Index e = mine_.begin; e < mine_.end; ++e) {
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];
-      Owned a = owned(gather_rows(tokens, rows));  // (m_e, D)
+      Owned a = Owned::mine(group(), gather_rows(tokens, rows));  // (m_e, D)
       for (Index l = 0; l < model_.num_layers; ++l) {
-        if (l % 2 == 1) a = relu(std::move(a));  // (m_e, F)
-        Owned out = matmul(a, layer(e, l));      // (m_e, F) or (m_e, D)   O·O = O
+        if (relu_before(l)) a = relu(std::move(a));  // (m_e, F)
+        Owned out = matmul(a, layer(e, l));          // (m_e, F) or (m_e, D)   O·O = O
         inputs[static_cast<std::size_t>(e)].push_back(std::move(a));
         a = std::move(out);
       }
@@ -150,32 +130,28 @@ class ExpertParallel : public ShardedEngine {
       std::vector<Owned>& kept = inputs[static_cast<std::size_t>(e)];
       if (e < mine_.begin || e >= mine_.end) {
         for (Index l = 0; l < model_.num_layers; ++l)
-          gradients.put(expert_layer_name(e, l), Owned(Tensor(), model_.shape(l), layer(e, l).owner()));
+          gradients.put(expert_layer_name(e, l), Owned(group(), Tensor(), model_.shape(l), layer(e, l).owner()));
         continue;
       }
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];
-      Owned d = owned(gather_rows(dy, rows));  // (m_e, D)
+      Owned d = Owned::mine(group(), gather_rows(dy, rows));  // (m_e, D)
       for (Index l = model_.num_layers - 1; l >= 0; --l, kept.pop_back()) {
         const Owned& a = kept.back();                                      // (m_e, D) or (m_e, F)
         gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));  // like the weights   O·O = O
         if (l > 0 || wants_input_grad()) d = matmul(d, transposed(layer(e, l)));  // like a
-        if (l % 2 == 1) d = relu_backward(std::move(d), a);
+        if (relu_before(l)) d = relu_backward(std::move(d), a);
       }
       if (wants_input_grad()) scatter_rows(d.local(), rows, dtokens);
     }
     return dtokens;
   }
 
-  Owned owned(Tensor rows) const {
-    Shape shape = rows.shape();
-    return Owned(std::move(rows), std::move(shape), device_id());
-  }
   Owned& layer(Index e, Index l) {
     return experts_[static_cast<std::size_t>(e)][static_cast<std::size_t>(l)];
   }
 
-  Routing routing_;
-  Model model_;
+  RoutingRule rule_;
+  MixtureModel model_;
   Range mine_;                               // my experts
   Replicated router_;                        // (D, E)
   std::vector<std::vector<Owned>> experts_;  // (D, F), (F, D), ... each, here or elsewhere
@@ -183,4 +159,4 @@ class ExpertParallel : public ShardedEngine {
   Tape<Kept> tape_;
 };
 
-}  // namespace shard
+}  // namespace shard::expert

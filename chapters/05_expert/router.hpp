@@ -1,17 +1,18 @@
 #pragma once
 
 /// The router: which experts a token goes to, and what their answers count. Everything here is done row by
-/// row, so that it is the same on one device and on many; only the slots need to know what other devices'
-/// tokens chose. Fedus et al. 2021, "Switch Transformers", section 2.1 (top-1) and 2.2 (capacity, auxiliary
-/// loss); Lepikhin et al. 2020, "GShard", section 2.2 (top-2); after Shazeer et al. 2017, "Outrageously Large
-/// Neural Networks".
+/// row, so that it is the same on one device and on many. Fedus et al. 2021, "Switch Transformers", section
+/// 2.1 (top-1) and 2.2 (auxiliary loss); Lepikhin et al. 2020, "GShard", section 2.2 (top-2); after Shazeer
+/// et al. 2017, "Outrageously Large Neural Networks".
 
-#include <algorithm>
+#include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/workloads/routing.hpp"
+#include "engine/device/split.hpp"
+#include "engine/workloads/routed_counts.hpp"
+#include "engine/workloads/routing_rule.hpp"
 
-namespace shard {
+namespace shard::expert {
 
 /// What the router says of b tokens.
 struct Choices {
@@ -25,16 +26,16 @@ struct Choices {
 /// With several, gates are the chosen probabilities divided by their sum: the common denominator of the
 /// softmax cancels, and they are a softmax of the chosen logits alone. The order of probabilities is that of
 /// logits.
-inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
+inline Choices choose(Tensor logits, const RoutingRule& rule) {  // (b, E)
   std::vector<float> preference;
   for (Index e = 0; e < logits.extent(1); ++e)
-    preference.push_back(static_cast<float>(-routing.skew * static_cast<double>(e)));
+    preference.push_back(static_cast<float>(-rule.skew * static_cast<double>(e)));
   logits = add_to_rows(std::move(logits), preference);
   Choices c;
-  c.experts = top_k(logits, routing.top_k);
-  if (routing.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, routing.top_k));  // (b, k)
-  c.probabilities = softmax(std::move(logits));                                              // (b, E)
-  if (routing.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
+  c.experts = top_k(logits, rule.top_k);
+  if (rule.top_k > 1) c.gates = softmax(take_columns(logits, c.experts, rule.top_k));  // (b, k)
+  c.probabilities = softmax(std::move(logits));                                        // (b, E)
+  if (rule.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);
   return c;
 }
 
@@ -42,12 +43,12 @@ inline Choices choose(Tensor logits, const Routing& routing) {  // (b, E)
 /// w E Σ f_e P_e, where f_e is the share of all choices that went to expert e and P_e its mean probability
 /// over the batch. Choices have no gradient, so f_e is a constant, and each token's p_e has the derivative w
 /// E f_e / B.
-inline std::vector<float> balance_gradient(const Routing& routing, const RoutedCounts& counts, Index batch) {
+inline std::vector<float> balance_gradient(const RoutingRule& rule, const RoutedCounts& counts, Index batch) {
   std::vector<float> of_expert;
   for (Index e = 0; e < counts.num_experts; ++e) {
     double share = static_cast<double>(counts.chosen_for(e)) / static_cast<double>(counts.top_k * batch);
-    of_expert.push_back(static_cast<float>(routing.aux_weight * static_cast<double>(counts.num_experts) *
-                                           share / static_cast<double>(batch)));
+    of_expert.push_back(static_cast<float>(rule.aux_weight * static_cast<double>(counts.num_experts) * share /
+                                           static_cast<double>(batch)));
   }
   return of_expert;
 }
@@ -65,102 +66,4 @@ inline Tensor choose_backward(Tensor dgates, const Choices& c, const std::vector
   return add(std::move(dlogits), softmax_backward(std::move(dp), c.probabilities));
 }
 
-/// ## Slots
-/// Choices of some tokens, (b, k), counted by rank and expert: (k, E).
-inline std::vector<Index> count_choices(const std::vector<Index>& experts, Index top_k, Index num_experts) {
-  std::vector<Index> counts(static_cast<std::size_t>(top_k * num_experts));
-  for (std::size_t i = 0; i < experts.size(); ++i) {
-    Index rank = static_cast<Index>(i) % top_k;
-    ++counts[static_cast<std::size_t>(rank * num_experts + experts[i])];
-  }
-  return counts;
-}
-
-/// `chosen` is (devices, k, E). Each expert hands out its slots to all first choices, then to all second
-/// ones, and so on; of one rank in the order of tokens, and so of devices, whose tokens follow one another.
-/// When they are used up, choices are dropped.
-inline RoutedCounts give_slots(std::vector<Index> chosen, int devices, Index top_k, Index num_experts,
-                               Index capacity) {
-  RoutedCounts counts{devices, top_k, num_experts, std::move(chosen), {}};
-  counts.kept.resize(counts.chosen.size());
-  for (Index e = 0; e < num_experts; ++e) {
-    Index free = capacity;
-    for (Index r = 0; r < top_k; ++r)
-      for (int d = 0; d < devices; ++d) {
-        Index kept = std::min(free, counts.at(counts.chosen, d, r, e));
-        counts.kept[static_cast<std::size_t>((d * top_k + r) * num_experts + e)] = kept;
-        free -= kept;
-      }
-  }
-  return counts;
-}
-
-/// The kept choices of one device's tokens, in the order in which they travel: by expert, then rank, then
-/// token.
-struct Plan {
-  std::vector<Index> choices;  // (n)      which of the choices (b, k), counted row by row
-  std::vector<Index> tokens;   // (n)      whose
-  std::vector<Index> slots;    // (b, k)   where in this order a choice is, or no_slot
-  std::vector<Range> experts;  // (E)      which part of this order goes to an expert
-};
-
-inline Plan make_plan(const std::vector<Index>& experts, const RoutedCounts& counts, int device) {
-  const Index k = counts.top_k;
-  std::vector<std::vector<Index>> queues(static_cast<std::size_t>(counts.num_experts * k));
-  for (std::size_t i = 0; i < experts.size(); ++i) {
-    Index rank = static_cast<Index>(i) % k;
-    std::vector<Index>& queue = queues[static_cast<std::size_t>(experts[i] * k + rank)];
-    if (static_cast<Index>(queue.size()) < counts.at(counts.kept, device, rank, experts[i]))
-      queue.push_back(static_cast<Index>(i));
-  }
-  Plan plan;
-  plan.slots.assign(experts.size(), no_slot);
-  for (std::size_t i = 0; i < queues.size(); ++i) {
-    auto begin = static_cast<Index>(plan.choices.size());
-    for (Index choice : queues[i]) {
-      plan.slots[static_cast<std::size_t>(choice)] = static_cast<Index>(plan.choices.size());
-      plan.choices.push_back(choice);
-      plan.tokens.push_back(choice / k);
-    }
-    auto end = static_cast<Index>(plan.choices.size());
-    if (static_cast<Index>(i) % k == 0) plan.experts.push_back({begin, begin});
-    plan.experts.back().end = end;
-  }
-  return plan;
-}
-
-/// How many rows travel, and which of those that arrive at a device are for each of its experts.
-struct Route {
-  std::vector<Index> to;                 // (N)   rows that go to each device
-  std::vector<Index> from;               // (N)   rows that come from each
-  std::vector<std::vector<Index>> rows;  // of each of its experts, places among the rows that arrive
-  Index arriving = 0;                    // m, the sum of `from`
-};
-
-/// Rows leave in the order of experts, and so of the devices that own them. They arrive by device, and what
-/// comes from one device by expert.
-inline Route make_route(const RoutedCounts& counts, int device) {
-  Route route;
-  const Range mine = part(counts.num_experts, counts.devices, device);
-  route.rows.resize(static_cast<std::size_t>(mine.size()));
-  for (int d = 0; d < counts.devices; ++d) {
-    const Range theirs = part(counts.num_experts, counts.devices, d);
-    Index outgoing = 0;
-    for (Index e = theirs.begin; e < theirs.end; ++e) outgoing += counts.kept_from(device, e);
-    route.to.push_back(outgoing);
-    const Index before = route.arriving;
-    for (Index e = mine.begin; e < mine.end; ++e)
-      for (Index i = 0; i < counts.kept_from(d, e); ++i)
-        route.rows[static_cast<std::size_t>(e - mine.begin)].push_back(route.arriving++);
-    route.from.push_back(route.arriving - before);
-  }
-  return route;
-}
-
-/// A range of a list of indices.
-inline std::span<const Index> part_of(const std::vector<Index>& all, Range range) {
-  return std::span(all).subspan(static_cast<std::size_t>(range.begin),
-                                static_cast<std::size_t>(range.size()));
-}
-
-}  // namespace shard
+}  // namespace shard::expert

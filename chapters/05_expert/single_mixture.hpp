@@ -7,20 +7,23 @@
 /// devices, each does the same work on the same data.
 /// Builds on: 01_single_device.
 
+#include "dispatch.hpp"
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mixture_layers.hpp"
 #include "router.hpp"
 
-namespace shard {
+namespace shard::expert {
 
-class SingleMixture : public ShardedEngine {
+class SingleMixture : public ShardedEngine, public RoutesTokens {
  public:
-  explicit SingleMixture(const Routing& routing) : routing_(routing) {}
+  SingleMixture(Communicator& group, const RoutingRule& rule)
+      : ShardedEngine(group), rule_(rule) {}
 
   /// ## What this device owns
   /// Everything: the router, and every layer of every expert.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     model_ = mixture_of(checkpoint);
-    require_experts(routing_, model_.num_experts);
+    require_experts(rule_, model_.num_experts);
     router_ = load_replicated(checkpoint, router_name());
     experts_.clear();
     for (Index e = 0; e < model_.num_experts; ++e) {
@@ -34,26 +37,26 @@ class SingleMixture : public ShardedEngine {
   /// The router chooses, and n choices find a slot. Each expert works on its own rows; a token's output is
   /// the sum of its experts' answers, each times its gate. A dropped choice adds nothing.
   Placed forward(Tensor input) override {
-    Replicated x(std::move(input));  // (B, D)
-    const Index B = x.local().extent(0), k = routing_.top_k, E = model_.num_experts;
-    Choices choices = choose(matmul(x, router_).local(), routing_);  // of the logits, (B, E)
-    counts_ = give_slots(count_choices(choices.experts, k, E), 1, k, E, routing_.capacity(B, E));
+    Replicated x(group(), std::move(input));  // (B, D)
+    const Index B = x.local().extent(0), k = rule_.top_k, E = model_.num_experts;
+    Choices choices = choose(matmul(x, router_).local(), rule_);  // of the logits, (B, E)
+    counts_ = give_slots(count_choices(choices.experts, k, E), 1, k, E, rule_.capacity(B, E));
     Plan plan = make_plan(choices.experts, counts_, 0);
 
     Tensor y = Tensor::uninitialized({size(plan.tokens), model_.width(model_.num_layers)});  // (n, D)
     std::vector<std::vector<Replicated>> inputs(experts_.size());
     for (std::size_t e = 0; e < experts_.size(); ++e) {
       Range rows = plan.experts[e];
-      Replicated a(gather_rows(x.local(), part_of(plan.tokens, rows)));  // (n_e, D)
+      Replicated a(group(), gather_rows(x.local(), part_of(plan.tokens, rows)));  // (n_e, D)
       for (std::size_t l = 0; l < experts_[e].size(); ++l) {
-        if (l % 2 == 1) a = relu(std::move(a));      // (n_e, F)
+        if (relu_before(l)) a = relu(std::move(a));  // (n_e, F)
         Replicated out = matmul(a, experts_[e][l]);  // (n_e, F) or (n_e, D)
         inputs[e].push_back(std::move(a));
         a = std::move(out);
       }
       assign(Rows(y, rows.begin, rows.end), a.local());
     }
-    Replicated out(combine_rows(y, plan.slots, choices.gates));  // (B, D)
+    Replicated out(group(), combine_rows(y, plan.slots, choices.gates));  // (B, D)
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(inputs), std::move(y)});
     return out;
   }
@@ -65,7 +68,7 @@ class SingleMixture : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, inputs, y] = kept;
-    Tensor dgates = dot_rows(dout, y, plan.slots, routing_.top_k);  // (B, k)
+    Tensor dgates = dot_rows(dout, y, plan.slots, rule_.top_k);  // (B, k)
     y = Tensor();
     Gradients gradients;
     Tensor dtokens;  // (n, D)
@@ -73,34 +76,25 @@ class SingleMixture : public ShardedEngine {
     for (std::size_t e = 0; e < experts_.size(); ++e) {
       Range rows = plan.experts[e];
       Tensor dy = gather_rows(dout, part_of(plan.tokens, rows));
-      Replicated d(scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
+      Replicated d(group(), scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
       backward_expert(e, std::move(inputs[e]), d, gradients);
       if (wants_input_grad()) assign(Rows(dtokens, rows.begin, rows.end), d.local());
     }
     dout = Tensor();
-    std::vector<float> balance = balance_gradient(routing_, counts, x.local().extent(0));
-    Replicated dlogits(choose_backward(std::move(dgates), choices, balance));  // (B, E)
+    std::vector<float> balance = balance_gradient(rule_, counts, x.local().extent(0));
+    Replicated dlogits(group(), choose_backward(std::move(dgates), choices, balance));  // (B, E)
     gradients.put(router_name(), matmul(transposed(x), dlogits));              // (D, E)
     if (!wants_input_grad()) return gradients;
-    Replicated dx(combine_rows(dtokens, plan.slots, routing_.top_k));  // (B, D)   through the experts
+    Replicated dx(group(), combine_rows(dtokens, plan.slots, rule_.top_k));  // (B, D)   through the experts
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
     return gradients;
   }
 
   Placement input_layout() const override { return Placement::replicated(); }
-  const RoutedCounts* routed() const override { return &counts_; }
+  const RoutedCounts& routed() const override { return counts_; }
 
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all = {
-        {router_name(), Rows(router_.parameter()), &gradients.local(router_name())}};
-    for (std::size_t e = 0; e < experts_.size(); ++e)
-      for (std::size_t l = 0; l < experts_[e].size(); ++l) {
-        std::string name = expert_layer_name(static_cast<Index>(e), static_cast<Index>(l));
-        all.push_back({name, Rows(experts_[e][l].parameter()), &gradients.local(name)});
-      }
-    return all;
-  }
+  Trainables trainable() override { return router_and_experts(router_, experts_); }
 
  private:
   struct Kept {
@@ -119,18 +113,18 @@ class SingleMixture : public ShardedEngine {
       gradients.put(expert_layer_name(static_cast<Index>(e), static_cast<Index>(l)),
                     matmul(transposed(a), d));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(experts_[e][l]));  // like a
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
   }
 
   static Index size(const std::vector<Index>& list) { return static_cast<Index>(list.size()); }
 
-  Routing routing_;
-  Model model_;
+  RoutingRule rule_;
+  MixtureModel model_;
   Replicated router_;                             // (D, E)
   std::vector<std::vector<Replicated>> experts_;  // (D, F), (F, D), ... each
   RoutedCounts counts_;                           // of the last forward
   Tape<Kept> tape_;
 };
 
-}  // namespace shard
+}  // namespace shard::expert

@@ -2,7 +2,7 @@
 
 #include "sizes.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 /// What the first two stages have in common: whole parameters, and a step that gathers them. That holds my
 /// rows of a layer beside the parameters, since the old ones are freed before the new ones arrive.
@@ -24,20 +24,20 @@ inline Costs costs_of_whole_parameters(const ShardedSizes& z) {
 /// Most held: whole addends until the end of the backward pass. In pieces, my whole input stays, and the
 /// pieces of dL/dx are put together beside it; the first piece's addend is the sum, a later one lies beside
 /// it until it is added.
-inline Costs zero1_costs(const Setting& s) {
+inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
-  const Index x = s.micro_batches > 1 ? z.a(0) : 0;
+  const Index x = micro_batches > 1 ? z.a(0) : 0;
   const Index dx = s.input_grad ? x : 0;
   Peak peak;
-  for (int piece = 0; piece < s.micro_batches; ++piece) {
-    const Index rows = part(z.b, static_cast<int>(s.micro_batches), piece).size();
+  for (int piece = 0; piece < micro_batches; ++piece) {
+    const Index rows = part(z.b, static_cast<int>(micro_batches), piece).size();
     Index inputs = z.inputs(rows);
     Index dw = piece == 0 ? 0 : z.P;  // the sums so far
     peak.at({z.P, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
     for (Index l = z.L - 1; l >= 0; --l) {
       if (piece == 0) dw += z.w(l);
-      peak.at({z.P, x, dx, dw, piece == 0 ? 0 : z.w(l), inputs, z.a(l + 1, rows),
-               z.goes_on(l) ? z.a(l, rows) : 0});
+      peak.at({z.P, x, dx, dw, inputs, z.a(l + 1, rows), piece == 0 ? 0 : z.w(l)});
+      peak.at({z.P, x, dx, dw, inputs, z.a(l + 1, rows), z.goes_on(l) ? z.a(l, rows) : 0});
       inputs -= z.a(l, rows);
     }
   }
@@ -45,7 +45,7 @@ inline Costs zero1_costs(const Setting& s) {
   Costs costs = costs_of_whole_parameters(z);
   Index addends = z.P, sums = 0;
   for (Index l = z.L - 1; l >= 0; --l) {
-    peak.at({z.P, x, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
+    peak.at({z.P, s.input_grad ? z.a(0) : 0, addends, sums, z.buffer(l)});
     addends -= z.w(l);
     sums += z.mine(l);
     costs[Collective::reduce_scatter] += z.scatter(l);
@@ -57,14 +57,15 @@ inline Costs zero1_costs(const Setting& s) {
 /// Passes that reduce each layer's gradient at once, piece by piece: what they send goes into `costs`. Most
 /// held beside activations: parameters, my rows of the sums, and one whole matrix, the gradient being
 /// reduced, or, if weights are gathered, the layer's weights.
-inline Peak peak_reducing_at_once(const ShardedSizes& z, bool is_gathered, Costs& costs) {
+inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bool is_gathered,
+                                  Costs& costs) {
   const Index parameters = is_gathered ? z.mine() : z.P;
-  const Index x = z.s.micro_batches > 1 ? z.a(0) : 0;
+  const Index x = micro_batches > 1 ? z.a(0) : 0;
   const Index dx = z.s.input_grad ? x : 0;
   Peak peak;
   Index dw = 0;  // my rows of the sums so far
-  for (int piece = 0; piece < z.s.micro_batches; ++piece) {
-    const Index rows = part(z.b, static_cast<int>(z.s.micro_batches), piece).size();
+  for (int piece = 0; piece < micro_batches; ++piece) {
+    const Index rows = part(z.b, static_cast<int>(micro_batches), piece).size();
     Index inputs = 0;
     for (Index l = 0; l < z.L; ++l) {
       inputs += z.a(l, rows);
@@ -88,10 +89,10 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, bool is_gathered, Costs
 
 /// `zero2`: the bytes of `zero1` for one piece; M pieces are reduced one by one, and send (M + 1) P (N-1)/N
 /// elements.
-inline Costs zero2_costs(const Setting& s) {
+inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
   Costs costs = costs_of_whole_parameters(z);
-  costs.peak_bytes = peak_reducing_at_once(z, /*is_gathered=*/false, costs).bytes();
+  costs.peak_bytes = peak_reducing_at_once(z, micro_batches, /*is_gathered=*/false, costs).bytes();
   return costs;
 }
 
@@ -105,17 +106,17 @@ inline Costs costs_of_shards(const ShardedSizes& z) {
 
 /// `zero3`: weights gathered forward, gathered again backward where dL/dx goes on, and gradients
 /// reduce-scattered: 3 P (N-1)/N elements a piece, less layer 0's second gather.
-inline Costs zero3_costs(const Setting& s) {
+inline Costs zero3_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
-  costs.peak_bytes = peak_reducing_at_once(z, /*is_gathered=*/true, costs).bytes();
+  costs.peak_bytes = peak_reducing_at_once(z, micro_batches, /*is_gathered=*/true, costs).bytes();
   return costs;
 }
 
 /// `zero3-keep`: one gather of all weights a step, 2 P (N-1)/N elements in all.
 ///
 /// Most held: all weights, whole, at the end of the forward pass; on the way back they are freed one by one.
-inline Costs zero3_keep_costs(const Setting& s) {
+inline Costs zero3_keep_costs(const MlpSetting& s) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
   const Index shards = z.mine();
@@ -142,7 +143,7 @@ inline Costs zero3_keep_costs(const Setting& s) {
 ///
 /// Most held: two layers' weights forward; on the way back also two layers' gradients, one of them being
 /// reduced.
-inline Costs zero3_prefetch_costs(const Setting& s) {
+inline Costs zero3_prefetch_costs(const MlpSetting& s) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
   const Index shards = z.mine();
@@ -172,4 +173,4 @@ inline Costs zero3_prefetch_costs(const Setting& s) {
   return costs;
 }
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

@@ -8,17 +8,18 @@
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3Keep : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    shards_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
     whole_ = std::vector<Replicated>(shards_.size());
   }
 
@@ -29,8 +30,8 @@ class Zero3Keep : public ShardedEngine {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));   // (b, F)
-      Sharded<0> out = matmul(a, gathered(l));  // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Sharded<0> out = matmul(a, gathered(l));     // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
       if (InferenceMode::is_on()) discard(l);  // no backward pass will come
@@ -43,15 +44,14 @@ class Zero3Keep : public ShardedEngine {
   /// The weights are there. The last backward that was waited for frees them, layer by layer.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];                                 // (b, D) or (b, F)
       Partial dw = matmul(transposed(a), d);                           // (D, F)      S0ᵀ·S0 = S1·S0 = P
       gradients.put(layer_name(l), reduce_scatter<0>(std::move(dw)));  // (D/N, F)    P → S0
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(gathered(l)));  // like a    S0·R = S0
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
       discard(l);
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -61,12 +61,7 @@ class Zero3Keep : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
 
   /// ## The step
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < shards_.size(); ++l)
-      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(shards_); }
 
   /// What is kept for a forward that still waits is of the parameters before the step: its backward gathers
   /// anew.
@@ -88,4 +83,4 @@ class Zero3Keep : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

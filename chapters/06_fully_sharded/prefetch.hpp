@@ -9,17 +9,18 @@
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3Prefetch : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
+
   /// ## What this device owns
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    shards_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
@@ -31,7 +32,7 @@ class Zero3Prefetch : public ShardedEngine {
     for (std::size_t l = 0; l < shards_.size(); ++l) {
       Future<Replicated> next;
       if (l + 1 < shards_.size()) next = all_gather_async(shards_[l + 1]);  // S0 → R, some time
-      if (l % 2 == 1) a = relu(std::move(a));                               // (b, F)
+      if (relu_before(l)) a = relu(std::move(a));                           // (b, F)
       Sharded<0> out = matmul(a, w);                                        // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
@@ -46,8 +47,7 @@ class Zero3Prefetch : public ShardedEngine {
   /// held at most is no matter of timing.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
     Replicated w;
     if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R
@@ -62,7 +62,7 @@ class Zero3Prefetch : public ShardedEngine {
       w = next.get();                                       // frees this layer's
       if (l + 1 < shards_.size()) gradients.put(layer_name(l + 1), leaving.get());
       leaving = reduce_scatter_async<0>(std::move(dw));  // (D/N, F)    P → S0, some time
-      d = l % 2 == 1 ? relu_backward(std::move(da), a) : std::move(da);
+      d = relu_before(l) ? relu_backward(std::move(da), a) : std::move(da);
     }
     gradients.put(layer_name(0), leaving.get());
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
@@ -72,12 +72,7 @@ class Zero3Prefetch : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
 
   /// ## The step
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < shards_.size(); ++l)
-      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(shards_); }
 
  private:
   /// Whether the backward pass computes dL/dx of a layer.
@@ -87,4 +82,4 @@ class Zero3Prefetch : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

@@ -2,18 +2,18 @@
 
 #include <vector>
 
-#include "engine/proof/costs.hpp"
+#include "engine/workloads/mlp.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 /// Sizes, in elements, from which this chapter's forms are made: layers, and this device's parts of them.
 struct ShardedSizes {
-  const Setting& s;
+  const MlpSetting& s;
   Index L;  ///< layers
   Index P;  ///< elements of all weights
   Index b;  ///< my rows of the batch
 
-  explicit ShardedSizes(const Setting& setting)
+  explicit ShardedSizes(const MlpSetting& setting)
       : s(setting),
         L(s.model.num_layers),
         P(s.model.weights()),
@@ -57,4 +57,4 @@ struct ShardedSizes {
   Traffic scatter(Index l) const { return ring_reduce_scatter(shards(l), s.device); }
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

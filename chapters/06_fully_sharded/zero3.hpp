@@ -9,19 +9,19 @@
 /// Builds on: 06_fully_sharded/zero2.hpp.
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 
-namespace shard {
+namespace shard::fully_sharded {
 
 class Zero3 : public ShardedEngine {
  public:
-  explicit Zero3(Index micro_batches = 1) : micro_batches_(micro_batches) {}
+  Zero3(Communicator& group, Index micro_batches = 1)
+      : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// D/N rows of each even layer, F/N of each odd one, and their gradients and state. It may be none at all.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    shards_.clear();
-    for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
-      shards_.push_back(load_sharded<0>(checkpoint, layer_name(l)));
+    shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
@@ -37,33 +37,16 @@ class Zero3 : public ShardedEngine {
 
   /// ## The step
   /// Parameters, gradients and state are cut alike; nothing is gathered after it.
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    std::vector<Trainable> all;
-    for (std::size_t l = 0; l < shards_.size(); ++l)
-      all.push_back({layer_name(l), Rows(shards_[l].parameter()), &gradients.local(layer_name(l))});
-    return all;
-  }
+  Trainables trainable() override { return layers(shards_); }
 
   /// ## Gradient accumulation
   /// As in the second stage, my rows of the sums add up. Each piece gathers the weights anew.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    if (micro_batches_ == 1) return ShardedEngine::forward_backward(std::move(input), loss_gradient);
-    Sharded<0> x = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> dw(shards_.size());
-    Sharded<0> dx;
-    if (wants_input_grad())
-      dx = {Tensor::uninitialized(x.local().shape()), x.global_shape(), x.offset()};  // (b, D)
-    for (int m = 0; m < micro_batches_; ++m) {
-      Range rows = part(x.local().extent(0), static_cast<int>(micro_batches_), m);
-      Tensor piece = slice(x.local(), 0, rows.begin, rows.end);  // (b/M, D)
-      Tensor dout;
-      {
-        Placed out = forward_rows({std::move(piece), x.global_shape(), x.offset() + rows.begin});
-        dout = loss_gradient(out.local(), out.first_row());
-      }
-      Sharded<0> dpiece = backward_rows(std::move(dout), dw);
-      if (wants_input_grad()) assign(Rows(dx.parameter(), rows.begin, rows.end), dpiece.local());
-    }
+    Sharded<0> dx = in_pieces(
+        my_rows(std::move(input)), micro_batches_, loss_gradient,
+        [&](Sharded<0> piece) { return forward_rows(std::move(piece)); },  // (b/M, D)
+        [&](Tensor dout) { return backward_rows(std::move(dout), dw); });
     return collect(std::move(dw), std::move(dx));
   }
 
@@ -73,9 +56,9 @@ class Zero3 : public ShardedEngine {
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      if (l % 2 == 1) a = relu(std::move(a));  // (b, F)
-      Replicated w = all_gather(shards_[l]);   // (D, F)    S0 → R: for this layer, then freed
-      Sharded<0> out = matmul(a, w);           // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+      Replicated w = all_gather(shards_[l]);       // (D, F)    S0 → R: for this layer, then freed
+      Sharded<0> out = matmul(a, w);               // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -88,20 +71,16 @@ class Zero3 : public ShardedEngine {
   /// gradient, then the weights.
   Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
     auto [inputs] = tape_.pop();
-    Shape out_shape = {inputs[0].global_shape()[0], shards_.back().global_shape()[1]};
-    Sharded<0> d(std::move(dout), out_shape, inputs[0].offset());  // like the output
+    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
-      const Sharded<0>& a = inputs[l];  // (b, D) or (b, F)
-      {
-        Partial addend = matmul(transposed(a), d);              // (D, F)      S0ᵀ·S0 = S1·S0 = P
-        Sharded<0> sum = reduce_scatter<0>(std::move(addend));  // (D/N, F)    P → S0, at once
-        dw[l] = dw[l].is_empty() ? std::move(sum) : std::move(dw[l]) + sum;
-      }
+      const Sharded<0>& a = inputs[l];                          // (b, D) or (b, F)
+      Partial addend = matmul(transposed(a), d);                // (D, F)      S0ᵀ·S0 = S1·S0 = P
+      accumulate(dw[l], reduce_scatter<0>(std::move(addend)));  // (D/N, F)    P → S0, at once
       if (l > 0 || wants_input_grad()) {
         Replicated w = all_gather(shards_[l]);  // (D, F)    S0 → R: once more
         d = matmul(d, transposed(w));           // like a    S0·R = S0
       }
-      if (l % 2 == 1) d = relu_backward(std::move(d), a);
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
@@ -118,4 +97,4 @@ class Zero3 : public ShardedEngine {
   Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
 };
 
-}  // namespace shard
+}  // namespace shard::fully_sharded

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/workloads/model.hpp"
 
 namespace shard {
 
 /// Named parameters, read a slice at a time: no device ever builds the whole of what it holds a part of.
+///
+/// Where they come from: a file (files/file_checkpoint.hpp), a generator of initial values
+/// (workloads/initial_values.hpp), or the host's memory (host_checkpoint.hpp).
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -30,19 +32,27 @@ class Checkpoint {
   Tensor whole(const std::string& name) const { return slice(name, 0, 0, shape(name).at(0)); }
 };
 
-/// The parameters of a safetensors file, float32 (or F64, F16, BF16, converted).
-/// \throws Error file when it is missing, unreadable or malformed; slices: not_finite for a NaN or an
-/// infinity
-std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
+/// What every checkpoint needs to read slices.
+namespace checkpoint {
 
-/// Initial values from a counter-based generator, keyed by seed, parameter name and global index: every
-/// layout starts from the same model. Uniform in ±sqrt(6 / rows) for a layer after a ReLU (He et al. 2015,
-/// eq. 10), ±sqrt(3 / rows) for the others, which keep the variance as it is. A model with experts is a
-/// mixture.
-std::unique_ptr<Checkpoint> generate_checkpoint(const Model& model, std::uint64_t seed);
+/// \throws Error file: `source` has no parameter of that name
+[[noreturn]] void refuse_unknown(const std::string& source, const std::string& name);
+/// \throws Error argument unless [begin, end) is a range of `axis` of `shape`
+void require_range(const std::string& name, const Shape& shape, int axis, Index begin, Index end);
+/// The slice [begin, end) along `axis` of a tensor of `shape`, on the device and charged to parameters.
+Tensor as_parameter(Shape shape, int axis, Index begin, Index end, const std::vector<float>& values);
 
-/// Parameters that already lie in the host's memory: small integers of the exact mode, or a batch.
-struct HostTensor;
-std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source);
+/// Calls visit(global index) for every element of a slice, in row-major order.
+template <class Visit>
+void for_each_in_slice(const Shape& shape, int axis, Index begin, Index end, const Visit& visit) {
+  Index inner = 1;
+  for (std::size_t i = static_cast<std::size_t>(axis) + 1; i < shape.size(); ++i) inner *= shape[i];
+  const Index extent = shape[static_cast<std::size_t>(axis)];
+  const Index outer = extent * inner == 0 ? 0 : num_elements(shape) / (extent * inner);
+  for (Index o = 0; o < outer; ++o)
+    for (Index i = (o * extent + begin) * inner; i < (o * extent + end) * inner; ++i) visit(i);
+}
+
+}  // namespace checkpoint
 
 }  // namespace shard

@@ -1,6 +1,7 @@
 #include "engine/layouts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "engine/placed.hpp"
 
@@ -25,15 +26,25 @@ void require_same_cut(const char* call, const Shape& a, Index a_offset, const Sh
          fmt::format("{} at offset {} and {} at offset {}", to_string(a), a_offset, to_string(b), b_offset));
 }
 
-void require_same_owner(const char* call, int a, int b) {
-  if (a != b)
-    refuse(Code::argument, call, "operands of one owner", fmt::format("those of devices {} and {}", a, b));
+void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner) {
+  auto id = [&](int owner) { return a.group().members()[static_cast<std::size_t>(owner)]; };
+  if (a_owner != b_owner)
+    refuse(Code::argument, call, "operands of one owner",
+           fmt::format("those of devices {} and {}", id(a_owner), id(b_owner)));
 }
 
-void require_device(const char* call, int id) {
-  if (id < 0 || id >= world().num_devices())
-    refuse(Code::argument, call, fmt::format("a device of 0 to {}", world().num_devices() - 1),
-           fmt::to_string(id));
+void require_same_group(const char* call, const Laid& a, const Laid& b) {
+  if (&a.group() == &b.group() || a.group().group_id() == b.group().group_id()) return;
+  refuse(Code::argument, call, "operands on one group of devices",
+         fmt::format("those on {{{}}} and {{{}}}", fmt::join(a.group().members(), ", "),
+                     fmt::join(b.group().members(), ", ")));
+}
+
+Communicator& Laid::group() const {
+  if (group_ == nullptr)
+    refuse(Code::argument, "layout", "a tensor on a group of devices",
+           "one that was never given, or is gone");
+  return *group_;
 }
 
 void require_result(const char* call, const Shape& expected, const Shape& given) {
@@ -41,9 +52,9 @@ void require_result(const char* call, const Shape& expected, const Shape& given)
     refuse(Code::internal, call, to_string(expected) + " as its result", to_string(given));
 }
 
-Shape my_part_of(Shape global, int axis) {
+Shape my_part_of(const Communicator& group, Shape global, int axis) {
   Index& extent = global.at(static_cast<std::size_t>(axis));
-  extent = part(extent, world().num_devices(), world().device_id()).size();
+  extent = part(extent, group.num_devices(), group.device_id()).size();
   return global;
 }
 
@@ -58,19 +69,24 @@ Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_tr
 
 }  // namespace detail
 
-Replicated::Replicated(Tensor whole) {
-  world().verify_replicated(whole);
+Replicated::Replicated(Communicator& group, Tensor whole) {
+  group.verify_replicated(whole);
+  group_ = &group;
   global_ = whole.shape();
   local_ = std::move(whole);
 }
 
-Partial::Partial(Tensor addend) {
+Partial::Partial(Communicator& group, Tensor addend) {
+  group_ = &group;
   global_ = addend.shape();
   local_ = std::move(addend);
 }
 
-Owned::Owned(Tensor whole_or_nothing, Shape global, int owner) : owner_(owner) {
-  detail::require_device("Owned", owner);
+Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner) : owner_(owner) {
+  if (owner < 0 || owner >= group.num_devices())
+    refuse(Code::argument, "Owned", fmt::format("a device of 0 to {}", group.num_devices() - 1),
+           fmt::to_string(owner));
+  group_ = &group;
   if (is_mine() ? whole_or_nothing.shape() != global : whole_or_nothing.size() != 0)
     refuse(Code::argument, "Owned", is_mine() ? to_string(global) : "nothing, as another device owns it",
            to_string(whole_or_nothing.shape()));
@@ -78,14 +94,23 @@ Owned::Owned(Tensor whole_or_nothing, Shape global, int owner) : owner_(owner) {
   global_ = std::move(global);
 }
 
+Owned Owned::mine(Communicator& group, Tensor whole) {
+  Shape global = whole.shape();
+  return Owned(group, std::move(whole), std::move(global), group.device_id());
+}
+
 const Tensor& Owned::local() const& {
   if (!is_mine())
-    refuse(Code::argument, "Owned::local", fmt::format("to be called on the owner, device {}", owner_),
+    refuse(Code::argument, "Owned::local",
+           fmt::format("to be called on the owner, device {}",
+                       group().members()[static_cast<std::size_t>(owner_)]),
            "a device that holds nothing");
   return local_;
 }
 
 Partial pack(std::vector<Partial>&& addends) {
+  if (addends.empty()) refuse(Code::argument, "pack", "at least one addend", "none");
+  Communicator& group = addends.front().group();
   Index elements = 0;
   for (const Partial& p : addends) elements += num_elements(p.global_shape());
   Tensor row = Tensor::uninitialized({elements});
@@ -97,7 +122,7 @@ Partial pack(std::vector<Partial>&& addends) {
     at += size;
   }
   addends.clear();
-  return detail::Access::make<Partial>(std::move(row), {elements}, 0);
+  return detail::Access::make<Partial>(group, std::move(row), {elements}, 0);
 }
 
 std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes) {
@@ -106,7 +131,7 @@ std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shape
   for (const Shape& shape : shapes) {
     Tensor t = slice(row.local(), 0, at, at + num_elements(shape)).reshaped(shape);
     at += num_elements(shape);
-    tensors.push_back(detail::Access::make<Replicated>(std::move(t), shape, 0));
+    tensors.push_back(detail::Access::make<Replicated>(row.group(), std::move(t), shape, 0));
   }
   if (at != row.local().size())
     refuse(Code::argument, "unpack", fmt::format("shapes of {} elements", row.local().size()),
@@ -116,7 +141,7 @@ std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shape
 }
 
 bool Placed::is_here() const {
-  return placement_.kind != Placement::Kind::owned || placement_.owner == world().device_id();
+  return placement_.kind != Placement::Kind::owned || placement_.owner == group_->device_id();
 }
 
 Tensor Placed::slice_of(const Tensor& whole) const {

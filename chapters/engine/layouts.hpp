@@ -12,7 +12,8 @@
 ///
 /// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself,
 /// and not only its Tensor, so that a copy is one error and no chain of them.)
-/// The group of devices is world() throughout; `detail::Laid` is the one place that would name another.
+/// A layout knows the group of devices that it lies on. Operands of one function lie on one group; what enters
+/// from outside says whose it is: `Replicated x(group, std::move(input))`.
 
 #include <concepts>
 #include <type_traits>
@@ -25,9 +26,11 @@ namespace detail {
 
 struct Access;
 
-/// What every layout has: what this device holds, and the shape of the whole.
+/// What every layout has: its group, what this device holds, and the shape of the whole.
 class Laid {
  public:
+  /// \throws Error argument when this was made without a tensor.
+  Communicator& group() const;
   const Shape& global_shape() const { return global_; }
   /// Whether this was made without a tensor, or is of size 0.
   bool is_empty() const { return num_elements(global_) == 0; }
@@ -35,8 +38,10 @@ class Laid {
  protected:
   friend struct Access;
   Laid() = default;
-  Laid(Tensor local, Shape global) : local_(std::move(local)), global_(std::move(global)) {}
+  Laid(Communicator& group, Tensor local, Shape global)
+      : group_(&group), local_(std::move(local)), global_(std::move(global)) {}
 
+  Communicator* group_ = nullptr;
   Tensor local_;
   Shape global_{0};
 };
@@ -45,12 +50,13 @@ class Laid {
 void require_slice(const Shape& local, const Shape& global, int axis, Index offset);
 /// \throws Error argument unless both operands are cut at the same places.
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
-void require_same_owner(const char* call, int a, int b);
-void require_device(const char* call, int id);
+void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner);
+/// \throws Error argument unless both lie on the same devices in the same order.
+void require_same_group(const char* call, const Laid& a, const Laid& b);
 /// What a collective returned, against what its layout says. \throws Error internal
 void require_result(const char* call, const Shape& expected, const Shape& given);
-/// The shape of this device's part of a tensor cut along `axis` by the rule of split.hpp.
-Shape my_part_of(Shape global, int axis);
+/// The shape of this device's part of a tensor cut along `axis` over the group, by the rule of split.hpp.
+Shape my_part_of(const Communicator& group, Shape global, int axis);
 
 }  // namespace detail
 
@@ -61,7 +67,7 @@ class Replicated : public detail::Laid {
   Replicated(Replicated&&) noexcept = default;
   Replicated& operator=(Replicated&&) noexcept = default;
   /// Claims that every device passes the same values; a checked run verifies it (Error mismatch).
-  explicit Replicated(Tensor whole);
+  Replicated(Communicator& group, Tensor whole);
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
@@ -76,8 +82,8 @@ class Sharded : public detail::Laid {
   Sharded(Sharded&&) noexcept = default;
   Sharded& operator=(Sharded&&) noexcept = default;
   /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
-  Sharded(Tensor slice, Shape global, Index offset)
-      : Laid(std::move(slice), std::move(global)), offset_(offset) {
+  Sharded(Communicator& group, Tensor slice, Shape global, Index offset)
+      : Laid(group, std::move(slice), std::move(global)), offset_(offset) {
     detail::require_slice(local_.shape(), global_, Axis, offset_);
   }
   const Tensor& local() const& { return local_; }
@@ -97,23 +103,25 @@ class Partial : public detail::Laid {
   Partial() = default;
   Partial(Partial&&) noexcept = default;
   Partial& operator=(Partial&&) noexcept = default;
-  explicit Partial(Tensor addend);
+  Partial(Communicator& group, Tensor addend);
 };
 
-/// The whole tensor on device `owner`; other devices hold nothing.
+/// The whole tensor on device `owner` of the group; other devices hold nothing.
 class Owned : public detail::Laid {
  public:
   Owned() = default;
   Owned(Owned&&) noexcept = default;
   Owned& operator=(Owned&&) noexcept = default;
   /// The owner passes the whole, the others an empty tensor. \throws Error argument otherwise
-  Owned(Tensor whole_or_nothing, Shape global, int owner);
+  Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner);
+  /// A tensor that only this device knows of.
+  static Owned mine(Communicator& group, Tensor whole);
   /// \throws Error argument on any device but the owner.
   const Tensor& local() const&;
   Tensor local() && { return local(), std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
   int owner() const { return owner_; }
-  bool is_mine() const { return owner_ == world().device_id(); }
+  bool is_mine() const { return owner_ == group().device_id(); }
 
  private:
   friend struct detail::Access;
@@ -147,8 +155,9 @@ struct Access {
     return 0;
   }
   template <class L>
-  static L make(Tensor local, Shape global, Index place) {
+  static L make(Communicator& group, Tensor local, Shape global, Index place) {
     L laid;
+    laid.group_ = &group;
     laid.local_ = std::move(local);
     laid.global_ = std::move(global);
     if constexpr (IsSharded<L>::value) laid.offset_ = place;
@@ -266,15 +275,16 @@ auto matmul(const A& a, const B& b) {
     Index x_place = detail::Access::place(x);
     Index y_place = detail::Access::place(y);
     Shape global = detail::product_shape(x.global_shape(), tx, y.global_shape(), ty);
+    detail::require_same_group("matmul", x, y);
     if constexpr (std::same_as<Result, Owned>) {
-      detail::require_same_owner("matmul", x.owner(), y.owner());
-      if (!x.is_mine()) return detail::Access::make<Owned>(Tensor(), std::move(global), x_place);
+      detail::require_same_owner("matmul", x, x.owner(), y.owner());
+      if (!x.is_mine()) return detail::Access::make<Owned>(x.group(), Tensor(), std::move(global), x_place);
     }
     if constexpr (std::same_as<Result, Partial> && detail::IsSharded<std::remove_cvref_t<decltype(x)>>::value)
       detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)},
                                y_place);
     Tensor local = matmul(Operand(x_local, tx), Operand(y_local, ty));
-    return detail::Access::make<Result>(std::move(local), std::move(global),
+    return detail::Access::make<Result>(x.group(), std::move(local), std::move(global),
                                         std::same_as<Result, Sharded<1>> ? y_place : x_place);
   } else {
     return Result();
@@ -307,13 +317,14 @@ constexpr void require_same_layout() {
 /// The result of an elementwise function: a new local tensor where the old one lay.
 template <class L>
 L relaid(Tensor local, const L& like) {
-  return Access::make<L>(std::move(local), like.global_shape(), Access::place(like));
+  return Access::make<L>(like.group(), std::move(local), like.global_shape(), Access::place(like));
 }
 
 template <class F, class A, class B>
 A combine(const char* call, F function, A&& a, const B& b) {
   require_same_layout<A, B>();
   if constexpr (std::same_as<A, B>) {
+    require_same_group(call, a, b);
     require_same_cut(call, Access::tensor(a).shape(), Access::place(a), Access::tensor(b).shape(),
                      Access::place(b));
     Tensor local = function(Access::take(std::move(a)), Access::tensor(b));
@@ -360,6 +371,12 @@ requires(!std::is_lvalue_reference_v<A>) A operator+(A&& a, const B& b) {
 template <Layout L>
 requires(!std::is_lvalue_reference_v<L>) L scale(L&& a, float factor) {
   return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
+}
+
+/// sum += addend, in the memory of the sum; the first addend, of an empty sum, becomes the sum.
+template <Layout L>
+void accumulate(L& sum, L addend) {
+  sum = sum.is_empty() ? std::move(addend) : std::move(sum) + addend;
 }
 /// @}
 

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "engine/device/runtime/control_plane.hpp"
-
 namespace shard {
 
 MeanSquaredError::MeanSquaredError(Index batch, Index width, std::function<Tensor(Range rows)> target)
@@ -17,14 +15,14 @@ Tensor MeanSquaredError::gradient(const Tensor& output, Index first_row) {
   return gradient;
 }
 
-double MeanSquaredError::value() const {
+double MeanSquaredError::value(Communicator& group) const {
   std::string mine;
   for (const auto& [row, square] : squares_) {
     mine.append(reinterpret_cast<const char*>(&row), sizeof row);
     mine.append(reinterpret_cast<const char*>(&square), sizeof square);
   }
   std::map<Index, double> all;
-  for (const std::string& theirs : ControlPlane::instance().gather("the loss", mine))
+  for (const std::string& theirs : group.gather("the loss", mine))
     for (std::size_t at = 0; at < theirs.size(); at += sizeof(Index) + sizeof(double)) {
       Index row = 0;
       std::memcpy(&row, theirs.data() + at, sizeof row);

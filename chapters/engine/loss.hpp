@@ -20,7 +20,7 @@ class MeanSquaredError {
   /// dL/dout of these rows of the output; also adds up their part of the loss. Fits LossGradient.
   Tensor gradient(const Tensor& output, Index first_row);
   /// The loss over all rows seen on any device, each row once. A collective; the value is device 0's.
-  double value() const;
+  double value(Communicator& group) const;
 
  private:
   Index elements_;

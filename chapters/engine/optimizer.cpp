@@ -4,11 +4,11 @@ namespace shard {
 
 void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {
   begin_step();
-  for (const Trainable& t : engine.trainable(gradients)) update(t);
+  for (const Trainable& t : engine.trainable()) update(t, gradients.local(t.name));
   engine.after_step();
 }
 
-void Adam::update(const Trainable& t) {
+void Adam::update(const Trainable& t, const Tensor& gradient) {
   auto [found, is_new] = moments_.try_emplace(t.name);
   Moments& moments = found->second;
   if (is_new) {
@@ -16,12 +16,13 @@ void Adam::update(const Trainable& t) {
     moments.mean.charge_to(Purpose::optimizer);
     moments.variance.charge_to(Purpose::optimizer);
   }
-  adam_update(t.parameter, *t.gradient, moments.mean, moments.variance, settings_, step_);
+  adam_update(t.parameter, gradient, moments.mean, moments.variance, settings_, step_);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate) {
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
+                                          const IntegerOptimizer::MustStay& must_stay) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);
-  if (name == "integer") return std::make_unique<IntegerOptimizer>();
+  if (name == "integer") return std::make_unique<IntegerOptimizer>(must_stay);
   if (name != "adam") throw Error(Code::usage, "--optimizer: expected sgd, adam or integer, given " + name);
   AdamSettings settings;
   settings.rate = rate;

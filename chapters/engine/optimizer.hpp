@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,7 +22,8 @@ class Optimizer {
 
  protected:
   virtual void begin_step() {}
-  virtual void update(const Trainable& trainable) = 0;
+  /// `gradient` is that of just the trainable's rows.
+  virtual void update(const Trainable& trainable, const Tensor& gradient) = 0;
 };
 
 /// w -= rate * g.
@@ -30,7 +32,9 @@ class Sgd : public Optimizer {
   explicit Sgd(float rate) : rate_(rate) {}
 
  protected:
-  void update(const Trainable& t) override { sgd_update(t.parameter, *t.gradient, rate_); }
+  void update(const Trainable& t, const Tensor& gradient) override {
+    sgd_update(t.parameter, gradient, rate_);
+  }
 
  private:
   float rate_;
@@ -44,7 +48,7 @@ class Adam : public Optimizer {
 
  protected:
   void begin_step() override { ++step_; }
-  void update(const Trainable& t) override;
+  void update(const Trainable& t, const Tensor& gradient) override;
 
  private:
   struct Moments {
@@ -57,16 +61,24 @@ class Adam : public Optimizer {
 };
 
 /// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for
-/// bit, and no wrong scale of a gradient survives it. A router stays as it is, since its gates would not stay
-/// exact.
+/// bit, and no wrong scale of a gradient survives it. Leaves alone what must stay as it is for sums to be
+/// exact: a workload says which parameters.
 class IntegerOptimizer : public Optimizer {
+ public:
+  using MustStay = std::function<bool(const std::string& parameter)>;
+  explicit IntegerOptimizer(MustStay must_stay) : must_stay_(std::move(must_stay)) {}
+
  protected:
-  void update(const Trainable& t) override {
-    if (t.name != router_name()) integer_update(t.parameter, *t.gradient);
+  void update(const Trainable& t, const Tensor& gradient) override {
+    if (!must_stay_(t.name)) integer_update(t.parameter, gradient);
   }
+
+ private:
+  MustStay must_stay_;
 };
 
 /// "sgd", "adam" or "integer". \throws Error usage for another name
-std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate);
+std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
+                                          const IntegerOptimizer::MustStay& must_stay);
 
 }  // namespace shard

@@ -17,14 +17,14 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-/// What leaves an engine: the local tensor, how it lies, and the shape of the whole.
+/// What leaves an engine: the local tensor, how it lies on which group, and the shape of the whole.
 class Placed {
  public:
   Placed(Placed&&) noexcept = default;
   Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
-  Placed(L&& laid)
-      : global_(laid.global_shape()) {  // a conversion, so that a layout can be returned as it is
+  Placed(L&& laid)  // a conversion, so that a layout can be returned as it is
+      : group_(&laid.group()), global_(laid.global_shape()) {
     using Value = std::remove_cvref_t<L>;
     static_assert(
         !std::same_as<Value, Partial>,
@@ -42,6 +42,7 @@ class Placed {
 
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
+  Communicator& group() const { return *group_; }
   const Shape& global_shape() const { return global_; }
   const Placement& placement() const { return placement_; }
   /// Where my slice begins along the sharded axis; else 0.
@@ -53,8 +54,11 @@ class Placed {
   /// My part of a whole tensor, cut as this one is: what to compare me with.
   Tensor slice_of(const Tensor& whole) const;
   void charge_to(Purpose purpose) { local_.charge_to(purpose); }
+  /// Multiplies the whole by a factor, in place: each device its part.
+  void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
 
  private:
+  Communicator* group_;
   Tensor local_;
   Shape global_;
   Placement placement_;

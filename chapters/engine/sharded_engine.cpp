@@ -33,9 +33,12 @@ Range ShardedEngine::input_rows(Index batch) const {
 
 Tensor ShardedEngine::whole(Placed placed) {
   Placement placement = placed.placement();
+  Communicator& on = placed.group();
   Tensor local = std::move(placed).local();
-  if (placement.kind == Placement::Kind::sharded) return all_gather(std::move(local), placement.axis);
-  if (placement.kind == Placement::Kind::owned) return broadcast(std::move(local), placement.owner);
+  if (placement.kind == Placement::Kind::sharded)
+    return on.all_gather_async(std::move(local), placement.axis).get();
+  if (placement.kind == Placement::Kind::owned)
+    return on.broadcast_async(std::move(local), placement.owner).get();
   return local;
 }
 
@@ -53,20 +56,23 @@ void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
 }
 
 Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p) {
+  Communicator& group = p.group();
   Shape global = p.global_shape();
-  return world()
-      .all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
-      .then([global](Tensor sum) { return detail::Access::make<Replicated>(std::move(sum), global, 0); });
+  return group.all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
+      .then([&group, global](Tensor sum) {
+        return detail::Access::make<Replicated>(group, std::move(sum), global, 0);
+      });
 }
 
 Replicated ShardedEngine::broadcast(Owned&& o) {
+  Communicator& group = o.group();
   Shape global = o.global_shape();
-  Tensor whole = world().broadcast_async(detail::Access::take(std::move(o)), o.owner()).get();
-  return detail::Access::make<Replicated>(std::move(whole), global, 0);
+  Tensor whole = group.broadcast_async(detail::Access::take(std::move(o)), o.owner()).get();
+  return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
 }
 
 Sharded<0> ShardedEngine::my_rows(Tensor rows) {
-  std::vector<Index> extents = world().exchange("rows of the input", rows.extent(0));
+  std::vector<Index> extents = group().exchange("rows of the input", rows.extent(0));
   Shape global = rows.shape();
   Index offset = 0;
   global[0] = 0;
@@ -74,16 +80,29 @@ Sharded<0> ShardedEngine::my_rows(Tensor rows) {
     if (d == device_id()) offset = global[0];
     global[0] += extents[static_cast<std::size_t>(d)];
   }
-  return Sharded<0>(std::move(rows), std::move(global), offset);
+  return Sharded<0>(group(), std::move(rows), std::move(global), offset);
 }
 
-Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name) {
-  return Replicated(checkpoint.whole(name));
+std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers) {
+  const std::vector<float> mine(numbers.begin(), numbers.end());
+  const std::vector<float> all =
+      all_gather(Tensor::from_host({1, static_cast<Index>(mine.size())}, mine)).to_host();
+  return {all.begin(), all.end()};
 }
 
-Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) {
-  Tensor mine = owner == world().device_id() ? checkpoint.whole(name) : Tensor();
-  return Owned(std::move(mine), checkpoint.shape(name), owner);
+Sharded<0> ShardedEngine::my_rows(Tensor rows, const Sharded<0>& like) const {
+  Shape global = rows.shape();
+  global.at(0) = like.global_shape()[0];
+  return Sharded<0>(like.group(), std::move(rows), std::move(global), like.offset());
+}
+
+Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name) const {
+  return Replicated(group(), checkpoint.whole(name));
+}
+
+Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) const {
+  Tensor mine = owner == device_id() ? checkpoint.whole(name) : Tensor();
+  return Owned(group(), std::move(mine), checkpoint.shape(name), owner);
 }
 
 }  // namespace shard

@@ -11,7 +11,7 @@
 #include "engine/device/device.hpp"
 #include "engine/placed.hpp"
 #include "engine/tape.hpp"
-#include "engine/workloads/routing.hpp"
+#include "engine/trainable.hpp"
 
 namespace shard {
 
@@ -30,13 +30,6 @@ class Gradients : public std::map<std::string, Placed> {
 /// tensor of the output's shape. Called on every device that holds output, once for each piece of it.
 using LossGradient = std::function<Tensor(const Tensor& output, Index first_row)>;
 
-/// One thing that an optimizer updates: rows of a parameter, in place, and the gradient of just those rows.
-struct Trainable {
-  std::string name;
-  Rows parameter;
-  const Tensor* gradient;
-};
-
 /// Where rows of numbers come from and go to: `inference_loop` on device 0.
 class InputStream {
  public:
@@ -50,10 +43,13 @@ class OutputStream {
   virtual void write(const Tensor& rows) = 0;
 };
 
-/// A model cut up over devices: what a chapter derives from. Collectives are members, so that a chapter's
-/// text reads as the text it comes from. The typed ones take and return layouts; the plain ones take tensors.
+/// A model cut up over a group of devices: what a chapter derives from. Collectives are members, so that a
+/// chapter's text reads as the text it comes from. The typed ones take and return layouts, and take place in
+/// the group that their argument lies on; the plain ones take tensors, and take place in the engine's group.
 class ShardedEngine {
  public:
+  /// The group outlives the engine.
+  explicit ShardedEngine(Communicator& group) : group_(&group) {}
   virtual ~ShardedEngine() = default;
 
   /// \name The strategy: what a chapter defines
@@ -68,8 +64,8 @@ class ShardedEngine {
   virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
   /// How the input is to be given: whole to every device, its rows divided, or whole to one device.
   virtual Placement input_layout() const = 0;
-  /// What the optimizer updates on this device.
-  virtual std::vector<Trainable> trainable(const Gradients& gradients) = 0;
+  /// What the optimizer updates on this device, rows of which `backward` gives the gradients.
+  virtual Trainables trainable() = 0;
   /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
   virtual void after_step() {}
   /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text
@@ -78,8 +74,6 @@ class ShardedEngine {
   /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0
   /// reads and writes; other devices' streams are not touched. Keeps no tape.
   virtual void inference_loop(InputStream& input, OutputStream& output);
-  /// Where the choices of the last forward went, in an engine that routes; else nothing.
-  virtual const RoutedCounts* routed() const { return nullptr; }
   /// @}
 
   /// The rows of a batch that this device is to be given, as input_layout() says.
@@ -90,8 +84,9 @@ class ShardedEngine {
   /// Whether backward also computes dL/dx of the whole network.
   void want_input_grad(bool wanted) { wants_input_grad_ = wanted; }
 
-  int device_id() const { return world().device_id(); }
-  int num_devices() const { return world().num_devices(); }
+  Communicator& group() const { return *group_; }
+  int device_id() const { return group_->device_id(); }
+  int num_devices() const { return group_->num_devices(); }
 
   /// \name Collectives on layouts: the only way from one layout to another
   /// Reductions are sums and consume their argument: `all_reduce(std::move(p))`.
@@ -126,6 +121,11 @@ class ShardedEngine {
   /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how
   /// many they hold, as a control message.
   Sharded<0> my_rows(Tensor rows);
+  /// The same rows of the batch as those of `like`, which may be of another width. No message.
+  Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
+
+  /// All devices' numbers, equally many, one device's after the other's. Exact up to 2^24.
+  std::vector<Index> all_gather(const std::vector<Index>& numbers);
 
   /// Mistakes, each answered by one sentence.
   template <class L>
@@ -152,98 +152,126 @@ class ShardedEngine {
 
   /// \name Plain calls, on tensors about which nothing is said (see Communicator)
   /// @{
-  void barrier() { world().barrier(); }
-  void send(int dest_id, const Tensor& t) { world().send(dest_id, t); }
-  Tensor receive(int src_id) { return world().receive(src_id); }
-  Future<> post_send(int dest_id, Tensor t) { return world().post_send(dest_id, std::move(t)); }
-  Future<Tensor> post_receive(int src_id, const Shape& shape) { return world().post_receive(src_id, shape); }
+  void barrier() { group_->barrier(); }
+  void send(int dest_id, const Tensor& t) { group_->send(dest_id, t); }
+  Tensor receive(int src_id) { return group_->receive(src_id); }
+  Future<> post_send(int dest_id, Tensor t) { return group_->post_send(dest_id, std::move(t)); }
+  Future<Tensor> post_receive(int src_id, const Shape& shape) { return group_->post_receive(src_id, shape); }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) {
-    return world().send_async(src, dst, target_device_id);
+    return group_->send_async(src, dst, target_device_id);
   }
-  Tensor all_gather(Tensor t, int axis = 0) { return world().all_gather_async(std::move(t), axis).get(); }
+  Tensor all_gather(Tensor t, int axis = 0) { return group_->all_gather_async(std::move(t), axis).get(); }
   Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum) {
-    return world().all_reduce_async(std::move(t), op).get();
+    return group_->all_reduce_async(std::move(t), op).get();
   }
   Tensor reduce_scatter(Tensor t, ReduceOp op = ReduceOp::sum, int axis = 0) {
-    return world().reduce_scatter_async(std::move(t), op, axis).get();
+    return group_->reduce_scatter_async(std::move(t), op, axis).get();
   }
   Tensor all_to_all(Tensor t, int axis = 0) { return all_to_all(std::move(t), axis, axis); }
   Tensor all_to_all(Tensor t, int split_axis, int concat_axis) {
-    return world().all_to_all_async(std::move(t), split_axis, concat_axis).get();
+    return group_->all_to_all_async(std::move(t), split_axis, concat_axis).get();
   }
   Tensor all_to_all(Tensor t, const std::vector<Index>& counts, int axis = 0) {
-    return world().all_to_all_async(std::move(t), counts, axis).get();
+    return group_->all_to_all_async(std::move(t), counts, axis).get();
   }
-  Tensor broadcast(Tensor t, int root) { return world().broadcast_async(std::move(t), root).get(); }
+  Tensor broadcast(Tensor t, int root) { return group_->broadcast_async(std::move(t), root).get(); }
   /// @}
 
  protected:
   /// \name Parameters from a checkpoint
   /// @{
-  static Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name);
+  Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name) const;
   /// The whole on device `owner`, and nothing on others.
-  static Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner);
+  Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) const;
   /// My slice along Axis, and no byte more.
   template <int Axis>
-  static Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name);
+  Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name) const;
+  /// Several parameters, each laid out so: `load_all<Sharded<0>>(checkpoint, layer_names(checkpoint))`.
+  template <Layout L>
+  std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names) const;
   /// @}
+
+  /// Gradient accumulation: my rows of the batch, `x` (b, D), in so many pieces one after the other, each
+  /// through forward, loss and backward. `backward` adds to gradients of weights, which are the caller's, and
+  /// returns dL/dx of its piece. Returns dL/dx of all my rows, (b, D), or nothing if it is not wanted.
+  Sharded<0> in_pieces(Sharded<0> x, Index pieces, const LossGradient& loss_gradient,
+                       const std::function<Placed(Sharded<0>)>& forward,
+                       const std::function<Sharded<0>(Tensor)>& backward);
 
   bool wants_input_grad() const { return wants_input_grad_; }
 
  private:
+  Communicator* group_;
   bool wants_input_grad_ = false;
 };
 
 template <int Axis>
 Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p) {
+  Communicator& group = p.group();
   Shape global = p.global_shape();
-  return world()
-      .reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
-      .then([global](Tensor mine) {
-        detail::require_result("reduce_scatter", detail::my_part_of(global, Axis), mine.shape());
-        Index offset = part(global[Axis], world().num_devices(), world().device_id()).begin;
-        return detail::Access::make<Sharded<Axis>>(std::move(mine), global, offset);
+  return group.reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
+      .then([&group, global](Tensor mine) {
+        detail::require_result("reduce_scatter", detail::my_part_of(group, global, Axis), mine.shape());
+        Index offset = part(global[Axis], group.num_devices(), group.device_id()).begin;
+        return detail::Access::make<Sharded<Axis>>(group, std::move(mine), global, offset);
       });
 }
 
 template <int Axis>
 Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
+  Communicator& group = s.group();
   Shape global = s.global_shape();
-  return world().all_gather_async(detail::Access::take(std::move(s)), Axis).then([global](Tensor whole) {
-    detail::require_result("all_gather", global, whole.shape());
-    return detail::Access::make<Replicated>(std::move(whole), global, 0);
-  });
+  return group.all_gather_async(detail::Access::take(std::move(s)), Axis)
+      .then([&group, global](Tensor whole) {
+        detail::require_result("all_gather", global, whole.shape());
+        return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
+      });
 }
 
 template <int Axis>
 Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s) {
+  Communicator& group = s.group();
   Shape global = s.global_shape();
-  return world().all_gather_async(s.local(), Axis).then([global](Tensor whole) {
+  return group.all_gather_async(s.local(), Axis).then([&group, global](Tensor whole) {
     detail::require_result("all_gather", global, whole.shape());
-    return detail::Access::make<Replicated>(std::move(whole), global, 0);
+    return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
   });
 }
 
 template <int Axis>
 Sharded<Axis> ShardedEngine::shard(const Replicated& r) {
-  Range mine = part(r.local().extent(Axis), num_devices(), device_id());
-  return Sharded<Axis>(slice(r.local(), Axis, mine.begin, mine.end), r.global_shape(), mine.begin);
+  Range mine = part(r.local().extent(Axis), r.group().num_devices(), r.group().device_id());
+  return Sharded<Axis>(r.group(), slice(r.local(), Axis, mine.begin, mine.end), r.global_shape(), mine.begin);
 }
 
 template <int From, int To>
 Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s) {
   static_assert(From != To, "all_to_all moves the cut from one axis to another: the axes are the same here");
+  Communicator& group = s.group();
   Shape global = s.global_shape();
-  Tensor mine = world().all_to_all_async(detail::Access::take(std::move(s)), To, From).get();
-  detail::require_result("all_to_all", detail::my_part_of(global, To), mine.shape());
-  return Sharded<To>(std::move(mine), global, part(global.at(To), num_devices(), device_id()).begin);
+  Tensor mine = group.all_to_all_async(detail::Access::take(std::move(s)), To, From).get();
+  detail::require_result("all_to_all", detail::my_part_of(group, global, To), mine.shape());
+  Index offset = part(global.at(To), group.num_devices(), group.device_id()).begin;
+  return Sharded<To>(group, std::move(mine), std::move(global), offset);
 }
 
 template <int Axis>
-Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const std::string& name) {
+Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const std::string& name) const {
   Shape global = checkpoint.shape(name);
-  Range mine = part(global.at(Axis), world().num_devices(), world().device_id());
-  return Sharded<Axis>(checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
+  Range mine = part(global.at(Axis), num_devices(), device_id());
+  return Sharded<Axis>(group(), checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
+}
+
+template <Layout L>
+std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint,
+                                       const std::vector<std::string>& names) const {
+  std::vector<L> all;
+  for (const std::string& name : names)
+    if constexpr (std::same_as<L, Replicated>)
+      all.push_back(load_replicated(checkpoint, name));
+    else
+      all.push_back(load_sharded<detail::IsSharded<L>::axis>(checkpoint, name));
+  return all;
 }
 
 }  // namespace shard

@@ -30,16 +30,22 @@ struct Options {
   std::string json;               ///< a file; empty: none
 };
 
-/// All figures of a run, as JSON. Only device 0's reach the file.
+/// All figures of a run, on the screen and as JSON. Only device 0's reach either.
 class Results {
  public:
   /// Begins a file, or reads the one that an earlier program has begun. \throws Error file
-  explicit Results(const Options& options);
+  Results(Communicator& world, const Options& options);
   void add(const std::string& section, nlohmann::json figure) { all_[section].push_back(std::move(figure)); }
   /// \throws Error file when it cannot be written
   void write() const;
+  /// To the screen, at once.
+  void print(const std::string& text) const;
+  /// The bar that is set for a figure, "ratio <= 1.1", marked when it is missed. Bars are set for one number
+  /// of devices; nothing for another.
+  std::string bar(const std::string& rule, bool is_met) const;
 
  private:
+  Communicator& world_;
   std::string path_;
   nlohmann::json all_;
 };
@@ -79,15 +85,10 @@ struct Budget {
 /// gives the time of one. A collective.
 Pair measure(const Side& ours, const Side& reference, Budget budget, int things_in_a_call = 1);
 
-/// The bar that is set for a figure, "ratio <= 1.1", marked when it is missed. Bars are set for one number of
-/// devices.
-std::string bar(const std::string& rule, bool is_met);
-/// On device 0, at once.
-void print(const std::string& text);
 /// A tensor of random numbers in [-1, 1).
 Tensor random_tensor(Shape shape);
 
-/// What the program measures. A collective.
-void measure_all(const Options& options, Results& results);
+/// What the program measures, on the devices of the world. A collective.
+void measure_all(Communicator& world, const Options& options, Results& results);
 
 }  // namespace shard::bench

@@ -1,7 +1,7 @@
-/// The program of one chapter, built once for each folder in chapters/: a step of every variant, forward, a
+/// The program of one chapter, linked once for each folder in chapters/: a step of every variant, forward, a
 /// loss gradient that costs a copy, and backward, against its floor.
 
-#include "chapter.hpp"  // of the chapter that is measured: the build says which
+#include "engine/program/registry.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
@@ -23,39 +23,42 @@ struct Case {
   }
 };
 
-std::unique_ptr<ShardedEngine> make_engine(const Chapter& chapter, const Case& c, Index layers) {
-  EngineOptions options;
-  if (c.variant.top_k > 0) options.routing.top_k = c.variant.top_k;
-  const Index num_experts = chapter.network.has_experts ? 4 : 0;
-  std::unique_ptr<ShardedEngine> engine = c.variant.make(options);
-  engine->load_checkpoint(
-      *generate_checkpoint({layers, c.network.model_dim, c.network.hidden_dim, num_experts}, 1));
+/// An engine on this group, of a network of these sizes. \throws Error usage when the variant refuses it
+std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, Index layers) {
+  const std::shared_ptr<Workload> workload =
+      c.variant.workload->sized(layers, c.network.model_dim, c.network.hidden_dim);
+  const shard::Options& options = c.variant.benchmarked_with;
+  if (c.variant.require) c.variant.require(group.num_devices(), *workload, options);
+  std::unique_ptr<ShardedEngine> engine = c.variant.make(group, *workload, options);
+  engine->load_checkpoint(*generate_checkpoint(workload->parameters(), 1));
   return engine;
 }
 
-void measure_step(const Chapter& chapter, const Case& c, const Options& options, Results& results) {
+void measure_step(Communicator& world, const Chapter& chapter, const Case& c, const Options& options,
+                  Results& results) {
   set_precision(c.precision);
-  std::unique_ptr<ShardedEngine> engine = make_engine(chapter, c, options.layers);
+  const std::unique_ptr<Recorder> recorder = make_recorder(world);
+  std::unique_ptr<ShardedEngine> engine = make_engine(recorder->group(), c, options.layers);
   const Tensor source = random_tensor({engine->input_rows(c.network.batch).size(), c.network.model_dim});
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },
                      [&] {
                        engine->forward_backward(std::move(input),
                                                 [](const Tensor& out, Index) { return out.clone(); });
-                       world().synchronize();
+                       world.synchronize();
                      }};
   ours.prepare();
   const std::int64_t flops_before = ledger().flops();
-  const std::unique_ptr<Floor> floor = floor_of(ours.call);
+  const std::unique_ptr<Floor> floor = recorder->floor_of(ours.call);
   const auto flops = static_cast<double>(ledger().flops() - flops_before);
   const Side lowest = {[&] { floor->prepare(); }, [&] { floor->run(); }};
   const Pair pair = measure(ours, lowest, options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000});
   const double share = 1 / pair.ratio();
   const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
-  const std::string rule = least ? bar(fmt::format("share >= {}", *least), share >= *least) : "";
-  print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f}   {}\n", chapter.number, c.variant.name,
-                    name_of(c.precision), c.network_name(), pair.ours.text(), pair.reference.text(), share,
-                    flops / pair.ours.median / 1e3, rule));
+  const std::string rule = least ? results.bar(fmt::format("share >= {}", *least), share >= *least) : "";
+  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f}   {}\n", chapter.number,
+                            c.variant.name, name_of(c.precision), c.network_name(), pair.ours.text(),
+                            pair.reference.text(), share, flops / pair.ours.median / 1e3, rule));
   results.add("chapters", {{"chapter", chapter.number},
                            {"variant", c.variant.name},
                            {"precision", name_of(c.precision)},
@@ -69,9 +72,9 @@ void measure_step(const Chapter& chapter, const Case& c, const Options& options,
 
 }  // namespace
 
-void measure_all(const Options& options, Results& results) {
-  const Chapter chapter = this_chapter();
-  print(fmt::format(
+void measure_all(Communicator& world, const Options& options, Results& results) {
+  const Chapter& chapter = only_chapter();
+  results.print(fmt::format(
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
       "distance of the quartiles; 10^9 operations/s of device 0\n"
       "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8}   bar\n",
@@ -80,10 +83,10 @@ void measure_all(const Options& options, Results& results) {
   for (const Variant& variant : chapter.variants)
     for (const Precision precision : precisions())
       for (const Network& network : options.networks) try {
-          measure_step(chapter, {variant, network, precision}, options, results);
+          measure_step(world, chapter, {variant, network, precision}, options, results);
         } catch (const Error& error) {
           if (error.code() != Code::usage) throw;  // a network that the chapter cannot divide, on no device
-          print(fmt::format("{} {:<15} left out: {}\n", chapter.number, variant.name, error.what()));
+          results.print(fmt::format("{} {:<15} left out: {}\n", chapter.number, variant.name, error.what()));
           results.add("left_out",
                       {{"chapter", chapter.number}, {"variant", variant.name}, {"reason", error.what()}});
         }

@@ -25,6 +25,7 @@ const MPI_Comm comm = MPI_COMM_WORLD;
 
 /// One comparison's memory, and how its elements are cut: what either side of a call needs.
 struct Memory {
+  Communicator& group;
   Tensor source;    ///< what the argument is written from
   Tensor argument;  ///< of either side
   Tensor result;    ///< MPI's; ours takes the same memory
@@ -32,10 +33,10 @@ struct Memory {
   std::vector<int> counts, offsets;                    ///< of the parts of the whole tensor
   std::vector<int> received_counts, received_offsets;  ///< in an all-to-all: everybody's part for me
 
-  Memory(Index size, Index size_of_result, Index whole)
-      : source(random_tensor({size})), argument(source.clone()), result_size(size_of_result) {
-    const int n = world().num_devices();
-    const auto mine = static_cast<int>(part(whole, n, world().device_id()).size());
+  Memory(Communicator& all, Index size, Index size_of_result, Index whole)
+      : group(all), source(random_tensor({size})), argument(source.clone()), result_size(size_of_result) {
+    const int n = group.num_devices();
+    const auto mine = static_cast<int>(part(whole, n, me()).size());
     for (int d = 0; d < n; ++d) {
       counts.push_back(static_cast<int>(part(whole, n, d).size()));
       offsets.push_back(static_cast<int>(part(whole, n, d).begin));
@@ -57,22 +58,16 @@ struct Memory {
   const float* in() const { return TensorMemory::data(argument); }
   float* out() { return TensorMemory::data(result); }
   int in_size() const { return static_cast<int>(argument.size()); }
-};
 
-int me() {
-  return world().device_id();
-}
-int right() {
-  return (me() + 1) % world().num_devices();
-}
-int left() {
-  return (me() + world().num_devices() - 1) % world().num_devices();
-}
+  int me() const { return group.device_id(); }
+  int right() const { return (me() + 1) % group.num_devices(); }
+  int left() const { return (me() + group.num_devices() - 1) % group.num_devices(); }
+};
 
 enum class Size { none, mine, whole, mine_from_each };
 
-Index elements_of(Size size, Index whole) {
-  const Index mine = part(whole, world().num_devices(), me()).size();
+Index elements_of(Size size, Index whole, const Communicator& group) {
+  const Index mine = part(whole, group.num_devices(), group.device_id()).size();
   switch (size) {
     case Size::none:
       return 0;
@@ -81,7 +76,7 @@ Index elements_of(Size size, Index whole) {
     case Size::whole:
       return whole;
     default:
-      return mine * world().num_devices();
+      return mine * group.num_devices();
   }
 }
 
@@ -98,53 +93,53 @@ struct Call {
 
 /// A send from device 0 to device 1, and back.
 void ping(Memory& m) {
-  if (me() == 0) world().send(1, m.argument);
-  const Tensor received = me() <= 1 ? world().receive(1 - me()) : Tensor();
-  if (me() == 1) world().send(0, received);
+  if (m.me() == 0) m.group.send(1, m.argument);
+  const Tensor received = m.me() <= 1 ? m.group.receive(1 - m.me()) : Tensor();
+  if (m.me() == 1) m.group.send(0, received);
 }
 void mpi_ping(Memory& m) {
-  if (me() == 0) MPI_Ssend(m.in(), m.in_size(), MPI_FLOAT, 1, 0, comm);
-  if (me() <= 1) MPI_Recv(m.out(), m.in_size(), MPI_FLOAT, 1 - me(), 0, comm, MPI_STATUS_IGNORE);
-  if (me() == 1) MPI_Ssend(m.out(), m.in_size(), MPI_FLOAT, 0, 0, comm);
+  if (m.me() == 0) MPI_Ssend(m.in(), m.in_size(), MPI_FLOAT, 1, 0, comm);
+  if (m.me() <= 1) MPI_Recv(m.out(), m.in_size(), MPI_FLOAT, 1 - m.me(), 0, comm, MPI_STATUS_IGNORE);
+  if (m.me() == 1) MPI_Ssend(m.out(), m.in_size(), MPI_FLOAT, 0, 0, comm);
 }
 
 const std::vector<Call> calls = {
     {"all_reduce", "MPI_Allreduce", Size::whole, Size::whole,
-     [](Memory& m) { world().all_reduce_async(m.argument.clone(), ReduceOp::sum).get(); },
+     [](Memory& m) { m.group.all_reduce_async(m.argument.clone(), ReduceOp::sum).get(); },
      [](Memory& m) { MPI_Allreduce(m.in(), m.out(), m.in_size(), MPI_FLOAT, MPI_SUM, comm); }},
     {"all_gather", "MPI_Allgatherv", Size::mine, Size::whole,
-     [](Memory& m) { world().all_gather_async(m.handed_over(), 0).get(); },
+     [](Memory& m) { m.group.all_gather_async(m.handed_over(), 0).get(); },
      [](Memory& m) {
        MPI_Allgatherv(m.in(), m.in_size(), MPI_FLOAT, m.out(), m.counts.data(), m.offsets.data(), MPI_FLOAT,
                       comm);
      }},
     {"reduce_scatter", "MPI_Reduce_scatter", Size::whole, Size::mine,
-     [](Memory& m) { world().reduce_scatter_async(m.argument.clone(), ReduceOp::sum, 0).get(); },
+     [](Memory& m) { m.group.reduce_scatter_async(m.argument.clone(), ReduceOp::sum, 0).get(); },
      [](Memory& m) { MPI_Reduce_scatter(m.in(), m.out(), m.counts.data(), MPI_FLOAT, MPI_SUM, comm); }},
     {"all_to_all", "MPI_Alltoallv", Size::whole, Size::mine_from_each,
-     [](Memory& m) { world().all_to_all_async(m.handed_over(), 0, 0).get(); },
+     [](Memory& m) { m.group.all_to_all_async(m.handed_over(), 0, 0).get(); },
      [](Memory& m) {
        MPI_Alltoallv(m.in(), m.counts.data(), m.offsets.data(), MPI_FLOAT, m.out(), m.received_counts.data(),
                      m.received_offsets.data(), MPI_FLOAT, comm);
      }},
     // The root's argument is its result as well, on either side.
     {"broadcast", "MPI_Bcast", Size::whole, Size::whole,
-     [](Memory& m) { world().broadcast_async(m.handed_over(), 0).get(); },
+     [](Memory& m) { m.group.broadcast_async(m.handed_over(), 0).get(); },
      [](Memory& m) {
-       float* tensor = me() == 0 ? TensorMemory::data(m.argument) : m.out();
+       float* tensor = m.me() == 0 ? TensorMemory::data(m.argument) : m.out();
        MPI_Bcast(tensor, m.in_size(), MPI_FLOAT, 0, comm);
      }},
     {"send, receive", "MPI_Ssend, MPI_Recv", Size::whole, Size::whole, ping, mpi_ping, 2, 2},
     {"send_async", "MPI_Sendrecv", Size::whole, Size::whole,
      [](Memory& m) {
        Tensor received = Tensor::uninitialized(m.argument.shape());
-       world().send_async(m.argument, received, right()).wait();
+       m.group.send_async(m.argument, received, m.right()).wait();
      },
      [](Memory& m) {
-       MPI_Sendrecv(m.in(), m.in_size(), MPI_FLOAT, right(), 0, m.out(), m.in_size(), MPI_FLOAT, left(), 0,
-                    comm, MPI_STATUS_IGNORE);
+       MPI_Sendrecv(m.in(), m.in_size(), MPI_FLOAT, m.right(), 0, m.out(), m.in_size(), MPI_FLOAT, m.left(),
+                    0, comm, MPI_STATUS_IGNORE);
      }},
-    {"barrier", "MPI_Barrier", Size::none, Size::none, [](Memory&) { world().barrier(); },
+    {"barrier", "MPI_Barrier", Size::none, Size::none, [](Memory& m) { m.group.barrier(); },
      [](Memory&) { MPI_Barrier(comm); }}};
 
 /// "4", "64k", "2M".
@@ -154,19 +149,20 @@ std::string bytes_text(Index bytes) {
   return bytes >= k && bytes % k == 0 ? fmt::format("{}k", bytes / k) : fmt::format("{}", bytes);
 }
 
-void measure_call(const Call& call, Index bytes, const Options& options, Results& results) {
+void measure_call(Communicator& group, const Call& call, Index bytes, const Options& options,
+                  Results& results) {
   const Index whole = bytes / bytes_per_element;
-  Memory m(elements_of(call.argument, whole), elements_of(call.result, whole), whole);
+  Memory m(group, elements_of(call.argument, whole, group), elements_of(call.result, whole, group), whole);
   const Side ours = {[&] { m.prepare_ours(); }, [&] { call.ours(m); }};
   const Side mpi = {[&] { m.prepare_mpi(); }, [&] { call.mpi(m); }};
   const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{1, 51, 4000};
   const Pair pair = measure(ours, mpi, budget, call.messages);
   const bool is_large = bytes >= 64 * 1024;
-  const std::string rule =
-      is_large ? bar("ratio <= 1.1", pair.ratio() <= 1.1) : bar("more <= 3", pair.difference() <= 3);
-  print(fmt::format("{:<14} {:<19} {:>5} {} {} {:>6.2f} {:>+9.2f}   {}\n", call.name, call.mpi_name,
-                    bytes_text(bytes), pair.ours.text(), pair.reference.text(), pair.ratio(),
-                    pair.difference(), rule));
+  const std::string rule = is_large ? results.bar("ratio <= 1.1", pair.ratio() <= 1.1)
+                                    : results.bar("more <= 3", pair.difference() <= 3);
+  results.print(fmt::format("{:<14} {:<19} {:>5} {} {} {:>6.2f} {:>+9.2f}   {}\n", call.name, call.mpi_name,
+                            bytes_text(bytes), pair.ours.text(), pair.reference.text(), pair.ratio(),
+                            pair.difference(), rule));
   results.add("collectives", {{"call", call.name},
                               {"mpi_call", call.mpi_name},
                               {"bytes", bytes},
@@ -178,16 +174,16 @@ void measure_call(const Call& call, Index bytes, const Options& options, Results
 
 }  // namespace
 
-void measure_all(const Options& options, Results& results) {
-  print(fmt::format(
+void measure_all(Communicator& world, const Options& options, Results& results) {
+  results.print(fmt::format(
       "\nCollectives. Bytes of the whole tensor; medians in microseconds, distance of the quartiles\n"
       "{:<14} {:<19} {:>5} {:>15} {:>15} {:>6} {:>9}   bar\n",
       "call", "raw MPI", "bytes", "ours", "raw MPI", "ratio", "more"));
   for (const Call& call : calls) {
-    if (world().num_devices() < call.least_devices) continue;
+    if (world.num_devices() < call.least_devices) continue;
     const bool has_content = call.argument != Size::none;
     for (Index bytes : has_content ? options.bytes : std::vector<Index>{0})
-      measure_call(call, bytes, options, results);
+      measure_call(world, call, bytes, options, results);
   }
 }
 

@@ -13,18 +13,20 @@ namespace {
 /// One parameter with its gradient, and nothing else of an engine.
 class OneParameter : public ShardedEngine {
  public:
-  explicit OneParameter(Index elements) : w_(random_tensor({elements})) {}
+  OneParameter(Communicator& group, Index elements) : ShardedEngine(group), w_(group, random_tensor({elements})) {}
 
   void load_checkpoint(const Checkpoint&) override {}
-  Placed forward(Tensor x) override { return Replicated(std::move(x)); }
+  Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }
   Gradients backward(Tensor) override { return {}; }
   Placement input_layout() const override { return Placement::replicated(); }
-  std::vector<Trainable> trainable(const Gradients& gradients) override {
-    return {{"w", Rows(w_), &gradients.local("w")}};
+  Trainables trainable() override {
+    Trainables all;
+    all.add("w", w_);
+    return all;
   }
 
  private:
-  Tensor w_;
+  Replicated w_;
 };
 
 struct Candidate {
@@ -46,16 +48,17 @@ double gigabytes_per_second(Index elements, double microseconds) {
   return static_cast<double>(elements * bytes_per_element) / microseconds / 1e3;
 }
 
-void measure_optimizer(const Candidate& candidate, const Side& library, Sizes sizes, const Options& options,
-                       Results& results) {
-  OneParameter engine(sizes.parameters);
+void measure_optimizer(Communicator& group, const Candidate& candidate, const Side& library, Sizes sizes,
+                       const Options& options, Results& results) {
+  OneParameter engine(group, sizes.parameters);
   Gradients gradients;
-  gradients.put("w", Replicated(random_tensor({sizes.parameters})));
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(candidate.name, 1e-3F);
+  gradients.put("w", Replicated(group, random_tensor({sizes.parameters})));
+  std::unique_ptr<Optimizer> optimizer =
+      make_optimizer(candidate.name, 1e-3F, [](const std::string&) { return false; });
   const Side ours = {[] {},
                      [&] {
                        optimizer->step(engine, gradients);
-                       world().synchronize();
+                       group.synchronize();
                      }};
   const Pair pair = measure(ours, library, options.is_quick ? Budget{0, 3, 3} : Budget{4, 21, 400});
   const double our_speed = gigabytes_per_second(candidate.touched * sizes.parameters, pair.ours.median);
@@ -63,9 +66,9 @@ void measure_optimizer(const Candidate& candidate, const Side& library, Sizes si
   const double share = our_speed / copy_speed;
   const bool is_adam = std::string_view(candidate.name) == "adam";
   const double least = least_share_of_adam();
-  const std::string rule = is_adam ? bar(fmt::format("share >= {}", least), share >= least) : "";
-  print(fmt::format("{:<10} {} {} {:>8.1f} {:>8.1f} {:>6.2f}   {}\n", candidate.name, pair.ours.text(),
-                    pair.reference.text(), our_speed, copy_speed, share, rule));
+  const std::string rule = is_adam ? results.bar(fmt::format("share >= {}", least), share >= least) : "";
+  results.print(fmt::format("{:<10} {} {} {:>8.1f} {:>8.1f} {:>6.2f}   {}\n", candidate.name,
+                            pair.ours.text(), pair.reference.text(), our_speed, copy_speed, share, rule));
   results.add("optimizers", {{"optimizer", candidate.name},
                              {"parameters", sizes.parameters},
                              {"gigabytes_per_second", our_speed},
@@ -77,11 +80,11 @@ void measure_optimizer(const Candidate& candidate, const Side& library, Sizes si
 
 }  // namespace
 
-void measure_all(const Options& options, Results& results) {
+void measure_all(Communicator& world, const Options& options, Results& results) {
   constexpr double mega = 1 << 20;
   Sizes sizes;
   if (options.is_quick) sizes = {sizes.parameters >> 10, sizes.copied >> 10};
-  print(
+  results.print(
       fmt::format("\nOptimizers: a step of {:.4g}M parameters, against a copy of {:.4g}M numbers. Medians in "
                   "microseconds,\n"
                   "distance of the quartiles; 10^9 bytes/s\n{:<10} {:>15} {:>15} {:>8} {:>8} {:>6}   bar\n",
@@ -89,9 +92,13 @@ void measure_all(const Options& options, Results& results) {
                   "ours", "copy", "ours", "copy", "share"));
   const Tensor from = random_tensor({sizes.copied});
   Tensor to = from.clone();
-  const Side library = {[] {}, [&] { copy(to, from); }};
+  const Side library = {[] {},
+                        [&] {
+                          copy(to, from);
+                          world.synchronize();
+                        }};
   for (const Candidate& candidate : candidates)
-    measure_optimizer(candidate, library, sizes, options, results);
+    measure_optimizer(world, candidate, library, sizes, options, results);
 }
 
 }  // namespace shard::bench

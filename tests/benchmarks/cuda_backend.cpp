@@ -40,7 +40,6 @@ void copy(Tensor& to, const Tensor& from) {
   SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(to), TensorMemory::data(from),
                                   static_cast<std::size_t>(from.bytes()), cudaMemcpyDeviceToDevice,
                                   cuda::gpu().computation()));
-  world().synchronize();
 }
 
 double least_share_of_adam() {

@@ -1,8 +1,13 @@
-/// The floor of a chapter's step on a GPU: its calls of cuBLAS once more, with copies of what they
+/// The floor of a chapter's step on a GPU: its products once more, straight by cuBLAS, with copies of what they
 /// multiplied, and nothing else. What a device waits for others is in a step and not in its floor.
 
+#include <cstring>
+
 #include "cuda/gpu.hpp"
+#include "cuda/gpu_memory.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/observer.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
 #include "engine/proof/costs.hpp"
 #include "tests/benchmarks/backend.hpp"
 
@@ -10,108 +15,116 @@ namespace shard::bench {
 
 namespace {
 
-/// Memory of the GPU that no tensor knows.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) { SHARDBOOK_CHECK(cudaMalloc(&data_, bytes)); }
-  ~Memory() { cudaFree(data_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
-
-/// A matrix of columns, and what was in it.
-struct Matrix {
-  std::unique_ptr<Memory> memory;
-  cudaDataType_t type;
-  std::int64_t distance;
-
-  Matrix(const void* data, cudaDataType_t of_type, std::int64_t columns, std::int64_t far)
-      : type(of_type), distance(far) {
-    const auto bytes = static_cast<std::size_t>(columns * far) * (type == CUDA_R_16BF ? 2 : 4);
-    memory = std::make_unique<Memory>(bytes);
-    SHARDBOOK_CHECK(
-        cudaMemcpyAsync(memory->data(), data, bytes, cudaMemcpyDeviceToDevice, cuda::gpu().computation()));
+/// What bf16 has of each number: the upper 16 of its 32 bits. Two of them lie in one float's memory.
+Tensor cut_to_bf16(const Tensor& t) {
+  const std::vector<float> numbers = t.to_host();
+  std::vector<float> pairs((numbers.size() + 1) / 2);
+  auto* to = reinterpret_cast<char*>(pairs.data());
+  for (const float& x : numbers) {  // of a little-endian machine
+    std::memcpy(to, reinterpret_cast<const char*>(&x) + 2, 2);
+    to += 2;
   }
+  return Tensor::from_host({static_cast<Index>(pairs.size())}, pairs);
+}
+
+/// A copy of a product's operand, as cuBLAS is to read it.
+struct Factor {
+  Tensor numbers;
+  cudaDataType_t type;
+  cublasOperation_t order;
+  Index row_length;
+
+  explicit Factor(Operand o)
+      : numbers(o.tensor->clone()),
+        type(CUDA_R_32F),
+        order(o.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
+        row_length(o.tensor->extent(1)) {}
+  void make_bf16() {
+    numbers = cut_to_bf16(numbers);
+    type = CUDA_R_16BF;
+  }
+  const float* data() const { return TensorMemory::data(numbers); }
 };
 
-/// A call of cublasGemmEx_64: c = a b + keep c, in columns.
+/// c = a b + keep c, in row-major order.
 struct Product {
-  cublasOperation_t order_a, order_b;
-  std::int64_t m, n, k;
-  Matrix a, b, c;
+  Extents extents;
+  Factor a, b;
+  Tensor c;
   float keep;
-  cublasComputeType_t compute;
 };
-
-std::vector<Product>* recorded = nullptr;  // while a step is recorded
 
 class CudaFloor : public Floor {
  public:
+  /// In the present precision().
+  CudaFloor(Communicator& group, std::vector<Product> products)
+      : group_(group), products_(std::move(products)) {
+    if (precision() == Precision::tf32) compute_ = CUBLAS_COMPUTE_32F_FAST_TF32;
+    if (precision() != Precision::bf16) return;
+    for (Product& p : products_) {
+      p.a.make_bf16();
+      p.b.make_bf16();
+    }
+  }
+
+  /// cuBLAS counts along columns first, and so computes cᵀ = bᵀ aᵀ.
+  void run() override {
+    const float one = 1.0F;
+    for (Product& p : products_) {
+      const Extents e = p.extents;
+      SHARDBOOK_CHECK(cublasGemmEx_64(cuda::gpu().blas(), p.b.order, p.a.order, e.n, e.m, e.k, &one,
+                                      p.b.data(), p.b.type, p.b.row_length, p.a.data(), p.a.type,
+                                      p.a.row_length, &p.keep, TensorMemory::data(p.c), CUDA_R_32F, e.n,
+                                      compute_, CUBLAS_GEMM_DEFAULT));
+    }
+    group_.synchronize();
+  }
+
+ private:
+  Communicator& group_;
+  std::vector<Product> products_;
+  cublasComputeType_t compute_ = CUBLAS_COMPUTE_32F;
+};
+
+/// Messages are in no floor here, so calls need no listening to.
+class CudaRecorder : public Recorder, private Observer {
+ public:
+  explicit CudaRecorder(Communicator& group) : group_(group) {}
+
+  Communicator& group() override { return group_; }
+
   /// \throws Error internal when the ledger counted other products
-  explicit CudaFloor(const std::function<void()>& step) {
+  std::unique_ptr<Floor> floor_of(const std::function<void()>& step) override {
+    products_.clear();
     const Index flops_before = ledger().flops();
-    recorded = &products_;
-    step();
-    recorded = nullptr;
-    world().synchronize();
+    {
+      const Observation observation(*this);
+      step();
+    }
+    group_.synchronize();
     Index flops = 0;
-    for (const Product& p : products_) flops += product_flops(p.m, p.k, p.n);
+    for (const Product& p : products_) flops += product_flops(p.extents.m, p.extents.k, p.extents.n);
     const Index computed = ledger().flops() - flops_before;
     if (flops != computed)
       refuse(Code::internal, "floor", fmt::format("{} operations", computed), fmt::to_string(flops));
+    return std::make_unique<CudaFloor>(group_, std::move(products_));
   }
-  void run() override;
 
  private:
+  void product(Operand a, Operand b, const Tensor& c, bool accumulates) override {
+    products_.push_back({extents_of_product(a, b), Factor(a), Factor(b),
+                         accumulates ? c.clone() : Tensor::uninitialized(c.shape()),
+                         accumulates ? 1.0F : 0.0F});
+  }
+
+  Communicator& group_;
   std::vector<Product> products_;
 };
 
 }  // namespace
 
-std::unique_ptr<Floor> floor_of(const std::function<void()>& step) {
-  return std::make_unique<CudaFloor>(step);
+std::unique_ptr<Recorder> make_recorder(Communicator& group) {
+  return std::make_unique<CudaRecorder>(group);
 }
 
 }  // namespace shard::bench
-
-// The linker's --wrap: a call of NAME elsewhere goes to __wrap_NAME, and __real_NAME is what NAME was.
-extern "C" {
-cublasStatus_t __real_cublasGemmEx_64(cublasHandle_t, cublasOperation_t, cublasOperation_t, std::int64_t,
-                                      std::int64_t, std::int64_t, const void*, const void*, cudaDataType_t,
-                                      std::int64_t, const void*, cudaDataType_t, std::int64_t, const void*,
-                                      void*, cudaDataType_t, std::int64_t, cublasComputeType_t,
-                                      cublasGemmAlgo_t);
-
-cublasStatus_t __wrap_cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
-                                      cublasOperation_t order_b, std::int64_t m, std::int64_t n,
-                                      std::int64_t k, const void* alpha, const void* a, cudaDataType_t a_type,
-                                      std::int64_t lda, const void* b, cudaDataType_t b_type,
-                                      std::int64_t ldb, const void* beta, void* c, cudaDataType_t c_type,
-                                      std::int64_t ldc, cublasComputeType_t compute,
-                                      cublasGemmAlgo_t algorithm) {
-  const cublasStatus_t status =
-      __real_cublasGemmEx_64(handle, order_a, order_b, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta,
-                             c, c_type, ldc, compute, algorithm);
-  if (shard::bench::recorded == nullptr) return status;
-  using shard::bench::Matrix;
-  shard::bench::recorded->push_back({order_a, order_b, m, n, k,
-                                     Matrix(a, a_type, order_a == CUBLAS_OP_T ? m : k, lda),
-                                     Matrix(b, b_type, order_b == CUBLAS_OP_T ? k : n, ldb),
-                                     Matrix(c, c_type, n, ldc), *static_cast<const float*>(beta), compute});
-  return status;
-}
-}
-
-void shard::bench::CudaFloor::run() {
-  const float one = 1.0F;
-  for (const Product& p : products_)
-    SHARDBOOK_CHECK(__real_cublasGemmEx_64(cuda::gpu().blas(), p.order_a, p.order_b, p.m, p.n, p.k, &one,
-                                           p.a.memory->data(), p.a.type, p.a.distance, p.b.memory->data(),
-                                           p.b.type, p.b.distance, &p.keep, p.c.memory->data(), p.c.type,
-                                           p.c.distance, p.compute, CUBLAS_GEMM_DEFAULT));
-  world().synchronize();
-}

@@ -11,18 +11,23 @@ namespace shard::bench {
 
 namespace {
 
-/// Everybody's number, in device order. A collective.
-std::vector<int> from_all(Index mine) {
+/// Everybody's number, in the group's order. A collective.
+std::vector<int> from_all(MPI_Comm group, Index mine) {
   const auto number = static_cast<int>(mine);
-  std::vector<int> all(static_cast<std::size_t>(world().num_devices()));
-  MPI_Allgather(&number, 1, MPI_INT, all.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  int size = 0;
+  MPI_Comm_size(group, &size);
+  std::vector<int> all(static_cast<std::size_t>(size));
+  MPI_Allgather(&number, 1, MPI_INT, all.data(), 1, MPI_INT, group);
   return all;
 }
 
-void run_product(const Product& p) {
-  cblas_sgemm(static_cast<CBLAS_ORDER>(p.order), static_cast<CBLAS_TRANSPOSE>(p.transpose_a),
-              static_cast<CBLAS_TRANSPOSE>(p.transpose_b), p.m, p.n, p.k, p.alpha, p.a, p.row_length_a, p.b,
-              p.row_length_b, p.beta, p.c, p.row_length_c);
+/// Who sends to me, where this device sends to `to`. A collective.
+int source_of_mine(MPI_Comm group, int to) {
+  int me = 0;
+  MPI_Comm_rank(group, &me);
+  const std::vector<int> targets = from_all(group, to);
+  const auto found = std::ranges::find(targets, me);
+  return found == targets.end() ? MPI_PROC_NULL : static_cast<int>(found - targets.begin());
 }
 
 }  // namespace
@@ -31,8 +36,8 @@ EmuFloor::Parts::Parts(std::vector<int> all) : counts(std::move(all)), offsets(c
   for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
 }
 
-EmuFloor::EmuFloor(const std::vector<Step>& steps) {
-  for (const Step& step : steps)
+EmuFloor::EmuFloor(const Steps& steps) {
+  for (const auto& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
       reserve(p->a, Index{p->m} * p->k);
       reserve(p->b, Index{p->k} * p->n);
@@ -41,12 +46,11 @@ EmuFloor::EmuFloor(const std::vector<Step>& steps) {
       reserve(e->in, e->in_size);
       reserve(e->out, e->out_size);
     }
-  for (const Step& step : steps)
+  for (const auto& step : steps)
     if (const auto* p = std::get_if<Product>(&step)) {
-      Product& here = std::get<Product>(steps_.emplace_back(*p));
-      here.a = memory(p->a);
-      here.b = memory(p->b);
-      here.c = memory(p->c);
+      RawProduct& here = std::get<RawProduct>(steps_.emplace_back(RawProduct{*p, memory(p->c)}));
+      here.product.a = memory(p->a);
+      here.product.b = memory(p->b);
     } else if (const auto* e = std::get_if<Exchange>(&step)) {
       steps_.emplace_back(raw(*e));
     } else {
@@ -72,6 +76,7 @@ void EmuFloor::prepare() {
 EmuFloor::Raw EmuFloor::raw(const Exchange& e) {
   const int peer = e.peer < 0 ? MPI_PROC_NULL : e.peer;
   Raw r{e.call,
+        e.comm,
         e.receives,
         e.is_posted,
         memory(e.in),
@@ -83,36 +88,38 @@ EmuFloor::Raw EmuFloor::raw(const Exchange& e) {
         Parts(),
         Parts(),
         MPI_REQUEST_NULL};
-  if (e.call == Collective::send_async) {
-    const std::vector<int> targets = from_all(e.peer);
-    const auto found = std::ranges::find(targets, world().device_id());
-    r.from = found == targets.end() ? MPI_PROC_NULL : static_cast<int>(found - targets.begin());
-  }
-  if (e.call == Collective::all_gather) r.received = Parts(from_all(e.in_size));
+  if (e.call == Collective::send_async) r.from = source_of_mine(e.comm, e.peer);
+  if (e.call == Collective::all_gather) r.received = Parts(from_all(e.comm, e.in_size));
   if (e.call == Collective::reduce_scatter || e.call == Collective::all_to_all) {
     r.parts = Parts({e.counts.begin(), e.counts.end()});
     std::vector<int> received(e.counts.size());
-    MPI_Alltoall(r.parts.counts.data(), 1, MPI_INT, received.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    MPI_Alltoall(r.parts.counts.data(), 1, MPI_INT, received.data(), 1, MPI_INT, e.comm);
     r.received = Parts(std::move(received));
   }
   return r;
 }
 
+void EmuFloor::run_product(const RawProduct& product) {
+  const Product& p = product.product;
+  auto order = [](bool is_transposed) { return is_transposed ? CblasTrans : CblasNoTrans; };
+  cblas_sgemm(CblasRowMajor, order(p.a_is_transposed), order(p.b_is_transposed), p.m, p.n, p.k, 1.0F, p.a,
+              p.row_length_a, p.b, p.row_length_b, p.keep, product.c, p.n);
+}
+
 void EmuFloor::run_message(Raw& r) {
-  const MPI_Comm all = MPI_COMM_WORLD;
   if (r.receives && r.is_posted)
-    MPI_Irecv(r.out, r.out_size, MPI_FLOAT, r.from, 0, all, &r.request);
+    MPI_Irecv(r.out, r.out_size, MPI_FLOAT, r.from, 0, r.comm, &r.request);
   else if (r.receives)
-    MPI_Recv(r.out, r.out_size, MPI_FLOAT, r.from, 0, all, MPI_STATUS_IGNORE);
+    MPI_Recv(r.out, r.out_size, MPI_FLOAT, r.from, 0, r.comm, MPI_STATUS_IGNORE);
   else if (r.is_posted)
-    MPI_Isend(r.in, r.in_size, MPI_FLOAT, r.to, 0, all, &r.request);
+    MPI_Isend(r.in, r.in_size, MPI_FLOAT, r.to, 0, r.comm, &r.request);
   else
-    MPI_Send(r.in, r.in_size, MPI_FLOAT, r.to, 0, all);
+    MPI_Send(r.in, r.in_size, MPI_FLOAT, r.to, 0, r.comm);
 }
 
 void EmuFloor::run_collective(const Raw& r) {
   const MPI_Datatype number = MPI_FLOAT;
-  const MPI_Comm all = MPI_COMM_WORLD;
+  const MPI_Comm all = r.comm;
   const Parts &parts = r.parts, &received = r.received;
   switch (r.call) {
     case Collective::barrier:
@@ -121,7 +128,7 @@ void EmuFloor::run_collective(const Raw& r) {
     case Collective::send:
       break;  // in run_message
     case Collective::send_async:
-      MPI_Sendrecv(r.in, r.in_size, number, r.to, 0, r.out, r.out_size, number, r.from, 0, all,
+      MPI_Sendrecv(r.in, r.in_size, number, r.to, 0, r.out, r.out_size, number, r.from, 0, r.comm,
                    MPI_STATUS_IGNORE);
       break;
     case Collective::all_gather:
@@ -146,7 +153,7 @@ void EmuFloor::run_collective(const Raw& r) {
 
 void EmuFloor::run() {
   for (auto& step : steps_)
-    if (const auto* p = std::get_if<Product>(&step)) {
+    if (const auto* p = std::get_if<RawProduct>(&step)) {
       run_product(*p);
     } else if (const auto* w = std::get_if<Wait>(&step)) {
       MPI_Wait(&std::get<Raw>(steps_[w->posted]).request, MPI_STATUS_IGNORE);
@@ -156,8 +163,12 @@ void EmuFloor::run() {
     }
 }
 
-std::unique_ptr<Floor> floor_of(const std::function<void()>& step) {
+std::unique_ptr<Floor> EmuRecorder::floor_of(const std::function<void()>& step) {
   return std::make_unique<EmuFloor>(record(step));
+}
+
+std::unique_ptr<Recorder> make_recorder(Communicator& group) {
+  return std::make_unique<EmuRecorder>(group);
 }
 
 }  // namespace shard::bench

@@ -1,196 +1,237 @@
 #include "tests/benchmarks/emu_recorder.hpp"
 
-#include <fmt/format.h>
-
-#include "emu/faults.hpp"
 #include "emu/host_memory.hpp"
+#include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/stream.hpp"
+#include "engine/device/wrapped_communicator.hpp"
 #include "engine/proof/costs.hpp"
-
-// The linker's --wrap: a call of NAME elsewhere goes to __wrap_NAME, and __real_NAME is what NAME was.
-// _ZN5shard5worldEv is shard::world().
-extern "C" {
-shard::Communicator& __real__ZN5shard5worldEv();
-shard::Communicator& __wrap__ZN5shard5worldEv();
-void __real_cblas_sgemm(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
-                        float*, int);
-void __wrap_cblas_sgemm(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
-                        float*, int);
-}
 
 namespace shard::bench {
 
 namespace {
 
-/// A posted send, whose wait is listed.
+/// A call's place in the list; none while nothing is recorded.
+class Noted {
+ public:
+  Noted(std::shared_ptr<Steps> steps, Exchange exchange) : steps_(std::move(steps)) {
+    if (!steps_) return;
+    place_ = steps_->size();
+    steps_->emplace_back(std::move(exchange));
+  }
+
+  /// How many slices of `t` along an axis are for each device.
+  void parts(const Tensor& t, int axis, const std::vector<Index>& counts) const {
+    if (!steps_) return;
+    for (Index count : counts)
+      exchange().counts.push_back(t.size() == 0 ? 0 : count * t.size() / t.extent(axis));
+  }
+  /// The same, by the rule of split.hpp.
+  void equal_parts(const Tensor& t, int axis, int devices) const {
+    if (steps_) parts(t, axis, slices(t.extent(axis), 1, devices));
+  }
+  const Tensor& result(const Tensor& t) const {
+    if (steps_) exchange().out = TensorMemory::data(t);
+    if (steps_) exchange().out_size = t.size();
+    return t;
+  }
+  /// The same future; its result is noted.
+  Future<Tensor> result_of(Future<Tensor> future) const {
+    if (!steps_) return future;
+    return std::move(future).then([*this](Tensor t) {
+      result(t);
+      return t;
+    });
+  }
+  /// The same future; that somebody waits for it is noted.
+  Future<Tensor> wait_for(Future<Tensor> future) const {
+    if (!steps_) return future;
+    return std::move(future).then([*this](Tensor t) {
+      wait();
+      return t;
+    });
+  }
+  Future<> wait_for(Future<> future) const;
+  void wait() const { steps_->emplace_back(Wait{place_}); }
+
+ private:
+  Exchange& exchange() const { return std::get<Exchange>((*steps_)[place_]); }
+
+  std::shared_ptr<Steps> steps_;
+  std::size_t place_ = 0;
+};
+
+/// A posted send, whose wait is noted.
 class Posted : public Pending {
  public:
-  Posted(Future<> future, std::function<void()> note_wait)
-      : future_(std::move(future)), note_wait_(std::move(note_wait)) {}
+  Posted(Future<> future, Noted noted) : future_(std::move(future)), noted_(std::move(noted)) {}
 
   bool test() override { return future_.ready(); }
   void wait() override {
     future_.wait();
-    note_wait_();
+    noted_.wait();
   }
   Tensor take_result() override { return Tensor(); }
   void dropped() noexcept override {}
 
  private:
   Future<> future_;
-  std::function<void()> note_wait_;
+  Noted noted_;
 };
 
-/// Passes every call on, and lists it.
-class Recorder : public Communicator {
+Future<> Noted::wait_for(Future<> future) const {
+  if (!steps_) return future;
+  return {std::make_shared<Posted>(std::move(future), *this), [](Tensor) {}};
+}
+
+/// Passes every call on, and lists it while there is a list.
+class RecordedGroup : public WrappedCommunicator {
  public:
-  explicit Recorder(Communicator& device) : device_(device) {}
-
-  std::vector<Step> steps;
-
-  int device_id() const override { return device_.device_id(); }
-  int num_devices() const override { return device_.num_devices(); }
-  void synchronize() override { device_.synchronize(); }
-  std::vector<Index> exchange(const char* what, Index mine) override { return device_.exchange(what, mine); }
-  void verify_replicated(const Tensor& t) override { device_.verify_replicated(t); }
-  void check_claims(bool on) override { device_.check_claims(on); }
+  /// A collective of the group. `steps` is where the list is looked for at each call.
+  RecordedGroup(Communicator& group, const std::shared_ptr<Steps>& steps)
+      : WrappedCommunicator(group), steps_(steps) {
+    MPI_Group all = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, num_devices(), members().data(), &mine);
+    MPI_Comm_create_group(MPI_COMM_WORLD, mine, 0, &comm_);
+    MPI_Group_free(&mine);
+    MPI_Group_free(&all);
+  }
+  ~RecordedGroup() override { MPI_Comm_free(&comm_); }
+  RecordedGroup(const RecordedGroup&) = delete;
+  RecordedGroup& operator=(const RecordedGroup&) = delete;
 
   void barrier() override {
     note(Collective::barrier, Tensor());
-    device_.barrier();
+    inner().barrier();
   }
   void send(int to, const Tensor& t) override {
     note(Collective::send, t, to);
-    device_.send(to, t);
+    inner().send(to, t);
   }
   Tensor receive(int from) override {
-    const std::size_t place = note(Collective::send, Tensor(), from);
-    std::get<Exchange>(steps[place]).receives = true;
-    return note_result(place, device_.receive(from));
+    const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = false});
+    Tensor t = inner().receive(from);
+    noted.result(t);
+    return t;
   }
   Future<> post_send(int to, Tensor&& t) override {
-    const std::size_t place = note_posted(t, to, false);
-    return {
-        std::make_shared<Posted>(device_.post_send(to, std::move(t)), [this, place] { note_wait(place); }),
-        [](Tensor) {}};
+    const Noted noted = note_message(t, to, {.receives = false, .is_posted = true});
+    return noted.wait_for(inner().post_send(to, std::move(t)));
   }
   Future<Tensor> post_receive(int from, const Shape& shape) override {
-    const std::size_t place = note_posted(Tensor(), from, true);
-    return noting(place, device_.post_receive(from, shape)).then([this, place](Tensor t) {
-      note_wait(place);
-      return t;
-    });
+    const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = true});
+    return noted.wait_for(noted.result_of(inner().post_receive(from, shape)));
   }
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
-    const std::size_t place = note(Collective::send_async, src, target.value_or(-1));
-    dst = note_result(place, std::move(dst));
-    return device_.send_async(src, dst, target);
+    note(Collective::send_async, src, target.value_or(-1)).result(dst);
+    return inner().send_async(src, dst, target);
   }
   Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
-    const std::size_t place = note(Collective::all_gather, slice);
-    return noting(place, device_.all_gather_async(std::move(slice), axis));
+    const Noted noted = note(Collective::all_gather, slice);
+    return noted.result_of(inner().all_gather_async(std::move(slice), axis));
   }
   Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
-    const std::size_t place = note(Collective::all_gather, slice);
-    return noting(place, device_.all_gather_async(slice, axis));
+    return note(Collective::all_gather, slice).result_of(inner().all_gather_async(slice, axis));
   }
   Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
-    const std::size_t place = note(Collective::all_reduce, t);
-    return noting(place, device_.all_reduce_async(std::move(t), op));
+    const Noted noted = note(Collective::all_reduce, t);
+    return noted.result_of(inner().all_reduce_async(std::move(t), op));
   }
   Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
-    const std::size_t place = note(Collective::reduce_scatter, t);
-    note_parts(place, t, slices(t.extent(axis), 1, num_devices()), axis);
-    return noting(place, device_.reduce_scatter_async(std::move(t), op, axis));
+    const Noted noted = note(Collective::reduce_scatter, t);
+    noted.equal_parts(t, axis, num_devices());
+    return noted.result_of(inner().reduce_scatter_async(std::move(t), op, axis));
   }
   Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
-    const std::size_t place = note(Collective::all_to_all, t);
-    note_parts(place, t, slices(t.extent(split_axis), 1, num_devices()), split_axis);
-    return noting(place, device_.all_to_all_async(std::move(t), split_axis, concat_axis));
+    const Noted noted = note(Collective::all_to_all, t);
+    noted.equal_parts(t, split_axis, num_devices());
+    return noted.result_of(inner().all_to_all_async(std::move(t), split_axis, concat_axis));
   }
   Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
-    const std::size_t place = note(Collective::all_to_all, t);
-    note_parts(place, t, counts, axis);
-    return noting(place, device_.all_to_all_async(std::move(t), counts, axis));
+    const Noted noted = note(Collective::all_to_all, t);
+    noted.parts(t, axis, counts);
+    return noted.result_of(inner().all_to_all_async(std::move(t), counts, axis));
   }
   Future<Tensor> broadcast_async(Tensor&& t, int root) override {
-    const std::size_t place = note(Collective::broadcast, t, root);
-    return noting(place, device_.broadcast_async(std::move(t), root));
+    const Noted noted = note(Collective::broadcast, t, root);
+    return noted.result_of(inner().broadcast_async(std::move(t), root));
   }
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
-  /// Its place in the list.
-  std::size_t note(Collective call, const Tensor& in, int peer = -1) {
-    steps.emplace_back(Exchange{call, TensorMemory::data(in), nullptr, in.size(), 0, peer, false, false, {}});
-    return steps.size() - 1;
+  struct Message {
+    bool receives, is_posted;
+  };
+  Noted note(Collective call, const Tensor& in, int peer = -1) const {
+    return note_message(in, peer, {false, false}, call);
   }
-  void note_wait(std::size_t place) { steps.emplace_back(Wait{place}); }
-  std::size_t note_posted(const Tensor& in, int peer, bool receives) {
-    const std::size_t place = note(Collective::send, in, peer);
-    std::get<Exchange>(steps[place]).is_posted = true;
-    std::get<Exchange>(steps[place]).receives = receives;
-    return place;
-  }
-  void note_parts(std::size_t place, const Tensor& t, std::vector<Index> counts, int axis) {
-    for (Index& count : counts) count *= t.size() == 0 ? 0 : t.size() / t.extent(axis);
-    std::get<Exchange>(steps[place]).counts = std::move(counts);
-  }
-  Tensor note_result(std::size_t place, Tensor result) {
-    std::get<Exchange>(steps[place]).out = TensorMemory::data(result);
-    std::get<Exchange>(steps[place]).out_size = result.size();
-    return result;
-  }
-  /// Where a result lies is known when it is waited for.
-  Future<Tensor> noting(std::size_t place, Future<Tensor> future) {
-    return std::move(future).then(
-        [this, place](Tensor result) { return note_result(place, std::move(result)); });
+  Noted note_message(const Tensor& in, int peer, Message message, Collective call = Collective::send) const {
+    return {steps_,
+            {call,
+             comm_,
+             TensorMemory::data(in),
+             nullptr,
+             in.size(),
+             0,
+             peer,
+             message.receives,
+             message.is_posted,
+             {}}};
   }
 
-  Communicator& device_;
+  const std::shared_ptr<Steps>& steps_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-Recorder* recorder = nullptr;  // while something is recorded
+/// One that owns the group whose calls it lists.
+class RecordedPart : public RecordedGroup {
+ public:
+  RecordedPart(std::unique_ptr<Communicator> part, const std::shared_ptr<Steps>& steps)
+      : RecordedGroup(*part, steps), part_(std::move(part)) {}
 
-/// While this lives, calls go to a recorder.
-struct Listening {
-  explicit Listening(Recorder& to) { recorder = &to; }
-  ~Listening() { recorder = nullptr; }
+ private:
+  std::unique_ptr<Communicator> part_;
 };
+
+std::unique_ptr<Communicator> RecordedGroup::wrap(std::unique_ptr<Communicator> part) {
+  return std::make_unique<RecordedPart>(std::move(part), steps_);
+}
 
 }  // namespace
 
-std::vector<Step> record(const std::function<void()>& run) {
-  Recorder here(__real__ZN5shard5worldEv());
-  const Index calls_before = emu::calls_made(), flops_before = ledger().flops();
+EmuRecorder::EmuRecorder(Communicator& group) : group_(std::make_unique<RecordedGroup>(group, steps_)) {}
+
+void EmuRecorder::product(Operand a, Operand b, const Tensor& c, bool accumulates) {
+  const Extents e = extents_of_product(a, b);
+  steps_->emplace_back(Product{
+      a.is_transposed, b.is_transposed, static_cast<int>(e.m), static_cast<int>(e.n), static_cast<int>(e.k),
+      TensorMemory::data(*a.tensor), static_cast<int>(a.tensor->extent(1)), TensorMemory::data(*b.tensor),
+      static_cast<int>(b.tensor->extent(1)), accumulates ? 1.0F : 0.0F, TensorMemory::data(c)});
+}
+
+Steps EmuRecorder::record(const std::function<void()>& run) {
+  const Index calls_before = runtime::stream().calls(), flops_before = ledger().flops();
+  const auto list = std::make_shared<Steps>();
   {
-    const Listening listening(here);
+    const Observation observation(*this);
+    steps_ = list;
     run();
+    steps_ = nullptr;
   }
   Index calls = 0, flops = 0;
-  for (const Step& step : here.steps)
+  for (const auto& step : *list)
     if (const auto* p = std::get_if<Product>(&step))
       flops += product_flops(p->m, p->k, p->n);
     else if (std::holds_alternative<Exchange>(step))
       ++calls;
-  const Index calls_made = emu::calls_made() - calls_before, computed = ledger().flops() - flops_before;
+  const Index calls_made = runtime::stream().calls() - calls_before;
+  const Index computed = ledger().flops() - flops_before;
   if (calls != calls_made || flops != computed)
     refuse(Code::internal, "record", fmt::format("{} calls and {} operations", calls_made, computed),
            fmt::format("{} and {}", calls, flops));
-  return std::move(here.steps);
+  return *list;
 }
 
 }  // namespace shard::bench
-
-using shard::bench::recorder;
-
-shard::Communicator& __wrap__ZN5shard5worldEv() {
-  if (recorder != nullptr) return *recorder;
-  return __real__ZN5shard5worldEv();
-}
-
-void __wrap_cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
-                        const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {
-  if (recorder != nullptr)
-    recorder->steps.emplace_back(
-        shard::bench::Product{order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc});
-  __real_cblas_sgemm(order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}

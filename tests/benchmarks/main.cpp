@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <regex>
 
-#include "engine/device/runtime/control_plane.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
@@ -39,7 +38,7 @@ void read_sizes(const std::vector<std::string>& items, Options& options) {
   if (options.networks.empty()) options.networks = default_networks();
 }
 
-int run(int argc, char** argv) {
+int run(Communicator& world, int argc, char** argv) {
   CLI::App app("Measures the emulator against raw MPI and raw BLAS; run by ./tests/bench", "bench");
   Options options;
   std::vector<std::string> sizes;
@@ -56,8 +55,8 @@ int run(int argc, char** argv) {
     throw Error(Code::usage, fmt::format("bench: {} (--help lists the options)", what));
   }
   read_sizes(sizes, options);
-  Results results(options);
-  measure_all(options, results);
+  Results results(world, options);
+  measure_all(world, options, results);
   results.write();
   return 0;
 }
@@ -67,5 +66,6 @@ int run(int argc, char** argv) {
 }  // namespace shard::bench
 
 int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&] { return shard::bench::run(argc, argv); });
+  return shard::run_on_devices(
+      argc, argv, [&](shard::Communicator& world) { return shard::bench::run(world, argc, argv); });
 }

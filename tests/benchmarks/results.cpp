@@ -32,8 +32,8 @@ std::string mpi_version() {
 
 }  // namespace
 
-Results::Results(const Options& options) : path_(options.json) {
-  if (options.appends && !path_.empty() && world().device_id() == 0) {
+Results::Results(Communicator& world, const Options& options) : world_(world), path_(options.json) {
+  if (options.appends && !path_.empty() && world_.device_id() == 0) {
     std::ifstream in(path_);
     all_ = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
     if (!all_.is_object()) refuse_file(path_, "the figures of an earlier program");
@@ -43,31 +43,31 @@ Results::Results(const Options& options) : path_(options.json) {
                                           processor(), mpi_version(), libraries());
   double load = -1;
   getloadavg(&load, 1);
-  all_ = {{"devices", world().num_devices()},
+  all_ = {{"devices", world_.num_devices()},
           {"quick", options.is_quick},
           {"machine", machine},
           {"compiler", __VERSION__},
           {"load_average", load}};
   write();  // so that a file that cannot be written is found out now
-  const int devices = world().num_devices();
+  const int devices = world_.num_devices();
   print(fmt::format("{} device{} on {}\nload average at the start {:.2f}\n", devices, devices == 1 ? "" : "s",
                     machine, load));
 }
 
 void Results::write() const {
-  if (path_.empty() || world().device_id() != 0) return;
+  if (path_.empty() || world_.device_id() != 0) return;
   std::ofstream out(path_);
   out << all_.dump(1) << "\n";
   if (!out.flush()) refuse_file(path_, "a file that can be written");
 }
 
-std::string bar(const std::string& rule, bool is_met) {
-  if (world().num_devices() != devices_of_bars()) return "";
+std::string Results::bar(const std::string& rule, bool is_met) const {
+  if (world_.num_devices() != devices_of_bars()) return "";
   return rule + (is_met ? "" : ": missed");
 }
 
-void print(const std::string& text) {
-  if (world().device_id() != 0) return;
+void Results::print(const std::string& text) const {
+  if (world_.device_id() != 0) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);  // figures as they come
 }

@@ -1,5 +1,7 @@
 // Asynchronous calls: several in flight, waited for in any order, beside computation; and futures let go.
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "emu/faults.hpp"
 #include "engine/device/runtime/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -21,12 +22,12 @@ using namespace shard::testing;
 namespace {
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
-const Host& mine(const std::vector<Host>& inputs) {
+const HostTensor& mine(const std::vector<HostTensor>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
 }
 Range part_of_mine(Index extent) {
@@ -36,28 +37,28 @@ Range part_of_mine(Index extent) {
 /// A call in flight, and what should come of it.
 struct InFlight {
   Future<Tensor> future;
-  Host expected;
+  HostTensor expected;
 };
 
 std::vector<InFlight> start_one_of_each(int seed) {
-  const std::vector<Host> inputs = on_each(integers, {7, 6}, seed);
-  const Host sum = reduced(inputs, ReduceOp::sum);
-  std::vector<Host> columns;
-  for (const Host& input : inputs) columns.push_back(sliced(input, 1, part_of_mine(6)));
+  const std::vector<HostTensor> inputs = on_each(integers, {7, 6}, seed);
+  const HostTensor sum = reduced(inputs, ReduceOp::sum);
+  std::vector<HostTensor> columns;
+  for (const HostTensor& input : inputs) columns.push_back(sliced(input, 1, part_of_mine(6)));
   std::vector<Index> all_to_last(static_cast<std::size_t>(devices()), 0);
   all_to_last.back() = 7;
   std::vector<InFlight> calls;
-  auto start = [&](Future<Tensor> future, Host expected) {
+  auto start = [&](Future<Tensor> future, HostTensor expected) {
     calls.push_back({std::move(future), std::move(expected)});
   };
   auto argument = [&] { return to_device(mine(inputs)); };
-  start(world().all_reduce_async(argument(), ReduceOp::sum), sum);
-  start(world().all_gather_async(argument(), 0), joined(inputs, 0));
-  start(world().reduce_scatter_async(argument(), ReduceOp::sum, 0), sliced(sum, 0, part_of_mine(7)));
-  start(world().broadcast_async(argument(), devices() - 1), inputs.back());
-  start(world().all_to_all_async(argument(), 1, 0), joined(columns, 0));
-  start(world().all_to_all_async(argument(), all_to_last, 0),
-        me() == devices() - 1 ? joined(inputs, 0) : Host{{0, 6}, {}});
+  start(group().all_reduce_async(argument(), ReduceOp::sum), sum);
+  start(group().all_gather_async(argument(), 0), joined(inputs, 0));
+  start(group().reduce_scatter_async(argument(), ReduceOp::sum, 0), sliced(sum, 0, part_of_mine(7)));
+  start(group().broadcast_async(argument(), devices() - 1), inputs.back());
+  start(group().all_to_all_async(argument(), 1, 0), joined(columns, 0));
+  start(group().all_to_all_async(argument(), all_to_last, 0),
+        me() == devices() - 1 ? joined(inputs, 0) : HostTensor{{0, 6}, {}});
   return calls;
 }
 
@@ -79,9 +80,17 @@ std::string standard_error_of(const std::function<void()>& action) {
   return text;
 }
 
+/// The number of the next call of this device: what a dropped one says is one less.
+int next_call_number() {
+  const std::string line = standard_error_of([] { group().all_gather_async(Tensor({1}), 0); });
+  return std::stoi(line.substr(line.find("(call ") + 6)) + 1;
+}
+
+/// On a group that is a part of all devices, the line names it.
 std::string dropped_line(const std::string& call, int number) {
-  return "device " + std::to_string(me()) + ": the future of " + call + " (call " + std::to_string(number) +
-         ") was dropped without waiting for it\n";
+  const std::string part = name_of_group(group());
+  return fmt::format("device {}: the future of {}{} (call {}) was dropped without waiting for it\n",
+                     this_device(), call, part.empty() ? "" : " in group " + part, number);
 }
 
 }  // namespace
@@ -108,9 +117,9 @@ TEST_CASE("many calls in flight keep their order") {
 }
 
 TEST_CASE("products are computed while calls are in flight") {
-  const Host a = integers({31, 17}, me()), b = integers({17, 23}, me(), 1);
+  const HostTensor a = integers({31, 17}, me()), b = integers({17, 23}, me(), 1);
   const Tensor left = to_device(a), right = to_device(b);
-  const Host expected = product(a, b);
+  const HostTensor expected = product(a, b);
   std::vector<InFlight> in_flight = start_one_of_each(3);
   for (InFlight& call : in_flight) {
     CHECK(difference(matmul(left, right), expected) == "");
@@ -120,7 +129,7 @@ TEST_CASE("products are computed while calls are in flight") {
 
 TEST_CASE("products alone move calls along") {
   ledger().reset();
-  Future<Tensor> future = world().all_gather_async(to_device(integers({100'000}, me())), 0);
+  Future<Tensor> future = group().all_gather_async(to_device(integers({100'000}, me())), 0);
   const Tensor matrix({2, 2});
   const auto start = std::chrono::steady_clock::now();
   while (ledger().traffic(Collective::all_gather).messages < devices() - 1) {
@@ -141,7 +150,7 @@ TEST_CASE("what is computed and freed while calls wait for their peers does not 
       for (Index size = 1; size <= most; ++size)
         gather_rows(Tensor({1, 6}), std::span(rows).first(static_cast<std::size_t>(size)));
     }
-    ControlPlane::instance().all_gather("a meeting", 0);  // moves no call along
+    group().gather("a meeting", "");  // moves no call along
     if (me() != first) in_flight = start_one_of_each(first);
     for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
   }
@@ -162,7 +171,7 @@ TEST_CASE("ready turns true by asking, whether others ask or wait") {
 
 TEST_CASE("synchronize returns when every call is done") {
   std::vector<InFlight> in_flight = start_one_of_each(5);
-  world().synchronize();
+  group().synchronize();
   for (InFlight& call : in_flight) {
     CHECK(call.future.ready());
     CHECK(difference(call.future.get(), call.expected) == "");
@@ -171,7 +180,7 @@ TEST_CASE("synchronize returns when every call is done") {
 
 TEST_CASE("blocking calls come after those in flight") {
   std::vector<InFlight> in_flight = start_one_of_each(6);
-  world().barrier();
+  group().barrier();
   for (InFlight& call : in_flight) {
     CHECK(call.future.ready());
     CHECK(difference(call.future.get(), call.expected) == "");
@@ -184,57 +193,57 @@ TEST_CASE("waiting twice is harmless, and then chains") {
     CHECK(difference(call.future.get(), call.expected) == "");
     CHECK(call.future.get().size() == 0);
   }
-  Future<Index> size = world().all_gather_async(Tensor({3}), 0).then([](Tensor t) { return t.size(); });
+  Future<Index> size = group().all_gather_async(Tensor({3}), 0).then([](Tensor t) { return t.size(); });
   CHECK(std::move(size).then([](Index i) { return i + 1; }).get() == 3 * devices() + 1);
   const Tensor src({2});
   Tensor dst({2});
-  Future<> sent = world().send_async(src, dst, {});
+  Future<> sent = group().send_async(src, dst, {});
   sent.wait();
   sent.wait();
   CHECK(sent.ready());
 }
 
 TEST_CASE("a future dropped without waiting is reported, and its call is made all the same") {
-  const Host src = integers({5}, me());
+  const HostTensor src = integers({5}, me());
   const Tensor source = to_device(src);
   Tensor dst({5});
-  emu::plant_faults({});  // counts calls from 1
+  const int first = next_call_number();
   SECTION("at the end of its life") {
-    CHECK(standard_error_of([&] { world().all_reduce_async(Tensor({3}), ReduceOp::sum); }) ==
-          dropped_line("all_reduce", 1));
-    CHECK(standard_error_of([&] { world().send_async(source, dst, (me() + 1) % devices()); }) ==
-          dropped_line("send_async", 2));
-    world().synchronize();
+    CHECK(standard_error_of([&] { group().all_reduce_async(Tensor({3}), ReduceOp::sum); }) ==
+          dropped_line("all_reduce", first));
+    CHECK(standard_error_of([&] { group().send_async(source, dst, (me() + 1) % devices()); }) ==
+          dropped_line("send_async", first + 1));
+    group().synchronize();
     CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
   }
   SECTION("when another one takes its place") {
-    Future<Tensor> future = world().all_gather_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { future = world().all_gather_async(Tensor({2}), 0); }) ==
-          dropped_line("all_gather", 1));
+    Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
+    CHECK(standard_error_of([&] { future = group().all_gather_async(Tensor({2}), 0); }) ==
+          dropped_line("all_gather", first));
     CHECK(future.get().size() == 2 * devices());
   }
   SECTION("even if it is done, or was passed on") {
-    Future<Tensor> future = world().all_gather_async(Tensor({1}), 0);
+    Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
     while (!future.ready()) continue;
     CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
-          dropped_line("all_gather", 1));
-    Future<Tensor> other = world().broadcast_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) == dropped_line("broadcast", 2));
+          dropped_line("all_gather", first));
+    Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
+    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) == dropped_line("broadcast", first + 1));
   }
-  world().synchronize();
+  group().synchronize();
 }
 
 TEST_CASE("a future is not reported when it was waited for, moved from, or given up for an exception") {
   CHECK(standard_error_of([] {
-          Future<Tensor> waited = world().all_gather_async(Tensor({1}), 0);
+          Future<Tensor> waited = group().all_gather_async(Tensor({1}), 0);
           Future<Tensor> moved = std::move(waited);
           moved.get();
           try {
-            Future<Tensor> given_up = world().all_gather_async(Tensor({1}), 0);
+            Future<Tensor> given_up = group().all_gather_async(Tensor({1}), 0);
             throw std::runtime_error("on purpose");
           } catch (const std::runtime_error&) {
           }
-          world().synchronize();
+          group().synchronize();
         }) == "");
 }
 
@@ -244,18 +253,18 @@ TEST_CASE("what a reduction holds from its start until somebody waits is no matt
   const Index largest = devices() == 1 ? 0 : whole / 7 * part(7, devices(), 0).size();
   const Index before = ledger().live();
   {
-    Future<Tensor> future = world().reduce_scatter_async(Tensor(shape), ReduceOp::sum, 0);
+    Future<Tensor> future = group().reduce_scatter_async(Tensor(shape), ReduceOp::sum, 0);
     CHECK(ledger().live() - before == whole + largest);
-    world().synchronize();  // done, but nobody has waited for it
+    group().synchronize();  // done, but nobody has waited for it
     CHECK(ledger().live() - before == whole + largest);
     const Tensor mine = future.get();
     CHECK(ledger().live() - before == mine.bytes());
     CHECK(mine.extent(0) == part_of_mine(7).size());
   }
   const Index chunk = devices() == 1 ? 0 : 4 * part(num_elements(shape), devices(), 0).size();
-  Future<Tensor> future = world().all_reduce_async(Tensor(shape), ReduceOp::sum);
+  Future<Tensor> future = group().all_reduce_async(Tensor(shape), ReduceOp::sum);
   CHECK(ledger().live() - before == whole + chunk);
-  world().synchronize();
+  group().synchronize();
   CHECK(ledger().live() - before == whole + chunk);
   const Tensor sum = future.get();
   CHECK(ledger().live() - before == whole);
@@ -266,7 +275,7 @@ TEST_CASE("a future of no call is done, and empty") {
           Future<Tensor> none;
           CHECK(none.ready());
           CHECK(none.get().size() == 0);
-          none = world().all_gather_async(Tensor({1}), 0);
+          none = group().all_gather_async(Tensor({1}), 0);
           CHECK(none.get().size() == devices());
         }) == "");
 }

@@ -10,17 +10,19 @@
 using namespace shard;
 using namespace shard::testing;
 
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
-const Host& mine(const std::vector<Host>& inputs) {
+const HostTensor& mine(const std::vector<HostTensor>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
 }
 int rank_of(const Shape& shape) {
@@ -42,8 +44,8 @@ std::vector<std::vector<Index>> cuts() {
 }
 
 /// A device's slice: the shape with its extent along one axis.
-std::vector<Host> slices_of(const Shape& shape, int axis, const std::vector<Index>& extents) {
-  std::vector<Host> inputs;
+std::vector<HostTensor> slices_of(const Shape& shape, int axis, const std::vector<Index>& extents) {
+  std::vector<HostTensor> inputs;
   for (int d = 0; d < devices(); ++d)
     inputs.push_back(integers(with(shape, axis, extents[static_cast<std::size_t>(d)]), d));
   return inputs;
@@ -55,13 +57,13 @@ TEST_CASE("all_reduce combines all devices' tensors") {
   for (const Shape& shape : shapes)
     for (ReduceOp op : all_ops) {
       CAPTURE(to_string(shape), name(op));
-      const std::vector<Host> inputs = on_each(integers, shape);
+      const std::vector<HostTensor> inputs = on_each(integers, shape);
       CHECK(difference(engine.all_reduce(to_device(mine(inputs)), op), reduced(inputs, op)) == "");
     }
 }
 
 TEST_CASE("all_reduce sums unless told otherwise") {
-  const std::vector<Host> inputs = on_each(integers, {6});
+  const std::vector<HostTensor> inputs = on_each(integers, {6});
   CHECK(difference(engine.all_reduce(to_device(mine(inputs))), reduced(inputs, ReduceOp::sum)) == "");
 }
 
@@ -70,7 +72,7 @@ TEST_CASE("reduce_scatter leaves each device its part of the combination") {
     for (int axis = 0; axis < rank_of(shape); ++axis)
       for (ReduceOp op : all_ops) {
         CAPTURE(to_string(shape), axis, name(op));
-        const std::vector<Host> inputs = on_each(integers, shape);
+        const std::vector<HostTensor> inputs = on_each(integers, shape);
         const Range part_of_mine = part(shape[static_cast<std::size_t>(axis)], devices(), me());
         CHECK(difference(engine.reduce_scatter(to_device(mine(inputs)), op, axis),
                          sliced(reduced(inputs, op), axis, part_of_mine)) == "");
@@ -78,7 +80,7 @@ TEST_CASE("reduce_scatter leaves each device its part of the combination") {
 }
 
 TEST_CASE("reduce_scatter sums along axis 0 unless told otherwise") {
-  const std::vector<Host> inputs = on_each(integers, {9, 2});
+  const std::vector<HostTensor> inputs = on_each(integers, {9, 2});
   CHECK(difference(engine.reduce_scatter(to_device(mine(inputs))),
                    sliced(reduced(inputs, ReduceOp::sum), 0, part(9, devices(), me()))) == "");
 }
@@ -88,7 +90,7 @@ TEST_CASE("all_gather puts the slices one behind the other, whatever their sizes
     for (int axis = 0; axis < rank_of(shape); ++axis)
       for (const std::vector<Index>& extents : cuts()) {
         CAPTURE(to_string(shape), axis, extents);
-        const std::vector<Host> inputs = slices_of(shape, axis, extents);
+        const std::vector<HostTensor> inputs = slices_of(shape, axis, extents);
         CHECK(difference(engine.all_gather(to_device(mine(inputs)), axis), joined(inputs, axis)) == "");
       }
 }
@@ -98,20 +100,20 @@ TEST_CASE("all_gather can keep the slice") {
     for (int axis = 0; axis < rank_of(shape); ++axis)
       for (const std::vector<Index>& extents : cuts()) {
         CAPTURE(to_string(shape), axis, extents);
-        const std::vector<Host> inputs = slices_of(shape, axis, extents);
+        const std::vector<HostTensor> inputs = slices_of(shape, axis, extents);
         const Tensor slice = to_device(mine(inputs));
-        CHECK(difference(world().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
+        CHECK(difference(group().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
         CHECK(difference(slice, mine(inputs)) == "");
       }
 }
 
 TEST_CASE("all_gather is along axis 0 unless told otherwise") {
-  const std::vector<Host> inputs = on_each(integers, {2, 2});
+  const std::vector<HostTensor> inputs = on_each(integers, {2, 2});
   CHECK(difference(engine.all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
 }
 
 TEST_CASE("all_gather undoes the cut of split.hpp") {
-  const Host whole = integers({11, 3}, 0);
+  const HostTensor whole = integers({11, 3}, 0);
   for (int axis : {0, 1}) {
     const Range part_of_mine = part(whole.shape[static_cast<std::size_t>(axis)], devices(), me());
     CHECK(difference(engine.all_gather(to_device(sliced(whole, axis, part_of_mine)), axis), whole) == "");
@@ -121,9 +123,9 @@ TEST_CASE("all_gather undoes the cut of split.hpp") {
 namespace {
 
 /// What all_to_all should give me: everybody's part for me, in device order.
-Host exchanged(const std::vector<Host>& inputs, int split_axis, int concat_axis) {
-  std::vector<Host> parts;
-  for (const Host& input : inputs) {
+HostTensor exchanged(const std::vector<HostTensor>& inputs, int split_axis, int concat_axis) {
+  std::vector<HostTensor> parts;
+  for (const HostTensor& input : inputs) {
     const Index extent = input.shape[static_cast<std::size_t>(split_axis)];
     parts.push_back(sliced(input, split_axis, part(extent, devices(), me())));
   }
@@ -137,7 +139,7 @@ TEST_CASE("all_to_all cuts along one axis and puts together along another") {
     for (int split_axis = 0; split_axis < rank_of(shape); ++split_axis)
       for (int concat_axis = 0; concat_axis < rank_of(shape); ++concat_axis) {
         CAPTURE(to_string(shape), split_axis, concat_axis);
-        const std::vector<Host> inputs = on_each(integers, shape);
+        const std::vector<HostTensor> inputs = on_each(integers, shape);
         CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, concat_axis),
                          exchanged(inputs, split_axis, concat_axis)) == "");
       }
@@ -147,14 +149,14 @@ TEST_CASE("all_to_all takes tensors that differ along the axis of putting togeth
   for (const std::vector<Index>& extents : cuts())
     for (int split_axis : {0, 1}) {
       CAPTURE(extents, split_axis);
-      const std::vector<Host> inputs = slices_of({6, 7}, 1, extents);
+      const std::vector<HostTensor> inputs = slices_of({6, 7}, 1, extents);
       CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, 1),
                        exchanged(inputs, split_axis, 1)) == "");
     }
 }
 
 TEST_CASE("all_to_all with one axis cuts and puts together along it, axis 0 unless told otherwise") {
-  const std::vector<Host> inputs = on_each(integers, {5, 9});
+  const std::vector<HostTensor> inputs = on_each(integers, {5, 9});
   CHECK(difference(engine.all_to_all(to_device(mine(inputs))), exchanged(inputs, 0, 0)) == "");
   CHECK(difference(engine.all_to_all(to_device(mine(inputs)), 1), exchanged(inputs, 1, 1)) == "");
 }
@@ -182,8 +184,8 @@ std::vector<Index> counts_of(int pattern, int from) {
 }
 
 /// What arrives at me when every device sends by its counts.
-Host routed(const std::vector<Host>& inputs, int pattern, int axis) {
-  std::vector<Host> parts;
+HostTensor routed(const std::vector<HostTensor>& inputs, int pattern, int axis) {
+  std::vector<HostTensor> parts;
   for (int from = 0; from < devices(); ++from) {
     Index begin = 0;
     for (int to = 0; to < me(); ++to) begin += count(pattern, from, to);
@@ -200,7 +202,7 @@ TEST_CASE("all_to_all with counts sends as many slices to each device as it says
     for (int axis = 0; axis < rank_of(shape); ++axis)
       for (int pattern : {0, 1, 2, 3}) {
         CAPTURE(to_string(shape), axis, pattern);
-        std::vector<Host> inputs;
+        std::vector<HostTensor> inputs;
         for (int d = 0; d < devices(); ++d) {
           Index extent = 0;
           for (Index c : counts_of(pattern, d)) extent += c;
@@ -215,7 +217,7 @@ TEST_CASE("broadcast gives everybody the root's tensor and ignores what others p
   for (const Shape& shape : shapes)
     for (int root = 0; root < devices(); ++root) {
       CAPTURE(to_string(shape), root);
-      const Host expected = integers(shape, root);
+      const HostTensor expected = integers(shape, root);
       CHECK(difference(engine.broadcast(me() == root ? to_device(expected) : Tensor(), root), expected) ==
             "");
       Tensor ignored = to_device(integers({2, 2}, me()));
@@ -233,13 +235,13 @@ TEST_CASE("nobody leaves a barrier before everybody has entered it") {
     const Index entered = now();  // one clock, as all devices of a test are on one machine
     engine.barrier();
     const Index left = now();
-    for (Index theirs : world().exchange("the time of entry", entered)) CHECK(left >= theirs);
+    for (Index theirs : group().exchange("the time of entry", entered)) CHECK(left >= theirs);
   }
 }
 
 TEST_CASE("exchange gives everybody's number in device order") {
   for (Index factor : {Index{1}, Index{-7}, Index{1} << 40}) {
-    const std::vector<Index> numbers = world().exchange("a number", factor * (me() + 1));
+    const std::vector<Index> numbers = group().exchange("a number", factor * (me() + 1));
     REQUIRE(numbers.size() == static_cast<std::size_t>(devices()));
     for (int d = 0; d < devices(); ++d) CHECK(numbers[static_cast<std::size_t>(d)] == factor * (d + 1));
   }
@@ -248,9 +250,9 @@ TEST_CASE("exchange gives everybody's number in device order") {
 TEST_CASE("print_in_device_order writes on device 0, one device after another") {
   std::ostringstream out;
   print_in_device_order(
-      out, "mine:", to_device(tabulate({2}, [](const Place& at) { return at[0] + 10.0F * me(); })));
+      group(), out, "mine:", to_device(tabulate({2}, [](const Place& at) { return at[0] + 10.0F * me(); })));
   std::ostringstream expected;
   for (int d = 0; me() == 0 && d < devices(); ++d)
-    expected << "device " << d << ": mine: (2,) [" << 10 * d << ", " << 10 * d + 1 << "]\n";
+    expected << "device " << id(d) << ": mine: (2,) [" << 10 * d << ", " << 10 * d + 1 << "]\n";
   CHECK(out.str() == expected.str());
 }

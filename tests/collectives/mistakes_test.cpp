@@ -11,13 +11,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 /// The action must be refused with this code and these words, on this device.
@@ -32,7 +32,7 @@ void check_refused(Code code, const std::string& words, const std::function<void
 
 /// After a mistake everything goes on.
 void check_going_on() {
-  const std::vector<Host> inputs = on_each(integers, {7, 2});
+  const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
   CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
 }
@@ -96,7 +96,7 @@ const std::vector<NamedCall> all_calls = {
        Tensor dst({3});
        engine.send_async(src, dst, {}).wait();
      }},
-    {"a control message", [] { world().exchange("a number", 3); }}};
+    {"a control message", [] { group().exchange("a number", 3); }}};
 
 }  // namespace
 
@@ -119,14 +119,14 @@ TEST_CASE("a call that differs on one device is refused on all, naming both call
 TEST_CASE("control messages about different things are refused") {
   if (devices() == 1) return;
   check_refused(Code::mismatch, "given a control message here and another one on device",
-                [] { world().exchange(me() == 0 ? "rows" : "columns", 3); });
+                [] { group().exchange(me() == 0 ? "rows" : "columns", 3); });
   check_going_on();
 }
 
 TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
   if (devices() == 1) return;
-  Future<Tensor> wrong = world().all_gather_async(Tensor({2, 2}), me() == 0 ? 0 : 1);
-  Future<Tensor> right = world().all_gather_async(Tensor({2, 2}), 0);
+  Future<Tensor> wrong = group().all_gather_async(Tensor({2, 2}), me() == 0 ? 0 : 1);
+  Future<Tensor> right = group().all_gather_async(Tensor({2, 2}), 0);
   CHECK(right.get().shape() == Shape{2 * devices(), 2});
   CHECK(refusal([&] { wrong.get(); }).code == static_cast<int>(Code::mismatch));
   CHECK(refusal([&] { wrong.get(); }).code == 0);

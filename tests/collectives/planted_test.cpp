@@ -1,24 +1,24 @@
-// The mistakes that tests plant do what emu/faults.hpp says: else a test that "has been seen to fail" proves
+// The mistakes that tests plant do what planted_faults.hpp says: else a test that "has been seen to fail" proves
 // nothing.
 
 #include <numeric>
 
-#include "emu/faults.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/harness/planted_faults.hpp"
 
 using namespace shard;
 using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 int right() {
   return (me() + 1) % devices();
@@ -30,14 +30,14 @@ int left() {
 /// Plants a mistake, and removes it at the end of its life.
 class Planted {
  public:
-  explicit Planted(const emu::Faults& faults) { emu::plant_faults(faults); }
-  ~Planted() { emu::plant_faults({}); }
+  explicit Planted(const Faults& faults) { plant_faults(faults); }
+  ~Planted() { plant_faults({}); }
   Planted(const Planted&) = delete;
   Planted& operator=(const Planted&) = delete;
 };
 
 Planted without_call(std::int64_t k) {
-  emu::Faults faults;
+  Faults faults;
   faults.leave_out_call = k;
   return Planted(faults);
 }
@@ -54,7 +54,7 @@ const std::vector<Call> collectives = {
     {"all_to_all", [](Tensor t) { return engine.all_to_all(std::move(t), 0, 1); }},
     {"broadcast", [](Tensor t) { return engine.broadcast(std::move(t), 0); }}};
 
-Host mine() {
+HostTensor mine() {
   return integers({6, 5}, me());
 }
 
@@ -76,7 +76,7 @@ Tensor pass_on(const Tensor& t) {
   return received;
 }
 
-Host zeros(const Shape& shape) {
+HostTensor zeros(const Shape& shape) {
   return tabulate(shape, [](const Place&) { return 0.0F; });
 }
 
@@ -91,14 +91,14 @@ TEST_CASE("a collective that is left out returns what it was given, and no other
       CAPTURE(collectives[k].name, collectives[i].name);
       CHECK(difference(results[i], i == k ? mine() : to_host(right_results[i])) == "");
     }
-    CHECK(emu::calls_made() == static_cast<std::int64_t>(collectives.size()));
+    CHECK(calls_made() == static_cast<std::int64_t>(collectives.size()));
   }
 }
 
 TEST_CASE("a collective that is left out sends nothing and is done at once") {
   const Planted planted = without_call(0);
   ledger().reset();
-  Future<Tensor> future = world().all_reduce_async(to_device(mine()), ReduceOp::sum);
+  Future<Tensor> future = group().all_reduce_async(to_device(mine()), ReduceOp::sum);
   CHECK(future.ready());
   CHECK(difference(future.get(), mine()) == "");
   CHECK(ledger().traffic() == Traffic{});
@@ -111,16 +111,16 @@ TEST_CASE("a barrier and a send_async can be left out") {
   engine.barrier();
   engine.send_async(src, dst, right()).wait();
   CHECK(difference(dst, integers({6, 5}, me(), 1)) == "");
-  emu::Faults faults;
+  Faults faults;
   faults.leave_out_call = 0;
-  emu::plant_faults(faults);
+  plant_faults(faults);
   if (me() == 0) engine.barrier();  // which would wait for the others
-  CHECK(emu::calls_made() == (me() == 0 ? 1 : 0));
+  CHECK(calls_made() == (me() == 0 ? 1 : 0));
 }
 
 TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever side leaves it out") {
   if (devices() == 1) return;
-  const Host from_left = integers({left() + 1, 3}, left());
+  const HostTensor from_left = integers({left() + 1, 3}, left());
   for (int left_out : {0, 1, 2}) {
     CAPTURE(left_out);
     const Planted planted = without_call(left_out);
@@ -136,10 +136,10 @@ TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever s
 TEST_CASE("one side alone can leave a letter out") {
   if (devices() == 1) return;
   for (int culprit : {0, 1}) {
-    emu::Faults faults;
+    Faults faults;
     if (me() == culprit) faults.leave_out_call = 0;
     const Planted planted(faults);
-    const Host letter = integers({4, 50}, 0);
+    const HostTensor letter = integers({4, 50}, 0);
     if (me() == 0) engine.send(1, to_device(letter));
     if (me() == 1) CHECK(difference(engine.receive(0), zeros({4, 50})) == "");
     if (me() == 0) engine.send(1, to_device(letter));
@@ -165,7 +165,7 @@ Change change(const Tensor& changed, const Tensor& original) {
 }
 
 Index total(Index mine) {
-  const std::vector<Index> all = world().exchange("a number", mine);
+  const std::vector<Index> all = group().exchange("a number", mine);
   return std::accumulate(all.begin(), all.end(), Index{0});
 }
 
@@ -173,13 +173,13 @@ Index total(Index mine) {
 /// this device's result and the number of devices whose result has changed.
 void corrupt_each_message(const std::function<Tensor()>& action,
                           const std::function<void(const Change&, Index devices_changed)>& check) {
-  emu::plant_faults({});
+  plant_faults({});
   const Tensor original = action();
-  const std::vector<Index> sent = world().exchange("messages", emu::messages_sent());
+  const std::vector<Index> sent = group().exchange("messages", messages_sent());
   for (int culprit = 0; culprit < devices(); ++culprit)
     for (Index k = 0; k <= sent[static_cast<std::size_t>(culprit)]; ++k) {
       CAPTURE(culprit, k);
-      emu::Faults faults;
+      Faults faults;
       faults.corrupt_message = k;
       faults.corrupting_device = culprit;
       const Planted planted(faults);
@@ -212,7 +212,7 @@ TEST_CASE("a corrupted message changes one element of one device, where it is no
 
 TEST_CASE("a corrupted message that is passed on changes the same element wherever it comes") {
   const auto check_same = [](const Change& mine, Index) {
-    const std::vector<Index> places = world().exchange("places", mine.place);
+    const std::vector<Index> places = group().exchange("places", mine.place);
     Index place = -1;
     for (Index p : places) {
       if (place < 0) place = p;
@@ -233,10 +233,10 @@ TEST_CASE("calls and messages are counted from the planting on, empty messages n
   engine.all_gather(Tensor({0, 3}));
   engine.all_gather(Tensor({2, 3}));
   engine.barrier();
-  world().exchange("a number", 1);
-  CHECK(emu::calls_made() == 3);
-  CHECK(emu::messages_sent() == devices() - 1);
-  emu::plant_faults({});
-  CHECK(emu::calls_made() == 0);
-  CHECK(emu::messages_sent() == 0);
+  group().exchange("a number", 1);
+  CHECK(calls_made() == 3);
+  CHECK(messages_sent() == devices() - 1);
+  plant_faults({});
+  CHECK(calls_made() == 0);
+  CHECK(messages_sent() == 0);
 }

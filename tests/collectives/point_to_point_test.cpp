@@ -12,13 +12,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 int right() {
   return (me() + 1) % devices();
@@ -57,7 +57,7 @@ TEST_CASE("messages between two devices do not overtake one another") {
   for (int sender = 0; sender < devices(); ++sender)
     for (int receiver = 0; receiver < devices(); ++receiver)
       for (int k = 0; sender != receiver && k < 6; ++k) {
-        const Host letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
+        const HostTensor letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
         if (me() == sender) engine.send(receiver, to_device(letter));
         if (me() == receiver) CHECK(difference(engine.receive(sender), letter) == "");
       }
@@ -68,8 +68,8 @@ TEST_CASE(
   if (devices() == 1) return;
   for (const Shape& shape : shapes) {
     CAPTURE(to_string(shape));
-    Future<> sent = world().post_send(right(), to_device(integers(shape, me())));
-    Future<Tensor> received = world().post_receive(left(), shape);
+    Future<> sent = group().post_send(right(), to_device(integers(shape, me())));
+    Future<Tensor> received = group().post_receive(left(), shape);
     CHECK(difference(received.get(), integers(shape, left())) == "");
     sent.wait();
   }
@@ -79,9 +79,9 @@ TEST_CASE("posted messages and letters between two devices do not overtake one a
   if (devices() == 1) return;
   const Shape large = {3000, 2};
   std::vector<Future<>> sent;
-  for (int k = 0; k < 5; ++k) sent.push_back(world().post_send(right(), to_device(integers(large, me(), k))));
+  for (int k = 0; k < 5; ++k) sent.push_back(group().post_send(right(), to_device(integers(large, me(), k))));
   std::vector<Future<Tensor>> received;
-  for (int k = 0; k < 3; ++k) received.push_back(world().post_receive(left(), large));
+  for (int k = 0; k < 3; ++k) received.push_back(group().post_receive(left(), large));
   for (int k = 2; k >= 0; --k) {
     CAPTURE(k);
     CHECK(difference(received[static_cast<std::size_t>(k)].get(), integers(large, left(), k)) == "");
@@ -92,9 +92,9 @@ TEST_CASE("posted messages and letters between two devices do not overtake one a
 
 TEST_CASE("a posted message goes on while a collective is in flight") {
   if (devices() == 1) return;
-  Future<> sent = world().post_send(right(), to_device(integers({700, 9}, me())));
-  Future<Tensor> sum = world().all_reduce_async(to_device(integers({5}, me())), ReduceOp::sum);
-  CHECK(difference(world().post_receive(left(), {700, 9}).get(), integers({700, 9}, left())) == "");
+  Future<> sent = group().post_send(right(), to_device(integers({700, 9}, me())));
+  Future<Tensor> sum = group().all_reduce_async(to_device(integers({5}, me())), ReduceOp::sum);
+  CHECK(difference(group().post_receive(left(), {700, 9}).get(), integers({700, 9}, left())) == "");
   CHECK(difference(sum.get(), reduced(on_each(integers, {5}), ReduceOp::sum)) == "");
   sent.wait();
 }
@@ -103,8 +103,8 @@ TEST_CASE("posted messages are counted as sent, and hold their memory until they
   if (devices() == 1) return;
   ledger().reset();
   const std::int64_t before = ledger().live();
-  Future<> sent = world().post_send(right(), to_device(integers({50, 2}, me())));
-  Future<Tensor> received = world().post_receive(left(), {50, 2});
+  Future<> sent = group().post_send(right(), to_device(integers({50, 2}, me())));
+  Future<Tensor> received = group().post_receive(left(), {50, 2});
   CHECK(ledger().live() == before + 800);
   while (!received.ready() || !sent.ready()) {
   }
@@ -122,8 +122,8 @@ TEST_CASE("many posted messages are received in the order in which they were sen
   std::vector<Future<>> sent;
   std::vector<Future<Tensor>> received;
   for (int k = 0; k < messages; ++k)
-    sent.push_back(world().post_send(right(), to_device(integers({3}, me(), k))));
-  for (int k = 0; k < messages; ++k) received.push_back(world().post_receive(left(), {3}));
+    sent.push_back(group().post_send(right(), to_device(integers({3}, me(), k))));
+  for (int k = 0; k < messages; ++k) received.push_back(group().post_receive(left(), {3}));
   for (int k = 0; k < messages; ++k) {
     CAPTURE(k);
     CHECK(difference(received[static_cast<std::size_t>(k)].get(), integers({3}, left(), k)) == "");
@@ -135,16 +135,16 @@ TEST_CASE("posted messages of both directions keep one order, whichever of them 
   if (devices() == 1) return;
   if (me() == 0) engine.send(1, Tensor({1}));  // the first one between two may have a way to make
   if (me() == 1) engine.receive(0);
-  auto meet = [] { ControlPlane::instance().all_gather("a meeting", 0); };  // moves no message along
+  auto meet = [] { group().gather("a meeting", ""); };  // moves no message along
   auto sent_by = [](int device) { return integers({40}, device); };
   Future<> sent;
   Future<Tensor> received;
-  if (me() < 2) sent = world().post_send(1 - me(), to_device(sent_by(me())));
-  if (me() == 1) received = world().post_receive(0, {40});
+  if (me() < 2) sent = group().post_send(1 - me(), to_device(sent_by(me())));
+  if (me() == 1) received = group().post_receive(0, {40});
   meet();
   for (int i = 0; me() == 1 && i < 100; ++i) sent.ready();  // device 0 learns that its message can come
   meet();
-  if (me() == 0) received = world().post_receive(1, {40});  // its own message is first, the other one second
+  if (me() == 0) received = group().post_receive(1, {40});  // its own message is first, the other one second
   meet();
   if (me() == 1) sent.wait();  // has started the second one first
   if (me() < 2) {
@@ -173,14 +173,14 @@ TEST_CASE("send returns after its receiver has begun to receive") {
       moment = now();
       engine.receive(0);
     }
-    const std::vector<Index> moments = world().exchange("moments", moment);
+    const std::vector<Index> moments = group().exchange("moments", moment);
     if (devices() > 1) CHECK(moments[0] >= moments[1]);
   }
 }
 
 TEST_CASE("letters and collectives in flight do not meet") {
   if (devices() == 1) return;
-  Future<Tensor> gathered = world().all_gather_async(to_device(integers({50, 40}, me())), 0);
+  Future<Tensor> gathered = group().all_gather_async(to_device(integers({50, 40}, me())), 0);
   CHECK(difference(pass_on(to_device(integers({3}, me(), 1))), integers({3}, left(), 1)) == "");
   CHECK(difference(gathered.get(), joined(on_each(integers, {50, 40}), 0)) == "");
 }

@@ -14,13 +14,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 const std::vector<Index> sizes = {1, 2, 63, 1000, 100'003};
@@ -65,13 +65,13 @@ int count(int from, int to, Index scale) {
 TEST_CASE("all_reduce agrees with MPI_Allreduce") {
   for (Index size : sizes) {
     CAPTURE(size);
-    const Host random = reals({size}, me());
-    const Host whole = integers({size}, me());
+    const HostTensor random = reals({size}, me());
+    const HostTensor whole = integers({size}, me());
     for (ReduceOp op : {ReduceOp::max, ReduceOp::min})
       CHECK(same_bits(engine.all_reduce(to_device(random), op).to_host(),
                       mpi_all_reduce(random.values, mpi_op(op))));
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
-      const Host expected{{size}, mpi_all_reduce(whole.values, mpi_op(op))};
+      const HostTensor expected{{size}, mpi_all_reduce(whole.values, mpi_op(op))};
       CHECK(difference(engine.all_reduce(to_device(whole), op), expected) == "");
     }
   }
@@ -80,11 +80,11 @@ TEST_CASE("all_reduce agrees with MPI_Allreduce") {
 TEST_CASE("reduce_scatter agrees with MPI_Reduce_scatter") {
   for (Index size : sizes) {
     CAPTURE(size);
-    const Host whole = integers({size}, me());
+    const HostTensor whole = integers({size}, me());
     std::vector<int> counts;
     for (int d = 0; d < devices(); ++d) counts.push_back(static_cast<int>(part(size, devices(), d).size()));
     const int mine = counts[static_cast<std::size_t>(me())];
-    Host expected{{mine}, std::vector<float>(static_cast<std::size_t>(mine))};
+    HostTensor expected{{mine}, std::vector<float>(static_cast<std::size_t>(mine))};
     MPI_Reduce_scatter(whole.values.data(), expected.values.data(), counts.data(), MPI_FLOAT, MPI_SUM,
                        MPI_COMM_WORLD);
     CHECK(difference(engine.reduce_scatter(to_device(whole)), expected) == "");
@@ -97,7 +97,7 @@ TEST_CASE("all_gather agrees with MPI_Allgatherv") {
     std::vector<int> counts;
     for (int d = 0; d < devices(); ++d) counts.push_back(static_cast<int>(size * ((d + 2) % 3)));
     const std::vector<int> offsets = offsets_of(counts);
-    const Host slice = reals({counts[static_cast<std::size_t>(me())]}, me());
+    const HostTensor slice = reals({counts[static_cast<std::size_t>(me())]}, me());
     std::vector<float> expected(static_cast<std::size_t>(offsets.back() + counts.back()));
     MPI_Allgatherv(slice.values.data(), static_cast<int>(slice.values.size()), MPI_FLOAT, expected.data(),
                    counts.data(), offsets.data(), MPI_FLOAT, MPI_COMM_WORLD);
@@ -114,7 +114,7 @@ TEST_CASE("all_to_all with counts agrees with MPI_Alltoallv") {
       received.push_back(count(d, me(), size));
     }
     const std::vector<int> sent_at = offsets_of(sent), received_at = offsets_of(received);
-    const Host mine = reals({sent_at.back() + sent.back()}, me());
+    const HostTensor mine = reals({sent_at.back() + sent.back()}, me());
     std::vector<float> expected(static_cast<std::size_t>(received_at.back() + received.back()));
     MPI_Alltoallv(mine.values.data(), sent.data(), sent_at.data(), MPI_FLOAT, expected.data(),
                   received.data(), received_at.data(), MPI_FLOAT, MPI_COMM_WORLD);
@@ -127,7 +127,7 @@ TEST_CASE("broadcast agrees with MPI_Bcast") {
   for (Index size : sizes)
     for (int root = 0; root < devices(); ++root) {
       CAPTURE(size, root);
-      const Host mine = reals({size}, me());
+      const HostTensor mine = reals({size}, me());
       std::vector<float> expected = mine.values;
       MPI_Bcast(expected.data(), static_cast<int>(size), MPI_FLOAT, root, MPI_COMM_WORLD);
       CHECK(same_bits(engine.broadcast(to_device(mine), root).to_host(), expected));
@@ -137,7 +137,7 @@ TEST_CASE("broadcast agrees with MPI_Bcast") {
 TEST_CASE("a float sum comes out the same, bit for bit, each time and on every device") {
   for (Index size : sizes) {
     CAPTURE(size);
-    const Host random = reals({size}, me());
+    const HostTensor random = reals({size}, me());
     const std::vector<float> once = engine.all_reduce(to_device(random)).to_host();
     CHECK(same_bits(engine.all_reduce(to_device(random)).to_host(), once));
     CHECK(same_bits(engine.broadcast(Tensor::from_host({size}, once), devices() - 1).to_host(), once));
@@ -151,10 +151,10 @@ TEST_CASE("a float sum is made in the order of the ring") {
   for (Index size : sizes)
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::prod}) {
       CAPTURE(size, name(op));
-      const std::vector<Host> inputs = on_each(reals, {size});
-      Host expected{{size}, {}};
+      const std::vector<HostTensor> inputs = on_each(reals, {size});
+      HostTensor expected{{size}, {}};
       for (int k = 0; k < devices(); ++k) {
-        std::vector<Host> in_order;
+        std::vector<HostTensor> in_order;
         for (int step = 1; step <= devices(); ++step)
           in_order.push_back(
               sliced(inputs[static_cast<std::size_t>((k + step) % devices())], 0, part(size, devices(), k)));
@@ -162,7 +162,7 @@ TEST_CASE("a float sum is made in the order of the ring") {
       }
       const std::vector<float> sum = engine.all_reduce(to_device(reals({size}, me())), op).to_host();
       CHECK(same_bits(sum, expected.values));
-      const Host slice = sliced(expected, 0, part(size, devices(), me()));
+      const HostTensor slice = sliced(expected, 0, part(size, devices(), me()));
       CHECK(same_bits(engine.reduce_scatter(to_device(reals({size}, me())), op).to_host(), slice.values));
     }
 }

@@ -12,13 +12,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 int right() {
   return (me() + 1) % devices();
@@ -157,7 +157,7 @@ TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
       CHECK(measured(Collective::broadcast, call) == expected(sent, 0));
       messages += num_elements(shape) == 0 ? 0 : ledger().traffic(Collective::broadcast).messages;
     }
-  const std::vector<Index> all = world().exchange("messages", messages);
+  const std::vector<Index> all = group().exchange("messages", messages);
   const Index with_content =
       std::ranges::count_if(shapes, [](const Shape& s) { return num_elements(s) > 0; });
   CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == with_content * devices() * (devices() - 1));
@@ -167,7 +167,7 @@ TEST_CASE("a barrier goes up and down a tree in messages without content") {
   const Traffic form = tree_barrier(devices(), me());
   CHECK(form == Traffic{children(0) + (me() == 0 ? 0 : 1), 0});
   CHECK(measured(Collective::barrier, [] { engine.barrier(); }) == expected(form, 0));
-  const std::vector<Index> all = world().exchange("messages", form.messages);
+  const std::vector<Index> all = group().exchange("messages", form.messages);
   CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == 2 * (devices() - 1));
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("send_async is one message to a target that is another device") {
 }
 
 TEST_CASE("control messages are not counted") {
-  const auto call = [] { world().exchange("a number", 1); };
+  const auto call = [] { group().exchange("a number", 1); };
   CHECK(measured(Collective::barrier, call) == expected({}, 0));
 }
 

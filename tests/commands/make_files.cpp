@@ -70,6 +70,9 @@ std::map<std::string, Tensors> parameter_files() {
       {"rank_1", with(params, "layer_0/weights", tensor({4}))},
       {"rank_3", with(params, "layer_1/weights", tensor({6, 4, 1}))},
       {"unchained", with(params, "layer_1/weights", tensor({7, 4}))},
+      {"one_transposed", with(params, "layer_1/weights", tensor({4, 6}))},
+      {"transposed", {{"layer_0/weights", tensor({6, 4})}, {"layer_1/weights", tensor({4, 6})}}},
+      {"pytorch_names", {{"fc1.weight", tensor({6, 4})}}},
       {"zero_hidden", {{"layer_0/weights", tensor({4, 0})}, {"layer_1/weights", tensor({0, 4})}}},
       {"zero_width", {{"layer_0/weights", tensor({0, 6})}, {"layer_1/weights", tensor({6, 0})}}},
   };

@@ -6,7 +6,7 @@ using namespace shard;
 
 struct Forgetful : ShardedEngine {
   Placed forward(Tensor x) override {
-    Replicated input(std::move(x));
+    Replicated input(group(), std::move(x));
     Sharded<1> z = matmul(input, w0_);
     return std::move(z).local();
   }

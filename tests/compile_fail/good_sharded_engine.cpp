@@ -6,7 +6,7 @@ using namespace shard;
 
 struct Careful : ShardedEngine {
   Placed forward(Tensor x) override {
-    Replicated input(std::move(x));
+    Replicated input(group(), std::move(x));
     Partial out = matmul(matmul(input, w0_), w1_);
     return all_reduce(std::move(out));
   }

@@ -1,5 +1,5 @@
 // expect: conversion from | no viable conversion | could not convert
-// That a tensor is the same everywhere is a claim, and is written out: Replicated(std::move(t)).
+// That a tensor is the same everywhere is a claim, and is written out: Replicated(group, std::move(t)).
 #include "engine/layouts.hpp"
 
 using namespace shard;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launch_order.hpp"
 #include "transfers.hpp"
 
 using namespace cuda_double;
@@ -55,6 +56,7 @@ void queue_calls(std::vector<Call> calls) {
       require_apart(accesses, more);
       accesses.insert(accesses.end(), more.begin(), more.end());
     }
+    note_launch(together);
     enqueue(first.queue, name_of(first.line.kind), accesses, transfer_of(std::move(together)));
     first.comm->used[first.queue->number] = first.queue->clock[first.queue->number];
     calls = std::move(others);

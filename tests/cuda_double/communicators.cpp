@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "launch_order.hpp"
 #include "transfers.hpp"
 
 using namespace cuda_double;
@@ -16,6 +17,7 @@ MPI_Comm cuda_double::world_of_double() {
   static MPI_Comm comm = [] {
     MPI_Comm copy;
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    share_launches(copy);
     return copy;
   }();
   return comm;
@@ -90,7 +92,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static int made = 0;
   Id mine{};
   MPI_Comm_rank(MPI_COMM_WORLD, &mine.creator);
-  mine.tag = 100 + mine.creator * 1000 + made++;
+  mine.tag = 100 + mine.creator + made++ * 64;  // 64 processes at most
   std::memset(id, 0, sizeof *id);
   std::memcpy(id, &mine, sizeof mine);
   return ncclSuccess;

@@ -14,17 +14,19 @@ using namespace shard;
 using namespace shard::testing;
 using cuda_double::plant;
 
+const testing::RunsOn runs_on({1, 2, 3});
+
 namespace {
 
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
   const Refusal refused = refusal(action);
   CHECK(refused.code == static_cast<int>(code));
-  CHECK_THAT(refused.message, contains("device " + std::to_string(world().device_id()) + ": cuda/"));
+  CHECK_THAT(refused.message, contains("device " + std::to_string(this_device()) + ": cuda/"));
   CHECK_THAT(refused.message, contains(words));
 }
 
 bool is_alone() {
-  return world().num_devices() == 1;
+  return group().num_devices() == 1;
 }
 
 }  // namespace
@@ -40,24 +42,24 @@ TEST_CASE("an error of CUDA names call, file and line") {
 
 TEST_CASE("an error of the GPU is found where a barrier waits for it") {
   plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
-  check_refused(Code::internal, "cuda/gpu.cpp:", [] { world().barrier(); });
+  check_refused(Code::internal, "cuda/gpu.cpp:", [] { group().barrier(); });
 }
 
 TEST_CASE("an error of cuBLAS") {
   plant("cublasGemmEx_64", 0, CUBLAS_STATUS_EXECUTION_FAILED);
-  check_refused(Code::internal, "cuda/matmul.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
+  check_refused(Code::internal, "cuda/cublas_product.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
 }
 
 TEST_CASE("errors of NCCL: a peer that is lost, and any other") {
   if (is_alone()) return;
   plant("ncclAllReduce", 0, ncclInvalidUsage);
   check_refused(Code::internal, "expected success of ncclAllReduce(",
-                [] { world().all_reduce_async(Tensor({3}), ReduceOp::sum).get(); });
+                [] { group().all_reduce_async(Tensor({3}), ReduceOp::sum).get(); });
   plant("ncclSend", 0, ncclRemoteError);
   check_refused(Code::lost, "expected success of ncclSend(", [] {
     const Tensor src({3});
     Tensor dst({3});
-    world().send_async(src, dst, (world().device_id() + 1) % world().num_devices()).wait();
+    group().send_async(src, dst, (group().device_id() + 1) % group().num_devices()).wait();
   });
 }
 
@@ -108,9 +110,9 @@ TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and 
 }
 
 // Last: nothing can be sent afterwards.
-TEST_CASE("an error that NCCL finds later cuts the wires and is thrown where the host waits") {
+TEST_CASE("an error that NCCL finds later aborts all communicators and is thrown where the host waits") {
   if (is_alone()) return;
-  Future<Tensor> sum = world().all_reduce_async(Tensor({3}), ReduceOp::sum);
+  Future<Tensor> sum = group().all_reduce_async(Tensor({3}), ReduceOp::sum);
   Tensor result = sum.get();
   plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that it waits at least once
   plant("asynchronous error", 0, ncclRemoteError);

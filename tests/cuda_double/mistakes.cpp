@@ -2,10 +2,7 @@
 
 #include "mistakes.hpp"
 
-#include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
-
-using namespace shard;
+#include <cstdlib>
 
 float* memory(std::size_t elements) {
   void* data;
@@ -22,12 +19,7 @@ void clear(float* data, cudaStream_t in) {
 }
 
 int main(int argc, char** argv) {
-  return run_on_devices(argc, argv, [&] {
-    for (const Cases& cases : {mistakes_in_queues, mistakes_in_groups, mistakes_in_library})
-      if (const auto named = cases.find(argc == 2 ? argv[1] : ""); named != cases.end()) {
-        named->second();
-        return 0;
-      }
-    throw Error(Code::usage, "expected a case");
-  });
+  setenv("CUDA_DOUBLE_PATIENCE", "3", 0);  // seconds that the double waits for what never comes
+  return shard::testing::run_cases(argc, argv, {mistakes_in_queues, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
+                                   shard::testing::Speaks::each_device);
 }

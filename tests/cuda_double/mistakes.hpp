@@ -4,17 +4,21 @@
 
 #include <cuda_runtime.h>
 
-#include <map>
-#include <string>
+#include "tests/harness/cases.hpp"
+#include "tests/harness/devices.hpp"
 
-using Cases = std::map<std::string, std::function<void()>>;
+using shard::testing::Case;
+using shard::testing::group;
+using shard::testing::Where;
 
 /// With memory, queues and events.
-extern const Cases mistakes_in_queues;
+extern const std::vector<Case> mistakes_in_queues;
 /// With communicators and groups.
-extern const Cases mistakes_in_groups;
+extern const std::vector<Case> mistakes_in_groups;
+/// With several communicators: launches in different orders.
+extern const std::vector<Case> mistakes_in_order;
 /// Within cuda/, by leaving out a call there. And what is no mistake at all.
-extern const Cases mistakes_in_library;
+extern const std::vector<Case> mistakes_in_library;
 
 float* memory(std::size_t elements = 8);
 cudaStream_t queue();

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "engine/device/device.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -12,7 +11,7 @@ using namespace shard;
 namespace {
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 
 /// A communicator of all devices, and memory and a queue to use it with.
@@ -27,10 +26,10 @@ struct Together {
     for (std::size_t i = 0; i < sizeof id.internal; i += sizeof(Index)) {
       Index word;
       std::memcpy(&word, id.internal + i, sizeof word);
-      word = world().exchange("id", word)[0];
+      word = group().exchange("id", word)[0];
       std::memcpy(id.internal + i, &word, sizeof word);
     }
-    ncclCommInitRank(&comm, world().num_devices(), id, me());
+    ncclCommInitRank(&comm, group().num_devices(), id, me());
     cudaMemsetAsync(data, 0, 64 * sizeof(float), in);
   }
   void finish() { cudaStreamSynchronize(in); }
@@ -38,27 +37,39 @@ struct Together {
 
 }  // namespace
 
-const Cases mistakes_in_groups = {
-    {"group_closed_but_not_opened", [] { ncclGroupEnd(); }},
+const std::vector<Case> mistakes_in_groups = {
+    {"group_closed_but_not_opened", {1}, 70, {"ncclGroupEnd without ncclGroupStart"}, [] { ncclGroupEnd(); }},
     {"wrong_count",
+     {2},
+     70,
+     {"calls that do not fit: ncclAllReduce of"},
      [] {
        Together t;
        ncclAllReduce(t.data, t.data, me() == 1 ? 4 : 5, ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
      }},
     {"wrong_type",
+     {2},
+     70,
+     {"of type 2"},
      [] {
        Together t;
        ncclAllReduce(t.data, t.data, 4, me() == 1 ? ncclInt32 : ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
      }},
     {"wrong_operation",
+     {2},
+     70,
+     {"operation 2"},
      [] {
        Together t;
        ncclAllReduce(t.data, t.data, 4, ncclFloat, me() == 1 ? ncclMax : ncclSum, t.comm, t.in);
        t.finish();
      }},
     {"wrong_call",
+     {2},
+     70,
+     {"ncclAllGather of 4"},
      [] {
        Together t;
        if (me() == 1) ncclAllGather(t.data, t.data + 32, 4, ncclFloat, t.comm, t.in);
@@ -66,12 +77,18 @@ const Cases mistakes_in_groups = {
        t.finish();
      }},
     {"wrong_root",
+     {3},
+     70,
+     {"nobody receives: ncclBroadcast"},
      [] {
        Together t;
        ncclBroadcast(t.data, t.data, 4, ncclFloat, me() == 2 ? 0 : 1, t.comm, t.in);
        t.finish();
      }},
     {"swapped_peer",  // everybody should send to the right
+     {3},
+     70,
+     {"nothing comes from rank 1: ncclSend or ncclRecv"},
      [] {
        Together t;
        ncclGroupStart();
@@ -81,17 +98,26 @@ const Cases mistakes_in_groups = {
        t.finish();
      }},
     {"peer_that_is_not_there",
+     {3},
+     70,
+     {"no rank 3"},
      [] {
        Together t;
        ncclSend(t.data, 4, ncclFloat, 3, t.comm, t.in);
      }},
     {"nobody_receives",
+     {2},
+     70,
+     {"nobody receives: ncclSend"},
      [] {
        Together t;
        if (me() == 0) ncclSend(t.data, 4, ncclFloat, 1, t.comm, t.in);
        t.finish();
      }},
     {"both_send_first",  // not in a group: each waits for the other's receive
+     {2},
+     70,
+     {"nobody receives: ncclSend"},
      [] {
        Together t;
        ncclSend(t.data, 4, ncclFloat, 1 - me(), t.comm, t.in);
@@ -99,6 +125,9 @@ const Cases mistakes_in_groups = {
        t.finish();
      }},
     {"calls_of_a_group_in_another_order",
+     {2},
+     70,
+     {"in place 2 here and ncclBroadcast of 4"},
      [] {
        Together t;
        ncclGroupStart();
@@ -108,11 +137,17 @@ const Cases mistakes_in_groups = {
        t.finish();
      }},
     {"result_on_a_part_of_its_source",
+     {2},
+     70,
+     {"ncclAllGather: the result lies on a part of the source"},
      [] {
        Together t;
        ncclAllGather(t.data + 2, t.data, 4, ncclFloat, t.comm, t.in);
      }},
     {"two_calls_of_a_group_write_one_place",
+     {2},
+     70,
+     {"two calls of a group use the same memory"},
      [] {
        Together t;
        ncclGroupStart();
@@ -120,6 +155,9 @@ const Cases mistakes_in_groups = {
        ncclGroupEnd();
      }},
     {"waits_in_an_open_group",
+     {2},
+     70,
+     {"in an open group"},
      [] {
        Together t;
        ncclGroupStart();
@@ -127,12 +165,15 @@ const Cases mistakes_in_groups = {
        t.finish();
      }},
     {"communicator_destroyed_while_in_use",
+     {2},
+     70,
+     {"ncclCommDestroy while its calls may be on their way"},
      [] {
        Together t;
        ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
        ncclCommDestroy(t.comm);
      }},
-    {"communicator_used_after_it_was_destroyed", [] {
+    {"communicator_used_after_it_was_destroyed", {2}, 70, {"not one of communicators"}, [] {
        Together t;
        ncclCommDestroy(t.comm);
        ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);

@@ -15,32 +15,47 @@ Tensor some() {
 
 /// With a call left out or failing, the k-th from here.
 void in_library(const char* call, int k, const std::function<void()>& action) {
-  world();
-  plant(call, k, left_out);
+    plant(call, k, left_out);
   action();
-  world().synchronize();
+  group().synchronize();
 }
 void reduce() {
   Tensor t = scale(some(), 2);
-  scale(world().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
+  scale(group().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
 }
 
 }  // namespace
 
-const Cases mistakes_in_library = {
+const std::vector<Case> mistakes_in_library = {
     {"library_collective_does_not_wait_for_its_argument",
+     {2},
+     70,
+     {"ncclAllReduce reads memory that another queue writes (a kernel)"},
      [] { in_library("cudaStreamWaitEvent", 0, reduce); }},
     {"library_computation_does_not_wait_for_a_collective",
+     {2},
+     70,
+     {"a kernel writes memory that another queue writes (ncclAllReduce)"},
      [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
-    {"library_does_not_record_its_argument", [] { in_library("cudaEventRecord", 1, reduce); }},
+    {"library_does_not_record_its_argument",
+     {2},
+     70,
+     {"cudaStreamWaitEvent: an event that was never recorded"},
+     [] { in_library("cudaEventRecord", 1, reduce); }},
     {"library_does_not_close_a_group",
-     [] { in_library("ncclGroupEnd", 0, [] { world().all_to_all_async(some(), 0, 0).get(); }); }},
+     {2},
+     70,
+     {"in an open group"},
+     [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }},
     {"library_block_is_taken_while_another_queue_uses_it",
+     {2},
+     70,
+     {"cudaMemsetAsync writes memory that another queue writes (ncclAllReduce)"},
      [] {
        // Freed while its collective may still run: whoever takes the block must wait for that.
-       world().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
-       Future<Tensor> given_up = world().all_reduce_async(Tensor({500}), ReduceOp::sum);
-       world().exchange("it is in its queue", 0);  // which no host has waited for
+       group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
+       Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
+       group().exchange("it is in its queue", 0);  // which no host has waited for
        try {
          Future<Tensor> lost = std::move(given_up);
          throw 1;
@@ -48,17 +63,48 @@ const Cases mistakes_in_library = {
        }
        plant("cudaStreamWaitEvent", 0, left_out);
        Tensor({500});
-       world().synchronize();
+       group().synchronize();
      }},
     {"library_chooses_no_gpu",
-     [] {
-       plant("cudaSetDevice", 0, left_out);
-       world();
-     }},
-    {"library_keeps_an_event", [] { in_library("cudaEventDestroy", 0, reduce); }},
-    {"library_keeps_memory", [] { plant("cudaFree", 0, left_out); }},
-    {"library_keeps_a_queue", [] { plant("cudaStreamDestroy", 0, left_out); }},
-    {"library_keeps_its_handle", [] { plant("cublasDestroy", 0, left_out); }},
-    {"library_keeps_a_communicator", [] { plant("ncclCommDestroy", 0, left_out); }},
-    {"product", [] { matmul(some(), transposed(some())).to_host(); }},
-    {"nothing", [] { reduce(); }}};
+     {2},
+     70,
+     {"two ranks on GPU 0 of one machine"},
+     [] {},
+     Where::emulator,
+     {},
+     [] { plant("cudaSetDevice", 0, left_out); }},
+    {"library_keeps_an_event",
+     {2},
+     70,
+     {"not given back: 1 events"},
+     [] { in_library("cudaEventDestroy", 0, reduce); }},
+    {"library_keeps_memory", {2}, 70, {"not given back: 1 memory"}, [] { plant("cudaFree", 0, left_out); }},
+    {"library_keeps_a_queue",
+     {2},
+     70,
+     {"not given back: 1 queues"},
+     [] { plant("cudaStreamDestroy", 0, left_out); }},
+    {"library_keeps_its_handle",
+     {2},
+     70,
+     {"not given back: 1 cuBLAS handles"},
+     [] { plant("cublasDestroy", 0, left_out); }},
+    {"library_keeps_a_communicator",
+     {2},
+     70,
+     {"not given back: 1 communicators"},
+     [] { plant("ncclCommDestroy", 0, left_out); }},
+    {"product",
+     {3},
+     0,
+     {},
+     [] { matmul(some(), transposed(some())).to_host(); },
+     Where::cuda_too,
+     {{"CUDA_DOUBLE_GPUS", "2"}, {"SHARDBOOK_SHARE_GPUS", "1"}}},
+    {"nothing",
+     {4},
+     64,
+     {"expected a GPU for each of the 4 processes of this machine, given 2; SHARDBOOK_SHARE_GPUS=1"},
+     reduce,
+     Where::cuda_too,
+     {{"CUDA_DOUBLE_GPUS", "2"}}}};

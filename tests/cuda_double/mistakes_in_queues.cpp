@@ -14,36 +14,66 @@ struct Fill {
 
 }  // namespace
 
-const Cases mistakes_in_queues = {
-    {"host_reads", [] { std::printf("%g\n", *memory()); }},
-    {"host_writes", [] { *memory() = 1; }},
+const std::vector<Case> mistakes_in_queues = {
+    {"host_reads",
+     {1},
+     70,
+     {"device memory was touched on the host"},
+     [] { std::printf("%g\n", *memory()); }},
+    {"host_writes", {1}, 70, {"device memory was touched on the host"}, [] { *memory() = 1; }},
     {"host_memory_in_a_kernel",
+     {1},
+     70,
+     {"a kernel uses what is no device memory"},
      [] {
        float value = 0;
        cuda_double::launch(Fill(), 1, queue(), &value);
      }},
     {"device_memory_as_the_hosts",
+     {1},
+     70,
+     {"device memory given as the host's"},
      [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, queue()); }},
-    {"beyond_the_end", [] { cudaMemsetAsync(memory(8), 0, 33, queue()); }},
-    {"kernel_beyond_the_end", [] { cuda_double::launch(Fill(), 9, queue(), memory(8)); }},
+    {"beyond_the_end",
+     {1},
+     70,
+     {"cudaMemsetAsync goes beyond the end of its memory"},
+     [] { cudaMemsetAsync(memory(8), 0, 33, queue()); }},
+    {"kernel_beyond_the_end",
+     {1},
+     70,
+     {"a kernel goes beyond the end of its memory"},
+     [] { cuda_double::launch(Fill(), 9, queue(), memory(8)); }},
     {"copy_onto_a_part_of_itself",
+     {1},
+     70,
+     {"a copy onto a part of itself"},
      [] {
        float* data = memory(8);
        cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, queue());
      }},
     {"reads_without_waiting",
+     {1},
+     70,
+     {"reads memory that another queue writes (cudaMemsetAsync), without waiting for it"},
      [] {
        float* data = memory();
        clear(data, queue());
        cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, queue());
      }},
     {"writes_without_waiting_for_a_writer",
+     {1},
+     70,
+     {"writes memory that another queue writes"},
      [] {
        float* data = memory();
        clear(data, queue());
        clear(data, queue());
      }},
     {"writes_without_waiting_for_a_reader",
+     {1},
+     70,
+     {"writes memory that another queue reads"},
      [] {
        float* data = memory();
        cudaStream_t reader = queue();
@@ -51,12 +81,18 @@ const Cases mistakes_in_queues = {
        clear(data, queue());
      }},
     {"kernel_in_the_wrong_queue",
+     {1},
+     70,
+     {"a kernel writes memory that another queue writes"},
      [] {
        float* data = memory();
        clear(data, queue());
        cuda_double::launch(Fill(), 8, queue(), data);
      }},
     {"waits_for_an_earlier_record",
+     {1},
+     70,
+     {"writes memory that another queue writes"},
      [] {
        float* data = memory();
        cudaStream_t first = queue(), second = queue();
@@ -68,44 +104,62 @@ const Cases mistakes_in_queues = {
        clear(data, second);
      }},
     {"event_never_recorded",
+     {1},
+     70,
+     {"an event that was never recorded"},
      [] {
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
        cudaStreamWaitEvent(queue(), event, 0);
      }},
     {"query_of_an_event_never_recorded",
+     {1},
+     70,
+     {"an event that was never recorded"},
      [] {
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
        cudaEventQuery(event);
      }},
     {"freed_while_in_use",
+     {1},
+     70,
+     {"cudaFree of memory that a queue still uses"},
      [] {
        float* data = memory();
        clear(data, queue());
        cudaFree(data);
      }},
     {"freed_twice",
+     {1},
+     70,
+     {"cudaFree: not one of memory"},
      [] {
        float* data = memory();
        cudaFree(data);
        cudaFree(data);
      }},
     {"used_after_it_was_freed",
+     {1},
+     70,
+     {"uses what is no device memory"},
      [] {
        float* data = memory();
        cudaFree(data);
        clear(data, queue());
      }},
     {"queue_used_after_it_was_destroyed",
+     {1},
+     70,
+     {"no such queue"},
      [] {
        cudaStream_t in = queue();
        cudaStreamDestroy(in);
        clear(memory(), in);
      }},
-    {"leaks_memory", [] { memory(); }},
-    {"leaks_a_queue", [] { queue(); }},
-    {"matrix_of_the_wrong_distance", [] {
+    {"leaks_memory", {1}, 70, {"not given back: 1 memory"}, [] { memory(); }},
+    {"leaks_a_queue", {1}, 70, {"not given back: 1 queues"}, [] { queue(); }},
+    {"matrix_of_the_wrong_distance", {1}, 70, {"a of 2 rows and 2 columns at a distance of 1"}, [] {
        cublasHandle_t blas;
        cublasCreate(&blas);
        cublasSetStream(blas, queue());

@@ -8,36 +8,20 @@
 #include <numeric>
 #include <sstream>
 
-#include "engine/checkpoint.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
 #include "engine/optimizer.hpp"
+#include "engine/program/report.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
 #include "engine/tape.hpp"
-#include "engine/workloads/digits.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
-#include "tests/harness/host_array.hpp"
+#include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 namespace {
-
-/// The error that a call ends in; its code is 0 when there is none.
-struct Outcome {
-  int code = 0;
-  std::string message;
-};
-
-template <class Call>
-Outcome outcome(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.exit_code(), error.what()};
-  }
-  return {};
-}
 
 std::vector<float> counting(Index n, float first = 0) {
   std::vector<float> values(static_cast<std::size_t>(n));
@@ -109,7 +93,7 @@ TEST_CASE("CounterRandom: the range and the moments of what it gives") {
 }
 
 TEST_CASE("a generated checkpoint's slice is that slice of the whole, along either axis") {
-  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({3, 5, 7}, 42);
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp({3, 5, 7}).parameters(), 42);
   CHECK(checkpoint->names() ==
         std::vector<std::string>{"layer_0/weights", "layer_1/weights", "layer_2/weights"});
   Tensor whole = checkpoint->whole("layer_1/weights");
@@ -117,12 +101,12 @@ TEST_CASE("a generated checkpoint's slice is that slice of the whole, along eith
   for (float w : whole.to_host()) CHECK(std::abs(w) <= std::sqrt(6.0F / 7));
   for (int axis : {0, 1})
     CHECK(checkpoint->slice("layer_1/weights", axis, 2, 4).to_host() == slice(whole, axis, 2, 4).to_host());
-  CHECK(outcome([&] { checkpoint->shape("layer_3/weights"); }).code == 65);
-  CHECK(outcome([&] { checkpoint->slice("layer_0/weights", 0, 3, 6); }).code == 84);
+  CHECK(refusal([&] { checkpoint->shape("layer_3/weights"); }).code == 65);
+  CHECK(refusal([&] { checkpoint->slice("layer_0/weights", 0, 3, 6); }).code == 84);
 }
 
 TEST_CASE("loading a slice charges just that slice to parameters") {
-  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint({2, 5, 7}, 42);
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp({2, 5, 7}).parameters(), 42);
   Index before = ledger().live(Purpose::parameters);
   ledger().reset();
   Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
@@ -141,25 +125,33 @@ TEST_CASE("a model is read from names and shapes, and what does not fit is named
         Model{3, 5, 7});
   CHECK(model_from({{"layer_0/weights", {5, 7}}}) == Model{1, 5, 7});
   auto complaint = [&](std::map<std::string, Shape> shapes) {
-    Outcome o = outcome([&] { model_from(shapes); });
+    Refusal o = refusal([&] { model_from(shapes); });
     CHECK(o.code == 65);
     return o.message;
   };
-  using testing::contains;
   CHECK_THAT(complaint({}), contains("some file: layer_0/weights"));
   CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_2/weights", {5, 7}}}),
              contains("layer_1/weights"));
   CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 6}}}),
              contains("layer_1/weights: expected (7, 5), given (7, 6)"));
   CHECK_THAT(complaint({{"layer_0/weights", {5}}}), contains("a matrix"));
+  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {5, 7}}}),
+             contains("layer_1/weights: expected (7, 5), given (5, 7): PyTorch stores (out, in)?"));
+  CHECK_THAT(
+      complaint({{"fc1.weight", {5, 7}}}),
+      contains("expected layer_0/weights, layer_1/weights, ... without a gap, and no other (layers have "
+               "no biases), given 1, one of them named fc1.weight, which is unknown"));
+  CHECK(Mlp({2, 7, 5}).input_hint(5) == "layer_0/weights is (7, 5): PyTorch stores (out, in)?");
+  CHECK(Mlp({2, 7, 5}).input_hint(7).empty());
+  CHECK(Mlp({2, 7, 5}).input_hint(6).empty());
 }
 
-TEST_CASE("host arrays and device tensors: there and back") {
-  HostArray array = {{1, 2, 3}, {4, 5, 6}};
-  Tensor t = to_device(array);
-  CHECK(t.shape() == Shape{2, 3});
-  bool is_same = to_host_array(t) == array;
-  CHECK(is_same);
+TEST_CASE("host tensors and device tensors: there and back") {
+  const HostTensor matrix{{2, 3}, {1, 2, 3, 4, 5, 6}};
+  const Tensor t = to_device(matrix);
+  CHECK(t.shape() == matrix.shape);
+  CHECK(to_host(t).shape == matrix.shape);
+  CHECK(to_host(t).values == matrix.values);
 }
 
 TEST_CASE("tensors print with their shape, long axes shortened") {
@@ -184,12 +176,12 @@ TEST_CASE("operations on tensors of any rank") {
   CHECK(concatenate(parts, 1).to_host() == t.to_host());
   assign(Rows(t, 1, 2), Tensor({1, 3, 2}));
   CHECK(t.to_host() == std::vector<float>{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0});
-  CHECK(outcome([&] { slice(t, 3, 0, 1); }).code == 84);
-  CHECK(outcome([&] { slice(t, 1, 2, 4); }).code == 84);
-  CHECK(outcome([&] { concatenate(parts, 0); }).code == 84);
-  CHECK(outcome([&] { Tensor({2, -1}); }).code == 84);
-  CHECK(outcome([&] { Tensor::from_host({3}, counting(2)); }).code == 84);
-  CHECK(outcome([&] { std::move(t).reshaped({5}); }).code == 84);
+  CHECK(refusal([&] { slice(t, 3, 0, 1); }).code == 84);
+  CHECK(refusal([&] { slice(t, 1, 2, 4); }).code == 84);
+  CHECK(refusal([&] { concatenate(parts, 0); }).code == 84);
+  CHECK(refusal([&] { Tensor({2, -1}); }).code == 84);
+  CHECK(refusal([&] { Tensor::from_host({3}, counting(2)); }).code == 84);
+  CHECK(refusal([&] { std::move(t).reshaped({5}); }).code == 84);
 }
 
 TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
@@ -210,7 +202,7 @@ TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
   CHECK(all_finite(of({1, 2})));
   CHECK_FALSE(all_finite(of({1, NAN})));
   CHECK_FALSE(all_finite(of({-INFINITY, 2})));
-  CHECK(outcome([&] { add(of({1, 2}), of({3})); }).code == 84);
+  CHECK(refusal([&] { add(of({1, 2}), of({3})); }).code == 84);
 }
 
 TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to the even one") {
@@ -236,9 +228,9 @@ TEST_CASE("matmul reads operands transposed, and an empty sum is zero") {
   CHECK(c.to_host() == std::vector<float>{23, 30, 52, 68});
   matmul_accumulate(Tensor({2, 0}), Tensor({0, 2}), c);
   CHECK(c.to_host() == std::vector<float>{23, 30, 52, 68});
-  Outcome o = outcome([&] { matmul(a, transposed(b)); });
+  Refusal o = refusal([&] { matmul(a, transposed(b)); });
   CHECK(o.code == 84);
-  CHECK_THAT(o.message, testing::contains("(2, 3) and (3, 2) transposed"));
+  CHECK_THAT(o.message, contains("(2, 3) and (3, 2) transposed"));
 }
 
 TEST_CASE("optimizers update just their rows") {
@@ -246,9 +238,9 @@ TEST_CASE("optimizers update just their rows") {
   Tensor g = Tensor::from_host({1, 2}, std::vector<float>{1, -2});
   sgd_update(Rows(w, 1, 2), g, 0.5F);
   CHECK(w.to_host() == std::vector<float>{0, 1, 1.5F, 4, 4, 5});
-  CHECK(outcome([&] { sgd_update(Rows(w, 0, 2), g, 0.5F); }).code == 84);
-  CHECK(outcome([&] { Rows(w, 2, 4); }).code == 84);
-  CHECK(outcome([&] { make_optimizer("adagrad", 1); }).code == 64);
+  CHECK(refusal([&] { sgd_update(Rows(w, 0, 2), g, 0.5F); }).code == 84);
+  CHECK(refusal([&] { Rows(w, 2, 4); }).code == 84);
+  CHECK(refusal([&] { make_optimizer("adagrad", 1, [](const std::string&) { return false; }); }).code == 64);
 }
 
 TEST_CASE(
@@ -290,7 +282,7 @@ TEST_CASE("mean squared error: over the global batch, each row once") {
   Tensor first = loss.gradient(Tensor::from_host({1, 2}, std::vector<float>{1, 2}), 0);
   CHECK(first.to_host() == std::vector<float>{0.25F, 0.5F});  // 2 out / (4 · 2)
   loss.gradient(Tensor::from_host({3, 2}, std::vector<float>{0, 0, 0, 0, 1, 1}), 1);
-  CHECK(loss.value() == 7.0 / 8);
+  CHECK(loss.value(group()) == 7.0 / 8);
   CHECK(loss.gradient(Tensor({0, 2}), 4).shape() == Shape{0, 2});
 }
 
@@ -302,17 +294,16 @@ TEST_CASE("the digits are all there, and files that are not digits are refused b
   for (int i = 0; i < 64; ++i) good += ",1";
   auto complaint = [](const std::string& text) {
     TextFile file(text);
-    Outcome o = outcome([&] { Digits d(file.path()); });
+    Refusal o = refusal([&] { Digits d(file.path()); });
     CHECK(o.code == 65);
     return o.message;
   };
-  using testing::contains;
   CHECK_THAT(complaint(good + "\n1,2,3\n"),
              contains("line 2: expected 64 pixels and a label, given 3 numbers"));
   CHECK_THAT(complaint("17" + good.substr(1) + "\n"), contains("pixels of 0 to 16"));
   CHECK_THAT(complaint("x" + good.substr(1) + "\n"), contains("line 1: expected integers"));
   CHECK_THAT(complaint(""), contains("empty"));
-  CHECK(outcome([] { Digits d("/nowhere/digits.csv"); }).code == 65);
+  CHECK(refusal([] { Digits d("/nowhere/digits.csv"); }).code == 65);
 }
 
 TEST_CASE("a batch's rows do not depend on who asks for them") {
@@ -328,7 +319,7 @@ TEST_CASE("comparisons say where and what the ratio looks like") {
   CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
   Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 0, 10);
   CHECK_THAT(c.first_difference,
-             testing::contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
+             contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
   CHECK(c.relative == 2);
   CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, expected).max_ulp == 1);
   CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, expected).is_equal());
@@ -341,9 +332,32 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
                     [](float v) { return v == 0; }));
   CHECK(solve(problem).size() == 8);
-  for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 2.0F);
-  Outcome o = outcome([&] { solve(problem); });
-  CHECK_THAT(o.message, testing::contains("2^24"));
+  for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
+  Refusal o = refusal([&] { solve(problem); });
+  CHECK_THAT(o.message, contains("2^24"));
+}
+
+TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
+  using testing::contains;
+  Report report;
+  report.losses = {1, 0.5};
+  report.bytes = {{4, 12288}, {4, 12288}};
+  report.messages = {{3, 2}};
+  report.peak = {{8192, 1}, {8192, 1}};
+  CHECK(report.is_good());
+  CHECK_THAT(table({report}), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
+  CHECK_THAT(table_notes({report}), contains("has no closed form") && !contains("booked"));
+  TextFile file("");
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
+  report.messages.formula = {3, 2};
+  report.messages.is_booked = true;
+  report.peak.formula = {4096, 1};
+  CHECK_FALSE(report.is_good());
+  CHECK_THAT(table({report}), contains("3 booked") && contains("8,192 not 4,096"));
+  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("has no closed form"));
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
 }
 
 TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mode") {
@@ -356,7 +370,7 @@ TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mo
   }
   CHECK(std::get<0>(tape.pop()) == 1);
   CHECK(std::get<0>(tape.pop()) == 2);
-  CHECK(outcome([&] { tape.pop(); }).code == 84);
+  CHECK(refusal([&] { tape.pop(); }).code == 84);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -3,18 +3,19 @@
 /// What the equivalence tests share: run one step of an engine on a problem, and hold every result against
 /// what was expected, on the slice that this device owns.
 
-#include <array>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "chapter.hpp"  // of the chapter under test: the build says which
+#include "engine/host_checkpoint.hpp"
 #include "engine/optimizer.hpp"
+#include "engine/program/registry.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
+#include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
 
 /// What a step produced on this device.
 struct Results {
@@ -51,18 +52,39 @@ inline Results run_step(ShardedEngine& engine, const HostTensor& input, const Ho
   return results;
 }
 
-/// An engine with these weights that also computes dL/dx, told to route as the problem says.
-inline std::unique_ptr<ShardedEngine> make_engine(const Variant& variant, const EngineOptions& options,
-                                                  const std::map<std::string, HostTensor>& weights) {
-  std::unique_ptr<ShardedEngine> engine = variant.make(options);
-  engine->load_checkpoint(*host_checkpoint(weights, "test"));
-  engine->want_input_grad(true);
-  return engine;
-}
-inline std::unique_ptr<ShardedEngine> make_engine(const Variant& variant, EngineOptions options,
-                                                  const ExactProblem& problem) {
-  options.routing = problem.routing;
-  return make_engine(variant, options, problem.weights);
+/// A variant with options that it declares worth testing, and a network that it accepts with them.
+struct Case {
+  const Variant& variant;
+  Options options;
+  std::shared_ptr<const Workload> network;
+  Index batch;
+
+  /// An engine with these weights that also computes dL/dx. `of`: the network as a problem wants it.
+  std::unique_ptr<ShardedEngine> engine(const std::map<std::string, HostTensor>& weights,
+                                        const Workload& of) const {
+    std::unique_ptr<ShardedEngine> made = variant.make(group(), of, options);
+    made->load_checkpoint(*host_checkpoint(weights, "test"));
+    made->want_input_grad(true);
+    return made;
+  }
+  std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem) const {
+    return engine(problem.weights, *problem.workload);
+  }
+  ExactProblem exact_problem(std::uint64_t seed) const { return network->exact_problem(batch, seed); }
+  /// What a closed form is told of this case on this device.
+  Setting setting(bool input_grad, std::shared_ptr<const StepData> data) const {
+    return {network.get(), batch, input_grad, group().num_devices(), group().device_id(), std::move(data)};
+  }
+  std::string describe() const {
+    return variant.name + ", " + network->describe() + ", batch " + std::to_string(batch) + " " +
+           options.describe();
+  }
+};
+
+/// An integer optimizer that leaves alone what the problem's network says.
+inline IntegerOptimizer integer_optimizer(const ExactProblem& problem) {
+  return IntegerOptimizer(
+      [network = problem.workload](const std::string& name) { return network->must_stay(name); });
 }
 
 /// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
@@ -71,7 +93,8 @@ inline std::vector<Comparison> compare_all(const Results& results,
   std::vector<Comparison> all;
   for (const auto& [first_row, rows] : results.output) {
     Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
-    all.push_back(compare("output", rows, {want.shape(), want.to_host()}, 0, first_row));
+    all.push_back(compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0,
+                          first_row));
   }
   for (const auto& [name, wanted] : expected)
     if (name != "output") all.push_back(compare(name, results.gradients.at(name), wanted));
@@ -85,87 +108,25 @@ inline std::string first_difference(const std::vector<Comparison>& comparisons) 
   return "";
 }
 
-/// Shapes that no cut divides evenly, with more devices than rows or columns among them.
-struct Case {
-  Model model;
-  Index batch;
-  EngineOptions options;
-
-  /// What a closed form is told of this case on this device.
-  Setting setting(bool input_grad) const {
-    return {options, model, batch, input_grad, world().num_devices(), world().device_id(), {}};
-  }
-  /// The chapter's exact problem of this case.
-  ExactProblem exact_problem(std::uint64_t seed) const {
-    return this_chapter().network.exact_problem(model, options.routing, batch, seed, nullptr);
-  }
-};
-
-/// The options a variant is tested with: pieces that are ragged, buckets of one gradient, of some and of all.
-inline std::vector<EngineOptions> options_of(const Variant& variant) {
-  EngineOptions two_stages{2};
-  two_stages.virtual_stages = 2;
-  EngineOptions three_stages{5};
-  three_stages.virtual_stages = 3;
-  if (variant.has_virtual_stages) return {two_stages, three_stages};
-  if (variant.has_stages) return {{1}, {2}, {5}};
-  if (variant.has_micro_batches) return {{}, {3}};
-  if (variant.has_buckets) return {{1, 1}, {1, 300}, {}};
-  return {{}};
+/// Whether a variant, with these options, takes a network on this group.
+inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& options) {
+  return [&](const Workload& network) { return variant.accepts(group().num_devices(), network, options); };
 }
 
-/// Mixtures: more and fewer experts than devices and than tokens, with and without bounds on what an expert
-/// takes, some so tight that tokens are dropped by all, with and without the balancing loss and skew (which
-/// exact problems set to 0).
-inline std::vector<Case> mixture_cases(const Variant& variant) {
-  struct Mixture {
-    Index num_experts;
-    Routing routing;
-  };
-  std::vector<Mixture> mixtures;
-  if (variant.top_k == 1)
-    mixtures = {
-        {7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
-  else
-    mixtures = {{7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
+/// All that a variant is tested on: networks that its workload declares, without those that it refuses.
+inline std::vector<Case> cases(const Variant& variant) {
   std::vector<Case> all;
-  for (Index layers : {1, 2, 3, 6})
-    for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
-      for (const auto& [num_experts, routing] : mixtures) {
-        EngineOptions options;
-        options.routing = routing;
-        all.push_back({{layers, dim, hidden, num_experts}, batch, options});
-      }
+  for (const Options& options : variant.tested_with)
+    for (const TestCase& c : variant.workload->cases(accepted_by(variant, options)))
+      all.push_back({variant, options, c.workload, c.batch});
   return all;
-}
-
-/// Depths a variant is tested with: odd and even ones, and one and some more than it needs.
-inline std::vector<Index> layers_of(const Variant& variant, const EngineOptions& options) {
-  const Index fewest = variant.min_layers(world().num_devices(), options);
-  if (fewest <= 1) return {1, 2, 3, 6};
-  return {fewest, fewest + 1, fewest + 3};
 }
 
 /// One uneven case, with the last of the options.
-inline Case one_case(const Variant& variant) {
-  EngineOptions options = options_of(variant).back();
-  if (variant.top_k > 0) {  // no expert is ever full, so that rows do not depend on others beside them
-    options.routing = {variant.top_k, std::nullopt, 0.01, 0};
-    return {{3, 5, 7, 4}, 11, options};
-  }
-  return {{std::max<Index>(3, variant.min_layers(world().num_devices(), options) + 1), 5, 7}, 11, options};
+inline Case streamed_case(const Variant& variant) {
+  const Options& options = variant.tested_with.back();
+  const TestCase c = variant.workload->streamed_case(accepted_by(variant, options));
+  return {variant, options, c.workload, c.batch};
 }
 
-/// All that a variant is tested on.
-inline std::vector<Case> cases(const Variant& variant) {
-  if (this_chapter().network.has_experts) return mixture_cases(variant);
-  std::vector<Case> all;
-  for (const EngineOptions& options : options_of(variant))
-    for (Index layers : layers_of(variant, options))
-      for (auto [batch, dim, hidden] :
-           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 2, 2}, {13, 4, 11}, {16, 8, 16}})
-        all.push_back({{layers, dim, hidden}, batch, options});
-  return all;
-}
-
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -1,38 +1,20 @@
-/// Every chapter and variant against chapter 01, or a mixture against itself on one device, per tensor, on
-/// the slice that each device owns. Built once for each folder in chapters/, also a reader's own: what its
-/// chapter.hpp declares is tested.
+/// Every chapter and variant against the unsharded network, per tensor, on the slice that each device owns.
+/// Linked once for each folder in chapters/, also a reader's own: what its chapter.cpp registers is tested.
 
 #include "tests/equivalence/equivalence.hpp"
 
-#include "01_single_device/single_device.hpp"
+#include <cmath>
+
+#include "engine/gradient_norm.hpp"
 #include "engine/workloads/random.hpp"
-#include "tests/equivalence/mixture_reference.hpp"
-#include "tests/equivalence/reference.hpp"
+#include "tests/equivalence/bounded_solution.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
 namespace {
-
-/// Chapter 01 with the problem's weights, or the variant that a mixture's variant names: a network that is
-/// not divided.
-std::unique_ptr<ShardedEngine> unsharded(const Variant& variant, const ExactProblem& problem) {
-  const Variant single{
-      "single", "", [](const EngineOptions&) { return std::make_unique<SingleDevice>(); }, {}};
-  if (variant.reference.empty()) return make_engine(single, {}, problem);
-  for (const Variant& other : this_chapter().variants)
-    if (other.name == variant.reference) return make_engine(other, {}, problem);
-  throw Error(Code::internal, variant.name + ": expected its reference among the variants, given none");
-}
-
-/// The results of a network that is not divided, whole.
-std::map<std::string, HostTensor> whole_results(ShardedEngine& engine, const ExactProblem& problem) {
-  Results results = run_step(engine, problem.input, problem.output_grad);
-  std::map<std::string, HostTensor> whole = {{"output", results.output.at(0).rows}};
-  for (const auto& [name, gradient] : results.gradients)
-    whole[name] = {gradient.local().shape(), gradient.local().to_host()};
-  return whole;
-}
 
 /// Uniform in ±most.
 HostTensor random_tensor(Shape shape, const std::string& name, std::uint64_t seed, float most = 1) {
@@ -45,9 +27,9 @@ HostTensor random_tensor(Shape shape, const std::string& name, std::uint64_t see
 
 /// Initial weights as for training: deep stacks of larger ones would leave the range of float32 within a few
 /// steps.
-std::map<std::string, HostTensor> random_weights(const Model& model, std::uint64_t seed) {
+std::map<std::string, HostTensor> random_weights(const Workload& network, std::uint64_t seed) {
   std::map<std::string, HostTensor> weights;
-  std::unique_ptr<Checkpoint> initial = generate_checkpoint(model, seed);
+  std::unique_ptr<Checkpoint> initial = generate_checkpoint(network.parameters(), seed);
   for (const std::string& name : initial->names())
     weights[name] = {initial->shape(name), initial->whole(name).to_host()};
   return weights;
@@ -62,29 +44,23 @@ struct RandomRun {
   std::vector<Bounded> outputs;                       // after each
 
   RandomRun(const Case& c, std::uint64_t seed)
-      : start(random_weights(c.model, seed)),
-        input(random_tensor({c.batch, c.model.model_dim}, "input", seed)),
-        output_grad(random_tensor({c.batch, c.model.width(c.model.num_layers)}, "output_grad", seed,
+      : start(random_weights(*c.network, seed)),
+        input(random_tensor(c.network->input_shape(c.batch), "input", seed)),
+        output_grad(random_tensor(c.network->output_shape(c.batch), "output_grad", seed,
                                   1 / static_cast<float>(c.batch))) {
     std::map<std::string, Bounded> weights;
     for (const auto& [name, w] : start) weights.emplace(name, w);
-    steps.push_back(solve(c, weights));
+    auto solve = [&] { return solve_bounded(*c.network, weights, Bounded(input), Bounded(output_grad)); };
+    steps.push_back(solve());
     for (int step = 0; step < 3; ++step) {
       for (auto& [name, w] : weights) sgd_step(w, steps.back().at(name), rate);
-      steps.push_back(solve(c, weights));
+      steps.push_back(solve());
       outputs.push_back(steps.back().at("output"));
     }
   }
-
- private:
-  std::map<std::string, Bounded> solve(const Case& c, const std::map<std::string, Bounded>& weights) const {
-    if (c.model.num_experts > 0)
-      return solve_bounded_mixture(c.model, c.options.routing, weights, Bounded(input), Bounded(output_grad));
-    return solve_bounded(c.model, weights, Bounded(input), Bounded(output_grad));
-  }
 };
 
-/// The first of some seeds whose data leave a mixture's router no doubt in any step.
+/// The first of some seeds whose data leave no doubt, in any step, about what rounding may not decide.
 RandomRun random_run(const Case& c) {
   for (std::uint64_t seed = 7;; ++seed) {
     try {
@@ -113,59 +89,100 @@ HostTensor whole_on_host(ShardedEngine& engine, Placed placed) {
 
 template <class Check>
 void for_each_case(const Check& check) {
-  Chapter chapter = this_chapter();
-  for (const Variant& variant : chapter.variants)
+  for (const Variant& variant : only_chapter().variants)
     for (const Case& c : cases(variant)) {
-      CAPTURE(variant.name, c.model.num_layers, c.model.model_dim, c.model.hidden_dim, c.batch);
-      CAPTURE(c.options.micro_batches, c.options.bucket_bytes, c.model.num_experts, c.options.routing.top_k);
-      check(variant, c);
+      CAPTURE(c.describe());
+      check(c);
     }
+}
+
+/// Whether integer steps keep sums exact: they make sparse weights dense, so wider or deeper ones would overflow.
+bool stays_exact(const Workload& network) {
+  Index widest = 0;
+  for (const Parameter& p : network.parameters()) widest = std::max(widest, std::ranges::max(p.shape));
+  const Index layers = network.num_layers();
+  return layers <= 16 && widest <= (layers > 6 ? 2 : layers > 2 ? 8 : 16);
 }
 
 }  // namespace
 
-TEST_CASE("exact mode: output, dL/dx and every weight gradient equal chapter 01's, bit for bit") {
-  for_each_case([](const Variant& variant, const Case& c) {
+TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit") {
+  for_each_case([](const Case& c) {
     ExactProblem problem = c.exact_problem(3);
-    std::map<std::string, HostTensor> expected = whole_results(*unsharded(variant, problem), problem);
-    std::map<std::string, HostTensor> integers = this_chapter().network.solve(problem);
-    for (const auto& [name, tensor] : integers)
-      CHECK(compare(name, expected.at(name), tensor).first_difference == "");
-
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
+    const Solution expected = solve(problem);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
     Results results = run_step(*engine, problem.input, problem.output_grad);
     CHECK(results.gradients.size() == expected.size() - 1);
     CHECK(first_difference(compare_all(results, expected)) == "");
   });
 }
 
-TEST_CASE("exact mode: parameters after five integer steps equal chapter 01's, bit for bit") {
-  for_each_case([](const Variant& variant, const Case& c) {
-    // Steps make sparse weights dense: wider or deeper, sums would overflow.
-    if (c.model.num_layers > 16) return;
-    if (c.model.hidden_dim > (c.model.num_layers > 6 ? 2 : c.model.num_layers > 2 ? 8 : 16)) return;
+TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
+  for (const Variant& variant : only_chapter().variants) {
+    const Options& options = variant.tested_with.back();
+    for (Index layers : {2, 3}) {
+      const auto network = variant.workload->sized(layers * group().num_devices() * 2 - (layers - 2), 4, 4);
+      CAPTURE(variant.name, layers);
+      std::string refusal;
+      try {
+        if (variant.require) variant.require(group().num_devices(), *network, options);
+      } catch (const Error& error) {
+        CHECK(error.code() == Code::usage);
+        refusal = error.what();
+      }
+      CHECK((layers == 3 || refusal.empty()));
+      if (refusal.empty()) continue;
+      CHECK_THAT(refusal, contains("expected an even number of layers, given "));
+      CHECK_THAT(refusal, !contains("\n"));
+    }
+  }
+}
+
+TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit") {
+  for_each_case([](const Case& c) {
+    if (!stays_exact(*c.network)) return;
     ExactProblem problem = c.exact_problem(4);
-    std::unique_ptr<ShardedEngine> reference = unsharded(variant, problem);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
-    IntegerOptimizer ours, theirs;
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
+    IntegerOptimizer optimizer = integer_optimizer(problem);
     for (int step = 0; step < 5; ++step) {
       INFO("step " << step);
-      Results expected = run_step(*reference, problem.input, problem.output_grad);
-      std::map<std::string, HostTensor> integers = this_chapter().network.solve(problem);
-      CHECK(first_difference(compare_all(expected, integers)) == "");
+      const Solution expected = solve(problem);
       Results results = run_step(*engine, problem.input, problem.output_grad);
-      CHECK(first_difference(compare_all(results, integers)) == "");
-      theirs.step(*reference, expected.gradients);
-      ours.step(*engine, results.gradients);
-      integer_step(problem, integers);
+      CHECK(first_difference(compare_all(results, expected)) == "");
+      optimizer.step(*engine, results.gradients);
+      integer_step(problem, expected);
     }
   });
 }
 
+TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike") {
+  for_each_case([](const Case& c) {
+    ExactProblem problem = c.exact_problem(3);
+    double squares = 0;  // of integers times powers of two: exact
+    const Solution expected = solve(problem);
+    for (const auto& [name, gradient] : expected)
+      for (float value : gradient.values)
+        if (name != "output" && name != Gradients::input_grad) squares += double{value} * double{value};
+    const double norm = std::sqrt(squares);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
+    Results results = run_step(*engine, problem.input, problem.output_grad);
+    CHECK(gradient_norm(group(), results.gradients) == norm);
+    CHECK(clip_gradients(group(), results.gradients, 2 * norm) == norm);
+    CHECK(gradient_norm(group(), results.gradients) == norm);  // not larger: left alone
+    clip_gradients(group(), results.gradients, norm / 2);
+    const auto factor = static_cast<float>(norm / 2 / (norm + 1e-6));
+    Solution scaled = expected;
+    for (auto& [name, gradient] : scaled)
+      for (float& value : gradient.values)
+        if (name != "output" && name != Gradients::input_grad) value *= factor;
+    CHECK(first_difference(compare_all(results, scaled)) == "");
+  });
+}
+
 TEST_CASE("real-valued: results and parameters after SGD steps are within the bound of float32 rounding") {
-  for_each_case([](const Variant& variant, const Case& c) {
+  for_each_case([](const Case& c) {
     RandomRun run = random_run(c);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, run.start);
+    std::unique_ptr<ShardedEngine> engine = c.engine(run.start, *c.network);
     Sgd sgd(RandomRun::rate);
     for (std::size_t step = 0; step < run.outputs.size(); ++step) {
       INFO("step " << step);
@@ -183,11 +200,12 @@ TEST_CASE("real-valued: results and parameters after SGD steps are within the bo
 }
 
 TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures") {
-  for_each_case([](const Variant& variant, const Case& c) {
+  for_each_case([](const Case& c) {
+    if (!c.variant.costs) return;
     ExactProblem problem = c.exact_problem(5);
     for (bool input_grad : {false, true}) {
       CAPTURE(input_grad);
-      std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
+      std::unique_ptr<ShardedEngine> engine = c.engine(problem);
       engine->want_input_grad(input_grad);
       Tensor input = input_of(*engine, problem.input);
       Tensor all_grads = Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
@@ -197,18 +215,15 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
           engine->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
             return slice(all_grads, 0, first_row, first_row + out.extent(0));
           });
-      Setting setting = c.setting(input_grad);
-      if (const auto& route = this_chapter().network.route) {
-        setting.routed = route(problem, world().num_devices());
-        CHECK(
-            (engine->routed() != nullptr && *engine->routed() == route(problem, engine->routed()->devices)));
-      }
-      Costs costs = variant.costs(setting);
+      if (auto data = problem.workload->step_data(*engine))
+        CHECK(data->equals(*problem.workload->step_data(problem, data->devices())));
+      const Costs costs = c.variant.costs(
+          c.setting(input_grad, problem.workload->step_data(problem, group().num_devices())), c.options);
       for (int i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);
         CAPTURE(name(collective));
-        CHECK(ledger().traffic(collective).bytes == costs[collective].bytes);
-        CHECK(ledger().traffic(collective).messages == costs[collective].messages);
+        CHECK(ledger().traffic(collective).bytes == costs.sent[static_cast<std::size_t>(i)].bytes);
+        CHECK(ledger().traffic(collective).messages == costs.sent[static_cast<std::size_t>(i)].messages);
       }
       CHECK(ledger().flops() == costs.flops);
       CHECK(ledger().peak() - held_by_us == costs.peak_bytes);
@@ -220,9 +235,10 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
 
 TEST_CASE(
     "closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included") {
-  for_each_case([](const Variant& variant, const Case& c) {
+  for_each_case([](const Case& c) {
+    if (!c.variant.costs) return;
     ExactProblem problem = c.exact_problem(5);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
     engine->want_input_grad(false);
     Adam adam({});
     for (int step = 0; step < 3; ++step) {
@@ -235,9 +251,8 @@ TEST_CASE(
             return slice(all_grads, 0, first_row, first_row + out.extent(0));
           });
       adam.step(*engine, gradients);
-      Setting setting = c.setting(false);
-      if (engine->routed() != nullptr) setting.routed = *engine->routed();  // Adam moves the router, too
-      const Costs costs = variant.costs(setting);
+      // Adam moves a router, too, so the engine says where tokens went.
+      const Costs costs = c.variant.costs(c.setting(false, problem.workload->step_data(*engine)), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);
         CAPTURE(name(collective));
@@ -256,17 +271,14 @@ TEST_CASE(
 }
 
 TEST_CASE("several forwards may precede their backwards, first in, first out") {
-  for_each_case([](const Variant& variant, const Case& c) {
-    const Network network = this_chapter().network;
+  for_each_case([](const Case& c) {
+    // Some problems are exact for the rows they were made for alone: the second has them in another order.
     ExactProblem first = c.exact_problem(6);
-    ExactProblem second = c.exact_problem(8);
-    second.weights = first.weights;
-    if (network.has_experts) {  // gates are exact for the tokens they were made for: in another order
-      second.input = first.input;
-      std::rotate(second.input.values.begin(), second.input.values.begin() + c.model.model_dim,
-                  second.input.values.end());
-    }
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, first);
+    ExactProblem second = first;
+    std::rotate(second.input.values.begin(), second.input.values.begin() + first.input.shape[1],
+                second.input.values.end());
+    second.output_grad = c.exact_problem(8).output_grad;
+    std::unique_ptr<ShardedEngine> engine = c.engine(first);
     std::vector<std::pair<ExactProblem*, Tensor>> waiting;
     for (ExactProblem* problem : {&first, &second}) {
       Placed out = engine->forward(input_of(*engine, problem->input));
@@ -274,7 +286,7 @@ TEST_CASE("several forwards may precede their backwards, first in, first out") {
           problem, out.slice_of(Tensor::from_host(problem->output_grad.shape, problem->output_grad.values)));
     }
     for (auto& [problem, dout] : waiting) {
-      std::map<std::string, HostTensor> expected = network.solve(*problem);
+      std::map<std::string, HostTensor> expected = solve(*problem);
       Gradients gradients = engine->backward(std::move(dout));
       for (const auto& [name, gradient] : gradients)
         CHECK(compare(name, gradient, expected.at(name)).first_difference == "");
@@ -315,32 +327,30 @@ class Collected : public OutputStream {
 }  // namespace
 
 TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device") {
-  Chapter chapter = this_chapter();
-  for (const Variant& variant : chapter.variants) {
+  for (const Variant& variant : only_chapter().variants) {
     CAPTURE(variant.name);
-    const Case c = one_case(variant);
+    const Case c = streamed_case(variant);
     ExactProblem problem = c.exact_problem(9);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
     std::int64_t before = ledger().live();
     Batches input(problem.input, {2, 1, 3, 1, 1, 1, 2});
     Collected output;
     engine->inference_loop(input, output);
     CHECK(ledger().live() == before);
-    HostTensor expected = chapter.network.solve(problem).at("output");
+    HostTensor expected = solve(problem).at("output");
     CHECK(output.values == (engine->device_id() == 0 ? expected.values : std::vector<float>{}));
   }
 }
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
-  world().check_claims(true);
-  for (const Variant& variant : this_chapter().variants) {
-    const Case c = one_case(variant);
+  const CheckedRun checked;
+  for (const Variant& variant : only_chapter().variants) {
+    const Case c = streamed_case(variant);
     ExactProblem problem = c.exact_problem(9);
-    std::unique_ptr<ShardedEngine> engine = make_engine(variant, c.options, problem);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem);
     Results results = run_step(*engine, problem.input, problem.output_grad);
-    CHECK(first_difference(compare_all(results, this_chapter().network.solve(problem))) == "");
+    CHECK(first_difference(compare_all(results, solve(problem))) == "");
   }
-  world().check_claims(false);
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -2,12 +2,17 @@
 
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/zero3.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/optimizer.hpp"
-#include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 using namespace shard;
+using namespace shard::fully_sharded;
+using testing::group;
+
+const testing::RunsOn runs_on({1, 3, 8});
 
 namespace {
 
@@ -16,14 +21,14 @@ constexpr Index batch = 9;
 
 /// My rows of a host tensor.
 Tensor my_rows_of(const HostTensor& t) {
-  Range rows = part(t.shape[0], world().num_devices(), world().device_id());
+  Range rows = part(t.shape[0], group().num_devices(), group().device_id());
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
 template <class Engine>
 struct Trained {
   ExactProblem problem = make_exact_problem(model, batch, 3);
-  Engine engine;
+  Engine engine{testing::group()};
 
   Trained() { engine.load_checkpoint(*host_checkpoint(problem.weights, "test")); }
   void forward() { engine.forward(my_rows_of(problem.input)); }
@@ -40,7 +45,7 @@ std::map<std::string, std::vector<float>> gradients_across_a_step() {
   Trained<Engine> t;
   t.forward();
   t.forward();
-  IntegerOptimizer().step(t.engine, t.backward());
+  IntegerOptimizer([](const std::string&) { return false; }).step(t.engine, t.backward());
   std::map<std::string, std::vector<float>> values;
   for (const auto& [name, gradient] : t.backward()) values[name] = gradient.local().to_host();
   return values;
@@ -54,19 +59,19 @@ TEST_CASE("forwards that wait for their backwards share one copy of the weights,
   ledger().reset();
   t.forward();
   const Traffic once = gathered();
-  CHECK((once.bytes > 0) == (world().num_devices() > 1));
+  CHECK((once.bytes > 0) == (group().num_devices() > 1));
   const Index activations = batch * (2 * model.model_dim + 2 * model.hidden_dim) * 4;
   const Index weights = model.weights() * 4;
   t.forward();
   CHECK(gathered() == once);
   // All devices' activations together, and one copy of the weights on each.
   Index held = 0;
-  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == 2 * activations + world().num_devices() * weights);
+  for (Index bytes : group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == 2 * activations + group().num_devices() * weights);
   t.backward();
   held = 0;
-  for (Index bytes : world().exchange("held", ledger().live() - before)) held += bytes;
-  CHECK(held == activations + world().num_devices() * weights);
+  for (Index bytes : group().exchange("held", ledger().live() - before)) held += bytes;
+  CHECK(held == activations + group().num_devices() * weights);
   t.backward();
   CHECK(gathered() == once);
   CHECK(ledger().live() == before);

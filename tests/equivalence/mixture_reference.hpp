@@ -12,10 +12,11 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/workloads/routing.hpp"
+#include "engine/workloads/mixture_model.hpp"
+#include "engine/workloads/routing_rule.hpp"
 #include "tests/equivalence/reference.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// A number, and how far a float32 computation of it may be.
 struct Interval {
@@ -123,8 +124,8 @@ inline BoundedToken bounded_choice(const Intervals& logits, Index top_k) {
 /// Forward and backward of a mixture: "output", "input_grad" and each parameter's gradient.
 class BoundedMixture {
  public:
-  BoundedMixture(const Model& model, const Routing& routing, const std::map<std::string, Bounded>& weights,
-                 const Bounded& x, const Bounded& dout)
+  BoundedMixture(const MixtureModel& model, const RoutingRule& routing,
+                 const std::map<std::string, Bounded>& weights, const Bounded& x, const Bounded& dout)
       : model_(model), routing_(routing), weights_(weights), x_(x), dout_(dout) {
     route();
     const Index batch = x_.rows;
@@ -242,8 +243,8 @@ class BoundedMixture {
 
   Interval gate(Index t, std::size_t r) const { return tokens_[static_cast<std::size_t>(t)].gates[r]; }
 
-  const Model& model_;
-  const Routing& routing_;
+  const MixtureModel& model_;
+  const RoutingRule& routing_;
   const std::map<std::string, Bounded>& weights_;
   const Bounded& x_;
   const Bounded& dout_;
@@ -252,11 +253,12 @@ class BoundedMixture {
   std::map<std::string, Bounded> results_;
 };
 
-inline std::map<std::string, Bounded> solve_bounded_mixture(const Model& model, const Routing& routing,
+inline std::map<std::string, Bounded> solve_bounded_mixture(const MixtureModel& model,
+                                                            const RoutingRule& routing,
                                                             const std::map<std::string, Bounded>& weights,
                                                             const Bounded& input,
                                                             const Bounded& output_grad) {
   return BoundedMixture(model, routing, weights, input, output_grad).results();
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

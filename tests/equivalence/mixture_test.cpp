@@ -2,14 +2,20 @@
 /// differences, and its slots and files are as the text says.
 
 #include "01_single_device/single_device.hpp"
+#include "05_expert/dispatch.hpp"
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+using namespace expert;
+using single_device::SingleDevice;
 
 namespace {
 
@@ -43,8 +49,8 @@ TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
     for (Index l = 0; l < layers; ++l)
       mixture[expert_layer_name(0, l)] = stack[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
     mixture[router_name()] = random_tensor({5, 1}, "router");
-    SingleDevice one;
-    SingleMixture of_one({1, 1.0, 0.0, 0.0});
+    SingleDevice one(group());
+    SingleMixture of_one(group(), {1, 1.0, 0.0, 0.0});
     load(one, stack);
     load(of_one, mixture);
     HostTensor input = random_tensor({9, 5}, "input"), dout = random_tensor({9, model.width(layers)}, "dout");
@@ -72,13 +78,13 @@ constexpr Index B = 6, D = 5, F = 6, E = 4;
 /// is made of odd halves, so |x W0| ≥ 1/2, and two steps of 2⁻⁴ move it by at most 2 · 4 · 2⁻⁴. The router's
 /// weights are real numbers.
 struct Problem {
-  Routing routing;
+  RoutingRule routing;
   HostTensor x{{B, D}, {}};
   Weights weights;
   HostTensor dout = random_tensor({B, D}, "dout");
   RoutedCounts counts;  // at the point where the gradient is taken
 
-  Problem(const Routing& r, std::uint64_t seed) : routing(r) {
+  Problem(const RoutingRule& r, std::uint64_t seed) : routing(r) {
     CounterRandom random(seed, "finite differences of a mixture");
     std::uint64_t draw = 0;
     for (Index row = 0; row < B; ++row) {
@@ -105,12 +111,12 @@ struct Problem {
   /// L = Σ out · dout + weight E Σ f P, with f as it is at the point: choices are constants.
   double loss() {
     InferenceMode no_tape;
-    SingleMixture engine(routing);
+    SingleMixture engine(group(), routing);
     load(engine, weights);
     std::vector<float> out = engine.forward(on_device(x)).local().to_host();
     double sum = 0;
     for (std::size_t i = 0; i < out.size(); ++i) sum += double{out[i]} * dout.values[i];
-    last = *engine.routed();
+    last = engine.routed();
     if (counts.devices > 0)
       for (Index e = 0; e < E; ++e)
         sum += routing.aux_weight * E * static_cast<double>(counts.chosen_for(e)) /
@@ -163,7 +169,7 @@ struct Problem {
 
 /// The first of some problems in which every expert has a token and no step of h, twice as far, turns a
 /// choice.
-Problem undisturbed_problem(const Routing& routing, float h) {
+Problem undisturbed_problem(const RoutingRule& routing, float h) {
   for (std::uint64_t seed = 0;; ++seed) {
     Problem problem(routing, seed);
     bool all_used = true;
@@ -179,13 +185,13 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
   // The loss is linear in an expert's weight, so its step may be large.
   constexpr float h_of_expert = 0x1p-4F, h_of_others = 0x1p-7F;
   // With drops: an expert takes no more than 2 of 6 tokens, or 3 of 12 choices.
-  for (const Routing& routing : {Routing{1, 1.0, 0.7, 0}, Routing{2, 1.0, 0.7, 0}}) {
+  for (const RoutingRule& routing : {RoutingRule{1, 1.0, 0.7, 0}, RoutingRule{2, 1.0, 0.7, 0}}) {
     CAPTURE(routing.top_k);
     Problem problem = undisturbed_problem(routing, h_of_others);
     Index kept = 0;
     for (Index e = 0; e < E; ++e) kept += problem.counts.kept_for(e);
     CHECK(kept < routing.top_k * B);
-    SingleMixture engine(routing);
+    SingleMixture engine(group(), routing);
     load(engine, problem.weights);
     engine.forward(on_device(problem.x));
     Gradients gradients = engine.backward(on_device(problem.dout));
@@ -193,7 +199,7 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
     std::map<std::string, Bounded> weights;
     for (const auto& [name, w] : problem.weights) weights.emplace(name, w);
     std::map<std::string, Bounded> bounds =
-        solve_bounded_mixture({2, D, F, E}, routing, weights, Bounded(problem.x), Bounded(problem.dout));
+        solve_bounded_mixture({{2, D, F}, E}, routing, weights, Bounded(problem.x), Bounded(problem.dout));
     double noise = 0;  // of the loss in float32, at the point; twice that is plenty around it
     for (std::size_t i = 0; i < problem.dout.values.size(); ++i)
       noise += 2 * std::abs(double{problem.dout.values[i]}) * bounds.at("output").error[i];
@@ -220,13 +226,13 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
 }
 
 TEST_CASE("capacity is ceil(factor k B / E), and never more than all choices") {
-  CHECK(Routing{1, 1.25, 0, 0}.capacity(64, 8) == 10);
-  CHECK(Routing{2, 1.25, 0, 0}.capacity(13, 7) == 5);  // 4.64...
-  CHECK(Routing{2, 1.0, 0, 0}.capacity(7, 7) == 2);
-  CHECK(Routing{1, 0.01, 0, 0}.capacity(64, 8) == 1);
-  CHECK(Routing{2, 100.0, 0, 0}.capacity(5, 3) == 10);
-  CHECK(Routing{2, 1e300, 0, 0}.capacity(5, 3) == 10);
-  CHECK(Routing{2, std::nullopt, 0, 0}.capacity(5, 3) == 10);
+  CHECK(RoutingRule{1, 1.25, 0, 0}.capacity(64, 8) == 10);
+  CHECK(RoutingRule{2, 1.25, 0, 0}.capacity(13, 7) == 5);  // 4.64...
+  CHECK(RoutingRule{2, 1.0, 0, 0}.capacity(7, 7) == 2);
+  CHECK(RoutingRule{1, 0.01, 0, 0}.capacity(64, 8) == 1);
+  CHECK(RoutingRule{2, 100.0, 0, 0}.capacity(5, 3) == 10);
+  CHECK(RoutingRule{2, 1e300, 0, 0}.capacity(5, 3) == 10);
+  CHECK(RoutingRule{2, std::nullopt, 0, 0}.capacity(5, 3) == 10);
 }
 
 TEST_CASE("slots go to first choices first, and among them to earlier tokens") {
@@ -285,7 +291,7 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
                         {"expert_0/layer_1/weights", w1},
                         {"expert_1/layer_0/weights", w0},
                         {"expert_1/layer_1/weights", w1}};
-  CHECK((mixture_of(*host_checkpoint(good, "")) == Model{2, 2, 3, 2}));
+  CHECK((mixture_of(*host_checkpoint(good, "")) == MixtureModel{{2, 2, 3}, 2}));
   auto with = [&](const std::string& name, const HostTensor& t) {
     Weights changed = good;
     changed[name] = t;
@@ -298,24 +304,24 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
   };
   CHECK(without("router/weights") ==
         "p.safetensors: expected a parameter router/weights, given none of that name");
-  CHECK_THAT(without("expert_1/layer_1/weights"), testing::contains("for each of its 2 columns an expert"));
-  CHECK_THAT(with("layer_0/weights", w0), testing::contains("given 6, one of them named layer_0/weights"));
+  CHECK_THAT(without("expert_1/layer_1/weights"), contains("for each of its 2 columns an expert"));
+  CHECK_THAT(with("layer_0/weights", w0), contains("given 6, one of them named layer_0/weights"));
   CHECK_THAT(with("expert_2/layer_0/weights", w0),
-             testing::contains("one of them named expert_2/layer_0/weights"));
+             contains("one of them named expert_2/layer_0/weights"));
   CHECK(with("expert_1/layer_0/weights", w1) ==
-        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2)");
+        "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2): PyTorch stores (out, in)?");
   CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==
         "p.safetensors: expert_0/layer_0/weights: expected (3, 3), given (2, 3)");
   CHECK(with("router/weights", {{2, 0}, {}}) ==
         "p.safetensors: router/weights: expected a matrix of at least 1 by 1, given (2, 0)");
   CHECK(complaint({{"router/weights", router}}) ==
         "p.safetensors: expected a parameter expert_0/layer_0/weights, given none of that name");
-  SingleMixture three({3, 1.0, 0.0, 0.0});
+  SingleMixture three(group(), {3, 1.0, 0.0, 0.0});
   CHECK_THROWS_AS(three.load_checkpoint(*host_checkpoint(good, "")), Error);  // top-3 of two
 }
 
 TEST_CASE("how evenly experts were used, in words") {
-  Balance balance;
+  ExpertBalance balance;
   balance.add({2, 1, 4, {2, 0, 0, 0, 2, 1, 1, 2}, {2, 0, 0, 0, 0, 1, 1, 2}});
   CHECK(balance.describe() ==
         "  choices for each expert, in %: 50.0 12.5 12.5 25.0   (evenly: 25.0)\n"
@@ -323,4 +329,4 @@ TEST_CASE("how evenly experts were used, in words") {
         "  the busiest device's experts did 1.00 times the mean of all devices\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/safetensors.hpp"
-#include "engine/workloads/model.hpp"
+#include "engine/host_tensor.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
 /// A matrix in float64, and how far a float32 computation may be from it, elementwise.
 struct Bounded {
@@ -117,4 +117,4 @@ inline void sgd_step(Bounded& w, const Bounded& g, double rate) {
   }
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

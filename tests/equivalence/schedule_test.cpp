@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
-#include "04_pipeline/checker.hpp"
-#include "04_pipeline/rehearsal.hpp"
 #include "04_pipeline/schedules.hpp"
 #include "04_pipeline/stages.hpp"
-#include "04_pipeline/timeline.hpp"
 #include "engine/device/error.hpp"
+#include "engine/schedules/checker.hpp"
+#include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
 
-using testing::contains;
+using namespace pipeline;
 
 namespace {
 
@@ -55,7 +55,61 @@ std::string complaint(const Schedule& schedule) {
   }
 }
 
+/// Writes down what one device is told, and when, counted over all devices.
+class Diary : public Interpreter {
+ public:
+  explicit Diary(Index& clock) : clock_(clock) {}
+  std::map<Action, Index> entries;
+
+ protected:
+  void forward(Index m, int s) override { write({Action::Kind::forward, m, s}); }
+  void backward_input(Index m, int s) override { write({Action::Kind::backward_input, m, s}); }
+  void backward_weights(Index m, int s) override { write({Action::Kind::backward_weights, m, s}); }
+  void post_send(const Message& m) override { write(Action::on(Action::Kind::post_send, m)); }
+  void post_receive(const Message& m) override { write(Action::on(Action::Kind::post_receive, m)); }
+  void wait_sent(const Message& m) override { write(Action::on(Action::Kind::wait_sent, m)); }
+  void wait_received(const Message& m) override { write(Action::on(Action::Kind::wait_received, m)); }
+
+ private:
+  void write(const Action& a) { entries[a] = clock_++; }
+  Index& clock_;
+};
+
 }  // namespace
+
+TEST_CASE("devices side by side do their actions in order, and no wait ends before the other device's post") {
+  const Schedule schedule = with_messages(3, 4, zero_bubble(3, 4));
+  Index clock = 0;
+  std::vector<Diary> diaries(3, Diary(clock));
+  CHECK(interpret_together(schedule, Sends::posted, {&diaries[0], &diaries[1], &diaries[2]}).empty());
+  for (std::size_t d = 0; d < 3; ++d) {
+    Index before = -1;
+    for (const Action& a : schedule.actions[d]) {
+      CAPTURE(d, to_string(a));
+      const Index now = diaries[d].entries.at(a);
+      CHECK(now > before);
+      before = now;
+      const Message m = a.message();
+      const auto sender = static_cast<std::size_t>(schedule.sender(m));
+      const auto receiver = static_cast<std::size_t>(schedule.receiver(m));
+      if (a.kind == Action::Kind::wait_received)
+        CHECK(now > diaries[sender].entries.at(Action::on(Action::Kind::post_send, m)));
+      if (a.kind == Action::Kind::wait_sent)
+        CHECK(now > diaries[receiver].entries.at(Action::on(Action::Kind::post_receive, m)));
+    }
+  }
+}
+
+TEST_CASE("one device alone does all its actions; a whole backward is its two halves") {
+  const Schedule schedule = with_messages(2, 3, gpipe(2, 3));
+  Index clock = 0;
+  Diary diary(clock);
+  interpret(schedule, 1, diary);
+  CHECK(clock == static_cast<Index>(schedule.of(1).size()) + 3);
+  for (Index m = 0; m < 3; ++m)
+    CHECK(diary.entries.at({Action::Kind::backward_input, m, 1}) + 1 ==
+          diary.entries.at({Action::Kind::backward_weights, m, 1}));
+}
 
 TEST_CASE("every schedule is proved") {
   for_each_schedule([](const Known& s) { CHECK(complaint(s.schedule) == ""); });
@@ -155,10 +209,10 @@ TEST_CASE("a backward before its forward, a cycle, and receives in another order
   // Each of two devices waits for the other's message before it sends its own.
   Schedule circle{2, 4, 1, {}};
   auto post = [](Action::Kind kind, int stage) { return Action{kind, 0, stage}; };
-  circle.actions = {{post(Action::Kind::post_receive, 2), post(Action::Kind::wait, 2),
-                     post(Action::Kind::post_send, 1), post(Action::Kind::wait, 1)},
-                    {post(Action::Kind::post_receive, 1), post(Action::Kind::wait, 1),
-                     post(Action::Kind::post_send, 2), post(Action::Kind::wait, 2)}};
+  circle.actions = {{post(Action::Kind::post_receive, 2), post(Action::Kind::wait_received, 2),
+                     post(Action::Kind::post_send, 1), post(Action::Kind::wait_sent, 1)},
+                    {post(Action::Kind::post_receive, 1), post(Action::Kind::wait_received, 1),
+                     post(Action::Kind::post_send, 2), post(Action::Kind::wait_sent, 2)}};
   const std::vector<Stuck> cycle = find_cycle(circle, Sends::posted);
   CHECK(cycle.size() == 2);
 }
@@ -226,4 +280,4 @@ TEST_CASE("a schedule is drawn") {
         "device 1  .  F0 I0 F1 I1 W0 W1\n");
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

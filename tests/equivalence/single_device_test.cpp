@@ -2,11 +2,14 @@
 
 #include "01_single_device/single_device.hpp"
 
-#include "engine/files/safetensors.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+using single_device::SingleDevice;
 
 namespace {
 
@@ -41,7 +44,7 @@ struct Problem {
   }
 
   std::unique_ptr<SingleDevice> engine() const {
-    auto e = std::make_unique<SingleDevice>();
+    auto e = std::make_unique<SingleDevice>(group());
     e->load_checkpoint(*host_checkpoint({{"layer_0/weights", w0}, {"layer_1/weights", w1}}, "test"));
     e->want_input_grad(true);
     return e;
@@ -85,4 +88,4 @@ TEST_CASE("chapter 01's gradients are the central differences of its forward pas
   CHECK(gradients.local("input_grad").to_host() == central_differences(problem, problem.x));
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -25,8 +25,16 @@
 #endif
 
 #include <string>
+#include <vector>
 
 namespace shard::testing {
+
+/// On how many devices a program's tests run, each number one test: `const RunsOn runs_on({1, 3});` in one of the
+/// program's sources. Without one, they run in one process, without a launcher.
+struct RunsOn {
+  /// On CUDA: as many, but 4 at most, if not told. \throws std::logic_error when the program has said so before
+  explicit RunsOn(std::vector<int> devices, std::vector<int> on_cuda = {});
+};
 
 /// A matcher: the text has `part` in it.
 inline auto contains(const std::string& part) {

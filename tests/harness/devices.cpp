@@ -17,6 +17,15 @@ std::ostream& operator<<(std::ostream& out, const Traffic& traffic) {
 
 namespace testing {
 
+GroupUnderTest& group() {
+  static GroupUnderTest instance;
+  return instance;
+}
+
+int id(int place) {
+  return group().members().at(static_cast<std::size_t>(place));
+}
+
 namespace {
 
 /// The next place in row-major order.
@@ -46,47 +55,47 @@ CounterRandom generator(int device, int seed) {
 
 }  // namespace
 
-float Host::at(const Place& place) const {
+float at(const HostTensor& t, const Place& place) {
   Index offset = 0;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) offset = offset * shape[axis] + place[axis];
-  return values.at(static_cast<std::size_t>(offset));
+  for (std::size_t axis = 0; axis < t.shape.size(); ++axis) offset = offset * t.shape[axis] + place[axis];
+  return t.values.at(static_cast<std::size_t>(offset));
 }
 
-Host tabulate(const Shape& shape, const std::function<float(const Place&)>& element) {
-  Host host{shape, {}};
+HostTensor tabulate(const Shape& shape, const std::function<float(const Place&)>& element) {
+  HostTensor host{shape, {}};
   Place place(shape.size(), 0);
   for (Index i = 0; i < num_elements(shape); ++i, advance(place, shape))
     host.values.push_back(element(place));
   return host;
 }
 
-Tensor to_device(const Host& host) {
+Tensor to_device(const HostTensor& host) {
   return Tensor::from_host(host.shape, host.values);
 }
-Host to_host(const Tensor& t) {
+HostTensor to_host(const Tensor& t) {
   return {t.shape(), t.to_host()};
 }
 
-Host integers(const Shape& shape, int device, int seed) {
+HostTensor integers(const Shape& shape, int device, int seed) {
   CounterRandom random = generator(device, seed);
   std::uint64_t i = 0;
   return tabulate(shape, [&](const Place&) { return static_cast<float>(random.integer(i++, -4, 4)); });
 }
 
-Host reals(const Shape& shape, int device, int seed) {
+HostTensor reals(const Shape& shape, int device, int seed) {
   CounterRandom random = generator(device, seed);
   std::uint64_t i = 0;
   return tabulate(shape, [&](const Place&) { return 2 * random.uniform(i++) - 1; });
 }
 
-std::vector<Host> on_each(Host input(const Shape&, int, int), const Shape& shape, int seed) {
-  std::vector<Host> inputs;
-  for (int d = 0; d < world().num_devices(); ++d) inputs.push_back(input(shape, d, seed));
+std::vector<HostTensor> on_each(HostTensor input(const Shape&, int, int), const Shape& shape, int seed) {
+  std::vector<HostTensor> inputs;
+  for (int d = 0; d < group().num_devices(); ++d) inputs.push_back(input(shape, d, seed));
   return inputs;
 }
 
-Host reduced(const std::vector<Host>& addends, ReduceOp op) {
-  Host result = addends.at(0);
+HostTensor reduced(const std::vector<HostTensor>& addends, ReduceOp op) {
+  HostTensor result = addends.at(0);
   for (std::size_t d = 1; d < addends.size(); ++d)
     for (std::size_t i = 0; i < result.values.size(); ++i)
       result.values[i] = combined(result.values[i], addends[d].values.at(i), op);
@@ -95,39 +104,39 @@ Host reduced(const std::vector<Host>& addends, ReduceOp op) {
   return result;
 }
 
-Host sliced(const Host& t, int axis, Range range) {
+HostTensor sliced(const HostTensor& t, int axis, Range range) {
   return tabulate(with(t.shape, axis, range.size()), [&](Place place) {
     place[static_cast<std::size_t>(axis)] += range.begin;
-    return t.at(place);
+    return at(t, place);
   });
 }
 
-Host joined(const std::vector<Host>& parts, int axis) {
+HostTensor joined(const std::vector<HostTensor>& parts, int axis) {
   const auto a = static_cast<std::size_t>(axis);
   Index extent = 0;
-  for (const Host& part : parts) extent += part.shape.at(a);
+  for (const HostTensor& part : parts) extent += part.shape.at(a);
   return tabulate(with(parts.at(0).shape, axis, extent), [&](Place place) {
     auto part = parts.begin();
     for (; place[a] >= part->shape[a]; ++part) place[a] -= part->shape[a];
-    return part->at(place);
+    return at(*part, place);
   });
 }
 
-Host product(const Host& a, const Host& b) {
+HostTensor product(const HostTensor& a, const HostTensor& b) {
   return tabulate({a.shape.at(0), b.shape.at(1)}, [&](const Place& place) {
     float sum = 0;
-    for (Index k = 0; k < a.shape.at(1); ++k) sum += a.at({place[0], k}) * b.at({k, place[1]});
+    for (Index k = 0; k < a.shape.at(1); ++k) sum += at(a, {place[0], k}) * at(b, {k, place[1]});
     return sum;
   });
 }
 
-Host transposed(const Host& m) {
+HostTensor transposed(const HostTensor& m) {
   return tabulate({m.shape.at(1), m.shape.at(0)}, [&](const Place& place) {
-    return m.at({place[1], place[0]});
+    return at(m, {place[1], place[0]});
   });
 }
 
-std::string difference(const Tensor& given, const Host& expected) {
+std::string difference(const Tensor& given, const HostTensor& expected) {
   if (given.shape() != expected.shape)
     return fmt::format("shape {}, expected {}", to_string(given.shape()), to_string(expected.shape));
   const std::vector<float> values = given.to_host();

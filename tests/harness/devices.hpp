@@ -6,48 +6,70 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/device.hpp"
+#include "engine/device/checked_communicator.hpp"
+#include "engine/files/safetensors.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard::testing {
 
+/// The group of devices that the test cases run on: the world, or a part of it (see mpi_main.cpp). It may be
+/// named before there is any, and be put around another one, which then sees every call.
+class GroupUnderTest : public WrappedCommunicator {
+ public:
+  using WrappedCommunicator::inner;
+  using WrappedCommunicator::set_inner;
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
+};
+GroupUnderTest& group();
+/// While it lives, the group under test checks claims of layout.
+class CheckedRun {
+ public:
+  CheckedRun() : believing_(group().inner()), checking_(believing_) { group().set_inner(checking_); }
+  ~CheckedRun() { group().set_inner(believing_); }
+  CheckedRun(const CheckedRun&) = delete;
+  CheckedRun& operator=(const CheckedRun&) = delete;
+
+ private:
+  Communicator& believing_;
+  CheckedCommunicator checking_;
+};
+
+/// The id in the job of a member of it: how errors name it.
+int id(int place);
+
 /// An element's place in a tensor: its index along each axis.
 using Place = std::vector<Index>;
 
-/// A tensor in the host's memory, row-major.
-struct Host {
-  Shape shape;
-  std::vector<float> values;
-
-  float at(const Place& place) const;
-};
+float at(const HostTensor& t, const Place& place);
 
 /// A tensor whose element at each place is `element(place)`.
-Host tabulate(const Shape& shape, const std::function<float(const Place&)>& element);
-Tensor to_device(const Host& host);
-Host to_host(const Tensor& t);
+HostTensor tabulate(const Shape& shape, const std::function<float(const Place&)>& element);
+Tensor to_device(const HostTensor& host);
+HostTensor to_host(const Tensor& t);
 
 /// \name Inputs: a function of seed and device
 /// @{
 /// Integers in -4..4: sums and products over 8 devices are exact in float32.
-Host integers(const Shape& shape, int device, int seed = 0);
+HostTensor integers(const Shape& shape, int device, int seed = 0);
 /// Uniform in [-1, 1).
-Host reals(const Shape& shape, int device, int seed = 0);
+HostTensor reals(const Shape& shape, int device, int seed = 0);
 /// One of the above for each device.
-std::vector<Host> on_each(Host input(const Shape&, int, int), const Shape& shape, int seed = 0);
+std::vector<HostTensor> on_each(HostTensor input(const Shape&, int, int), const Shape& shape, int seed = 0);
 /// @}
 
 /// \name What should come of them
 /// @{
-Host reduced(const std::vector<Host>& addends, ReduceOp op);
-Host sliced(const Host& t, int axis, Range range);
-Host joined(const std::vector<Host>& parts, int axis);
-Host product(const Host& a, const Host& b);
-Host transposed(const Host& matrix);
+HostTensor reduced(const std::vector<HostTensor>& addends, ReduceOp op);
+HostTensor sliced(const HostTensor& t, int axis, Range range);
+HostTensor joined(const std::vector<HostTensor>& parts, int axis);
+HostTensor product(const HostTensor& a, const HostTensor& b);
+HostTensor transposed(const HostTensor& matrix);
 /// @}
 
 /// Nothing when shapes and all elements are equal, -0 counting as 0; else where they first differ.
-std::string difference(const Tensor& given, const Host& expected);
+std::string difference(const Tensor& given, const HostTensor& expected);
 
 /// Extent of an axis replaced.
 Shape with(Shape shape, int axis, Index extent);
@@ -72,11 +94,12 @@ Measured measured(Collective collective, const std::function<void()>& action);
 /// An engine without a strategy, for its collectives.
 class PlainEngine : public ShardedEngine {
  public:
+  using ShardedEngine::ShardedEngine;
   void load_checkpoint(const Checkpoint&) override {}
-  Placed forward(Tensor x) override { return Replicated(std::move(x)); }
+  Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }
   Gradients backward(Tensor) override { return {}; }
   Placement input_layout() const override { return Placement::replicated(); }
-  std::vector<Trainable> trainable(const Gradients&) override { return {}; }
+  Trainables trainable() override { return {}; }
 
   using ShardedEngine::load_replicated;
   using ShardedEngine::load_sharded;

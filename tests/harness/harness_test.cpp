@@ -6,60 +6,64 @@
 
 #include "engine/device/device.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 using namespace shard;
+using shard::testing::group;
+
+const testing::RunsOn runs_on({1, 3});
 
 namespace {
 
 Tensor sum_over_devices() {
-  return world().all_reduce_async(Tensor({3}), ReduceOp::sum).get();
+  return group().all_reduce_async(Tensor({3}), ReduceOp::sum).get();
 }
 
 }  // namespace
 
 TEST_CASE("every device runs the tests") {
-  CHECK(world().device_id() >= 0);
-  CHECK(world().device_id() < world().num_devices());
+  CHECK(group().device_id() >= 0);
+  CHECK(group().device_id() < group().num_devices());
   SECTION("and their sections, in step") {
     CHECK(sum_over_devices().shape() == Shape{3});
   }
   SECTION("however many assertions each makes") {
-    for (int i = 0; i < world().device_id(); ++i) CHECK(i < world().num_devices());
+    for (int i = 0; i < group().device_id(); ++i) CHECK(i < group().num_devices());
   }
 }
 
 // All devices go on, and the failure of one is told with all there is to know.
 TEST_CASE("a check fails on device 1", "[.]") {
   SECTION("in a section") {
-    const int captured = 40 + world().device_id();
+    const int captured = 40 + group().device_id();
     CAPTURE(captured);
-    INFO("a note of device " << world().device_id());
+    INFO("a note of device " << group().device_id());
     CHECK(captured != 41);
   }
   sum_over_devices();
-  if (world().device_id() == 1) FAIL_CHECK("a message");
+  if (group().device_id() == 1) FAIL_CHECK("a message");
 }
 
 TEST_CASE("a check fails on every device", "[.]") {
-  CHECK(world().device_id() > 100);
+  CHECK(group().device_id() > 100);
 }
 
 // The other devices wait for one that has left the test case.
 TEST_CASE("a requirement fails on device 1 before a collective", "[.]") {
-  REQUIRE(world().device_id() != 1);
+  REQUIRE(group().device_id() != 1);
   sum_over_devices();
 }
 TEST_CASE("device 1 throws before a collective", "[.]") {
-  if (world().device_id() == 1) throw std::runtime_error("thrown on purpose");
+  if (group().device_id() == 1) throw std::runtime_error("thrown on purpose");
   sum_over_devices();
 }
 TEST_CASE("device 1 throws while others receive from it", "[.]") {
-  if (world().device_id() == 1) throw std::runtime_error("thrown on purpose");
-  world().receive(1);
+  if (group().device_id() == 1) throw std::runtime_error("thrown on purpose");
+  group().receive(1);
 }
 TEST_CASE("device 1 throws an Error in its first section", "[.]") {
   SECTION("first") {
-    if (world().device_id() == 1) throw Error(Code::file, "thrown on purpose");
+    if (group().device_id() == 1) throw Error(Code::file, "thrown on purpose");
     sum_over_devices();
   }
   SECTION("second") {
@@ -69,10 +73,10 @@ TEST_CASE("device 1 throws an Error in its first section", "[.]") {
 
 // Devices that no longer run the same test case, though each of their calls fits those of the others.
 TEST_CASE("device 1 meets the others once too often", "[.]") {
-  if (world().device_id() == 1) world().exchange("one too many", 0);
+  if (group().device_id() == 1) group().exchange("one too many", 0);
 }
 
 TEST_CASE("device 1 dies", "[.]") {
-  if (world().device_id() == 1) std::raise(SIGSEGV);
+  if (group().device_id() == 1) std::raise(SIGSEGV);
   sum_over_devices();
 }

@@ -2,18 +2,28 @@
 ///
 /// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
 /// case the devices meet, so that one which has left its test early, or is in another one, is found out.
+/// `--groups 4,1,3/0,2` as the first arguments: devices 4, 1 and 3, in that order, run the tests as a group of
+/// three, and so do 0 and 2 as a group of two, at the same time; others just wait for the end. (Started with
+/// several programs, mpirun -n 1 A : -n 2 B, each group can run tests of its own.)
+/// `--list` says on how many devices the tests are to run, in one process and without MPI.
 
 #define SHARDBOOK_TEST_MAIN
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/device/device.hpp"
 #include "engine/device/runtime/control_plane.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 namespace {
@@ -25,6 +35,23 @@ struct Progress {
   std::vector<Index> failed;  // assertions, on each device
 };
 Progress progress;
+
+/// On how many devices this program's tests are to run.
+struct NumbersOfDevices {
+  std::vector<int> emulated;
+  std::vector<int> on_cuda;
+};
+NumbersOfDevices& numbers_of_devices() {
+  static NumbersOfDevices numbers;  // here, since tests' sources write to it before main
+  return numbers;
+}
+
+/// As `harness/cases` reads it.
+int print_numbers_of_devices() {
+  const auto& [emulated, on_cuda] = numbers_of_devices();
+  fmt::print("[{{\"devices\": {}, \"on_cuda\": {}}}]\n", emulated, on_cuda);
+  return 0;
+}
 
 class DeviceListener : public Listener {
  public:
@@ -56,7 +83,7 @@ class DeviceListener : public Listener {
     try {
       meet();
     } catch (const Error& error) {
-      ControlPlane::instance().fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
+      runtime::ControlPlane::instance().fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
     }
   }
 
@@ -64,19 +91,19 @@ class DeviceListener : public Listener {
   /// Everybody has ended the same test case; everybody's failures so far become known.
   void meet() {
     const Index mine = progress.test_cases;
-    const std::vector<Index> ended = world().exchange("the end of a test case", mine);
+    const std::vector<Index> ended = group().exchange("the end of a test case", mine);
     for (std::size_t d = 0; d < ended.size(); ++d)
       if (ended[d] != mine)
         refuse(Code::mismatch, "the end of a test case", fmt::format("test case {} on every device", mine),
                fmt::format("test case {} on device {}", ended[d], d));
-    progress.failed = world().exchange("failed assertions", failed_here_);
+    progress.failed = group().exchange("failed assertions", failed_here_);
   }
 
   /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
   std::string describe(const Catch::AssertionStats& stats) const {
     const Catch::AssertionResult& result = stats.assertionResult;
     std::ostringstream text;
-    text << "device " << world().device_id() << ": " << result.getSourceInfo().file << ':'
+    text << "device " << this_device() << ": " << result.getSourceInfo().file << ':'
          << result.getSourceInfo().line << ": "
          << (result.hasExpression() ? result.getExpressionInMacro() : std::string("failure")) << '\n';
     if (result.hasExpandedExpression()) text << "    with  " << result.getExpandedExpression() << '\n';
@@ -103,28 +130,80 @@ void print_summary() {
     if (progress.failed[d] > 0)
       text += fmt::format("{}{} on device {}", text.empty() ? "" : ", ", progress.failed[d], d);
   std::cout << fmt::format("{} test cases on {} devices; failed assertions: {}", progress.test_cases,
-                           world().num_devices(), text.empty() ? "none" : text)
+                           group().num_devices(), text.empty() ? "none" : text)
             << std::endl;
 }
 
 int run_tests(int argc, char** argv) {
   Catch::Session session;
   if (int refused = session.applyCommandLine(argc, argv); refused != 0) return refused;
-  const bool is_speaker = world().device_id() == 0;
+  const bool is_speaker = group().device_id() == 0;
   restrain(session.configData(), is_speaker);
   if (!is_speaker && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
   // A random order, where one is asked for, is everybody's order.
   session.configData().rngSeed =
-      static_cast<unsigned>(world().exchange("seed", static_cast<Index>(session.configData().rngSeed))[0]);
+      static_cast<unsigned>(group().exchange("seed", static_cast<Index>(session.configData().rngSeed))[0]);
   const int failed = session.run();
   if (!progress.has_begun) return failed;
   print_summary();
   return failed == 0 && progress.test_cases > 0 ? 0 : 1;
 }
 
+/// The groups that `--groups` names, each a list of devices; taken off the command line. Else all devices.
+std::vector<std::vector<int>> take_groups(int& argc, char** argv, int devices) {
+  std::vector<std::vector<int>> groups(1);
+  if (argc < 3 || std::string_view(argv[1]) != "--groups") {
+    for (int d = 0; d < devices; ++d) groups[0].push_back(d);
+    return groups;
+  }
+  std::istringstream text(argv[2]);
+  for (int device = 0; text >> device;) {
+    if (device < 0 || device >= devices)
+      throw Error(Code::usage,
+                  fmt::format("--groups: expected devices of 0 to {}, given {}", devices - 1, argv[2]));
+    groups.back().push_back(device);
+    if (text.get() == '/') groups.emplace_back();
+  }
+  std::rotate(argv + 1, argv + 3, argv + argc);
+  argc -= 2;
+  return groups;
+}
+
+/// Runs the tests in the group that this device belongs to.
+int run_in_groups(Communicator& world, int argc, char** argv) {
+  const std::vector<std::vector<int>> groups = take_groups(argc, argv, world.num_devices());
+  std::optional<Index> color;
+  Index key = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    if (const auto at = std::ranges::find(groups[g], this_device()); at != groups[g].end()) {
+      color = static_cast<Index>(g);
+      key = at - groups[g].begin();
+    }
+  const bool is_everybody = groups.size() == 1 && std::ranges::is_sorted(groups[0]) &&
+                            static_cast<int>(groups[0].size()) == world.num_devices();
+  const std::unique_ptr<Communicator> part = is_everybody ? nullptr : world.split(color, key);
+  if (!is_everybody && part == nullptr) return 0;
+  group().set_inner(is_everybody ? world : *part);
+  const int code = run_tests(argc, argv);
+  group().synchronize();
+  return code;
+}
+
 }  // namespace
+
+RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) {
+  if (on_cuda.empty())
+    std::ranges::copy_if(devices, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
+  if (!numbers_of_devices().emulated.empty()) throw std::logic_error("expected one RunsOn, given two");
+  numbers_of_devices() = {std::move(devices), std::move(on_cuda)};
+}
+
 }  // namespace shard::testing
 
 int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&] { return shard::testing::run_tests(argc, argv); });
+  using shard::testing::print_numbers_of_devices;
+  if (argc == 2 && argv[1] == std::string("--list")) return print_numbers_of_devices();
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    return shard::testing::run_in_groups(world, argc, argv);
+  });
 }

@@ -12,19 +12,19 @@ using Cut = std::vector<Range>;
 /// By the rule of split.hpp.
 inline Cut even_cut(Index extent) {
   Cut cut;
-  for (int d = 0; d < world().num_devices(); ++d) cut.push_back(part(extent, world().num_devices(), d));
+  for (int d = 0; d < group().num_devices(); ++d) cut.push_back(part(extent, group().num_devices(), d));
   return cut;
 }
 /// Growing slices, the first ones often empty.
 inline Cut uneven_cut(Index extent) {
-  const Index n = world().num_devices();
+  const Index n = group().num_devices();
   Cut cut;
   for (Index d = 0; d < n; ++d)
     cut.push_back({extent * d * d / (n * n), extent * (d + 1) * (d + 1) / (n * n)});
   return cut;
 }
 inline Range mine(const Cut& cut) {
-  return cut[static_cast<std::size_t>(world().device_id())];
+  return cut[static_cast<std::size_t>(group().device_id())];
 }
 
 /// How something is to be laid out: where a sharded tensor is cut, whose an owned one is.
@@ -34,11 +34,11 @@ struct Places {
 };
 
 /// My addend of a sum that is `whole`: random integers, and what is missing on the last device.
-inline Host addend(const Host& whole) {
-  const std::vector<Host> random = on_each(integers, whole.shape, 17);
-  const auto me = static_cast<std::size_t>(world().device_id());
+inline HostTensor addend(const HostTensor& whole) {
+  const std::vector<HostTensor> random = on_each(integers, whole.shape, 17);
+  const auto me = static_cast<std::size_t>(group().device_id());
   if (me + 1 < random.size()) return random[me];
-  Host rest = whole;
+  HostTensor rest = whole;
   for (std::size_t d = 0; d + 1 < random.size(); ++d)
     for (std::size_t i = 0; i < rest.values.size(); ++i) rest.values[i] -= random[d].values[i];
   return rest;
@@ -46,18 +46,18 @@ inline Host addend(const Host& whole) {
 
 /// `whole` as this device holds it.
 template <class L>
-L laid_out(const Host& whole, const Places& places) {
+L laid_out(const HostTensor& whole, const Places& places) {
   if constexpr (std::same_as<L, Replicated>) {
-    return Replicated(to_device(whole));
+    return Replicated(group(), to_device(whole));
   } else if constexpr (std::same_as<L, Partial>) {
-    return Partial(to_device(addend(whole)));
+    return Partial(group(), to_device(addend(whole)));
   } else if constexpr (std::same_as<L, Owned>) {
-    const bool is_mine = places.owner == world().device_id();
-    return Owned(is_mine ? to_device(whole) : Tensor(), whole.shape, places.owner);
+    const bool is_mine = places.owner == group().device_id();
+    return Owned(group(), is_mine ? to_device(whole) : Tensor(), whole.shape, places.owner);
   } else {
     constexpr int axis = detail::IsSharded<L>::axis;
     const Range range = mine(places.cut);
-    return L(to_device(sliced(whole, axis, range)), whole.shape, range.begin);
+    return L(group(), to_device(sliced(whole, axis, range)), whole.shape, range.begin);
   }
 }
 

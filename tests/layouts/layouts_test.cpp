@@ -9,15 +9,17 @@
 using namespace shard;
 using namespace shard::testing;
 
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 constexpr int mismatch = static_cast<int>(Code::mismatch);
@@ -76,8 +78,8 @@ constexpr int axis_of() {
 template <class A, bool TA, class B, bool TB, class Result>
 void check_product(Extents e, Cut (*cut)(Index), int owner) {
   CAPTURE(e.m, e.k, e.n, TA, TB, owner);
-  const Host a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
-             b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
+  const HostTensor a = integers(TA ? Shape{e.k, e.m} : Shape{e.m, e.k}, 0),
+                   b = integers(TB ? Shape{e.n, e.k} : Shape{e.k, e.n}, 1);
   const Cut a_cut = axis_of<A>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<A>())]);
   const Cut b_cut = axis_of<B>() < 0 ? Cut() : cut(b.shape[static_cast<std::size_t>(axis_of<B>())]);
   const A x = laid_out<A>(a, {a_cut, owner});
@@ -95,7 +97,7 @@ void check_product(Extents e, Cut (*cut)(Index), int owner) {
   if constexpr (axis_of<Result>() == 0) CHECK(c.offset() == mine(a_cut).begin);
   if constexpr (axis_of<Result>() == 1) CHECK(c.offset() == mine(b_cut).begin);
   if constexpr (std::same_as<Result, Owned>) CHECK(c.owner() == owner);
-  const Host expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
+  const HostTensor expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
   CHECK(difference(whole_of(engine, std::move(c)), expected) == "");
 }
 
@@ -158,7 +160,7 @@ TEST_CASE("products of one owner's matrices are its own") {
 }
 
 TEST_CASE("operands that are cut at different places are refused") {
-  const Host a = integers({2, 12}, 0), b = integers({12, 3}, 1);
+  const HostTensor a = integers({2, 12}, 0), b = integers({12, 3}, 1);
   const S1 x = laid_out<S1>(a, {even_cut(12)});
   const S0 y = laid_out<S0>(b, {uneven_cut(12)});
   const bool differ = mine(even_cut(12)) != mine(uneven_cut(12));
@@ -174,65 +176,65 @@ TEST_CASE("operands that are cut at different places are refused") {
 }
 
 TEST_CASE("operands of equal size at different offsets are refused") {
-  const S1 x(Tensor({2, 1}), {2, 9}, 3);
-  const S0 y(Tensor({1, 2}), {9, 2}, 4);
+  const S1 x(group(), Tensor({2, 1}), {2, 9}, 3);
+  const S0 y(group(), Tensor({1, 2}), {9, 2}, 4);
   CHECK(refusal([&] { matmul(x, y); }).code == argument);
-  CHECK(refusal([&] { S0(Tensor({1, 2}), {9, 2}, 3) + y; }).code == argument);
+  CHECK(refusal([&] { S0(group(), Tensor({1, 2}), {9, 2}, 3) + y; }).code == argument);
 }
 
 TEST_CASE("matrices that do not fit are refused") {
-  const auto replicated = [](Shape shape) { return Replicated(Tensor(std::move(shape))); };
+  const auto replicated = [](Shape shape) { return Replicated(group(), Tensor(std::move(shape))); };
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({4, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
-  const S1 columns(Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
-  const S0 rows(Tensor({3, 2}), {8, 2}, 3);
+  const S1 columns(group(), Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
+  const S0 rows(group(), Tensor({3, 2}), {8, 2}, 3);
   CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({2, 1}); }).code == argument);
-  CHECK(refusal([&] { Partial(Tensor({2})) + Partial(Tensor({3})); }).code == argument);
+  CHECK(refusal([&] { Partial(group(), Tensor({2})) + Partial(group(), Tensor({3})); }).code == argument);
 }
 
 TEST_CASE("matrices of different owners are refused, on every device") {
   if (devices() == 1) return;
-  const Host a = integers({2, 2}, 0);
+  const HostTensor a = integers({2, 2}, 0);
   const O first = laid_out<O>(a, {{}, 0}), second = laid_out<O>(a, {{}, 1});
   const Refusal refused = refusal([&] { matmul(first, second); });
   CHECK(refused.code == argument);
-  CHECK_THAT(refused.message, contains("operands of one owner, given those of devices 0 and 1"));
+  CHECK_THAT(refused.message, contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
   CHECK(refusal([&] { laid_out<O>(a, {{}, 0}) + second; }).code == argument);
 }
 
 TEST_CASE("a slice must be one of the whole") {
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 3); }).code == 0);
-  CHECK(refusal([] { S0(Tensor({0, 3}), {5, 3}, 5); }).code == 0);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, 4); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 3}, -1); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5, 4}, 0); }).code == argument);
-  CHECK(refusal([] { S0(Tensor({2, 3}), {5}, 0); }).code == argument);
-  CHECK(refusal([] { S1(Tensor({2}), {2}, 0); }).code == argument);
-  CHECK(refusal([] { S1(Tensor({5, 3}), {5, 3}, 0); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, 3); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({0, 3}), {5, 3}, 5); }).code == 0);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, 4); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 3}, -1); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5, 4}, 0); }).code == argument);
+  CHECK(refusal([] { S0(group(), Tensor({2, 3}), {5}, 0); }).code == argument);
+  CHECK(refusal([] { S1(group(), Tensor({2}), {2}, 0); }).code == argument);
+  CHECK(refusal([] { S1(group(), Tensor({5, 3}), {5, 3}, 0); }).code == 0);
   CHECK_THAT(refusal([] {
-               S1(Tensor({2, 3}), {2, 4}, 2);
+               S1(group(), Tensor({2, 3}), {2, 4}, 2);
              }).message,
              contains("Sharded<1>: expected a slice of (2, 4), given (2, 3) at offset 2"));
 }
 
 TEST_CASE("only its owner holds an owned tensor") {
   const bool am_owner = me() == 0;
-  CHECK(refusal([&] { Owned(Tensor({2}), {2}, 0); }).code == (am_owner ? 0 : argument));
-  CHECK(refusal([&] { Owned(Tensor(), {2}, 0); }).code == (am_owner ? argument : 0));
+  CHECK(refusal([&] { Owned(group(), Tensor({2}), {2}, 0); }).code == (am_owner ? 0 : argument));
+  CHECK(refusal([&] { Owned(group(), Tensor(), {2}, 0); }).code == (am_owner ? argument : 0));
   const Shape mine = am_owner ? Shape{3} : Shape{0};
-  CHECK(refusal([&] { Owned(Tensor(mine), {2}, 0); }).code == (am_owner ? argument : 0));
-  CHECK(refusal([] { Owned(Tensor(), {2}, -1); }).code == argument);
-  CHECK(refusal([] { Owned(Tensor(), {2}, devices()); }).code == argument);
+  CHECK(refusal([&] { Owned(group(), Tensor(mine), {2}, 0); }).code == (am_owner ? argument : 0));
+  CHECK(refusal([] { Owned(group(), Tensor(), {2}, -1); }).code == argument);
+  CHECK(refusal([] { Owned(group(), Tensor(), {2}, devices()); }).code == argument);
   const Owned owned = laid_out<O>(integers({2, 2}, 0), {{}, 0});
   CHECK(owned.is_mine() == am_owner);
   const Refusal refused = refusal([&] { owned.local(); });
   CHECK(refused.code == (am_owner ? 0 : argument));
   if (!am_owner)
-    CHECK_THAT(refused.message, contains("Owned::local: expected to be called on the owner, device 0"));
+    CHECK_THAT(refused.message, contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
 }
 
 namespace {
@@ -240,15 +242,15 @@ namespace {
 /// An elementwise function of layouts and of the whole: both must give the same.
 template <class L>
 void check_elementwise() {
-  const Host a = integers({7, 6}, 2), b = integers({7, 6}, 3);
+  const HostTensor a = integers({7, 6}, 2), b = integers({7, 6}, 3);
   for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
     const Places places{axis_of<L>() < 0 ? Cut() : cut(a.shape[static_cast<std::size_t>(axis_of<L>())]),
                         devices() - 1};
     auto with = [&](float element(float, float)) {
-      return tabulate(a.shape, [&](const Place& place) { return element(a.at(place), b.at(place)); });
+      return tabulate(a.shape, [&](const Place& place) { return element(at(a, place), at(b, place)); });
     };
     const L x = laid_out<L>(a, places), y = laid_out<L>(b, places);
-    auto check = [&](L result, const Host& expected) {
+    auto check = [&](L result, const HostTensor& expected) {
       CHECK(result.global_shape() == a.shape);
       if constexpr (axis_of<L>() >= 0) CHECK(result.offset() == mine(places.cut).begin);
       if constexpr (std::same_as<L, Owned>) CHECK(result.owner() == places.owner);
@@ -279,10 +281,10 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
   const Index bytes = 4 * 30;
   ledger().reset();
   const Index before = ledger().live();
-  Replicated r = relu(Replicated(Tensor({5, 6})));
+  Replicated r = relu(Replicated(group(), Tensor({5, 6})));
   CHECK(ledger().peak() - before == bytes);
   Replicated moved = std::move(r);
-  Partial p = scale(Partial(std::move(moved).local()), 2);
+  Partial p = scale(Partial(group(), std::move(moved).local()), 2);
   CHECK(ledger().peak() - before == bytes);
   const Replicated sum = engine.all_reduce(std::move(p));
   CHECK(ledger().live() - before == bytes);
@@ -291,29 +293,27 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
 }
 
 TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
-  const Host same = integers({3, 4}, 5);
-  const auto claim = [](const Host& host) { return refusal([&] { Replicated(to_device(host)); }); };
+  const HostTensor same = integers({3, 4}, 5);
+  const auto claim = [](const HostTensor& host) { return refusal([&] { Replicated(group(), to_device(host)); }); };
   for (int odd = 0; devices() > 1 && odd < devices(); ++odd) {
     CAPTURE(odd);
-    Host other = same;
+    HostTensor other = same;
     if (me() == odd) other.values[7] += 1;
-    const Host turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
-    const Host less = me() == odd ? sliced(same, 0, {0, 2}) : same;
+    const HostTensor turned{me() == odd ? Shape{4, 3} : Shape{3, 4}, same.values};
+    const HostTensor less = me() == odd ? sliced(same, 0, {0, 2}) : same;
     CHECK(claim(other).code == 0);
-    world().check_claims(true);
+    const CheckedRun checked;
     CHECK(claim(same).code == 0);
-    const std::string culprit = fmt::format("device {} holds other values", odd == 0 ? 1 : odd);
-    for (const Host& host : {other, turned, less}) {
+    const std::string culprit = fmt::format("device {} holds other values", id(odd == 0 ? 1 : odd));
+    for (const HostTensor& host : {other, turned, less}) {
       const Refusal refused = claim(host);
       CHECK(refused.code == mismatch);
       CHECK_THAT(refused.message, contains("Replicated: expected the same values on every device"));
       CHECK_THAT(refused.message, contains(culprit));
     }
-    world().check_claims(false);
   }
   ledger().reset();
-  world().check_claims(true);
+  const CheckedRun checked;
   CHECK(claim(same).code == 0);
-  world().check_claims(false);
   CHECK(ledger().traffic() == Traffic{});
 }

@@ -1,5 +1,6 @@
 // The only ways from one layout to another, and what leaves an engine.
 
+#include "engine/host_checkpoint.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/layouts/laid_out.hpp"
 
@@ -8,13 +9,13 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine;
+PlainEngine engine(group());
 
 int me() {
-  return world().device_id();
+  return group().device_id();
 }
 int devices() {
-  return world().num_devices();
+  return group().num_devices();
 }
 
 /// Around the number of devices, below it, and none.
@@ -24,7 +25,7 @@ constexpr int argument = static_cast<int>(Code::argument);
 
 /// My slice must be that of `whole`, cut by the rule of split.hpp.
 template <int Axis>
-void check_slice(const Sharded<Axis>& slice, const Host& whole) {
+void check_slice(const Sharded<Axis>& slice, const HostTensor& whole) {
   const Range range = part(whole.shape[Axis], devices(), me());
   CHECK(slice.global_shape() == whole.shape);
   CHECK(slice.offset() == range.begin);
@@ -36,7 +37,7 @@ void check_slice(const Sharded<Axis>& slice, const Host& whole) {
 TEST_CASE("all_reduce makes a Partial whole") {
   for (const Shape& shape : {Shape{}, Shape{5}, Shape{7, 6}, Shape{2, 0}, Shape{2, 3, 4}}) {
     CAPTURE(to_string(shape));
-    const Host whole = integers(shape, 0);
+    const HostTensor whole = integers(shape, 0);
     const Replicated sum = engine.all_reduce(laid_out<Partial>(whole, {}));
     CHECK(sum.global_shape() == shape);
     CHECK(difference(sum.local(), whole) == "");
@@ -48,7 +49,7 @@ TEST_CASE("all_reduce makes a Partial whole") {
 TEST_CASE("reduce_scatter leaves a slice of the sum, and all_gather makes it whole") {
   for (const Shape& shape : matrices) {
     CAPTURE(to_string(shape));
-    const Host whole = integers(shape, 0);
+    const HostTensor whole = integers(shape, 0);
     Sharded<0> rows = engine.reduce_scatter<0>(laid_out<Partial>(whole, {}));
     check_slice(rows, whole);
     Sharded<1> columns = engine.reduce_scatter_async<1>(laid_out<Partial>(whole, {})).get();
@@ -62,7 +63,7 @@ TEST_CASE("reduce_scatter leaves a slice of the sum, and all_gather makes it who
 
 TEST_CASE("all_gather undoes any cut") {
   for (const Shape& shape : matrices) {
-    const Host whole = integers(shape, 0);
+    const HostTensor whole = integers(shape, 0);
     Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
     Sharded<1> columns = laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])});
     CHECK(difference(engine.all_gather(std::move(rows)).local(), whole) == "");
@@ -72,7 +73,7 @@ TEST_CASE("all_gather undoes any cut") {
 
 TEST_CASE("all_gather can keep the slice for later") {
   for (const Shape& shape : matrices) {
-    const Host whole = integers(shape, 0);
+    const HostTensor whole = integers(shape, 0);
     const Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
     const Replicated gathered = engine.all_gather(rows);
     CHECK(gathered.global_shape() == shape);
@@ -97,15 +98,15 @@ TEST_CASE("packed addends are reduced together") {
     CHECK(sums[i].global_shape() == packed[i]);
     CHECK(difference(sums[i].local(), integers(packed[i], static_cast<int>(i))) == "");
   }
-  CHECK(refusal([] { unpack(Replicated(Tensor({6})), {{2, 2}, {1}}); }).code == argument);
-  CHECK(refusal([] { unpack(Replicated(Tensor({6})), {{2, 2}, {3}}); }).code == argument);
+  CHECK(refusal([] { unpack(Replicated(group(), Tensor({6})), {{2, 2}, {1}}); }).code == argument);
+  CHECK(refusal([] { unpack(Replicated(group(), Tensor({6})), {{2, 2}, {3}}); }).code == argument);
 }
 
 TEST_CASE("shard takes my slice without communication, and all_gather undoes it") {
   for (const Shape& shape : matrices) {
     CAPTURE(to_string(shape));
-    const Host whole = integers(shape, 0);
-    const Replicated replicated(to_device(whole));
+    const HostTensor whole = integers(shape, 0);
+    const Replicated replicated(group(), to_device(whole));
     ledger().reset();
     Sharded<0> rows = engine.shard<0>(replicated);
     Sharded<1> columns = engine.shard<1>(replicated);
@@ -121,13 +122,13 @@ TEST_CASE("all_to_all moves the cut to another axis and back") {
   for (const Shape& shape : matrices)
     for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
       CAPTURE(to_string(shape));
-      const Host whole = integers(shape, 0);
+      const HostTensor whole = integers(shape, 0);
       Sharded<1> columns = engine.all_to_all<0, 1>(laid_out<Sharded<0>>(whole, {cut(shape[0])}));
       check_slice(columns, whole);
       Sharded<0> rows = engine.all_to_all<1, 0>(std::move(columns));
       check_slice(rows, whole);
     }
-  const Host cube = integers({3, 7, 5}, 0);
+  const HostTensor cube = integers({3, 7, 5}, 0);
   Sharded<2> last = engine.all_to_all<1, 2>(laid_out<Sharded<1>>(cube, {even_cut(7)}));
   check_slice(last, cube);
   check_slice(engine.all_to_all<2, 0>(std::move(last)), cube);
@@ -136,7 +137,7 @@ TEST_CASE("all_to_all moves the cut to another axis and back") {
 TEST_CASE("broadcast makes an Owned whole") {
   for (int owner = 0; owner < devices(); ++owner)
     for (const Shape& shape : matrices) {
-      const Host whole = integers(shape, owner);
+      const HostTensor whole = integers(shape, owner);
       const Replicated everywhere = engine.broadcast(laid_out<Owned>(whole, {{}, owner}));
       CHECK(everywhere.global_shape() == shape);
       CHECK(difference(everywhere.local(), whole) == "");
@@ -144,7 +145,7 @@ TEST_CASE("broadcast makes an Owned whole") {
 }
 
 TEST_CASE("my_rows finds out where my rows lie") {
-  const Host whole = integers({13, 2}, 0);
+  const HostTensor whole = integers({13, 2}, 0);
   for (const Cut& cut : {even_cut(13), uneven_cut(13)}) {
     const Sharded<0> rows = engine.my_rows(to_device(sliced(whole, 0, mine(cut))));
     CHECK(rows.global_shape() == whole.shape);
@@ -153,7 +154,7 @@ TEST_CASE("my_rows finds out where my rows lie") {
 }
 
 TEST_CASE("several typed calls are in flight at a time") {
-  const Host a = integers({9, 4}, 0), b = integers({4, 9}, 1);
+  const HostTensor a = integers({9, 4}, 0), b = integers({4, 9}, 1);
   Future<Sharded<0>> rows = engine.reduce_scatter_async<0>(laid_out<Partial>(a, {}));
   Future<Replicated> sum = engine.all_reduce_async(laid_out<Partial>(b, {}));
   Future<Replicated> gathered = engine.all_gather_async(laid_out<Sharded<1>>(b, {uneven_cut(9)}));
@@ -163,25 +164,24 @@ TEST_CASE("several typed calls are in flight at a time") {
 }
 
 TEST_CASE("an axis that a tensor has not is refused") {
-  CHECK(refusal([] { engine.reduce_scatter<1>(Partial(Tensor({3}))); }).code == argument);
-  CHECK(refusal([] { engine.shard<1>(Replicated(Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine.reduce_scatter<1>(Partial(group(), Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine.shard<1>(Replicated(group(), Tensor({3}))); }).code == argument);
 }
 
 TEST_CASE("parameters come as slices of a checkpoint") {
-  const Model model{2, 7, 5};
-  const auto checkpoint = generate_checkpoint(model, 3);
-  const std::string name = layer_name(1);
-  const Host whole = to_host(checkpoint->whole(name));
-  CHECK(difference(PlainEngine::load_replicated(*checkpoint, name).local(), whole) == "");
-  check_slice(PlainEngine::load_sharded<0>(*checkpoint, name), whole);
-  check_slice(PlainEngine::load_sharded<1>(*checkpoint, name), whole);
+  const std::string name = "matrix";
+  const HostTensor whole = integers({5, 7}, 0);
+  const auto checkpoint = host_checkpoint({{name, whole}}, "test");
+  CHECK(difference(engine.load_replicated(*checkpoint, name).local(), whole) == "");
+  check_slice(engine.load_sharded<0>(*checkpoint, name), whole);
+  check_slice(engine.load_sharded<1>(*checkpoint, name), whole);
 }
 
 namespace {
 
 /// A Placed made of a layout must say of itself what that layout was.
-void check_placed(const Placed& placed, const Host& whole, const Host& local, const Placement& placement,
-                  Index offset) {
+void check_placed(const Placed& placed, const HostTensor& whole, const HostTensor& local,
+                  const Placement& placement, Index offset) {
   CHECK(placed.global_shape() == whole.shape);
   CHECK(placed.placement() == placement);
   CHECK(placed.offset() == offset);
@@ -198,7 +198,7 @@ TEST_CASE("what leaves an engine knows how it lies") {
   for (const Shape& shape : matrices)
     for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
       CAPTURE(to_string(shape));
-      const Host whole = integers(shape, 0);
+      const HostTensor whole = integers(shape, 0);
       const Cut rows = cut(shape[0]), columns = cut(shape[1]);
       check_placed(laid_out<Replicated>(whole, {}), whole, whole, Placement::replicated(), 0);
       check_placed(laid_out<Sharded<0>>(whole, {rows}), whole, sliced(whole, 0, mine(rows)),
@@ -209,7 +209,7 @@ TEST_CASE("what leaves an engine knows how it lies") {
 }
 
 TEST_CASE("what another device owns is not here") {
-  const Host whole = integers({3, 2}, 0);
+  const HostTensor whole = integers({3, 2}, 0);
   for (int owner = 0; owner < devices(); ++owner) {
     const Placed placed = laid_out<Owned>(whole, {{}, owner});
     if (me() == owner) {
@@ -227,7 +227,7 @@ TEST_CASE("what another device owns is not here") {
 TEST_CASE("what leaves an engine can be booked as gradients") {
   const Index before = ledger().live(Purpose::gradients);
   Gradients gradients;
-  gradients.put("w", Replicated(Tensor({5, 2})));
+  gradients.put("w", Replicated(group(), Tensor({5, 2})));
   CHECK(ledger().live(Purpose::gradients) - before == 40);
   CHECK(gradients.local("w").shape() == Shape{5, 2});
   CHECK(refusal([&] { gradients.local("v"); }).code == argument);

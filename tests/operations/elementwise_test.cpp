@@ -12,10 +12,10 @@ using namespace shard::testing;
 namespace {
 
 const Shape shape = {3, 5};
-const Host a = integers(shape, 0, 1), b = integers(shape, 1, 1);
+const HostTensor a = integers(shape, 0, 1), b = integers(shape, 1, 1);
 
-Host mapped(const std::function<float(float, float)>& f) {
-  return tabulate(shape, [&](const Place& at) { return f(a.at(at), b.at(at)); });
+HostTensor mapped(const std::function<float(float, float)>& f) {
+  return tabulate(shape, [&](const Place& place) { return f(at(a, place), at(b, place)); });
 }
 
 int code_of(const std::function<void()>& action) {
@@ -56,9 +56,9 @@ TEST_CASE("operands of different shapes are refused") {
 
 TEST_CASE("products of every order of operands, and onto a tensor") {
   const Tensor left = to_device(a), right = to_device(b);
-  const Host turned = testing::transposed(b);
+  const HostTensor turned = testing::transposed(b);
   const Tensor right_turned = to_device(turned);
-  const Host expected = product(a, turned);
+  const HostTensor expected = product(a, turned);
   CHECK(difference(matmul(left, right_turned), expected) == "");
   CHECK(difference(matmul(left, shard::transposed(right)), expected) == "");
   const Tensor left_turned = to_device(testing::transposed(a));

@@ -7,7 +7,9 @@
 #include "engine/device/device.hpp"
 #include "tests/harness/catch.hpp"
 
-namespace shard::test {
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1}, {1, 2, 3, 4});
 
 namespace {
 
@@ -236,4 +238,4 @@ TEST_CASE("operations by rows want matrices") {
   CHECK(is_refused([&] { dot_rows(m, box, Indices{0}, 1); }));
 }
 
-}  // namespace shard::test
+}  // namespace shard::testing

@@ -98,9 +98,6 @@ struct Rows {
 
 /// Prints shape and elements, rows aligned, the middle of long axes left out.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
-/// Prints "device D: TITLE TENSOR" for one device after another. A collective: every device calls it, and
-/// device 0 writes.
-void print_in_device_order(std::ostream& out, const std::string& title, const Tensor& tensor);
 /// @}
 
 /// \name Operations
@@ -281,8 +278,14 @@ class Future {
   Finish finish_;
 };
 
-/// This device's way to the others. Every call but the sends and receives is collective: all devices make the
-/// same calls in the same order, or each of them gets Error mismatch naming who called what.
+/// A group of devices, in order, and this device's way to the others in it: the world of all devices of a job,
+/// or a part of it that `split` made. Inside a group its members are counted from 0; `members()` says which
+/// devices of the job they are.
+///
+/// Every call but the sends and receives is collective: all members make the same calls in the same order, or
+/// each of them gets Error mismatch naming who called what. Collectives of several groups take place on each
+/// device in the order in which it started them, so that order must be the same on all devices: those that
+/// face each other crosswise get Error deadlock.
 ///
 /// Calls that take `Tensor&&` may work in its memory. Slices may differ in size and be empty. Calls on an
 /// axis that is not there, or on shapes that do not fit, throw Error argument.
@@ -290,8 +293,16 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
+  /// This device's place in the group, 0 to num_devices() - 1.
   virtual int device_id() const = 0;
   virtual int num_devices() const = 0;
+  /// The members by their ids in the job, in the group's order. An error names devices so.
+  virtual const std::vector<int>& members() const = 0;
+  /// What tells this group from the others that this device is in; 0 is the world. The ledger books by it.
+  virtual Index group_id() const = 0;
+  /// The members that pass the same color, as a group, in the order of their keys, and of equal keys in this
+  /// group's order; no color: none, and no group is returned. A collective (MPI 4.0, section 7.4.2).
+  virtual std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) = 0;
 
   /// Returns when every device has reached it.
   virtual void barrier() = 0;
@@ -326,19 +337,30 @@ class Communicator {
   /// The root's tensor, on every device. What others pass is ignored.
   virtual Future<Tensor> broadcast_async(Tensor&& t, int root) = 0;
 
-  /// Returns when every call started here is done.
+  /// Returns when every call that this device has started is done.
   virtual void synchronize() = 0;
   /// Uncounted control message: every device's number, in device order.
   virtual std::vector<Index> exchange(const char* what, Index mine) = 0;
-  /// In a checked run, verifies that all devices hold the same tensor. \throws Error mismatch
+  /// Uncounted control message: everybody's text, on device 0 in device order; elsewhere nothing.
+  virtual std::vector<std::string> gather(const char* what, const std::string& mine) = 0;
+  /// Somebody claims that all members hold this tensor. Believed here; a checked run verifies it
+  /// (checked_communicator.hpp).
   virtual void verify_replicated(const Tensor& t) = 0;
-  /// Makes this a checked run: claims that enter from outside, `Replicated x(...)`, cost one control message.
-  virtual void check_claims(bool on) = 0;
 };
 
-/// The devices of this job. Valid from the start of the program's devices to their end (see
-/// control_plane.hpp).
-Communicator& world();
+/// "{4, 1, 3}": a group as errors name it; nothing for the world.
+std::string name_of_group(const Communicator& group);
+
+/// Prints "device D: TITLE TENSOR" for one device of the group after another. A collective: device 0 writes.
+void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
+                           const Tensor& tensor);
+
+/// A program of many devices: starts this process's device, runs `body` with the group of all devices, and
+/// returns its exit code, the largest of all devices. An Error ends every device with its code and one line;
+/// so does any other exception.
+int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
+/// Whether bytes and messages are booked from closed forms (NCCL) and not counted as they are sent.
+bool traffic_is_booked();
 /// @}
 
 }  // namespace shard

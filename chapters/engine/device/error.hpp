@@ -31,7 +31,12 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN". The device is this process's.
+/// The id in the job of this process's device: 0 before a job begins.
+int this_device();
+/// For whoever starts the job.
+void set_this_device(int id);
+
+/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN", where 1 is this_device().
 [[noreturn]] void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given);
 
 }  // namespace shard

@@ -35,20 +35,37 @@ void Ledger::moved(Purpose from, Purpose to, std::int64_t bytes) {
   allocated(to, bytes);
 }
 
-void Ledger::sent(Collective collective, std::int64_t bytes) {
-  traffic_[static_cast<int>(collective)] += Traffic{1, bytes};
+void Ledger::sent(std::int64_t group, Collective collective, const Traffic& messages) {
+  traffic_[group][static_cast<std::size_t>(collective)] += messages;
+}
+
+Traffic Ledger::traffic(Collective collective) const {
+  Traffic total;
+  for (const auto& [group, calls] : traffic_) total += calls[static_cast<std::size_t>(collective)];
+  return total;
 }
 
 Traffic Ledger::traffic() const {
   Traffic total;
-  for (const Traffic& t : traffic_) total += t;
+  for (const auto& [group, calls] : traffic_) total += traffic_in(group);
+  return total;
+}
+
+Traffic Ledger::traffic_in(std::int64_t group, Collective collective) const {
+  const auto found = traffic_.find(group);
+  return found == traffic_.end() ? Traffic{} : found->second[static_cast<std::size_t>(collective)];
+}
+
+Traffic Ledger::traffic_in(std::int64_t group) const {
+  Traffic total;
+  for (int c = 0; c < num_collectives; ++c) total += traffic_in(group, static_cast<Collective>(c));
   return total;
 }
 
 void Ledger::reset() {
   peak_ = live_;
   peak_total_ = live_total_;
-  traffic_ = {};
+  traffic_.clear();
   flops_ = 0;
 }
 

@@ -53,10 +53,8 @@ class Ledger {
   void allocated(Purpose purpose, std::int64_t bytes);
   void released(Purpose purpose, std::int64_t bytes);
   void moved(Purpose from, Purpose to, std::int64_t bytes);
-  void sent(Collective collective, std::int64_t bytes);
-  void sent(Collective collective, const Traffic& messages) {
-    traffic_[static_cast<int>(collective)] += messages;
-  }
+  /// In a group, by its Communicator::group_id(); 0 is the world.
+  void sent(std::int64_t group, Collective collective, const Traffic& messages);
   void computed(std::int64_t flops) { flops_ += flops; }
 
   /// Bytes held now.
@@ -65,9 +63,11 @@ class Ledger {
   /// Most bytes held at one time since the last reset, over all purposes together or for one.
   std::int64_t peak() const { return peak_total_; }
   std::int64_t peak(Purpose purpose) const { return peak_[static_cast<int>(purpose)]; }
-  /// What was sent since the last reset, per call and in all.
-  Traffic traffic(Collective collective) const { return traffic_[static_cast<int>(collective)]; }
+  /// What was sent since the last reset: by one kind of call or by all, in one group or in all.
+  Traffic traffic(Collective collective) const;
   Traffic traffic() const;
+  Traffic traffic_in(std::int64_t group, Collective collective) const;
+  Traffic traffic_in(std::int64_t group) const;
   std::int64_t flops() const { return flops_; }
 
   /// Starts a measurement: nothing sent, nothing computed, the peak is what is held now.
@@ -76,7 +76,7 @@ class Ledger {
  private:
   std::array<std::int64_t, num_purposes> live_{};
   std::array<std::int64_t, num_purposes> peak_{};
-  std::array<Traffic, num_collectives> traffic_{};
+  std::map<std::int64_t, std::array<Traffic, num_collectives>> traffic_;  // by group
   std::int64_t live_total_ = 0;
   std::int64_t peak_total_ = 0;
   std::int64_t flops_ = 0;

@@ -25,4 +25,11 @@ inline Range part(Index size, int parts, int k) {
   return {begin, begin + base + (k < extra ? 1 : 0)};
 }
 
+/// Which of those parts an index is in.
+inline int part_with(Index size, int parts, Index index) {
+  int k = 0;
+  while (index >= part(size, parts, k).end) ++k;
+  return k;
+}
+
 }  // namespace shard

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
 
 namespace shard {
 
@@ -101,11 +100,15 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   return out;
 }
 
-void print_in_device_order(std::ostream& out, const std::string& title, const Tensor& tensor) {
+std::string name_of_group(const Communicator& group) {
+  return group.group_id() == 0 ? "" : fmt::format("{{{}}}", fmt::join(group.members(), ", "));
+}
+
+void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
+                           const Tensor& tensor) {
   std::ostringstream mine;
-  mine << fmt::format("device {}: {} ", world().device_id(), title) << tensor << '\n';
-  for (const std::string& text : ControlPlane::instance().gather("print_in_device_order", mine.str()))
-    out << text;
+  mine << fmt::format("device {}: {} ", this_device(), title) << tensor << '\n';
+  for (const std::string& text : group.gather("print_in_device_order", mine.str())) out << text;
 }
 
 }  // namespace shard

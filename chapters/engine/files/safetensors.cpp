@@ -18,12 +18,12 @@
 
 #include "engine/device/error.hpp"
 #include "engine/files/safetensors_header.hpp"
+#include "engine/printable.hpp"
 
 namespace shard {
 
 using safetensors::bad_file;
 using safetensors::one_line;
-using safetensors::printable;
 
 static_assert(std::endian::native == std::endian::little,
               "the format is little-endian, and bytes are copied");

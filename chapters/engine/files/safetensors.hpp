@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/host_tensor.hpp"
+
 namespace shard {
 
 /// One tensor of a safetensors file, as its header describes it.
@@ -66,12 +68,6 @@ class SafetensorsFile {
   std::uint64_t data_start_ = 0;  // bytes before the data part
   std::map<std::string, SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
-};
-
-/// A tensor on the host: as many values as the product of `shape` says, row-major.
-struct HostTensor {
-  std::vector<std::int64_t> shape;
-  std::vector<float> values;
 };
 
 /// Writes `tensors` to `path` as F32: sorted by name, without gaps, the header padded with spaces to 8 bytes,

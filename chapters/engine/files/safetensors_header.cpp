@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/device/error.hpp"
+#include "engine/printable.hpp"
 
 namespace shard::safetensors {
 
@@ -293,21 +294,6 @@ std::optional<std::string> json_string(const std::string& text) {
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
-}
-
-std::string printable(std::string_view text, std::size_t limit) {
-  std::string result;
-  for (const char c : text) {
-    if (result.size() >= limit) return result + "...";
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f) {
-      result += fmt::format("\\x{:02x}", byte);
-    } else {
-      if (c == '\\') result += c;
-      result += c;
-    }
-  }
-  return result;
 }
 
 std::string one_line(const std::string& path) {

@@ -38,9 +38,6 @@ std::optional<std::uint64_t> tensor_bytes(const std::vector<std::int64_t>& shape
 /// `text` as a JSON string, quotes included; nothing if it is not UTF-8.
 std::optional<std::string> json_string(const std::string& text);
 
-/// `text` as printable ASCII, other bytes and the backslash escaped, cut after about `limit` characters.
-std::string printable(std::string_view text, std::size_t limit = 80);
-
 /// Throws Error(Code::file, "PATH: WHAT, expected EXPECTED, given GIVEN").
 [[noreturn]] void bad_file(const std::string& path, std::string_view what, std::string_view expected,
                            std::string_view given);

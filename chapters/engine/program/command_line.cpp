@@ -8,22 +8,22 @@
 
 namespace shard {
 
-bool parse_options(int argc, char** argv, const std::string& summary, const std::vector<TextOption>& options,
+bool parse_options(const Communicator& group, const std::string& program, const std::vector<std::string>& words,
+                   const std::string& summary, const std::vector<TextOption>& options,
                    const std::string& footer) {
-  std::string name = std::filesystem::path(argv[0]).filename();
-  CLI::App app(summary, "mpirun -n 4 build/emu/" + name);
+  CLI::App app(summary, "mpirun -n 4 build/emu/" + program);
   for (const TextOption& o : options) {
     CLI::Option* added = app.add_option(o.name, *o.value, o.help)->type_name(o.type);
     if (!o.allowed.empty()) added->check(CLI::IsMember(o.allowed).description(""));
   }
   app.footer(footer);
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {
-    if (world().device_id() == 0) fmt::print("{}", app.help());
+    if (group.device_id() == 0) fmt::print("{}", app.help());
     return false;
   } catch (const CLI::ParseError& error) {
-    throw Error(Code::usage, fmt::format("{}: {} (--help lists the options)", name, error.what()));
+    throw Error(Code::usage, fmt::format("{}: {} (--help lists the options)", program, error.what()));
   }
   return true;
 }

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/device.hpp"
+
 namespace shard {
 
 /// An option that takes one text.
@@ -14,9 +16,10 @@ struct TextOption {
   std::string* value;                ///< where it goes
 };
 
-/// A command line of such options alone. False when it asked for help, which device 0 has then printed.
-/// \throws Error usage
-bool parse_options(int argc, char** argv, const std::string& summary, const std::vector<TextOption>& options,
+/// A command line of such options alone, behind the program's name. False when it asked for help, which device
+/// 0 has then printed. \throws Error usage
+bool parse_options(const Communicator& group, const std::string& program, const std::vector<std::string>& words,
+                   const std::string& summary, const std::vector<TextOption>& options,
                    const std::string& footer);
 
 }  // namespace shard

@@ -1,31 +1,29 @@
 #pragma once
 
-/// The commands of a chapter program. Each is called on every device; device 0 prints.
+/// The commands of a chapter program. Each is called on every device of a group; device 0 prints.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "engine/program/chapter.hpp"
+#include "engine/program/registry.hpp"
 
 namespace shard {
 
-/// What the command line says; see program.cpp for the options' texts.
-struct Options {
+/// What the command line says; see chapter_command_line.cpp for the options' texts.
+struct Arguments {
   std::string command;
   std::string variant;
-  EngineOptions engine;
-  Index top_k = 0;                       // 0: as the variant says
-  std::string capacity_factor = "1.25";  // or "none"
+  Options options;  ///< those that the variant and its workload declare
   bool check_claims = false;
   std::string precision = "float32";
   std::uint64_t seed = 0;
   // train
-  Model model;
   Index batch = 64;
   Index steps = 200;
   std::string optimizer = "adam";
   float learning_rate = 3e-3F;
-  std::string data;
+  std::optional<double> clip_norm;
   std::string report;
   // gradients and infer
   std::string params;
@@ -33,12 +31,25 @@ struct Options {
   std::string out;
 };
 
-/// Trains on the digits, checks the exact mode and the closed forms, and prints the chapter's row.
-/// Returns 0, or 86 when a gradient or a figure differs.
-int train(const Chapter& chapter, const Variant& variant, const Options& options);
+/// Parses `words`, which follow the program's name, and carries out the command. Returns an exit code.
+int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<std::string>& words);
+
+/// Trains, checks the exact mode and the closed forms, and prints the chapter's row. Returns 0, or 86 when a
+/// gradient or a figure differs.
+int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
-int gradients(const Chapter& chapter, const Variant& variant, const Options& options);
+int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Rows of numbers from standard input through the network to standard output.
-int infer(const Chapter& chapter, const Variant& variant, const Options& options);
+int infer(Communicator& group, const Variant& variant, const Arguments& arguments);
+/// All chapters of this program, as JSON, on device 0.
+int list_chapters(Communicator& group);
+/// The table that a tour ends in, from its reports, and whether all chapters learned the same.
+int summarize(const std::vector<std::string>& report_files);
+
+/// The main functions of a program with one chapter, and of one with all of them.
+/// @{
+int chapter_main(int argc, char** argv);
+int shardbook_main(int argc, char** argv);
+/// @}
 
 }  // namespace shard

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/safetensors.hpp"
 #include "engine/program/commands.hpp"
 
@@ -10,18 +10,19 @@ namespace shard {
 
 namespace {
 
-/// The batch's `input` and `output_grad`, of one number of rows and the model's widths.
-void require_batch(const Checkpoint& batch, const Model& model) {
-  auto require = [&](const char* name, const Shape& expected) {
-    Shape given = batch.shape(name);
+/// The batch's `input` and `output_grad`, of one number of rows and the network's widths.
+void require_batch(const Checkpoint& batch, const Workload& network, const std::string& params) {
+  const Shape input = batch.shape("input");
+  const Index rows = input.empty() ? 0 : input[0];
+  auto require = [&](const char* name, const Shape& expected, const std::string& hint) {
+    const Shape given = batch.shape(name);
     if (given != expected)
-      throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", batch.source(), name,
-                                          to_string(expected), to_string(given)));
+      throw Error(Code::file,
+                  fmt::format("{}: {}: expected {}, given {}{}", batch.source(), name, to_string(expected),
+                              to_string(given), hint.empty() ? "" : fmt::format(" ({}: {})", params, hint)));
   };
-  Shape input = batch.shape("input");
-  Index rows = input.empty() ? 0 : input[0];
-  require("input", {rows, model.model_dim});
-  require("output_grad", {rows, model.width(model.num_layers)});
+  require("input", network.input_shape(rows), input.size() == 2 ? network.input_hint(input[1]) : "");
+  require("output_grad", network.output_shape(rows), "");
 }
 
 /// Rows of one tensor of the batch.
@@ -41,9 +42,9 @@ class OutputPieces {
     bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
   }
 
-  HostTensor gather(const Shape& shape) const {
+  HostTensor gather(Communicator& group, const Shape& shape) const {
     HostTensor whole{shape, std::vector<float>(static_cast<std::size_t>(num_elements(shape)))};
-    for (const std::string& theirs : ControlPlane::instance().gather("the output", bytes_)) {
+    for (const std::string& theirs : group.gather("the output", bytes_)) {
       for (std::size_t at = 0; at < theirs.size();) {
         std::array<Index, 2> header{};
         std::memcpy(header.data(), theirs.data() + at, sizeof header);
@@ -62,14 +63,15 @@ class OutputPieces {
 
 }  // namespace
 
-int gradients(const Chapter& chapter, const Variant& variant, const Options& options) {
-  std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
-  std::unique_ptr<Checkpoint> batch = open_checkpoint(options.batch_file);
-  Model model = chapter.network.model_of(*params);
-  require_batch(*batch, model);
-  Index rows = batch->shape("input")[0];
+int gradients(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
+  std::unique_ptr<Checkpoint> batch = open_checkpoint(arguments.batch_file);
+  const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);
+  require_batch(*batch, *network, params->source());
+  const Index rows = batch->shape("input")[0];
 
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params);
   engine->want_input_grad(true);
   OutputPieces output;
@@ -80,12 +82,12 @@ int gradients(const Chapter& chapter, const Variant& variant, const Options& opt
       });
 
   std::map<std::string, HostTensor> whole;
-  whole["output"] = output.gather({rows, model.width(model.num_layers)});
+  whole["output"] = output.gather(group, network->output_shape(rows));
   for (auto& [name, gradient] : result) {
     Tensor t = engine->whole(std::move(gradient));
     whole[name] = {t.shape(), t.to_host()};
   }
-  if (engine->device_id() == 0) write_safetensors(options.out, whole);
+  if (group.device_id() == 0) write_safetensors(arguments.out, whole);
   return 0;
 }
 

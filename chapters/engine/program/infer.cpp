@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "engine/files/safetensors_header.hpp"
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
 
 namespace shard {
@@ -16,8 +17,8 @@ namespace {
 /// Comma-separated numbers, a row a line.
 class CsvInput : public InputStream {
  public:
-  CsvInput(std::istream& in, Index width, Index rows_at_a_time)
-      : in_(in), width_(width), rows_(rows_at_a_time) {}
+  CsvInput(std::istream& in, const Workload& network, Index rows_at_a_time)
+      : in_(in), network_(network), width_(network.input_shape(1).at(1)), rows_(rows_at_a_time) {}
 
   std::optional<Tensor> next() override {
     std::vector<float> values;
@@ -41,7 +42,7 @@ class CsvInput : public InputStream {
     for (; at != end; ++count) {
       float value = 0;
       auto [stop, error] = std::from_chars(at, end, value);
-      auto given = [&] { return fmt::format("'{}'", safetensors::printable({at, end}, 20)); };
+      auto given = [&] { return fmt::format("'{}'", printable({at, end}, 20)); };
       if (error == std::errc::result_out_of_range)  // infinity where it is too large for float32, else 0
         value = std::strtof(std::string(at, stop).c_str(), nullptr);
       else if (error != std::errc())
@@ -52,7 +53,10 @@ class CsvInput : public InputStream {
       values.push_back(value);
       at = stop == end ? end : stop + 1;
     }
-    if (count != width_) complain(Code::file, fmt::format("{} numbers", width_), fmt::to_string(count));
+    if (count == width_) return;
+    const std::string hint = network_.input_hint(count);
+    complain(Code::file, fmt::format("{} numbers", width_),
+             fmt::format("{}{}", count, hint.empty() ? "" : fmt::format(" ({})", hint)));
   }
 
   [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const {
@@ -60,6 +64,7 @@ class CsvInput : public InputStream {
   }
 
   std::istream& in_;
+  const Workload& network_;
   Index width_;
   Index rows_;
   Index line_ = 0;
@@ -80,15 +85,16 @@ class CsvOutput : public OutputStream {
 
 }  // namespace
 
-int infer(const Chapter& chapter, const Variant& variant, const Options& options) {
-  std::unique_ptr<Checkpoint> params = open_checkpoint(options.params);
-  Model model = chapter.network.model_of(*params);
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
+int infer(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
+  const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params);
-  CsvInput input(std::cin, model.model_dim, options.batch);
+  CsvInput input(std::cin, *network, arguments.batch);
   CsvOutput output;
   engine->inference_loop(input, output);
-  if (engine->device_id() == 0 && std::ferror(stdin) != 0)
+  if (group.device_id() == 0 && std::ferror(stdin) != 0)
     throw Error(Code::file, "standard input: expected rows of numbers, given an error of the system");
   return 0;
 }

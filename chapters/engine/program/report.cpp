@@ -7,19 +7,23 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/device/runtime/control_plane.hpp"
-
 namespace shard {
 
 using nlohmann::json;
 
 namespace {
 
-json to_json(const Figure& f) {
-  return {{"measured", f.measured}, {"formula", f.formula}};
+nlohmann::ordered_json to_json(const Figure& f) {
+  nlohmann::ordered_json j = {{"measured", f.measured}, {"formula", nullptr}};
+  if (f.has_form()) j["formula"] = f.formula;
+  if (f.is_booked) j["booked"] = true;
+  return j;
 }
 Figure figure_from(const json& j) {
-  return {j.at("measured"), j.at("formula")};
+  Figure f{j.at("measured")};
+  if (!j.at("formula").is_null()) f.formula = j.at("formula").get<std::vector<Index>>();
+  f.is_booked = j.contains("booked");
+  return f;
 }
 
 std::string with_commas(Index number) {
@@ -29,10 +33,19 @@ std::string with_commas(Index number) {
   return digits;
 }
 
-/// The largest of any device, and the form where that is missed: "12,288 =" or "12,288 not 8,192".
+/// The largest of any device, and what is known of it: "12,288 =" or "12,288 not 8,192".
 std::string cell(const Figure& f) {
-  if (f.is_met()) return with_commas(f.largest()) + " =";
-  return with_commas(f.largest()) + " not " + with_commas(Figure{f.formula, {}}.largest());
+  const std::string largest = with_commas(f.largest());
+  if (!f.has_form()) return largest + " –";
+  if (!f.is_met()) return largest + " not " + with_commas(Figure{f.formula}.largest());
+  return largest + (f.is_booked ? " booked" : " =");
+}
+
+/// To a width of so many characters of a terminal, of which "–" is one.
+std::string right(const std::string& text, std::size_t width) {
+  const auto characters = static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return std::string(width > characters ? width - characters : 0, ' ') + text;
 }
 
 }  // namespace
@@ -41,9 +54,12 @@ Index Figure::largest() const {
   return measured.empty() ? 0 : *std::ranges::max_element(measured);
 }
 
-Figure gather_figure(const char* what, Index measured, Index formula) {
-  ControlPlane& plane = ControlPlane::instance();
-  return {plane.all_gather(what, measured), plane.all_gather(what, formula)};
+Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula) {
+  return {group.exchange(what, measured), group.exchange(what, formula)};
+}
+
+Figure gather_figure(Communicator& group, const char* what, Index measured) {
+  return {group.exchange(what, measured)};
 }
 
 void require_place_for_report(const std::string& path) {
@@ -74,6 +90,7 @@ void write_report(const std::string& path, const Report& r) {
   write_json(path, {{"chapter", r.chapter},
                     {"title", r.title},
                     {"variant", r.variant},
+                    {"workload", r.workload},
                     {"devices", r.devices},
                     {"layers", r.layers},
                     {"losses", r.losses},
@@ -84,14 +101,14 @@ void write_report(const std::string& path, const Report& r) {
                     {"peak", to_json(r.peak)},
                     {"milliseconds", r.milliseconds},
                     {"reference", r.reference},
-                    {"choices", r.choices},
+                    {"decisions", r.decisions},
                     {"ok", r.is_good()}});
 }
 
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes) {
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices) {
   nlohmann::ordered_json j = {{"chapter", "00"},
                               {"title", "collectives"},
-                              {"devices", world().num_devices()},
+                              {"devices", devices},
                               {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
   for (const Outcome& o : outcomes)
     j["collectives"].push_back({{"name", o.name},
@@ -108,6 +125,7 @@ Report report_from(const json& j) {
   r.chapter = j.at("chapter");
   r.title = j.at("title");
   r.variant = j.at("variant");
+  r.workload = j.at("workload");
   r.devices = j.at("devices");
   r.layers = j.at("layers");
   r.losses = j.at("losses").get<std::vector<double>>();
@@ -118,7 +136,7 @@ Report report_from(const json& j) {
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
   r.reference = j.at("reference");
-  r.choices = j.at("choices").get<std::vector<std::vector<Index>>>();
+  r.decisions = j.at("decisions").get<std::vector<std::vector<Index>>>();
   return r;
 }
 
@@ -139,10 +157,27 @@ std::string table(const std::vector<Report>& reports) {
                                  "", "chapter", "variant", "layers", "loss", "to", "ulp", "bytes sent",
                                  "messages", "bytes held", "ms/step");
   for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8.4f} {:>8.4f} {:>4} {:>16} {:>9} {:>16} {:>8.2f}\n",
-                        r.chapter, r.title, r.variant, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
-                        cell(r.bytes), cell(r.messages), cell(r.peak), r.milliseconds);
+    text += fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
+                        r.title, r.variant, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
+                        right(cell(r.bytes), 16), right(cell(r.messages), 9), right(cell(r.peak), 16),
+                        r.milliseconds);
   return text;
+}
+
+std::string table_notes(const std::vector<Report>& reports) {
+  auto any = [&](auto is_so) {
+    return std::ranges::any_of(
+        reports, [&](const Report& r) { return is_so(r.bytes) || is_so(r.messages) || is_so(r.peak); });
+  };
+  std::string text =
+      "Bytes sent and messages are those of one step, on the device that sends most. Bytes held are the "
+      "most\n"
+      "that any device holds at a time. \"=\" means that each device's figure equals its closed form.\n";
+  if (any([](const Figure& f) { return !f.has_form(); }))
+    text += "\"–\" means that the variant has no closed form.\n";
+  if (any([](const Figure& f) { return f.is_booked; }))
+    text += "\"booked\" means that the backend does not measure what it sends: it books the closed form.\n";
+  return text + "ulp is the largest difference of any gradient to the unsharded network's, in exact mode.\n";
 }
 
 }  // namespace shard

@@ -3,24 +3,28 @@
 #include <string>
 #include <vector>
 
-#include "engine/program/chapter.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 
 /// A figure as the ledger measured it and as its closed form says, of every device.
 struct Figure {
   std::vector<Index> measured;
-  std::vector<Index> formula;
+  std::vector<Index> formula = {};  ///< empty: there is no form
+  bool is_booked = false;           ///< the ledger's number is no measurement, but the backend's own form
 
-  bool is_met() const { return measured == formula; }
+  bool has_form() const { return !formula.empty(); }
+  /// Whether the form is missed on no device.
+  bool is_met() const { return !has_form() || measured == formula; }
   Index largest() const;
 };
 
 /// What a training run showed.
 struct Report {
-  std::string chapter;
+  std::string chapter;  ///< "03"
   std::string title;
   std::string variant;
+  std::string workload;  ///< its kind
   int devices = 1;
   Index layers = 2;
   std::vector<double> losses;  ///< of each step
@@ -30,8 +34,10 @@ struct Report {
   Figure flops;                ///< of matrix products, in the step that has most
   Figure peak;                 ///< bytes held at most
   double milliseconds = 0;     ///< of a step, median
-  std::string reference;       ///< variant here whose losses these must follow; empty: the first report's
-  std::vector<std::vector<Index>> choices;  ///< of a mixture, in each step, for each expert
+  /// Variant of this chapter whose losses these must follow; empty: the first report of its workload, as deep.
+  std::string reference;
+  /// Of each step, what rounding may turn (Journal::decisions).
+  std::vector<std::vector<Index>> decisions;
 
   bool is_good() const {
     return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();
@@ -46,19 +52,24 @@ struct Outcome {
   bool is_right = true;  ///< values and figures
 };
 
-/// Gathers each device's measured and derived number on device 0.
-Figure gather_figure(const char* what, Index measured, Index formula);
+/// Gathers each device's measured and derived number. A collective.
+Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula);
+/// The same of a number that no form derives.
+Figure gather_figure(Communicator& group, const char* what, Index measured);
 
 /// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such
 /// folder
 void require_place_for_report(const std::string& path);
 /// Writes the whole file or none. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
-void write_report(const std::string& path, const std::vector<Outcome>& outcomes);
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices);
 /// \throws Error file when it cannot be read, or is none
 Report read_report(const std::string& path);
 
-/// The table that a tour ends in: a row a report, each figure marked where it misses its form.
+/// The table that a tour ends in: a row a report. Figures are marked: "=" where every device's is its form's,
+/// "not 8,192" where one is not, "booked" where the backend books it, "–" where there is no form.
 std::string table(const std::vector<Report>& reports);
+/// What the marks of this table mean, and whose figures it shows: plain sentences.
+std::string table_notes(const std::vector<Report>& reports);
 
 }  // namespace shard

@@ -1,33 +1,35 @@
-/// summary REPORT...: the table a tour ends in, and whether all chapters learned the same.
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/program/commands.hpp"
 #include "engine/program/report.hpp"
+
+namespace shard {
 
 namespace {
 
-using namespace shard;
-
-/// The report whose losses those of `r` must follow: the first one as deep, or of the variant that `r` names.
+/// The report whose losses those of `r` must follow: the first one of its workload that is as deep, or that of
+/// the variant that `r` names.
 const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
-  if (r.reference.empty()) return *std::ranges::find(reports, r.layers, &Report::layers);
+  if (r.reference.empty())
+    return *std::ranges::find_if(reports, [&](const Report& other) {
+      return other.workload == r.workload && other.layers == r.layers;
+    });
   for (const Report& other : reports)
-    if (other.chapter == r.chapter && other.variant == r.reference) return other;
+    if (other.chapter == r.chapter && other.title == r.title && other.variant == r.reference) return other;
   throw Error(Code::usage, fmt::format("summary: expected beside the report of {} {} one of {}, given none",
                                        r.chapter, r.variant, r.reference));
 }
 
-/// The first step at which a mixture's choices differ from its reference's, or the number of steps. A choice
+/// The first step whose decisions differ from the reference's, or the number of steps. A mixture's choice
 /// is no continuous function of the weights: where two experts are as likely as each other but for rounding,
 /// either may be chosen, and from there on the two networks are different ones.
 std::size_t comparable_steps(const Report& r, const Report& reference) {
   std::size_t steps = std::min(r.losses.size(), reference.losses.size());
-  for (std::size_t step = 0; step < std::min({steps, r.choices.size(), reference.choices.size()}); ++step)
-    if (r.choices[step] != reference.choices[step]) return step;
+  for (std::size_t step = 0; step < std::min({steps, r.decisions.size(), reference.decisions.size()}); ++step)
+    if (r.decisions[step] != reference.decisions[step]) return step;
   return steps;
 }
 
@@ -42,11 +44,13 @@ double largest_difference(const std::vector<Report>& reports) {
       largest = std::max(largest, std::abs(r.losses[step] - reference.losses[step]) / reference.losses[step]);
     if (steps < r.losses.size())
       fmt::print(
-          "{} {}: from step {} on, rounding chose other experts than in {}: losses are compared up to it\n",
+          "{} {}: from step {} on, rounding decided otherwise than in {}: losses are compared up to it\n",
           r.chapter, r.variant, steps + 1, reference.variant);
   }
   return largest;
 }
+
+}  // namespace
 
 int summarize(const std::vector<std::string>& paths) {
   constexpr double curves_agree = 1e-4;  // relative; float32 sums in another order, over hundreds of steps
@@ -54,22 +58,11 @@ int summarize(const std::vector<std::string>& paths) {
   std::vector<Report> reports;
   for (const std::string& path : paths) reports.push_back(read_report(path));
   double difference = largest_difference(reports);
-  fmt::print("{}\n", table(reports));
-  fmt::print(
-      "On {} devices. Bytes and messages: sent a step by the device that sends most; bytes held: at most, "
-      "by\n"
-      "the one that holds most; \"=\": every device's figure is its closed form's. ulp: largest difference "
-      "of any\n"
-      "gradient to the unsharded network in exact mode. Loss curves agree with the unsharded network's to a\n"
-      "relative {:.1e}.\n",
-      reports.front().devices, difference);
+  fmt::print("{}\nOn {} devices. {}", table(reports), reports.front().devices, table_notes(reports));
+  fmt::print("Loss curves agree with the unsharded network's to a relative {:.1e}.\n", difference);
   bool good = difference <= curves_agree && std::ranges::all_of(reports, &Report::is_good);
   if (!good) fmt::print("\nA figure above is not what it should be.\n");
   return good ? 0 : static_cast<int>(Code::differs);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&] { return summarize({argv + 1, argv + argc}); });
-}
+}  // namespace shard

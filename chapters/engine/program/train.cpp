@@ -5,14 +5,13 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/device/runtime/control_plane.hpp"
-#include "engine/loss.hpp"
+#include "engine/gradient_norm.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/optimizer.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/program/progress.hpp"
 #include "engine/program/report.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/proof/exact.hpp"
-#include "engine/workloads/digits.hpp"
 
 namespace shard {
 
@@ -20,8 +19,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-bool speaks() {
-  return world().device_id() == 0;
+bool speaks(Communicator& group) {
+  return group.device_id() == 0;
 }
 
 /// While it lives, products are exact.
@@ -37,30 +36,26 @@ class InFloat32 {
 };
 
 /// The largest difference, in units in the last place, over all devices; prints the first of each.
-Index worst_of_all(const std::vector<Comparison>& comparisons) {
+Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons) {
   Index worst = 0;
   std::string first;
   for (const Comparison& c : comparisons) {
     worst = std::max(worst, c.max_ulp);
     if (first.empty()) first = c.first_difference;
   }
-  for (const std::string& line : ControlPlane::instance().gather("exact mode", first))
+  for (const std::string& line : group.gather("exact mode", first))
     if (!line.empty()) fmt::print("  differs: {}\n", line);
-  return std::ranges::max(ControlPlane::instance().all_gather("exact mode", worst));
+  return std::ranges::max(group.exchange("exact mode", worst));
 }
 
 /// The largest difference to the unsharded network in exact mode.
-Index exact_difference(const Chapter& chapter, const Variant& variant, const Options& options,
-                       const Digits& digits) {
+Index exact_difference(Communicator& group, const Variant& variant, const Workload& network,
+                       const Arguments& arguments) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
-  const Network& network = chapter.network;
-  ExactProblem problem =
-      network.exact_problem(options.model, options.engine.routing, rows, options.seed, &digits);
-  std::map<std::string, HostTensor> expected = network.solve(problem);
-  EngineOptions exact_options = options.engine;
-  exact_options.routing = problem.routing;
-  std::unique_ptr<ShardedEngine> engine = variant.make(exact_options);
+  ExactProblem problem = network.exact_problem(rows, arguments.seed);
+  const Solution expected = solve(problem);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *problem.workload, arguments.options);
   engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
   engine->want_input_grad(true);
 
@@ -72,7 +67,8 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
     };
     Tensor want = rows_of(expected.at("output"));
     comparisons.push_back(
-        compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()}, 0, first_row));
+        compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()},
+                group.num_devices(), 0, first_row));
     return rows_of(problem.output_grad);
   };
   Range mine = engine->input_rows(rows);
@@ -80,123 +76,125 @@ Index exact_difference(const Chapter& chapter, const Variant& variant, const Opt
   Gradients gradients = engine->forward_backward(slice(input, 0, mine.begin, mine.end), loss_gradient);
   for (const auto& [name, gradient] : gradients)
     comparisons.push_back(compare(name, gradient, expected.at(name)));
-  return worst_of_all(comparisons);
+  return worst_of_all(group, comparisons);
 }
 
-/// A few digits: as they are, with noise, and as the network mends them.
-std::string pictures(ShardedEngine& engine, const Digits& digits, const Options& options) {
-  constexpr Index count = 3;
-  InferenceMode no_tape;
-  DenoisingBatch shown(digits, options.seed, 0);  // no training step has number 0
-  Tensor mended = engine.whole(engine.forward(shown.noisy(engine.input_rows(count))));
-  std::vector<std::vector<float>> images;
-  for (Index i = 0; i < count; ++i) {
-    images.push_back(shown.noisy({i, i + 1}).to_host());
-    images.push_back(slice(mended, 0, i, i + 1).to_host());
-  }
-  return draw_digits(images);
-}
-
-/// A figure of the ledger beside its closed form, over steps that may differ: of the first step that misses
+/// A figure of the ledger beside its closed form, if it has one, over many steps: of the first step that misses
 /// the form, or else of the step in which it is largest.
 struct Worst {
   Index measured = 0;
   Index formula = 0;
 
-  void add(Index measured_now, Index formula_now) {
+  void add(Index measured_now, std::optional<Index> formula_now) {
+    const Index form = formula_now.value_or(measured_now);
     if (measured != formula) return;
-    if (measured_now != formula_now || measured_now >= measured) *this = {measured_now, formula_now};
+    if (measured_now != form || measured_now >= measured) *this = {measured_now, form};
   }
 };
 
+/// A training run as it goes.
 struct Training {
   std::vector<double> losses;
   std::vector<double> milliseconds;
   Worst bytes, messages, flops, peak;
   Index all_flops = 0;
-  Balance balance;
-  std::vector<std::vector<Index>> choices;  // of a mixture: each step's, for each expert
+  std::unique_ptr<Journal> journal;
+};
+
+/// What is trained, and how.
+struct Run {
+  Communicator& group;
+  const Variant& variant;
+  const Workload& network;
+  const Arguments& arguments;
 };
 
 /// What the ledger says of one step, beside what the closed form says of it.
-void measure_step(Training& training, const ShardedEngine& engine, const Variant& variant,
-                  const Options& options, const Optimizer& optimizer, bool is_first) {
-  const Setting setting{options.engine,
-                        options.model,
-                        options.batch,
-                        false,
-                        world().num_devices(),
-                        world().device_id(),
-                        engine.routed() == nullptr ? RoutedCounts() : *engine.routed()};
-  const Costs costs = variant.costs(setting);
-  training.bytes.add(ledger().traffic().bytes, costs.total().bytes);
-  training.messages.add(ledger().traffic().messages, costs.total().messages);
-  training.flops.add(ledger().flops(), costs.flops);
-  training.peak.add(ledger().peak(), costs.step_peak_bytes(optimizer.state_per_element(), is_first));
+void measure_step(Training& training, const Run& run, const ShardedEngine& engine, const Optimizer& optimizer,
+                  bool is_first) {
+  std::optional<Costs> costs;
+  if (run.variant.costs)
+    costs = run.variant.costs({.workload = &run.network,
+                               .batch = run.arguments.batch,
+                               .devices = run.group.num_devices(),
+                               .device = run.group.device_id(),
+                               .data = run.network.step_data(engine)},
+                              run.arguments.options);
+  auto form = [&](auto of) { return costs ? std::optional<Index>(of(*costs)) : std::nullopt; };
+  training.bytes.add(ledger().traffic().bytes, form([](const Costs& c) { return c.total().bytes; }));
+  training.messages.add(ledger().traffic().messages, form([](const Costs& c) { return c.total().messages; }));
+  training.flops.add(ledger().flops(), form([](const Costs& c) { return c.flops; }));
+  training.peak.add(ledger().peak(), form([&](const Costs& c) {
+                      return c.step_peak_bytes(optimizer.state_per_element(), is_first);
+                    }));
   training.all_flops += ledger().flops();
-  if (engine.routed() == nullptr) return;
-  training.balance.add(*engine.routed());
-  std::vector<Index>& choices = training.choices.emplace_back();
-  for (Index e = 0; e < engine.routed()->num_experts; ++e) choices.push_back(engine.routed()->chosen_for(e));
+  if (training.journal) training.journal->add(engine);
 }
 
-Training run_steps(ShardedEngine& engine, Optimizer& optimizer, const Variant& variant, const Digits& digits,
-                   const Options& options) {
+/// Forward, backward and the optimizer; returns the time it took, in milliseconds.
+double step_of(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch) {
+  Tensor input = batch.input(engine.input_rows(run.arguments.batch));
+  const auto start = steady_clock::now();
+  Gradients gradients = engine.forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+    return batch.loss_gradient(out, first_row);
+  });
+  if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);
+  optimizer.step(engine, gradients);
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+}
+
+Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
   Training training;
-  Range mine = engine.input_rows(options.batch);
-  for (Index step = 1; step <= options.steps; ++step) {
+  training.journal = run.network.journal();
+  Progress progress(run.arguments.steps);
+  for (Index step = 1; step <= run.arguments.steps; ++step) {
     ledger().reset();
-    DenoisingBatch batch(digits, options.seed, step);
-    MeanSquaredError loss(options.batch, Digits::pixels, [&](Range rows) { return batch.clean(rows); });
-    Tensor input = batch.noisy(mine);
-    auto start = steady_clock::now();
-    Gradients gradients = engine.forward_backward(
-        std::move(input), [&](const Tensor& out, Index first_row) { return loss.gradient(out, first_row); });
-    optimizer.step(engine, gradients);
-    training.milliseconds.push_back(
-        std::chrono::duration<double, std::milli>(steady_clock::now() - start).count());
-    measure_step(training, engine, variant, options, optimizer, step == 1);
-    double value = loss.value();
+    const std::unique_ptr<TrainingBatch> batch =
+        run.network.batch(run.arguments.batch, run.arguments.seed, step);
+    training.milliseconds.push_back(step_of(run, engine, optimizer, *batch));
+    measure_step(training, run, engine, optimizer, step == 1);
+    const double value = batch->loss(run.group);
     training.losses.push_back(value);
-    if (!speaks()) continue;
+    if (!speaks(run.group)) continue;
     if (!std::isfinite(value))
       refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
-    if (step == 1 || step == options.steps || step % std::max<Index>(options.steps / 5, 1) == 0)
-      fmt::print("  step {:>5}   loss {:.5f}\n", step, value);
+    progress.show(step, value);
   }
   return training;
 }
 
 /// Every device's figures, in the report.
-void gather_figures(Report& report, const Training& training) {
-  auto gather = [](const char* what, const Worst& w) { return gather_figure(what, w.measured, w.formula); };
+void gather_figures(Report& report, const Run& run, const Training& training) {
+  auto gather = [&](const char* what, const Worst& w) {
+    return run.variant.costs ? gather_figure(run.group, what, w.measured, w.formula)
+                             : gather_figure(run.group, what, w.measured);
+  };
   report.bytes = gather("bytes", training.bytes);
   report.messages = gather("messages", training.messages);
+  report.bytes.is_booked = report.messages.is_booked = traffic_is_booked();
   report.flops = gather("flops", training.flops);
   report.peak = gather("peak", training.peak);
 }
 
-/// How evenly experts and devices were used, and what that costs.
-void print_balance(const Training& training) {
-  std::vector<Index> flops = ControlPlane::instance().all_gather("flops", training.all_flops);
-  if (!speaks() || training.balance.is_empty()) return;
-  fmt::print("{}", training.balance.describe());
-  double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
+/// What the workload noted, and what its decisions cost.
+void print_journal(Communicator& group, const Training& training) {
+  if (!training.journal) return;
+  const std::vector<Index> flops = group.exchange("flops", training.all_flops);
+  if (!speaks(group)) return;
+  fmt::print("{}", training.journal->describe());
+  const double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
   if (flops.size() > 1)
     fmt::print("  operations in all steps: {:.4g} on the busiest device, {:.4g} on the mean\n",
                static_cast<double>(std::ranges::max(flops)), mean);
 }
 
-std::string layers_of(const Model& m) {
-  std::string layers = fmt::format("{} layers", m.num_layers);
-  return m.num_experts == 0 ? layers : fmt::format("{} experts of {}", m.num_experts, layers);
-}
-
-void print_heading(const Chapter& chapter, const Variant& variant, const Options& o) {
-  fmt::print("\n{} {}, {}, on {} device{}: {} {} -> {}, batch {}, {} {}{}\n", chapter.number, chapter.title,
-             variant.name, world().num_devices(), world().num_devices() == 1 ? "" : "s", layers_of(o.model),
-             o.model.model_dim, o.model.hidden_dim, o.batch, o.optimizer, o.learning_rate,
-             o.precision == "float32" ? "" : ", products in " + o.precision);
+void print_heading(const Run& run, const Chapter& chapter) {
+  const Arguments& a = run.arguments;
+  const int devices = run.group.num_devices();
+  fmt::print("\n{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}\n", chapter.short_name(), chapter.title,
+             run.variant.name, devices, devices == 1 ? "" : "s", run.network.describe(), a.batch, a.optimizer,
+             a.learning_rate, a.precision == "float32" ? "" : ", products in " + a.precision,
+             a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "");
 }
 
 double median(std::vector<double> values) {
@@ -205,51 +203,63 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Report report_of(const Chapter& chapter, const Variant& variant, const Model& model) {
+Report report_of(const Run& run, const Chapter& chapter) {
   Report report;
   report.chapter = chapter.number;
   report.title = chapter.title;
-  report.variant = variant.name;
-  report.reference = variant.reference;
-  report.devices = world().num_devices();
-  report.layers = model.num_layers;
+  report.variant = run.variant.name;
+  report.workload = run.network.kind().name();
+  report.reference = run.variant.reference;
+  report.devices = run.group.num_devices();
+  report.layers = run.network.num_layers();
   return report;
+}
+
+/// Trains, and puts what it showed into the report. Returns the examples after it.
+std::string fill_report(Report& report, const Run& run, ShardedEngine& engine) {
+  std::unique_ptr<Optimizer> optimizer =
+      make_optimizer(run.arguments.optimizer, run.arguments.learning_rate,
+                     [&](const std::string& parameter) { return run.network.must_stay(parameter); });
+  Training training = run_steps(run, engine, *optimizer);
+  gather_figures(report, run, training);
+  print_journal(run.group, training);
+  report.losses = training.losses;
+  if (training.journal) report.decisions = training.journal->decisions();
+  report.milliseconds = median(training.milliseconds);
+  return run.network.examples(engine, run.arguments.seed);
 }
 
 }  // namespace
 
-int train(const Chapter& chapter, const Variant& variant, const Options& options) {
-  if (speaks() && !options.report.empty()) require_place_for_report(options.report);
-  Digits digits(options.data);
-  std::unique_ptr<ShardedEngine> engine = variant.make(options.engine);
-  engine->load_checkpoint(*generate_checkpoint(options.model, options.seed));
-  if (speaks()) print_heading(chapter, variant, options);
-  Report report = report_of(chapter, variant, options.model);
-  report.max_ulp = exact_difference(chapter, variant, options, digits);
-  if (speaks())
+int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
+  if (speaks(group) && !arguments.report.empty()) require_place_for_report(arguments.report);
+  const std::shared_ptr<Workload> network = variant.workload->make(arguments.options);
+  network->open_data();
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  const Run run{group, variant, *network, arguments};
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  engine->load_checkpoint(*generate_checkpoint(network->parameters(), arguments.seed));
+  if (speaks(group)) print_heading(run, chapter);
+  Report report = report_of(run, chapter);
+  report.max_ulp = exact_difference(group, variant, *network, arguments);
+  if (speaks(group))
     fmt::print(
         "  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded "
         "network's\n",
         report.max_ulp);
 
-  std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, options.learning_rate);
-  std::string before = pictures(*engine, digits, options);
-  Training training = run_steps(*engine, *optimizer, variant, digits, options);
-  gather_figures(report, training);
-  print_balance(training);
-  std::string after = pictures(*engine, digits, options);
-  report.losses = training.losses;
-  report.choices = training.choices;
-  report.milliseconds = median(training.milliseconds);
-  std::string last_step = engine->describe_step();
-  if (!speaks()) return report.is_good() ? 0 : static_cast<int>(Code::differs);
-  fmt::print("\n  noisy and mended, before training\n{}\n  the same after it\n{}\n", before, after);
+  const std::string before = network->examples(*engine, arguments.seed);
+  const std::string after = fill_report(report, run, *engine);
+  const std::string last_step = engine->describe_step();
+  const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
+  if (!speaks(group)) return code;
+  fmt::print("\n  {}, before training\n{}\n  the same after it\n{}\n", network->examples_title(), before,
+             after);
   if (!last_step.empty()) fmt::print("{}\n", last_step);
   fmt::print("{}", table({report}));
-  if (!options.report.empty()) write_report(options.report, report);
-  if (report.is_good()) return 0;
-  fmt::print("a gradient or a figure above is not what it should be\n");
-  return static_cast<int>(Code::differs);
+  if (!arguments.report.empty()) write_report(arguments.report, report);
+  if (code != 0) fmt::print("a gradient or a figure above is not what it should be\n");
+  return code;
 }
 
 }  // namespace shard

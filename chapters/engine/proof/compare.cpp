@@ -28,8 +28,8 @@ std::string index_of(Index element, const Shape& shape, int axis, Index offset) 
 }
 
 /// What the usual mistakes do to a gradient.
-std::string guess(float expected, float got) {
-  float n = static_cast<float>(world().num_devices());
+std::string guess(float expected, float got, int num_devices) {
+  float n = static_cast<float>(num_devices);
   if (std::isnan(got)) return "not a number";
   if (got == 0) return "0: never written, or its addends were left out?";
   if (expected == 0) return "";
@@ -48,15 +48,14 @@ std::int64_t ulp_distance(float a, float b) {
   return std::abs(ordered(a) - ordered(b));
 }
 
-Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected, int axis,
-                   Index offset) {
+Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
+                   int num_devices, int axis, Index offset) {
   Comparison result;
   if (actual.shape != expected.shape) {
     result.max_ulp = farthest;
     result.relative = std::numeric_limits<double>::infinity();
-    result.first_difference =
-        fmt::format("{} on device {}: expected shape {}, got {}", name, world().device_id(),
-                    to_string(expected.shape), to_string(actual.shape));
+    result.first_difference = fmt::format("{} on device {}: expected shape {}, got {}", name, this_device(),
+                                          to_string(expected.shape), to_string(actual.shape));
     return result;
   }
   double difference = 0;
@@ -66,9 +65,9 @@ Comparison compare(const std::string& name, const HostTensor& actual, const Host
     float want = expected.values[i];
     std::int64_t distance = ulp_distance(got, want);
     if (distance > 0 && result.max_ulp == 0) {
-      std::string hint = guess(want, got);
+      std::string hint = guess(want, got, num_devices);
       result.first_difference =
-          fmt::format("{} on device {} at {}: expected {}, got {}{}", name, world().device_id(),
+          fmt::format("{} on device {} at {}: expected {}, got {}{}", name, this_device(),
                       index_of(static_cast<Index>(i), actual.shape, axis, offset), want, got,
                       hint.empty() ? "" : fmt::format(" ({})", hint));
     }
@@ -81,12 +80,13 @@ Comparison compare(const std::string& name, const HostTensor& actual, const Host
 }
 
 Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected) {
+  const int devices = actual.group().num_devices();
   if (actual.global_shape() != expected.shape)
-    return compare(name, HostTensor{actual.global_shape(), {}}, HostTensor{expected.shape, {}});
+    return compare(name, HostTensor{actual.global_shape(), {}}, HostTensor{expected.shape, {}}, devices);
   if (!actual.is_here()) return {};
   Tensor part = actual.slice_of(Tensor::from_host(expected.shape, expected.values));
   return compare(name, HostTensor{actual.local().shape(), actual.local().to_host()},
-                 HostTensor{part.shape(), part.to_host()}, actual.placement().axis, actual.offset());
+                 HostTensor{part.shape(), part.to_host()}, devices, actual.placement().axis, actual.offset());
 }
 
 }  // namespace shard

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/files/safetensors.hpp"
+#include "engine/host_tensor.hpp"
 #include "engine/placed.hpp"
 
 namespace shard {
@@ -23,9 +23,10 @@ struct Comparison {
 
 /// Holds my part of `actual` against the same part of the whole that was expected.
 Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected);
-/// Holds two arrays of one shape against one another; `offset` shifts the reported index along `axis`.
+/// Holds two arrays of one shape against one another. `num_devices` is for the likely cause, `offset` shifts the
+/// reported index along `axis`.
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
-                   int axis = 0, Index offset = 0);
+                   int num_devices = 1, int axis = 0, Index offset = 0);
 
 /// Distance in units in the last place; the largest number when one is a NaN and the other is not.
 std::int64_t ulp_distance(float a, float b);

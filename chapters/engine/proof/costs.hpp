@@ -8,38 +8,35 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "engine/device/collective_costs.hpp"
 #include "engine/device/ledger.hpp"
 #include "engine/device/split.hpp"
-#include "engine/workloads/model.hpp"
-#include "engine/workloads/routing.hpp"
 
 namespace shard {
 
-/// A bucket of gradients is sent off when it holds this much.
-inline constexpr Index default_bucket_bytes = Index{1} << 20;
+class Workload;
 
-/// What the command line decides about an engine beside its model.
-struct EngineOptions {
-  Index micro_batches = 1;  ///< pieces that a device's part of the batch is processed in, where it can be
-  Index bucket_bytes = default_bucket_bytes;  ///< at which a bucket of gradients is full, where there are any
-  Index virtual_stages = 2;                   ///< stages a device, where it may have several
-  std::string stages = "equal";               ///< how layers are cut into stages, where they are
-  Routing routing = {};                       ///< of a mixture
+/// What a step made of its data, where bytes and operations depend on it: a mixture's on where its tokens
+/// went.
+struct StepData {
+  virtual ~StepData() = default;
+  /// Over how many devices it says that the rows are divided.
+  virtual int devices() const = 0;
+  virtual bool equals(const StepData& other) const = 0;
 };
 
 /// What a form depends on.
-struct Setting : EngineOptions {
-  Model model;
-  Index batch = 64;         ///< rows of the global batch
-  bool input_grad = false;  ///< whether dL/dx is computed
+struct Setting {
+  const Workload* workload = nullptr;  ///< what is trained
+  Index batch = 64;                    ///< rows of the global batch
+  bool input_grad = false;             ///< whether dL/dx is computed
   int devices = 1;
-  int device = 0;       ///< whose costs these are
-  RoutedCounts routed;  ///< where this batch's choices went, in a mixture
+  int device = 0;                                  ///< whose costs these are
+  std::shared_ptr<const StepData> data = nullptr;  ///< of workloads whose costs depend on it
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/files/safetensors_header.hpp"
+#include "engine/printable.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -18,8 +18,8 @@ constexpr float noise_sigma = 0.3F;
 
 [[noreturn]] void refuse_line(const std::string& path, Index line, const std::string& expected,
                               const std::string& given) {
-  throw Error(Code::file, fmt::format("{}: line {}: expected {}, given {}", safetensors::printable(path, 120),
-                                      line, expected, given));
+  throw Error(Code::file,
+              fmt::format("{}: line {}: expected {}, given {}", printable(path, 120), line, expected, given));
 }
 
 std::vector<int> parse_line(const std::string& path, Index line_number, const std::string& line) {
@@ -31,7 +31,7 @@ std::vector<int> parse_line(const std::string& path, Index line_number, const st
     auto [stop, error] = std::from_chars(at, end, number);
     if (error != std::errc() || (stop != end && *stop != ','))
       refuse_line(path, line_number, "integers separated by commas",
-                  fmt::format("'{}'", safetensors::printable(std::string(at, end), 20)));
+                  fmt::format("'{}'", printable(std::string(at, end), 20)));
     numbers.push_back(number);
     at = stop == end ? end : stop + 1;
   }
@@ -47,8 +47,7 @@ std::string Digits::default_path() {
 Digits::Digits(const std::string& path) {
   std::ifstream file(path);
   if (!file || std::filesystem::is_directory(path))
-    throw Error(Code::file,
-                safetensors::printable(path, 120) + ": expected the digits, given no readable file");
+    throw Error(Code::file, printable(path, 120) + ": expected the digits, given no readable file");
   std::string line;
   for (Index number = 1; std::getline(file, line); ++number) {
     if (line.ends_with('\r')) line.pop_back();
@@ -63,7 +62,7 @@ Digits::Digits(const std::string& path) {
     values_.insert(values_.end(), row.begin(), row.end());
   }
   if (values_.empty())
-    throw Error(Code::file, safetensors::printable(path, 120) + ": expected the digits, given an empty file");
+    throw Error(Code::file, printable(path, 120) + ": expected the digits, given an empty file");
 }
 
 DenoisingBatch::DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step)

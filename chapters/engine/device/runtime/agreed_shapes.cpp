@@ -6,14 +6,14 @@
 
 namespace shard::runtime {
 
-std::vector<Index> address_of(const Shape& shape) {
+std::vector<Index> numbers_of(const Shape& shape) {
   std::vector<Index> numbers = {static_cast<Index>(shape.size())};
   numbers.insert(numbers.end(), shape.begin(), shape.end());
   return numbers;
 }
 
-Shape shape_from(const std::vector<Index>& address) {
-  return Shape(address.begin() + 1, address.begin() + 1 + address[0]);
+Shape shape_from(const std::vector<Index>& numbers) {
+  return Shape(numbers.begin() + 1, numbers.begin() + 1 + numbers[0]);
 }
 
 std::optional<int> source_of(const Call& call, const Shape& dst) {
@@ -23,12 +23,15 @@ std::optional<int> source_of(const Call& call, const Shape& dst) {
     for (int e = 0; e < d; ++e)
       if (theirs >= 0 && call.said_by(e).peer == theirs)
         refuse(Code::mismatch, "send_async", "distinct targets",
-               fmt::format("device {} as the target of both {} and {}", theirs, e, d));
+               fmt::format("device {} as the target of both {} and {}",
+                           call.group().member(static_cast<int>(theirs)), call.group().member(e),
+                           call.group().member(d)));
     if (theirs == call.me()) source = d;
   }
   if (source && call.said_by(*source).shape != dst)
     refuse(Code::mismatch, "send_async", fmt::format("{} as my dst", to_string(dst)),
-           fmt::format("{} from device {}", to_string(call.said_by(*source).shape), *source));
+           fmt::format("{} from device {}", to_string(call.said_by(*source).shape),
+                       call.group().member(*source)));
   return source;
 }
 

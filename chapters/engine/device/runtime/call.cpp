@@ -37,7 +37,7 @@ bool shapes_fit(const Shape& a, const Shape& b, MayDiffer difference) {
 
 }  // namespace
 
-std::string Header::describe() const {
+std::string Header::describe(const Group& group) const {
   if (collective == no_call) return "a control message";
   auto call = static_cast<Collective>(collective);
   std::string text(name(call));
@@ -52,13 +52,14 @@ std::string Header::describe() const {
     case Collective::all_to_all:
       return text + fmt::format(" of {} from axis {} to axis {}", to_string(shape), axis, concat_axis);
     case Collective::broadcast:
-      return text + fmt::format(" from device {}", peer);
+      return text + fmt::format(" from device {}", group.member(static_cast<int>(peer)));
     default:
       return text;
   }
 }
 
-Call::Call(Collective collective, Header mine) : collective_(collective), mine_(std::move(mine)) {
+Call::Call(std::shared_ptr<Group> group, Collective collective, Header mine)
+    : group_(std::move(group)), collective_(collective), mine_(std::move(mine)) {
   mine_.collective = static_cast<Index>(collective);
   if (mine_.shape.size() > Header::most_axes)
     refuse(Code::argument, name(collective), fmt::format("at most {} axes", Header::most_axes),
@@ -80,9 +81,9 @@ Posts& Call::announce(const std::vector<Index>& for_each) {
   }
   std::ranges::copy(piece(outgoing_, me(), length), piece(incoming_, me(), most_numbers).begin());
   for (int d = 0; d < devices(); ++d)
-    if (d != me()) control().post_receive(posts_, Channel::header, d, piece(incoming_, d, most_numbers));
+    if (d != me()) group_->post_receive(posts_, Channel::header, d, piece(incoming_, d, most_numbers));
   for (int d = 0; d < devices(); ++d)
-    if (d != me()) control().post(posts_, Channel::header, d, piece(outgoing_, d, length));
+    if (d != me()) group_->post(posts_, Channel::header, d, piece(outgoing_, d, length));
   return posts_;
 }
 
@@ -100,10 +101,14 @@ void Call::require_agreement(MayDiffer difference) {
     bool peer_matters = mine_.collective == static_cast<Index>(Collective::broadcast);
     if (same_call && (!peer_matters || h.peer == mine_.peer) && shapes_fit(h.shape, mine_.shape, difference))
       continue;
-    std::string theirs = h.describe() == mine_.describe() ? "another one" : h.describe();  // control messages
-    refuse(Code::mismatch, mine_.collective == Header::no_call ? "control message" : name(collective_),
+    const std::string ours = mine_.describe(*group_);
+    const std::string theirs = h.describe(*group_);
+    const std::string_view call = mine_.collective == Header::no_call ? "control message" : name(collective_);
+    refuse(Code::mismatch, std::string(call) + group_->in_group(),
            "the same call on fitting shapes on every device",
-           fmt::format("{} here and {} on device {}", mine_.describe(), theirs, d));
+           fmt::format("{} here and {} on device {}", ours,
+                       theirs == ours ? "another one" : theirs,  // control messages
+                       group_->member(d)));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/control.hpp"
+#include "engine/device/runtime/group.hpp"
 
 namespace shard::runtime {
 
@@ -25,7 +25,7 @@ struct Header {
   Shape shape;
 
   /// "all_gather of (2, 3) along axis 1".
-  std::string describe() const;
+  std::string describe(const Group& group) const;
 };
 
 /// Which extents may differ between devices.
@@ -39,12 +39,13 @@ struct MayDiffer {
 /// A collective call in progress, as its body sees it.
 class Call {
  public:
-  Call(Collective collective, Header mine);
+  Call(std::shared_ptr<Group> group, Collective collective, Header mine);
   /// An exchange of numbers that is no call.
-  explicit Call(Header mine) : mine_(std::move(mine)) {}
+  Call(std::shared_ptr<Group> group, Header mine) : group_(std::move(group)), mine_(std::move(mine)) {}
 
-  int me() const { return control().device_id(); }
-  int devices() const { return control().num_devices(); }
+  Group& group() const { return *group_; }
+  int me() const { return group_->device_id(); }
+  int devices() const { return group_->num_devices(); }
   int right() const { return (me() + 1) % devices(); }
   int left() const { return (me() + devices() - 1) % devices(); }
   /// Any whole number as a place in the ring.
@@ -65,6 +66,7 @@ class Call {
  private:
   void read_announcements();
 
+  std::shared_ptr<Group> group_;
   Collective collective_ = Collective::barrier;
   Header mine_;
   std::vector<Header> theirs_;

@@ -14,14 +14,14 @@
 
 namespace shard::runtime {
 
-/// Before the first call.
+/// Before the first group.
 void set_up_device();
+/// What the backend keeps for a new group. A collective of it.
+std::unique_ptr<DataPlane> make_data_plane(const Group& group);
 /// Called as an operation is started: its argument is what the device has been told to compute so far.
 std::unique_ptr<OnDevice> enter_device();
 /// Returns when the device has done all that it was told.
 void finish_device();
-/// Whether a test has planted the mistake of leaving out the k-th call.
-bool leaves_out(Index call);
 
 /// The buffer of a ring: a collective's memory for so many elements.
 Tensor ring_buffer_of(Index elements);
@@ -41,16 +41,17 @@ Task broadcast(Call call, Operation& o, int root);
 Task barrier(Call call, Operation& o);
 /// `src` and `dst` share the caller's memory.
 Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target);
-Task send(Operation& o, int to, bool leave_out);
-Task receive(Operation& o, int from, bool leave_out);
-Task post_send(Operation& o, int to, bool leave_out);
+/// `to` and `from` are places in the group.
+Task send(std::shared_ptr<Group> group, Operation& o, int to);
+Task receive(std::shared_ptr<Group> group, Operation& o, int from);
+Task post_send(std::shared_ptr<Group> group, Operation& o, int to);
 /// The tensor has the shape that is expected.
-Task post_receive(Operation& o, int from, bool leave_out);
+Task post_receive(std::shared_ptr<Group> group, Operation& o, int from);
 
-/// A letter's shape as numbers, and back.
-inline constexpr std::size_t longest_address = 1 + Header::most_axes;
-std::vector<Index> address_of(const Shape& shape);
-Shape shape_from(const std::vector<Index>& address);
+/// A message's shape as numbers, and back.
+inline constexpr std::size_t most_shape_numbers = 1 + Header::most_axes;
+std::vector<Index> numbers_of(const Shape& shape);
+Shape shape_from(const std::vector<Index>& numbers);
 /// Whom send_async receives from, once announcements are complete. \throws Error mismatch when targets are
 /// not distinct, or what comes does not fit `dst`.
 std::optional<int> source_of(const Call& call, const Shape& dst);

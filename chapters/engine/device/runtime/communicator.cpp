@@ -1,9 +1,10 @@
-/// The Communicator of both backends: checks arguments, counts calls, and starts collectives on the stream.
+/// The communicator of both backends: checks arguments, counts calls, and starts collectives on the stream.
+/// And the job: it makes the world, and ends it.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <numeric>
 
 #include "engine/device/collective_costs.hpp"
@@ -31,8 +32,7 @@ class Started : public Pending {
   Tensor take_result() override { return std::move(operation_->tensor); }
   void dropped() noexcept override {
     std::fprintf(stderr, "device %d: the future of %s (call %lld) was dropped without waiting for it\n",
-                 control().device_id(), std::string(operation_->call).c_str(),
-                 static_cast<long long>(operation_->number));
+                 this_device(), operation_->call.c_str(), static_cast<long long>(operation_->number));
   }
 
  private:
@@ -40,61 +40,13 @@ class Started : public Pending {
   ControlPlane::Wait patience_;
 };
 
-std::shared_ptr<Operation> make_operation(std::string_view call, Tensor&& argument) {
-  auto operation = std::make_shared<Operation>();
-  operation->call = call;
-  operation->number = control().calls();
-  operation->tensor = std::move(argument);
-  return operation;
-}
-
 Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
   return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
-}
-
-/// Starts `body(operation)` on the stream, or, left out by a planted fault, returns what it was given.
-/// `finish` makes the result of what the body leaves.
-template <class Body>
-Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
-                     std::function<void(Tensor&)> finish = nullptr) {
-  bool left_out = leaves_out(control().count_call());
-  std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
-  if (left_out) {
-    operation->done = true;
-  } else {
-    operation->body = body(*operation);
-    operation->finish = std::move(finish);
-    stream().start(operation);
-  }
-  return future_of(std::move(operation));
-}
-
-void require_peer(const char* call, int id, bool may_be_me) {
-  int n = control().num_devices();
-  int me = control().device_id();
-  if (id < 0 || id >= n || (!may_be_me && id == me))
-    refuse(Code::argument, call, fmt::format("a device of 0 to {}{}", n - 1, may_be_me ? "" : " but oneself"),
-           fmt::format("device {}", id));
 }
 
 void require_rank(const char* call, int rank) {
   if (rank > Header::most_axes)
     refuse(Code::argument, call, fmt::format("at most {} axes", Header::most_axes), fmt::to_string(rank));
-}
-
-/// FNV-1a over the shape and the bytes.
-Index fingerprint(const Tensor& t) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  auto add = [&](const void* data, std::size_t bytes) {
-    const auto* b = static_cast<const unsigned char*>(data);
-    for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ b[i]) * 1099511628211ULL;
-  };
-  add(t.shape().data(), t.shape().size() * sizeof(Index));
-  const std::vector<float> values = t.to_host();
-  add(values.data(), values.size() * sizeof(float));
-  Index result;
-  std::memcpy(&result, &hash, sizeof result);
-  return result;
 }
 
 /// What each device announces for me.
@@ -104,53 +56,78 @@ Task announced_numbers(Call call, std::vector<Index>& numbers) {
   for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
 }
 
-class QueuedCommunicator : public Communicator {
+/// While it lives, this device makes a group. It begins before the last exchange, when all members are in split.
+struct MakingGroup {
+  MakingGroup() { stream().is_making_a_group = true; }
+  ~MakingGroup() { stream().is_making_a_group = false; }
+  MakingGroup(const MakingGroup&) = delete;
+  MakingGroup& operator=(const MakingGroup&) = delete;
+};
+
+class GroupCommunicator : public Communicator {
  public:
-  QueuedCommunicator() {
-    control();
-    set_up_device();
-    ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); });
+  explicit GroupCommunicator(std::shared_ptr<Group> group) : group_(std::move(group)) {
+    group_->data_plane = make_data_plane(*group_);
   }
 
-  int device_id() const override { return control().device_id(); }
-  int num_devices() const override { return control().num_devices(); }
+  int device_id() const override { return group_->device_id(); }
+  int num_devices() const override { return group_->num_devices(); }
+  const std::vector<int>& members() const override { return group_->members(); }
+  Index group_id() const override { return group_->id(); }
+
+  std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) override {
+    const std::vector<Index> has_color = exchange("whether split has a color", color ? 1 : 0);
+    const std::vector<Index> colors = exchange("the color of split", color.value_or(0));
+    const std::vector<Index> keys = exchange("the key of split", key);
+    const MakingGroup making;
+    const Index id = std::ranges::max(exchange("the number of groups", next_group_id()));
+    next_group_id() = id + 1;
+    if (!color) return nullptr;
+    std::vector<int> places;
+    for (int d = 0; d < num_devices(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (has_color[i] && colors[i] == *color) places.push_back(d);
+    }
+    std::ranges::stable_sort(places, {}, [&](int d) { return keys[static_cast<std::size_t>(d)]; });
+    return std::make_unique<GroupCommunicator>(group_->part(id, places));
+  }
 
   void barrier() override {
-    start(Collective::barrier, Tensor(), [](Operation& o) {
-      return runtime::barrier(Call(Collective::barrier, {}), o);
+    start(Collective::barrier, Tensor(), [&](Operation& o) {
+      return runtime::barrier(call(Collective::barrier, {}), o);
     }).get();
   }
 
   void send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
     require_rank("send", t.rank());
-    bool left_out = leaves_out(control().count_call());
+    stream().count_call();
     run(make_operation("send", TensorMemory::share(t)),
-        [&](Operation& o) { return runtime::send(o, dest_id, left_out); });
+        [&](Operation& o) { return runtime::send(group_, o, dest_id); });
   }
 
   Tensor receive(int src_id) override {
     require_peer("receive", src_id, false);
-    bool left_out = leaves_out(control().count_call());
+    stream().count_call();
     return run(make_operation("receive", Tensor()),
-               [&](Operation& o) { return runtime::receive(o, src_id, left_out); });
+               [&](Operation& o) { return runtime::receive(group_, o, src_id); });
   }
 
   Future<> post_send(int dest_id, Tensor&& t) override {
     require_peer("post_send", dest_id, false);
     require_rank("post_send", t.rank());
-    bool left_out = leaves_out(control().count_call());
+    stream().count_call();
     return post(make_operation("post_send", std::move(t)),
-                [&](Operation& o) { return runtime::post_send(o, dest_id, left_out); })
+                [&](Operation& o) { return runtime::post_send(group_, o, dest_id); })
         .then([](Tensor) {});
   }
 
   Future<Tensor> post_receive(int src_id, const Shape& shape) override {
     require_peer("post_receive", src_id, false);
     require_rank("post_receive", static_cast<int>(shape.size()));
-    bool left_out = leaves_out(control().count_call());
+    stream().count_call();
     return post(make_operation("post_receive", Tensor::uninitialized(shape)),
-                [&](Operation& o) { return runtime::post_receive(o, src_id, left_out); });
+                [&](Operation& o) { return runtime::post_receive(group_, o, src_id); });
   }
 
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
@@ -161,7 +138,7 @@ class QueuedCommunicator : public Communicator {
     header.peer = target_device_id.value_or(-1);
     header.shape = src.shape();
     Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Operation& o) {
-      return runtime::send_async(Call(Collective::send_async, header), o, TensorMemory::share(src),
+      return runtime::send_async(call(Collective::send_async, header), o, TensorMemory::share(src),
                                  TensorMemory::share(dst), target_device_id);
     });
     return std::move(started).then([](Tensor) {});
@@ -170,7 +147,7 @@ class QueuedCommunicator : public Communicator {
   Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
     require_axis("all_gather", slice.shape(), axis);
     return start(Collective::all_gather, std::move(slice), [&](Operation& o) {
-      return runtime::all_gather(Call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
+      return runtime::all_gather(call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
     });
   }
 
@@ -181,7 +158,7 @@ class QueuedCommunicator : public Communicator {
   Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
     return start(Collective::all_reduce, std::move(argument), [&](Operation& o) {
       Tensor buffer = ring_buffer_of(ring_buffer(o.tensor.size(), num_devices()));
-      return runtime::all_reduce(Call(Collective::all_reduce, header_of(o.tensor, 0, op)), o, op,
+      return runtime::all_reduce(call(Collective::all_reduce, header_of(o.tensor, 0, op)), o, op,
                                  std::move(buffer));
     });
   }
@@ -191,7 +168,7 @@ class QueuedCommunicator : public Communicator {
     Header header = header_of(argument, axis, op);
     if (num_devices() == 1)
       return start(Collective::reduce_scatter, std::move(argument), [&](Operation& o) {
-        return runtime::reduce_scatter(Call(Collective::reduce_scatter, header), o, op,
+        return runtime::reduce_scatter(call(Collective::reduce_scatter, header), o, op,
                                        {{0, o.tensor.size()}}, Tensor());
       });
     const std::vector<Range> slices = cut(argument.extent(axis), num_devices());
@@ -204,7 +181,7 @@ class QueuedCommunicator : public Communicator {
     auto body = [&](Operation& o) {
       o.tensor = packed(std::move(o.tensor), axis, slices);
       Tensor buffer = ring_buffer_of(elements[0].size());
-      return runtime::reduce_scatter(Call(Collective::reduce_scatter, header), o, op, elements,
+      return runtime::reduce_scatter(call(Collective::reduce_scatter, header), o, op, elements,
                                      std::move(buffer));
     };
     auto finish = [mine, shape](Tensor& row) {
@@ -237,7 +214,7 @@ class QueuedCommunicator : public Communicator {
     return start(Collective::broadcast, std::move(argument), [&](Operation& o) {
       Header header = header_of(o.tensor, 0);
       header.peer = root;
-      return runtime::broadcast(Call(Collective::broadcast, std::move(header)), o, root);
+      return runtime::broadcast(call(Collective::broadcast, std::move(header)), o, root);
     });
   }
 
@@ -252,23 +229,23 @@ class QueuedCommunicator : public Communicator {
     header.for_you = mine;
     std::vector<Index> numbers;
     run(make_operation(what, Tensor()),
-        [&](Operation&) { return announced_numbers(Call(std::move(header)), numbers); });
+        [&](Operation&) { return announced_numbers(Call(group_, std::move(header)), numbers); });
     return numbers;
   }
 
-  void verify_replicated(const Tensor& t) override {
-    if (!is_checked_) return;
-    std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
-    for (std::size_t d = 1; d < prints.size(); ++d)
-      if (prints[d] != prints[0])
-        refuse(Code::mismatch, "Replicated", "the same values on every device",
-               fmt::format("{} here, and device {} holds other values or another shape than device 0",
-                           to_string(t.shape()), d));
+  std::vector<std::string> gather(const char* what, const std::string& mine) override {
+    return group_->gather(what, mine);
   }
 
-  void check_claims(bool on) override { is_checked_ = on; }
+  void verify_replicated(const Tensor&) override {}
 
  private:
+  /// What the next group to be split off may be called: larger than any that this device is in.
+  static Index& next_group_id() {
+    static Index next = 1;
+    return next;
+  }
+
   static Header header_of(const Tensor& t, int axis, ReduceOp op = ReduceOp::sum) {
     Header header;
     header.op = static_cast<Index>(op);
@@ -277,12 +254,44 @@ class QueuedCommunicator : public Communicator {
     return header;
   }
 
-  static Future<Tensor> start_all_to_all(Tensor&& argument, int split_axis, int concat_axis,
-                                         std::vector<Range>&& parts) {
+  Call call(Collective collective, Header header) const {
+    return Call(group_, collective, std::move(header));
+  }
+
+  void require_peer(const char* what, int id, bool may_be_me) const {
+    if (id >= 0 && id < num_devices() && (may_be_me || id != device_id())) return;
+    refuse(Code::argument, what + group_->in_group(),
+           fmt::format("a device of 0 to {}{}", num_devices() - 1, may_be_me ? "" : " but oneself"),
+           fmt::format("device {}", id));
+  }
+
+  std::shared_ptr<Operation> make_operation(std::string_view what, Tensor&& argument) const {
+    auto operation = std::make_shared<Operation>();
+    operation->call = what;
+    operation->call += group_->in_group();
+    operation->number = stream().calls();
+    operation->tensor = std::move(argument);
+    return operation;
+  }
+
+  /// Starts `body(operation)` on the stream. `finish` makes the result of what the body leaves.
+  template <class Body>
+  Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
+                       std::function<void(Tensor&)> finish = nullptr) const {
+    stream().count_call();
+    std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
+    operation->body = body(*operation);
+    operation->finish = std::move(finish);
+    stream().start(operation);
+    return future_of(std::move(operation));
+  }
+
+  Future<Tensor> start_all_to_all(Tensor&& argument, int split_axis, int concat_axis,
+                                  std::vector<Range>&& parts) const {
     return start(Collective::all_to_all, std::move(argument), [&](Operation& o) {
       Header header = header_of(o.tensor, split_axis);
       header.concat_axis = concat_axis;
-      return runtime::all_to_all(Call(Collective::all_to_all, std::move(header)), o, split_axis, concat_axis,
+      return runtime::all_to_all(call(Collective::all_to_all, std::move(header)), o, split_axis, concat_axis,
                                  std::move(parts));
     });
   }
@@ -304,15 +313,40 @@ class QueuedCommunicator : public Communicator {
     return future_of(std::move(operation));
   }
 
-  bool is_checked_ = false;
+  std::shared_ptr<Group> group_;
 };
+
+/// Runs the body with the world, and ends the job as one.
+int run_in_world(const std::function<int(Communicator& world)>& body) {
+  set_up_device();
+  const std::shared_ptr<Group> all = Group::world();
+  GroupCommunicator world(all);
+  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); });
+  const int exit_code = body(world);
+  world.synchronize();
+  std::fflush(stdout);
+  return static_cast<int>(std::ranges::max(all->all_gather("the end of the program", exit_code)));
+}
 
 }  // namespace
 }  // namespace runtime
 
-Communicator& world() {
-  static runtime::QueuedCommunicator instance;
-  return instance;
+int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
+  runtime::ControlPlane& plane = runtime::ControlPlane::instance();
+  plane.start(argc, argv);
+  try {
+    const int exit_code = runtime::run_in_world(body);
+    plane.finish();
+    return exit_code;
+  } catch (const Error& error) {
+    plane.fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
+  } catch (const std::exception& error) {
+    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
+  } catch (...) {
+    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
+  }
 }
 
 }  // namespace shard

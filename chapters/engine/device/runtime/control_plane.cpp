@@ -11,9 +11,9 @@
 #include <new>
 #include <thread>
 
-#include "engine/device/device.hpp"
+#include "engine/device/error.hpp"
 
-namespace shard {
+namespace shard::runtime {
 
 using std::chrono::steady_clock;
 using namespace std::chrono_literals;
@@ -79,11 +79,12 @@ struct ControlPlane::Messages {
 struct ControlPlane::Answer {
   std::string call;
   std::vector<Blocked::Needs> in_flight;
-  std::vector<Index> posted;
+  std::map<Index, std::vector<Index>> posted;  // by group and slot
   bool operator==(const Answer&) const = default;
 
   std::string packed() const;
   static Answer from(const std::string& bytes);
+  bool meets(const Blocked::Need& need) const;
 };
 
 std::string ControlPlane::Answer::packed() const {
@@ -91,9 +92,12 @@ std::string ControlPlane::Answer::packed() const {
   for (const Blocked::Needs& needs : in_flight) {
     numbers.push_back(static_cast<Index>(needs.size()));
     for (const Blocked::Need& need : needs)
-      numbers.insert(numbers.end(), {need.peer, need.slot, need.entries});
+      numbers.insert(numbers.end(), {need.peer, need.group, need.slot, need.entries});
   }
-  numbers.insert(numbers.end(), posted.begin(), posted.end());
+  for (const auto& [group, counts] : posted) {
+    numbers.insert(numbers.end(), {group, static_cast<Index>(counts.size())});
+    numbers.insert(numbers.end(), counts.begin(), counts.end());
+  }
   return pack(numbers, call);
 }
 
@@ -104,14 +108,25 @@ ControlPlane::Answer ControlPlane::Answer::from(const std::string& bytes) {
   for (Blocked::Needs& needs : in_flight) {
     needs.resize(static_cast<std::size_t>(*at++));
     for (Blocked::Need& need : needs) {
-      need = {at[0], at[1], at[2]};
-      at += 3;
+      need = {at[0], at[1], at[2], at[3]};
+      at += 4;
     }
   }
-  return {call, std::move(in_flight), {at, numbers.end()}};
+  std::map<Index, std::vector<Index>> posted;
+  while (at != numbers.end()) {
+    const auto counts = at + 2;
+    posted[at[0]] = {counts, counts + at[1]};
+    at = counts + at[1];
+  }
+  return {call, std::move(in_flight), std::move(posted)};
 }
 
-ControlPlane::ControlPlane() : messages_(std::make_unique<Messages>()), posted_(1) {}
+bool ControlPlane::Answer::meets(const Blocked::Need& need) const {
+  const auto counts = posted.find(need.group);
+  return counts != posted.end() && counts->second.at(static_cast<std::size_t>(need.slot)) >= need.entries;
+}
+
+ControlPlane::ControlPlane() : messages_(std::make_unique<Messages>()) {}
 ControlPlane::~ControlPlane() = default;
 
 ControlPlane& ControlPlane::instance() {
@@ -119,16 +134,12 @@ ControlPlane& ControlPlane::instance() {
   return plane;
 }
 
-Index& ControlPlane::posted(Index slot) {
-  if (slot >= static_cast<Index>(posted_.size())) posted_.resize(static_cast<std::size_t>(slot) + 1);
-  return posted_[static_cast<std::size_t>(slot)];
-}
-
 void ControlPlane::start(int& argc, char**& argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_dup(MPI_COMM_WORLD, &messages_->comm);
   MPI_Comm_rank(messages_->comm, &id_);
   MPI_Comm_size(messages_->comm, &size_);
+  set_this_device(id_);
 }
 
 void ControlPlane::keep_going(std::function<void()> advance,
@@ -137,51 +148,14 @@ void ControlPlane::keep_going(std::function<void()> advance,
   in_flight_ = std::move(in_flight);
 }
 
-struct ControlPlane::Meeting {
-  MPI_Request request;
-
-  bool is_done() {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
-  }
-};
-
-void ControlPlane::wait_for(const char* what, Meeting meeting) {
-  Index entered = ++posted(0);
+void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
+                            const std::function<bool()>& is_done) {
   auto describe = [&] {
     Blocked blocked{what, in_flight_()};
-    Blocked::Needs& everybody = blocked.in_flight.emplace_back();
-    for (Index d = 0; d < size_; ++d)
-      if (d != id_) everybody.push_back({d, 0, entered});
+    blocked.in_flight.push_back(needs);
     return blocked;
   };
-  for (Wait wait; !meeting.is_done(); wait.idle(describe)) advance_();
-}
-
-std::vector<Index> ControlPlane::all_gather(const char* what, Index mine) {
-  std::vector<Index> all(static_cast<std::size_t>(size_));
-  if (size_ == 1) return {mine};
-  MPI_Request request;
-  MPI_Iallgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, messages_->comm, &request);
-  wait_for(what, {request});
-  return all;
-}
-
-std::vector<std::string> ControlPlane::gather(const char* what, const std::string& mine) {
-  std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
-  std::vector<int> counts(sizes.begin(), sizes.end());
-  std::vector<int> offsets(counts.size());
-  for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
-  std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
-  MPI_Request request;
-  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
-               offsets.data(), MPI_BYTE, 0, messages_->comm, &request);
-  wait_for(what, {request});
-  std::vector<std::string> texts;
-  for (std::size_t d = 0; id_ == 0 && d < counts.size(); ++d)
-    texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));
-  return texts;
+  for (Wait wait; !is_done(); wait.idle(describe)) advance_();
 }
 
 void ControlPlane::Wait::look(const std::function<Blocked()>& describe) {
@@ -211,7 +185,9 @@ void ControlPlane::hear_of_deadlock() {
 }
 
 ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const {
-  return {mine.call, mine.in_flight, posted_};
+  Answer answer{mine.call, mine.in_flight, {}};
+  for (const auto& [group, counts] : posted_) answer.posted[group] = *counts;
+  return answer;
 }
 
 void ControlPlane::answer_question(const Blocked& mine) {
@@ -248,9 +224,7 @@ void ControlPlane::ask_around(const Blocked& mine) {
 /// their way), that is a deadlock.
 void ControlPlane::judge() {
   auto is_met = [&](const Blocked::Need& need) {
-    const std::vector<Index>& posted = answers_[static_cast<std::size_t>(need.peer)].posted;
-    auto slot = static_cast<std::size_t>(need.slot);
-    return slot < posted.size() && posted[slot] >= need.entries;
+    return answers_[static_cast<std::size_t>(need.peer)].meets(need);
   };
   auto goes_on = [&](const Blocked::Needs& needs) { return std::ranges::all_of(needs, is_met); };
   std::string line = "deadlock:";
@@ -281,32 +255,9 @@ void ControlPlane::fail(Code code, const std::string& line) {
   std::abort();  // MPI_Abort does not return
 }
 
-int ControlPlane::finish(int exit_code) {
-  std::fflush(stdout);
-  int worst = 0;
-  for (Index code : all_gather("the end of the program", exit_code))
-    worst = std::max(worst, static_cast<int>(code));
+void ControlPlane::finish() {
   MPI_Comm_free(&messages_->comm);
   MPI_Finalize();
-  return worst;
 }
 
-int run_on_devices(int& argc, char**& argv, const std::function<int()>& body) {
-  ControlPlane& plane = ControlPlane::instance();
-  plane.start(argc, argv);
-  try {
-    int exit_code = body();
-    world().synchronize();
-    return plane.finish(exit_code);
-  } catch (const Error& error) {
-    plane.fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
-  } catch (const std::exception& error) {
-    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
-  } catch (...) {
-    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
-  }
-}
-
-}  // namespace shard
+}  // namespace shard::runtime

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,13 +13,14 @@
 #include "engine/device/error.hpp"
 #include "engine/device/split.hpp"
 
-namespace shard {
+namespace shard::runtime {
 
-/// What a blocked device waits for. A slot counts what a device has posted to one queue (sends to device 1,
-/// say); a need is met when device `peer` has posted `entries` to its `slot`.
+/// What a blocked device waits for. A slot of a group counts what a device has posted to one of its channels
+/// (sends to member 1, say); a need is met when device `peer` of the job has posted `entries` to that slot.
 struct Blocked {
   struct Need {
     Index peer;
+    Index group;
     Index slot;
     Index entries;
     bool operator==(const Need&) const = default;
@@ -36,17 +38,16 @@ class ControlPlane {
   int id() const { return id_; }
   int size() const { return size_; }
 
-  /// What this device has posted to a slot. Slot 0 counts control collectives; others are the backend's.
-  Index& posted(Index slot);
+  /// What this device posts in a group, by slot: counted there, read here, until the group is removed.
+  void add(Index group, const std::vector<Index>& posted) { posted_[group] = &posted; }
+  void remove(Index group) { posted_.erase(group); }
 
   /// What a backend has in flight goes on while a device waits in a control collective: others may need it
   /// before they come there. `advance` must not wait; `in_flight` as in Blocked.
   void keep_going(std::function<void()> advance, std::function<std::vector<Blocked::Needs>()> in_flight);
 
-  /// Everybody's text, on device 0 in device order; elsewhere nothing. A collective.
-  std::vector<std::string> gather(const char* what, const std::string& mine);
-  /// Everybody's number, on every device. A collective.
-  std::vector<Index> all_gather(const char* what, Index mine);
+  /// Returns when `is_done`. What is in flight goes on meanwhile. \throws Error deadlock
+  void wait_for(const std::string& what, Blocked::Needs needs, const std::function<bool()>& is_done);
 
   /// Patience of one wait. Construct it when a wait begins and call `idle` as long as nothing happens.
   class Wait {
@@ -70,15 +71,17 @@ class ControlPlane {
   /// Ends the whole job with the error's code; its line is printed once, by device 0 if that still answers.
   [[noreturn]] void fail(Code code, const std::string& line);
 
+  /// Begins the job: before any group is made.
+  void start(int& argc, char**& argv);
+  /// Ends it: when all groups have gone.
+  void finish();
+
  private:
-  friend int run_on_devices(int& argc, char**& argv, const std::function<int()>& body);
   struct Answer;    // one device's state in a round of questions
   struct Messages;  // the MPI side
 
   ControlPlane();
   ~ControlPlane();
-  void start(int& argc, char**& argv);
-  int finish(int exit_code);
   void hear_of_failures();
   void hear_of_deadlock();
   void answer_question(const Blocked& mine);
@@ -87,24 +90,16 @@ class ControlPlane {
   Answer my_answer(const Blocked& mine) const;
 
   std::unique_ptr<Messages> messages_;
-  struct Meeting;  // a collective that all devices must enter
-  void wait_for(const char* what, Meeting meeting);
-
   int id_ = 0;
   int size_ = 1;
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
-  std::vector<Index> posted_;
-  std::vector<Answer> answers_;          // device 0: of this round of questions
-  std::vector<Answer> earlier_answers_;  // and of the one before
+  std::map<Index, const std::vector<Index>*> posted_;  // by group
+  std::vector<Answer> answers_;                        // device 0: of this round of questions
+  std::vector<Answer> earlier_answers_;                // and of the one before
   Index round_ = 0;
   int missing_answers_ = 0;
   std::chrono::steady_clock::time_point asked_{};
 };
 
-/// A program of many devices: starts this process's device, runs `body` and returns its exit code, the
-/// largest of all devices. An Error ends every device with its code and one line; so does any other
-/// exception.
-int run_on_devices(int& argc, char**& argv, const std::function<int()>& body);
-
-}  // namespace shard
+}  // namespace shard::runtime

@@ -2,6 +2,7 @@
 
 #include "engine/device/runtime/matmul.hpp"
 
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/tensor_memory.hpp"
 
@@ -14,8 +15,8 @@ Precision current_precision = Precision::float32;
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
   runtime::stream().advance();  // messages go on while we compute
   if (e.m == 0 || e.n == 0 || e.k == 0) return;
+  runtime::note_product(a, b, c, keep != 0, 2 * e.m * e.n * e.k);
   runtime::product(a, b, c, e, keep);
-  ledger().computed(2 * e.m * e.n * e.k);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The communication stream. A collective is a coroutine that suspends where it has to wait for messages;
-/// collectives run one after the other in the order they were started, a step at each call into the backend.
-/// There is no progress thread.
+/// The communication stream. A collective is a coroutine that suspends where it has to wait for messages.
+/// Collectives of all groups run one after the other in the order in which this device started them, a step at
+/// each call into the runtime: one order for all communicators, as NCCL demands. There is no progress thread.
 
 #include <coroutine>
 #include <deque>
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/control.hpp"
+#include "engine/device/runtime/group.hpp"
 
 namespace shard::runtime {
 
@@ -76,10 +76,11 @@ class OnDevice {
 
 /// One call: its arguments and result, its body, and what its errors call it.
 struct Operation {
-  std::string_view call;    ///< "all_reduce"
-  std::int64_t number = 0;  ///< the how-manieth call this is
+  std::string call;         ///< "all_reduce", "all_reduce in group {4, 1, 3}"
+  std::int64_t number = 0;  ///< of the call, among this device's, counted from 0
   Tensor tensor;            ///< the argument, later the result
-  Task body;  ///< with its buffers: held until somebody waits, so that what is held when is no accident
+  /// Holds its buffers until somebody waits: what is held then does not depend on how fast messages were.
+  Task body;
   std::function<void(Tensor&)> finish;  ///< makes the result, once somebody waits: for the same reason
   std::unique_ptr<OnDevice> on_device;  ///< none where a device does at once what it is told
   bool done = false;                    ///< its body is; then, too, it is in the device's queues
@@ -106,9 +107,18 @@ class Stream {
   /// What each operation that may go on needs.
   std::vector<Blocked::Needs> in_flight() const;
 
+  /// Calls made by this device, in all groups; an error names a call by its number.
+  Index calls() const { return calls_; }
+  Index count_call() { return calls_++; }
+
+  /// Set while this device makes a group: other members may wait for it by then, so a backend must not let it
+  /// wait for one other device.
+  bool is_making_a_group = false;
+
  private:
   Blocked blocked_by(const Operation& operation) const;
 
+  Index calls_ = 0;
   std::deque<std::shared_ptr<Operation>> queue_;
   std::list<std::shared_ptr<Operation>> posted_;
 };

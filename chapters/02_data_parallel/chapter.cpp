@@ -1,0 +1,46 @@
+#include "bucketed.hpp"
+#include "costs.hpp"
+#include "data_parallel.hpp"
+#include "engine/program/registry.hpp"
+#include "scatter_gather.hpp"
+
+namespace shard::data_parallel {
+
+const Option<Index> micro_batches("--micro-batches", 1, "Pieces in which a device works through its rows");
+const Option<Index> bucket_bytes("--bucket-bytes", Index{1} << 20,
+                                 "Gradients of this size go into one all-reduce");
+
+const RegisteredChapter chapter({
+    .workload = &mlp(),
+    .variants =
+        {
+            {.name = "all-reduce",
+             .summary = "every device has the model; one all-reduce per gradient",
+             .make = [](Communicator& group, const Workload&,
+                        const Options& o) { return std::make_unique<DataParallel>(group, o[micro_batches]); },
+             .costs = [](const Setting& s,
+                         const Options& o) { return data_parallel_costs(s, o[micro_batches]); },
+             .options = {micro_batches},
+             .tested_with = {Options(), Options().with(micro_batches, 3)}},
+            {.name = "bucketed",
+             .summary = "gradients in buckets, reduced while earlier layers are differentiated",
+             .make = [](Communicator& group, const Workload&,
+                        const Options& o) { return std::make_unique<BucketedDataParallel>(group, o[bucket_bytes]); },
+             .costs = [](const Setting& s, const Options& o) { return bucketed_costs(s, o[bucket_bytes]); },
+             .options = {bucket_bytes},
+             // buckets of one gradient, of some, and of all
+             .tested_with = {Options().with(bucket_bytes, 1), Options().with(bucket_bytes, 300), Options()}},
+            {.name = "scatter-gather",
+             .summary = "the original: device 0 sends the model and collects everything",
+             .make = [](Communicator& group, const Workload&,
+                        const Options&) { return std::make_unique<ScatterGather>(group); },
+             .costs = [](const Setting& s, const Options&) { return scatter_gather_costs(s); }},
+        },
+    .strategies = {{"ddp", "all-reduce"},
+                   {"dp", "all-reduce"},
+                   {"data", "all-reduce"},
+                   {"ddp-bucketed", "bucketed"},
+                   {"dataparallel", "scatter-gather"}},
+});
+
+}  // namespace shard::data_parallel

@@ -1,0 +1,152 @@
+#include "engine/device/runtime/group.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+#include <numeric>
+
+namespace shard::runtime {
+
+void require_success(int result, const char* what) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  refuse(Code::lost, what, "every device to be there", std::string(text, static_cast<std::size_t>(length)));
+}
+
+int message_size(std::size_t elements) {
+  if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    refuse(Code::argument, "message", "fewer than 2^31 elements", fmt::to_string(elements));
+  return static_cast<int>(elements);
+}
+
+std::shared_ptr<Group> Group::world() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  int size = 1;
+  MPI_Comm_size(comm, &size);
+  std::vector<int> members(static_cast<std::size_t>(size));
+  std::iota(members.begin(), members.end(), 0);
+  return std::shared_ptr<Group>(new Group(comm, 0, std::move(members)));
+}
+
+std::shared_ptr<Group> Group::part(Index id, const std::vector<int>& places) const {
+  MPI_Group all, some;
+  MPI_Comm comm;
+  MPI_Comm_group(comm_, &all);
+  MPI_Group_incl(all, static_cast<int>(places.size()), places.data(), &some);
+  require_success(MPI_Comm_create_group(comm_, some, 0, &comm), "split");
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  std::vector<int> members;
+  for (int place : places) members.push_back(member(place));
+  return std::shared_ptr<Group>(new Group(comm, id, std::move(members)));
+}
+
+Group::Group(MPI_Comm comm, Index id, std::vector<int> members)
+    : comm_(comm), id_(id), members_(std::move(members)) {
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_, &place_);
+  const std::size_t channels = 2 * num_channels * members_.size();
+  posted_.resize(1 + channels);  // slot 0 counts control collectives
+  ControlPlane::instance().add(id_, posted_);
+}
+
+Group::~Group() {
+  data_plane.reset();
+  ControlPlane::instance().remove(id_);
+  int is_over = 0;
+  MPI_Finalized(&is_over);
+  if (!is_over) MPI_Comm_free(&comm_);
+}
+
+std::string Group::in_group() const {
+  return id_ == 0 ? "" : fmt::format(" in group {{{}}}", fmt::join(members_, ", "));
+}
+
+Index Group::slot(Side side, Channel channel, int peer) const {
+  const Index row = static_cast<Index>(side) * num_channels + static_cast<Index>(channel);
+  return 1 + row * num_devices() + peer;
+}
+
+/// Our k-th post to a channel is met by the peer's k-th post to the other end of it.
+void Group::track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer) {
+  const Index entries = ++posted_[static_cast<std::size_t>(slot(side, channel, peer))];
+  const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
+  posts.requests_.push_back(request);
+  posts.needs_.push_back({member(peer), id_, slot(other_side, channel, place_), entries});
+}
+
+void Group::post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous) {
+  MPI_Request request;
+  auto* send = synchronous ? MPI_Issend : MPI_Isend;
+  require_success(send(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to,
+                       static_cast<int>(channel), comm_, &request),
+                  "send");
+  track(posts, request, Side::sending, channel, to);
+}
+
+void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers) {
+  MPI_Request request;
+  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from,
+                            static_cast<int>(channel), comm_, &request),
+                  "receive");
+  track(posts, request, Side::receiving, channel, from);
+}
+
+void Group::wait_for(const char* what, MPI_Request request) {
+  const Index entered = ++posted_[0];
+  Blocked::Needs everybody;
+  for (int d : members_)
+    if (d != member(place_)) everybody.push_back({d, id_, 0, entered});
+  ControlPlane::instance().wait_for(what + in_group(), std::move(everybody), [&request] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+std::vector<Index> Group::all_gather(const char* what, Index mine) {
+  if (num_devices() == 1) return {mine};
+  std::vector<Index> all(members_.size());
+  MPI_Request request;
+  MPI_Iallgather(&mine, 1, MPI_INT64_T, all.data(), 1, MPI_INT64_T, comm_, &request);
+  wait_for(what, request);
+  return all;
+}
+
+std::vector<std::string> Group::gather(const char* what, const std::string& mine) {
+  const std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
+  const std::vector<int> counts(sizes.begin(), sizes.end());
+  std::vector<int> offsets(counts.size());
+  for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
+  std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
+  MPI_Request request;
+  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
+               offsets.data(), MPI_BYTE, 0, comm_, &request);
+  wait_for(what, request);
+  std::vector<std::string> texts;
+  for (std::size_t d = 0; place_ == 0 && d < counts.size(); ++d)
+    texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));
+  return texts;
+}
+
+bool Posts::test() {
+  for (std::size_t i = 0; i < requests_.size();) {
+    int done = 0;
+    require_success(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "wait");
+    if (!done) {
+      ++i;
+      continue;
+    }
+    requests_[i] = requests_.back();
+    requests_.pop_back();
+    needs_[i] = needs_.back();
+    needs_.pop_back();
+  }
+  return requests_.empty();
+}
+
+}  // namespace shard::runtime

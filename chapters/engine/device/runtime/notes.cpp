@@ -1,0 +1,55 @@
+#include "engine/device/runtime/notes.hpp"
+
+#include <algorithm>
+
+namespace shard {
+
+namespace {
+
+/// Never destroyed: static tensors may outlive any other static.
+std::vector<Observer*>& observers() {
+  static auto* all = new std::vector<Observer*>;
+  return *all;
+}
+
+}  // namespace
+
+Observation::Observation(Observer& observer) : observer_(observer) {
+  observers().push_back(&observer);
+}
+Observation::~Observation() {
+  std::erase(observers(), &observer_);
+}
+
+namespace runtime {
+
+void note_product(Operand a, Operand b, const Tensor& c, bool accumulates, Index flops) {
+  ledger().computed(flops);
+  for (Observer* o : observers()) o->product(a, b, c, accumulates);
+}
+
+void note_elementwise(std::string_view function, Index elements) {
+  for (Observer* o : observers()) o->elementwise(function, elements);
+}
+
+void note_allocation(Purpose purpose, Index bytes) {
+  ledger().allocated(purpose, bytes);
+  for (Observer* o : observers()) o->allocated(purpose, bytes);
+}
+
+void note_release(Purpose purpose, Index bytes) {
+  ledger().released(purpose, bytes);
+  for (Observer* o : observers()) o->released(purpose, bytes);
+}
+
+void note_move(Purpose from, Purpose to, Index bytes) {
+  ledger().moved(from, to, bytes);
+  for (Observer* o : observers()) {
+    o->released(from, bytes);
+    o->allocated(to, bytes);
+  }
+}
+
+}  // namespace runtime
+
+}  // namespace shard

@@ -1,0 +1,16 @@
+#pragma once
+
+/// What a backend reports of its operations: to the ledger, and to whoever observes the device.
+
+#include "engine/device/observer.hpp"
+
+namespace shard::runtime {
+
+/// Before the product is computed.
+void note_product(Operand a, Operand b, const Tensor& c, bool accumulates, Index flops);
+void note_elementwise(std::string_view function, Index elements);
+void note_allocation(Purpose purpose, Index bytes);
+void note_release(Purpose purpose, Index bytes);
+void note_move(Purpose from, Purpose to, Index bytes);
+
+}  // namespace shard::runtime

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// A communicator around another one that passes every call on: what a recorder, planted faults, a checked run
+/// or a clock derive from, each overriding the calls that it is about. It borrows the inner one.
+class WrappedCommunicator : public Communicator {
+ public:
+  explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}
+
+  int device_id() const override { return inner_->device_id(); }
+  int num_devices() const override { return inner_->num_devices(); }
+  const std::vector<int>& members() const override { return inner_->members(); }
+  Index group_id() const override { return inner_->group_id(); }
+  std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) override {
+    std::unique_ptr<Communicator> part = inner_->split(color, key);
+    return part == nullptr ? nullptr : wrap(std::move(part));
+  }
+
+  void barrier() override { inner_->barrier(); }
+  void send(int dest_id, const Tensor& t) override { inner_->send(dest_id, t); }
+  Tensor receive(int src_id) override { return inner_->receive(src_id); }
+  Future<> post_send(int dest_id, Tensor&& t) override { return inner_->post_send(dest_id, std::move(t)); }
+  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+    return inner_->post_receive(src_id, shape);
+  }
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
+    return inner_->send_async(src, dst, target_device_id);
+  }
+  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+    return inner_->all_gather_async(std::move(slice), axis);
+  }
+  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+    return inner_->all_gather_async(slice, axis);
+  }
+  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+    return inner_->all_reduce_async(std::move(t), op);
+  }
+  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+    return inner_->reduce_scatter_async(std::move(t), op, axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+    return inner_->all_to_all_async(std::move(t), split_axis, concat_axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+    return inner_->all_to_all_async(std::move(t), counts, axis);
+  }
+  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+    return inner_->broadcast_async(std::move(t), root);
+  }
+  void synchronize() override { inner_->synchronize(); }
+  std::vector<Index> exchange(const char* what, Index mine) override { return inner_->exchange(what, mine); }
+  std::vector<std::string> gather(const char* what, const std::string& mine) override {
+    return inner_->gather(what, mine);
+  }
+  void verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
+
+ protected:
+  /// Around nothing yet: set_inner comes before any call.
+  WrappedCommunicator() = default;
+  Communicator& inner() { return *inner_; }
+  /// Other calls go there from now on.
+  void set_inner(Communicator& inner) { inner_ = &inner; }
+  /// What `split` returns of a part of the inner group: wrapped as this one is.
+  virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) = 0;
+
+ private:
+  Communicator* inner_ = nullptr;
+};
+
+}  // namespace shard

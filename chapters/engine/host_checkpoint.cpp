@@ -1,0 +1,46 @@
+#include "engine/host_checkpoint.hpp"
+
+namespace shard {
+
+namespace {
+
+using namespace checkpoint;
+
+class HostCheckpoint : public Checkpoint {
+ public:
+  HostCheckpoint(std::map<std::string, HostTensor> tensors, std::string source)
+      : tensors_(std::move(tensors)), source_(std::move(source)) {}
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, tensor] : tensors_) all.push_back(name);
+    return all;
+  }
+  bool contains(const std::string& name) const override { return tensors_.contains(name); }
+  Shape shape(const std::string& name) const override {
+    if (!contains(name)) refuse_unknown(source_, name);
+    return tensors_.at(name).shape;
+  }
+  Tensor slice(const std::string& name, int axis, Index begin, Index end) const override {
+    Shape whole = shape(name);
+    require_range(name, whole, axis, begin, end);
+    const std::vector<float>& all = tensors_.at(name).values;
+    std::vector<float> values;
+    for_each_in_slice(whole, axis, begin, end,
+                      [&](Index i) { values.push_back(all[static_cast<std::size_t>(i)]); });
+    return as_parameter(whole, axis, begin, end, values);
+  }
+  std::string source() const override { return source_; }
+
+ private:
+  std::map<std::string, HostTensor> tensors_;
+  std::string source_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source) {
+  return std::make_unique<HostCheckpoint>(std::move(tensors), std::move(source));
+}
+
+}  // namespace shard

@@ -1,0 +1,83 @@
+#pragma once
+
+/// Options of a variant or a workload: declared where they are used, shown by --help, refused elsewhere.
+///
+///     const Option<Index> micro_batches{"--micro-batches", 1, "Pieces in which a device works"};
+///     options[micro_batches]  // what the command line says, or 1
+
+#include <functional>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// An option as the command line sees it: everything is text.
+struct OptionText {
+  std::string name;     ///< "--micro-batches"
+  std::string initial;  ///< its value when nobody gives one
+  std::string help;
+  std::string type;      ///< "N", "X", "NAME", "HOW" ... for --help
+  std::string expected;  ///< "a whole number from 1 to 2^30": for the message where the text is another
+  std::function<bool(const std::string& text)> accepts;
+};
+
+/// A whole number from 1 to 2^30; a number of 0 or more; any text.
+/// @{
+OptionText option_text(const std::string& name, Index initial, const std::string& help);
+OptionText option_text(const std::string& name, double initial, const std::string& help);
+OptionText option_text(const std::string& name, const std::string& initial, const std::string& help);
+/// @}
+
+/// An option whose value is an Index, a double or a std::string.
+template <class T>
+struct Option : OptionText {
+  Option(const std::string& option, const T& value, const std::string& help_text)
+      : OptionText(option_text(option, value, help_text)) {}
+};
+
+/// What was given for options, by their names.
+class Options {
+ public:
+  /// What was given for this option, or its initial value.
+  Index operator[](const Option<Index>& option) const;
+  double operator[](const Option<double>& option) const;
+  std::string operator[](const Option<std::string>& option) const { return text(option); }
+
+  /// These options and one more: `Options().with(micro_batches, 3)`.
+  template <class T>
+  Options with(const Option<T>& option, const std::type_identity_t<T>& value) const {
+    Options more = *this;
+    more.given_[option.name] = option_text(option.name, value, "").initial;
+    return more;
+  }
+
+  bool has(const std::string& name) const { return given_.contains(name); }
+  /// What was given for an option that it `has`.
+  const std::string& given(const std::string& name) const { return given_.at(name); }
+  /// Of all options that were given.
+  std::vector<std::string> names() const;
+  /// `text` must be one that the option accepts.
+  void set(const std::string& name, const std::string& text) { given_[name] = text; }
+  /// "--micro-batches 3", for messages.
+  std::string describe() const;
+
+ private:
+  const std::string& text(const OptionText& option) const {
+    auto found = given_.find(option.name);
+    return found == given_.end() ? option.initial : found->second;
+  }
+
+  std::map<std::string, std::string> given_;
+};
+
+/// Whether text is a number from end to end, as `is_good` wants it.
+/// @{
+bool is_number(const std::string& text, bool (*is_good)(Index));
+bool is_number(const std::string& text, bool (*is_good)(double));
+/// @}
+
+}  // namespace shard

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace shard {
+
+/// Text of a user's or a file's, for a message: printable ASCII; other bytes and the backslash are escaped;
+/// cut after about `limit` characters.
+std::string printable(std::string_view text, std::size_t limit = 80);
+
+}  // namespace shard

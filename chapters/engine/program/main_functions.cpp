@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "engine/printable.hpp"
+#include "engine/program/commands.hpp"
+
+namespace shard {
+
+namespace {
+
+constexpr const char* usage =
+    "shardbook CHAPTER WORDS...           a chapter, by number or name: shardbook 03 train --steps 50\n"
+    "shardbook --strategy NAME WORDS...   a strategy, by any name of the field: ddp, tp, fsdp, 1f1b, moe, "
+    "...\n"
+    "shardbook list                       all chapters with their variants and strategies, as JSON\n"
+    "shardbook summary REPORT...          one table of the reports that `train --report` wrote\n";
+
+/// Behind the command, if there is one.
+std::vector<std::string> with_variant(std::vector<std::string> words, const std::string& variant) {
+  const bool has_command = !words.empty() && !words.front().starts_with('-');
+  words.insert(words.begin() + (has_command ? 1 : 0), {"--variant", variant});
+  return words;
+}
+
+int run_shardbook(Communicator& group, std::vector<std::string> words) {
+  const std::string first = words.empty() ? "--help" : words.front();
+  if (!words.empty()) words.erase(words.begin());
+  if (first == "--help" || first == "-h") {
+    if (group.device_id() == 0) fmt::print("{}", usage);
+    return 0;
+  }
+  if (first == "list") return list_chapters(group);
+  if (first == "summary") return group.device_id() == 0 ? summarize(words) : 0;
+  if (first != "--strategy") return run_chapter(group, find_chapter(first), words);
+  if (words.empty()) throw Error(Code::usage, "--strategy: expected a name, given nothing");
+  const Strategy strategy = find_strategy(words.front());
+  words.erase(words.begin());
+  return run_chapter(group, *strategy.chapter, with_variant(words, strategy.variant->name));
+}
+
+/// Runs the body on every device, and sees that what it printed arrived.
+int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>& body) {
+  return run_on_devices(argc, argv, [&](Communicator& world) {
+    try {
+      const int code = body(world);
+      if (std::fflush(stdout) == 0) return code;
+      throw std::system_error(errno, std::generic_category());
+    } catch (const std::system_error& error) {  // fmt::print throws it, too
+      throw Error(Code::file, fmt::format("standard output: expected to write the results, given {}",
+                                          error.code().message()));
+    }
+  });
+}
+
+}  // namespace
+
+int chapter_main(int argc, char** argv) {
+  return run_and_flush(argc, argv, [&](Communicator& group) {
+    return run_chapter(group, only_chapter(), {argv + 1, argv + argc});
+  });
+}
+
+int shardbook_main(int argc, char** argv) {
+  return run_and_flush(argc, argv, [&](Communicator& group) {
+    return run_shardbook(group, {argv + 1, argv + argc});
+  });
+}
+
+}  // namespace shard

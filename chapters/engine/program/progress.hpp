@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// Says how far training is. On a terminal, one line that changes twice a second, with the time a step takes
+/// and the time left. Elsewhere plain lines: at each fifth of the steps, and every ten seconds. For the device
+/// that speaks.
+class Progress {
+ public:
+  explicit Progress(Index steps);
+  /// After step `step`, counted from 1, of this loss.
+  void show(Index step, double loss);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// "12.34 ms/step, 1:23 left".
+  std::string pace(Index step, Clock::time_point now) const;
+
+  Index steps_;
+  bool is_terminal_;
+  bool has_open_line_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point shown_ = start_;
+};
+
+}  // namespace shard

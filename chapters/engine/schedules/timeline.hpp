@@ -1,0 +1,47 @@
+#pragma once
+
+/// A schedule on a clock: when each device would do what, if messages took no time.
+
+#include <string>
+#include <vector>
+
+#include "engine/schedules/schedule.hpp"
+
+namespace shard {
+
+/// How long the work on one micro-batch in one stage takes, in slots; `backward` takes the sum of its halves.
+struct Durations {
+  Index forward = 1;
+  Index backward_input = 1;
+  Index backward_weights = 1;
+
+  Index of(const Action& action) const;
+};
+
+/// When one piece of work is done, in slots.
+struct Slot {
+  Action action;
+  Index begin;
+  Index end;
+};
+
+struct Timeline {
+  std::vector<std::vector<Slot>> work;  ///< of each device
+  Index length = 0;                     ///< until the last device is done
+
+  Index busy(int device) const;
+  /// Part of all devices' time in which they wait.
+  double idle_share() const;
+};
+
+/// Messages take no time, but are waited for as the schedule says.
+Timeline simulate(const Schedule& schedule, const Durations& durations);
+
+/// A row a device, a column a slot: F3 the forward of micro-batch 3, B3 its backward (two slots), or its
+/// halves I3 and W3; with several stages a device a letter says which. Long ones go on below.
+std::string draw(const Schedule& schedule);
+/// The drawing, the idle share, how many micro-batches' activations each device holds at most, and which
+/// devices would wait for one another for ever if sends blocked.
+std::string describe(const Schedule& schedule);
+
+}  // namespace shard

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "engine/workloads/denoising.hpp"
+#include "engine/workloads/mixture_model.hpp"
+#include "engine/workloads/routed_counts.hpp"
+#include "engine/workloads/routing_rule.hpp"
+
+namespace shard {
+
+/// A mixture of experts (mixture_model.hpp) whose router chooses by a rule. Its engines are also RoutesTokens.
+class Mixture : public DenoisingWorkload {
+ public:
+  /// \throws Error usage when a token is to have more experts than there are
+  Mixture(const MixtureModel& model, const RoutingRule& rule,
+          const std::string& data = Digits::default_path());
+
+  const MixtureModel& model() const { return model_; }
+  const RoutingRule& rule() const { return rule_; }
+
+  const WorkloadKind& kind() const override;
+  Index num_layers() const override { return model_.num_layers; }
+  std::string describe() const override;
+  /// Experts as in Mlp; the router as a layer without a ReLU before it.
+  std::vector<Parameter> parameters() const override;
+  Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
+  Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
+  std::string input_hint(Index width) const override;
+  std::unique_ptr<Journal> journal() const override;
+
+  /// See mixture_problem.hpp.
+  ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
+  Solution solve(const ExactProblem& problem) const override;
+  /// The router: with other weights, gates would not be exact.
+  bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
+  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
+  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
+
+ private:
+  MixtureModel model_;
+  RoutingRule rule_;
+};
+
+/// Mixtures with one expert a token (`top_k` 1), or with several: as many as `--top-k` says, or else `top_k`.
+const WorkloadKind& mixture(Index top_k);
+
+/// The mixture that a workload is. \throws Error internal for another workload
+const Mixture& as_mixture(const Workload& workload);
+
+/// Where a step's choices went, for closed forms.
+struct RoutedStep : StepData {
+  RoutedCounts counts;
+
+  int devices() const override { return counts.devices; }
+  bool equals(const StepData& other) const override {
+    return counts == dynamic_cast<const RoutedStep&>(other).counts;
+  }
+};
+
+/// What the closed form of a mixture depends on. \throws Error internal for another workload
+struct MixtureSetting : Setting {
+  MixtureModel model;
+  RoutingRule rule;
+  RoutedCounts routed;  ///< where this batch's choices went
+
+  MixtureSetting(const Setting& setting);  // a conversion, so that a form can be given the general one
+};
+
+}  // namespace shard

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "engine/workloads/denoising.hpp"
+#include "engine/workloads/mlp_model.hpp"
+
+namespace shard {
+
+/// A stack of matrices with ReLUs between them (mlp_model.hpp).
+class Mlp : public DenoisingWorkload {
+ public:
+  explicit Mlp(const Model& model, const std::string& data = Digits::default_path())
+      : DenoisingWorkload(data), model_(model) {}
+
+  const Model& model() const { return model_; }
+
+  const WorkloadKind& kind() const override;
+  Index num_layers() const override { return model_.num_layers; }
+  std::string describe() const override;
+  /// Uniform in ±sqrt(6 / rows) for a layer after a ReLU (He et al. 2015, eq. 10), ±sqrt(3 / rows) for the
+  /// others, which keep the variance as it is.
+  std::vector<Parameter> parameters() const override;
+  Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
+  Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
+  std::string input_hint(Index width) const override;
+
+  /// Small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward. The input is
+  /// 0..16, digits if they are as wide; the last of several rows is zeros: the kink of every ReLU. Weights are
+  /// dense −2..2 for two layers, sparse ±1 for deeper stacks; output gradients −2..2.
+  ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
+  Solution solve(const ExactProblem& problem) const override;
+
+ private:
+  Model model_;
+};
+
+/// The kind of these networks.
+const WorkloadKind& mlp();
+
+/// What the closed form of an mlp depends on. \throws Error internal for another workload
+struct MlpSetting : Setting {
+  Model model;
+
+  MlpSetting(const Setting& setting);  // a conversion, so that a form can be given the general one
+};
+
+/// Mlp's exact problem of this model.
+ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed);
+/// One in which everything matters on every device: positive throughout, so that no ReLU masks what went
+/// wrong before it; even layers dense, so that any column of them reads every input; odd layers with two ones
+/// or more in each row and column, so that sums stay exact. (A number that only a dead hidden unit reads has
+/// no influence on any result, and no comparison could notice it.)
+ExactProblem make_live_problem(const Model& model, Index batch);
+
+/// The initial values of one stack, each name with something before it.
+std::vector<Parameter> stack_parameters(const Model& model, const std::string& before_name);
+/// The least number of layers that is accepted, from 1 on, of a network that `make` makes of a number.
+/// \throws Error usage when none of 1000 is
+Index fewest_layers(const std::function<bool(Index num_layers)>& accepts);
+
+}  // namespace shard

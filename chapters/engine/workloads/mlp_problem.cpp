@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "engine/proof/exact.hpp"
+#include "engine/workloads/exact_values.hpp"
+#include "engine/workloads/mlp.hpp"
+
+namespace shard {
+
+namespace {
+
+using exact::Matrix;
+
+HostTensor digit_rows(const Digits& digits, Index batch, const CounterRandom& random) {
+  HostTensor t{{batch, Digits::pixels}, {}};
+  for (Index row = 0; row < batch; ++row) {
+    Index digit = random.integer(static_cast<std::uint64_t>(row), 0, static_cast<int>(digits.size()) - 1);
+    for (Index p = 0; p < Digits::pixels; ++p) t.values.push_back(static_cast<float>(digits.pixel(digit, p)));
+  }
+  return t;
+}
+
+}  // namespace
+
+ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed) {
+  return Mlp(model).exact_problem(batch, seed);
+}
+
+ExactProblem Mlp::exact_problem(Index batch, std::uint64_t seed) const {
+  ExactProblem problem;
+  problem.workload = std::make_shared<Mlp>(*this);
+  CounterRandom input(seed, "exact input");
+  const Digits* digits = digits_of_width(model_.model_dim);
+  problem.input = digits != nullptr ? digit_rows(*digits, batch, input)
+                                    : exact::integers({batch, model_.model_dim}, input, 0, 16);
+  if (batch > 1) std::fill_n(problem.input.values.rbegin(), model_.model_dim, 0.0F);
+  problem.output_grad =
+      exact::integers(output_shape(batch), CounterRandom(seed, "exact output gradient"), -2, 2);
+  for (Index layer = 0; layer < model_.num_layers; ++layer) {
+    CounterRandom random(seed, "exact " + layer_name(layer));
+    problem.weights[layer_name(layer)] = model_.num_layers <= 2
+                                             ? exact::integers(model_.shape(layer), random, -2, 2)
+                                             : exact::sparse_signs(model_.shape(layer), random);
+  }
+  return problem;
+}
+
+Solution Mlp::solve(const ExactProblem& problem) const {
+  Solution results;
+  std::vector<Matrix> weights;
+  std::vector<Matrix> inputs;
+  Matrix a(problem.input);
+  for (Index l = 0; l < model_.num_layers; ++l) {
+    weights.emplace_back(problem.weights.at(layer_name(l)));
+    if (relu_before(l))
+      for (double& value : a.values) value = std::max(value, 0.0);
+    inputs.push_back(a);
+    a = product(a, weights.back());
+  }
+  results["output"] = a.as_floats();
+  Matrix d(problem.output_grad);
+  for (Index l = model_.num_layers - 1; l >= 0; --l) {
+    auto i = static_cast<std::size_t>(l);
+    results[layer_name(l)] = product(inputs[i].transposed(), d).as_floats();
+    d = product(d, weights[i].transposed());
+    for (std::size_t k = 0; k < d.values.size() && relu_before(l); ++k)
+      if (inputs[i].values[k] <= 0) d.values[k] = 0;
+  }
+  results["input_grad"] = d.as_floats();
+  return results;
+}
+
+ExactProblem make_live_problem(const Model& model, Index batch) {
+  ExactProblem problem = make_exact_problem(model, batch, 3);
+  for (Index l = 0; l < model.num_layers; ++l) {
+    HostTensor& w = problem.weights.at(layer_name(l));
+    Index period = std::min(w.shape[0], w.shape[1]);
+    for (Index i = 0; i < num_elements(w.shape); ++i) {
+      Index distance = (i / w.shape[1] - i % w.shape[1] + num_elements(w.shape)) % period;
+      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // deeper, sums would not be exact
+      Index diagonals = model.num_layers <= 10 ? 2 : 1;
+      w.values[static_cast<std::size_t>(i)] = is_dense || distance < diagonals ? 1.0F : 0.0F;
+    }
+  }
+  CounterRandom random(3, "positive");
+  std::uint64_t i = 0;
+  for (float& pixel : problem.input.values) pixel = static_cast<float>(random.integer(i++, 1, 16));
+  for (float& gradient : problem.output_grad.values) gradient = static_cast<float>(random.integer(i++, 1, 2));
+  return problem;
+}
+
+}  // namespace shard

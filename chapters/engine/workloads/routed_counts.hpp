@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// Where the choices of one global batch went: what costs of a mixture depend on.
+struct RoutedCounts {
+  int devices = 0;  ///< that the batch is divided over; 1: it is not
+  Index top_k = 0;
+  Index num_experts = 0;
+  std::vector<Index> chosen;  ///< (devices, top_k, experts): choices of a device's tokens, by rank and expert
+  std::vector<Index> kept;    ///< the same, of those that found a slot
+
+  Index at(const std::vector<Index>& counts, int device, Index rank, Index expert) const {
+    return counts[static_cast<std::size_t>((device * top_k + rank) * num_experts + expert)];
+  }
+  /// Kept choices of a device's tokens for one expert, and of all devices' tokens.
+  Index kept_from(int device, Index expert) const;
+  Index kept_for(Index expert) const;
+  /// Choices of all devices' tokens for one expert, before any was dropped.
+  Index chosen_for(Index expert) const;
+  bool operator==(const RoutedCounts&) const = default;
+};
+
+/// What an engine of a mixture also is: it can tell where its tokens went.
+class RoutesTokens {
+ public:
+  virtual ~RoutesTokens() = default;
+  /// Where the choices of the last forward went.
+  virtual const RoutedCounts& routed() const = 0;
+};
+
+/// How evenly experts and devices were used, over many batches.
+class ExpertBalance {
+ public:
+  void add(const RoutedCounts& counts);
+  /// A few lines: share of choices for each expert, choices dropped, load of the busiest device.
+  std::string describe() const;
+
+ private:
+  int devices_ = 0;
+  std::vector<Index> chosen_;  // by expert
+  std::vector<Index> kept_;    // by expert
+};
+
+}  // namespace shard

@@ -1,0 +1,160 @@
+#pragma once
+
+/// What is trained. A `Workload` is one network with its data; a `WorkloadKind` makes them: from options, from
+/// a checkpoint, or small ones for tests. How a network is divided is not said here: variants do that.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint.hpp"
+#include "engine/host_tensor.hpp"
+#include "engine/options.hpp"
+#include "engine/proof/costs.hpp"
+#include "engine/workloads/initial_values.hpp"
+
+namespace shard {
+
+class ShardedEngine;
+class Workload;
+class WorkloadKind;
+
+/// Output ("output"), dL/dx ("input_grad") and each parameter's gradient, by name.
+using Solution = std::map<std::string, HostTensor>;
+
+/// A problem whose every sum is exact in float32, so that any cut and any order of summation must give the
+/// same bits.
+struct ExactProblem {
+  std::shared_ptr<const Workload> workload;  ///< the network for which it is exact
+  HostTensor input;
+  HostTensor output_grad;  ///< like the output
+  std::map<std::string, HostTensor> weights;
+};
+
+/// The batch of one training step, and its loss: a mean over the global batch.
+class TrainingBatch {
+ public:
+  virtual ~TrainingBatch() = default;
+  /// These rows of the input.
+  virtual Tensor input(Range rows) const = 0;
+  /// dL/dout of rows from `first_row` on; also adds up their part of the loss. Fits LossGradient.
+  virtual Tensor loss_gradient(const Tensor& output, Index first_row) = 0;
+  /// The loss over all rows seen on any device, each row once. A collective; the value is device 0's.
+  virtual double loss(Communicator& group) const = 0;
+};
+
+/// What a workload notes of each step beside its loss.
+class Journal {
+ public:
+  virtual ~Journal() = default;
+  /// After a step of this engine.
+  virtual void add(const ShardedEngine& engine) = 0;
+  /// Of each step, the choices that rounding may turn: after a turn, two runs train different networks.
+  virtual std::vector<std::vector<Index>> decisions() const = 0;
+  /// A few lines for people.
+  virtual std::string describe() const = 0;
+};
+
+/// One network: its parameters, its data, and problems that prove it.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  virtual const WorkloadKind& kind() const = 0;
+  virtual Index num_layers() const = 0;
+  /// "2 layers 64 -> 128".
+  virtual std::string describe() const = 0;
+  virtual std::vector<Parameter> parameters() const = 0;
+  virtual Shape input_shape(Index batch) const = 0;
+  virtual Shape output_shape(Index batch) const = 0;
+  /// Where an input of this width would fit if the parameters were stored in another way: a sentence that
+  /// asks so. Else nothing.
+  virtual std::string input_hint(Index width) const = 0;
+
+  /// \name Training
+  /// @{
+  /// Reads what it is trained on. \throws Error file for data that cannot be read; usage when this network
+  /// cannot be trained
+  virtual void open_data() = 0;
+  /// The batch of a step, counted from 1. What is in a row depends on seed, step and row alone.
+  virtual std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const = 0;
+  /// What the network makes of some examples, drawn. A collective; device 0's text counts.
+  virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
+  /// One line above the examples.
+  virtual std::string examples_title() const = 0;
+  /// Nothing where there is nothing to note.
+  virtual std::unique_ptr<Journal> journal() const { return nullptr; }
+  /// @}
+
+  /// \name Proof
+  /// @{
+  /// Made of the data where they have been opened and fit the network.
+  virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
+  /// From the definitions, in arithmetic that is exact: independent of engines and tensors.
+  /// \throws Error internal when a sum would not be exact in float32
+  virtual Solution solve(const ExactProblem& problem) const = 0;
+  /// Whether exact problems stay exact only as long as this parameter stays as it is.
+  virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
+  /// What closed forms are told of the engine's last step beside its setting; none: they need nothing.
+  virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
+  /// The same of a problem whose rows are divided over so many devices, from the definitions.
+  virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {
+    return nullptr;
+  }
+  /// @}
+};
+
+/// Results of the problem, by its workload.
+Solution solve(const ExactProblem& problem);
+/// The problem's weights after one step of the integer optimizer with these gradients.
+void integer_step(ExactProblem& problem, const Solution& gradients);
+/// The problem with every weight halved that need not stay as it is: exact again.
+ExactProblem with_halved_weights(ExactProblem problem);
+
+/// A network and the rows of its batch.
+struct TestCase {
+  std::shared_ptr<const Workload> workload;
+  Index batch;
+};
+
+/// Networks of one kind: "mlp".
+class WorkloadKind {
+ public:
+  using Accepts = std::function<bool(const Workload&)>;
+
+  virtual ~WorkloadKind() = default;
+  virtual std::string name() const = 0;
+  /// What a file of parameters is to hold, for --help.
+  virtual std::string parameters_help() const = 0;
+
+  /// \name Options: of `train` alone, and of every command
+  /// @{
+  virtual std::vector<OptionText> training_options() const = 0;
+  virtual std::vector<OptionText> options() const { return {}; }
+  /// @}
+
+  /// \throws Error usage
+  virtual std::shared_ptr<Workload> make(const Options& options) const = 0;
+  /// Changes the options to those of the next deeper network; false if they say themselves how deep it is.
+  virtual bool deepen(Options& options, const Options& given) const = 0;
+  /// The network whose parameters these are. \throws Error file naming the parameter that is missing, unknown
+  /// or of the wrong shape
+  virtual std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& options) const = 0;
+  /// A network of these sizes, for benchmarks.
+  virtual std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const = 0;
+
+  /// \name Networks to test a variant with, of those that it accepts
+  /// @{
+  /// Shapes that no cut divides evenly, with more devices than rows or columns among them; several depths.
+  virtual std::vector<TestCase> cases(const Accepts& accepts) const = 0;
+  /// A case of eleven rows whose results do not depend on which rows go through the network together.
+  virtual TestCase streamed_case(const Accepts& accepts) const = 0;
+  /// Problems in which every number that `devices` devices send matters: for tests that plant mistakes.
+  virtual std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const = 0;
+  /// @}
+};
+
+}  // namespace shard

@@ -1,0 +1,199 @@
+"""What the scripts share: processes, the packages this project needs, its chapters and its build."""
+import fcntl, os, re, shlex, shutil, signal, subprocess, sys, time
+from pathlib import Path
+
+root = Path(__file__).resolve().parent.parent
+packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev libxtensor-dev libcli11-dev "
+            "nlohmann-json3-dev libfmt-dev").split()
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+def fail(code, message):
+    say(f"error: {message}")
+    sys.exit(code)
+
+def take_options(words, expected):
+    """Splits words into the values of these options, {name: value}, and the rest."""
+    values, rest, words = {}, [], iter(words)
+    for word in words:
+        if word not in expected:
+            rest.append(word)
+        elif (value := next(words, None)) is not None:
+            values[word] = value
+        else:
+            fail(64, f"{word}: expected {expected[word]}, given nothing")
+    return values, rest
+
+# ---- Processes -------------------------------------------------------------------------------------------
+def main(script):
+    """Runs a script's function. Ctrl-C, TERM and HUP end it with all it has started: code 128 + signal."""
+    def stop(number, _):
+        for other in signals:
+            signal.signal(other, signal.SIG_IGN)
+        sys.exit(128 + number)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        signal.signal(number, stop)
+    try:
+        sys.exit(script(sys.argv[1:]))
+    except OSError as error:
+        fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
+
+def run(command, seconds=None, each_time=None, **options):
+    """The exit code of a command; with `seconds`, calls `each_time` that often until it ends."""
+    child = subprocess.Popen([str(word) for word in command], **options)
+    try:
+        while True:
+            try:
+                return child.wait(seconds)
+            except subprocess.TimeoutExpired:
+                each_time()
+    finally:
+        end_tree(child)
+
+def end_tree(child):
+    """Ends a process with all it has started. Ctrl-C has reached it too, so it has 0.3 s, and then 5."""
+    tree = descendants(child.pid) if child.poll() is None else []
+    for seconds, number, ends in ((0.3, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
+        deadline = time.monotonic() + seconds
+        while any(map(is_alive, tree)) and time.monotonic() < deadline:
+            child.poll()
+            time.sleep(0.01)
+        for pid in filter(is_alive, ends):
+            os.kill(pid, number)
+    child.wait()
+
+def descendants(pid):
+    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid] + [found for child in sum(lists, []) for found in descendants(int(child))]
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+def on_devices(devices, command, flags=()):
+    """The exit code of a program that runs as so many devices; see chapters/on_devices."""
+    launcher = os.environ.get("MPIRUN", "mpirun")
+    for word, code, advice in ((str(command[0]), 64, "build it first (./chapters/run does)"),
+                               (launcher, 69, "Debian's package is openmpi-bin")):
+        if not shutil.which(word):
+            fail(code, f"{word}: expected a program, given none; {advice}")
+    version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
+    is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
+    # quiet: a program's error is one line
+    several = ["--oversubscribe", "--quiet"] if is_old else ["--map-by", ":oversubscribe"]
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
+    if sys.stdout.isatty():  # a device cannot tell: what mpirun reads looks like one
+        os.environ["SHARDBOOK_TERMINAL"] = "1"
+    if os.geteuid() == 0:
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter,
+    # and no right to trace) it would warn on every message. So it is told to copy through shared memory.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    if status.get("Seccomp", "").strip() == "2" and not int(status["CapEff"], 16) >> 19 & 1:
+        os.environ.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
+                          OMPI_MCA_btl_sm_single_copy_mechanism="none")
+    code = run([launcher, "-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
+                *shlex.split(os.environ.get("MPIRUN_FLAGS", "")), *command])
+    code = 128 - code if code < 0 else code
+    if code > 128 and code != 130:
+        say(f"error: a device was lost: killed by signal {code - 128}")
+        return 83
+    return code
+
+# ---- Packages --------------------------------------------------------------------------------------------
+def install_packages(more=()):
+    """Installs what is missing of `packages`, naming it first."""
+    wanted = [*packages, *more]
+    if not shutil.which("apt-get") or not shutil.which("dpkg-query"):
+        tools = [tool for tool in ("cmake", "ninja", "mpirun", "c++") if not shutil.which(tool)]
+        if tools:
+            fail(69, f"missing: {' '.join(tools)} (Debian's names of what is needed: {' '.join(wanted)})")
+        return  # CMake names libraries that are missing
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *wanted]
+    known = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+    missing = " ".join(name for name in wanted if f"{name} installed" not in known)
+    if not missing:
+        return
+    if os.environ.get("NO_INSTALL"):
+        fail(69, f"missing packages, and NO_INSTALL is set: {missing}")
+    as_root = ["sudo"] if os.geteuid() != 0 else []
+    if as_root and not (shutil.which("sudo") and sys.stdin.isatty() and sys.stderr.isatty()):
+        fail(69, f"missing packages, and no right to install them: {missing}")
+    if as_root:
+        print(f"sudo apt-get install {missing}\nMay it run? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            fail(69, f"missing packages: {missing}")
+    say(f"installing {missing}")
+    apt = [*as_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
+    install = ["install", "--no-install-recommends", *missing.split()]
+    if run([*apt, "update"], stdout=sys.stderr) or run([*apt, *install], stdout=sys.stderr):
+        fail(69, f"could not install {missing}")
+
+# ---- Chapters, and the build -----------------------------------------------------------------------------
+def chapters():
+    return sorted(path.parent.name for path in root.glob("chapters/*/chapter.cpp"))
+
+def without_number(folder):
+    return re.sub(r"^\d\d_", "", folder)
+
+def find_chapter(name):
+    """The folder of the chapter called "03", "03_tensor_parallel" or "tensor_parallel"; or None."""
+    found = [folder for folder in chapters()
+             if name in (folder, without_number(folder), *re.findall(r"^\d\d", folder))]
+    if len(found) > 1 and name not in found:
+        fail(64, f"expected one chapter, given {name}: {' '.join(found)}")
+    return name if name in found else found[0] if found else None
+
+def build(preset, targets, options=None, folder="build"):
+    """Builds targets, configuring where options ask for it, and says how far it is."""
+    folder = root / folder
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run, which builds in {folder.name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        configure(preset, folder, options or {})
+        run_ninja(folder, targets)
+
+def configure(preset, folder, options):
+    """Runs CMake, but not where it has run with these options: ninja repeats it when a file asks for it."""
+    log, rules, cache = (folder / name for name in ("configure.log", "build.ninja", "CMakeCache.txt"))
+    def lacks_gpus():
+        return preset == "cuda" and "chapters_cuda" not in rules.read_text()
+    known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
+    if not rules.exists():
+        say(f"building in {folder.name}, a minute or two the first time")
+    if not rules.exists() or lacks_gpus() or not options.items() <= known.items():
+        words = [f"-D{name}={value}" for name, value in options.items()]
+        with open(log, "w") as out:
+            code = run(["cmake", "--preset", preset, "-G", "Ninja", *words], cwd=root, stdout=out, stderr=out)
+        if code != 0:
+            say("\n".join(log.read_text().splitlines()[-30:]))
+            fail(69, f"could not configure: see {log}")
+    if lacks_gpus():
+        fail(69, "cuda: expected the CUDA Toolkit, 12 or later, and NCCL, given none that CMake finds")
+
+def run_ninja(folder, targets):
+    """Builds. On a terminal a line changes, else there is one every 5 s. Prints the first error in full."""
+    log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
+    def show():
+        done = re.findall(r"^\[\d+/\d+\]", log.read_text(errors="replace"), re.M)
+        text = f"building {' '.join(targets)} {' '.join(done[-1:])} {time.monotonic() - start:.0f} s"
+        print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
+    os.environ["NINJA_STATUS"] = "[%f/%t] "
+    with open(log, "w") as out:
+        seconds = 0.5 if is_terminal else 5
+        code = run(["ninja", "-C", folder, *targets], seconds, show, stdout=out, stderr=out)
+    if is_terminal:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    if code != 0:
+        text = log.read_text(errors="replace")
+        first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
+        say(first[1].rstrip() if first else text[-2000:])
+        fail(70, f"could not build: see {log}")

@@ -1,0 +1,158 @@
+#include "cuda/nccl_connections.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cuda/success.hpp"
+
+namespace shard::cuda {
+
+namespace {
+
+/// Of every group that this device has been in, by its id. Never destroyed, as the GPU is not.
+std::map<Index, Connections>& all_connections() {
+  static auto* all = new std::map<Index, Connections>;
+  return *all;
+}
+
+constexpr int id_tag = runtime::num_channels;  // beside those of the control messages
+
+ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
+  ncclComm_t comm = nullptr;
+  SHARDBOOK_CHECK(ncclCommInitRank(&comm, devices, id, rank));
+  return comm;
+}
+
+/// A communicator of all members. A collective of the group.
+ncclComm_t connect_all(const Group& group) {
+  ncclUniqueId id;
+  if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
+  runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, group.comm()), "split");
+  return connect(id, group.num_devices(), group.device_id());
+}
+
+/// The earlier group whose connections all members can use again; 0 is none (the world is never closed before
+/// the end). Each member offers the first group of the same members that it has no longer; all must offer the
+/// same one.
+Index group_to_reuse(const Group& group) {
+  Index offered = 0;
+  for (const auto& [id, connections] : all_connections())
+    if (offered == 0 && !connections.is_in_use && connections.members == group.members()) offered = id;
+  std::array<Index, 2> least = {offered, -offered};
+  runtime::require_success(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, group.comm()),
+                           "split");
+  return least[0] == -least[1] ? offered : 0;
+}
+
+Connections& connections_for(const Group& group) {
+  const bool is_alone = group.num_devices() == 1;
+  if (const Index earlier = is_alone ? 0 : group_to_reuse(group); earlier != 0) {
+    Connections& again = all_connections().at(earlier);
+    again.is_in_use = true;
+    return again;
+  }
+  Connections& made = all_connections()[group.id()];
+  made.members = group.members();
+  made.collectives.stream = gpu().communication();
+  if (!is_alone) made.collectives.comm = connect_all(group);
+  return made;
+}
+
+/// All communicators that there are.
+template <class Action>
+void for_each_communicator(const Action& action) {
+  for (auto& [group, connections] : all_connections()) {
+    if (connections.collectives.comm != nullptr) action(connections.collectives.comm);
+    for (auto& [ids, pair] : connections.pairs)
+      if (pair.comm() != nullptr) action(pair.comm());
+  }
+}
+
+}  // namespace
+
+NcclDataPlane::NcclDataPlane(const Group& group) : connections_(connections_for(group)) {}
+
+Pair& NcclDataPlane::pair_with(const Group& group, int peer) {
+  const auto [lower, higher] = std::minmax({this_device(), group.member(peer)});
+  const bool decides_order = this_device() == lower;
+  return connections_.pairs.try_emplace({lower, higher}, peer, decides_order).first->second;
+}
+
+const NcclCommunicator& collectives_of(const Group& group) {
+  return static_cast<const NcclDataPlane&>(*group.data_plane).collectives();
+}
+
+Pair& pair_with(const Group& group, int peer) {
+  return static_cast<NcclDataPlane&>(*group.data_plane).pair_with(group, peer);
+}
+
+cudaStream_t Pair::stream() {
+  if (communicator_.stream == nullptr) communicator_.stream = new_stream();
+  return communicator_.stream;
+}
+
+/// The device with the lower id comes here as soon as it has sent the first message's position; the other one
+/// when it has received it. So only a lower device waits here long, for a higher one: never in a circle.
+const NcclCommunicator& Pair::connected(const Group& group) {
+  if (communicator_.comm != nullptr) return communicator_;
+  ncclUniqueId id;
+  if (decides_order_) {
+    SHARDBOOK_CHECK(ncclGetUniqueId(&id));
+    MPI_Send(&id, sizeof id, MPI_BYTE, peer_, id_tag, group.comm());
+  } else {
+    MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, group.comm(), MPI_STATUS_IGNORE);
+  }
+  stream();
+  communicator_.comm = connect(id, 2, 1 - rank_of_peer());
+  return communicator_;
+}
+
+void Pair::close() {
+  if (communicator_.comm != nullptr) ncclCommDestroy(communicator_.comm);
+  if (communicator_.stream != nullptr) cudaStreamDestroy(communicator_.stream);
+}
+
+OperationEvents& events_of(runtime::Operation& o) {
+  return static_cast<OperationEvents&>(*o.on_device);
+}
+
+NcclGroupCall::NcclGroupCall() {
+  SHARDBOOK_CHECK(ncclGroupStart());
+}
+
+NcclGroupCall::~NcclGroupCall() noexcept(false) {
+  const ncclResult_t result = ncclGroupEnd();
+  if (std::uncaught_exceptions() == 0) SHARDBOOK_CHECK(result);
+}
+
+void check_connections() {
+  ncclResult_t worst = ncclSuccess;
+  for_each_communicator([&](ncclComm_t comm) {
+    ncclResult_t state = ncclSuccess;
+    SHARDBOOK_CHECK(ncclCommGetAsyncError(comm, &state));
+    if (state != ncclSuccess) worst = state;
+  });
+  if (worst == ncclSuccess) return;
+  for_each_communicator([](ncclComm_t& comm) { ncclCommAbort(std::exchange(comm, nullptr)); });
+  throw Error(Code::lost, fmt::format("device {}: expected every device to be there, given NCCL's {}",
+                                      this_device(), ncclGetErrorString(worst)));
+}
+
+std::vector<cudaStream_t> streams() {
+  std::vector<cudaStream_t> all = {gpu().communication()};
+  for (auto& [group, connections] : all_connections())
+    for (auto& [ids, pair] : connections.pairs) all.push_back(pair.stream());
+  all.push_back(gpu().computation());
+  return all;
+}
+
+void close_connections() {
+  for (auto& [group, connections] : all_connections()) {
+    if (connections.collectives.comm != nullptr) ncclCommDestroy(connections.collectives.comm);
+    for (auto& [ids, pair] : connections.pairs) pair.close();
+  }
+}
+
+}  // namespace shard::cuda

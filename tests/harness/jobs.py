@@ -1,0 +1,81 @@
+"""Runs a program on devices, in a time limit, and sees what it leaves behind. Checkers of tests/ stand on it."""
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ON_DEVICES = ROOT / "chapters/on_devices"
+
+
+@dataclass
+class Ended:
+    """How a job ended: its exit code (None: not in time), what it wrote, and what was wrong about its end."""
+    code: int | None
+    out: str
+    err: str
+    left: str  # "" if all is well
+
+    def complaint(self, code, says=()):
+        """What is wrong if the job was to end with `code`, and to say these words on standard error."""
+        if self.left:
+            return self.left
+        if self.code != code:
+            return f"exit code {self.code}, expected {code}"
+        return next((f'standard error lacks "{words}"' for words in says if words not in self.err), "")
+
+
+def processes_of(mark):
+    """The processes that were started, directly or not, with this variable in their environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+        except OSError:  # it has ended, or is another user's
+            pass
+    return found
+
+
+def stop_rest(mark):
+    """Ends what a job has left behind, and says how many processes that were."""
+    for _ in range(20):  # what was told to end may take a moment
+        if not (rest := processes_of(mark)):
+            return ""
+        time.sleep(0.1)
+    for process in rest:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return f"left {len(rest)} processes behind"
+
+
+def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launcher=ON_DEVICES, **options):
+    """Runs a command: on so many devices, or without a launcher on 0. `meanwhile` is called with the process
+    and a mark that is in the environment of all processes of the job; other options are Popen's."""
+    job = f"SHARDBOOK_JOB={uuid.uuid4()}"
+    environment = {**os.environ, **(environment or {}), **dict([job.split("=")])}
+    command = [str(word) for word in ([launcher, devices] if devices else []) + list(command)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, **options}
+        process = subprocess.Popen(command, env=environment, **streams)
+        try:
+            if meanwhile:
+                meanwhile(process, job.encode())
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+            process.terminate()
+        left = stop_rest(job.encode())
+        if code is None:
+            process.wait()
+            left = f"no end after {seconds} s"
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            texts.append(stream.read().decode(errors="backslashreplace"))
+        return Ended(code, *texts, left)

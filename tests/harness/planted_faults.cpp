@@ -1,0 +1,140 @@
+#include "tests/harness/planted_faults.hpp"
+
+#include <list>
+#include <vector>
+
+#include "emu/message_filter.hpp"
+#include "tests/harness/devices.hpp"
+
+namespace shard::testing {
+
+namespace {
+
+/// A call that was left out: it is done, and returns what it was given.
+class LeftOut : public Pending {
+ public:
+  explicit LeftOut(Tensor given) : given_(std::move(given)) {}
+  bool test() override { return true; }
+  void wait() override {}
+  Tensor take_result() override { return std::move(given_); }
+  void dropped() noexcept override {}
+
+ private:
+  Tensor given_;
+};
+
+Future<Tensor> left_out(Tensor given) {
+  return {std::make_shared<LeftOut>(std::move(given)), [](Tensor t) { return t; }};
+}
+
+/// Counts calls, and leaves one out.
+class FaultyCommunicator : public WrappedCommunicator {
+ public:
+  FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out)
+      : WrappedCommunicator(inner), leave_out_(leave_out) {}
+
+  using WrappedCommunicator::inner;
+  std::int64_t calls() const { return calls_; }
+
+  void barrier() override {
+    if (!is_next()) inner().barrier();
+  }
+  void send(int to, const Tensor& t) override {
+    if (is_next())
+      inner().send(to, Tensor(t.shape()));
+    else
+      inner().send(to, t);
+  }
+  Tensor receive(int from) override {
+    const bool leave_out = is_next();
+    Tensor t = inner().receive(from);
+    return leave_out ? Tensor(t.shape()) : std::move(t);
+  }
+  Future<> post_send(int to, Tensor&& t) override {
+    return inner().post_send(to, is_next() ? Tensor(t.shape()) : std::move(t));
+  }
+  Future<Tensor> post_receive(int from, const Shape& shape) override {
+    const bool leave_out = is_next();
+    return inner().post_receive(from, shape).then([=](Tensor t) {
+      return leave_out ? Tensor(t.shape()) : std::move(t);
+    });
+  }
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
+    return is_next() ? Future<>() : inner().send_async(src, dst, target);
+  }
+  Future<Tensor> all_gather_async(Tensor&& t, int axis) override {
+    return is_next() ? left_out(std::move(t)) : inner().all_gather_async(std::move(t), axis);
+  }
+  Future<Tensor> all_gather_async(const Tensor& t, int axis) override {
+    return is_next() ? left_out(t.clone()) : inner().all_gather_async(t, axis);
+  }
+  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+    return is_next() ? left_out(std::move(t)) : inner().all_reduce_async(std::move(t), op);
+  }
+  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+    return is_next() ? left_out(std::move(t)) : inner().reduce_scatter_async(std::move(t), op, axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+    return is_next() ? left_out(std::move(t))
+                     : inner().all_to_all_async(std::move(t), split_axis, concat_axis);
+  }
+  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+    return is_next() ? left_out(std::move(t)) : inner().all_to_all_async(std::move(t), counts, axis);
+  }
+  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+    return is_next() ? left_out(std::move(t)) : inner().broadcast_async(std::move(t), root);
+  }
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
+
+ private:
+  /// Counts this call; whether it is the one to leave out.
+  bool is_next() { return calls_++ == leave_out_; }
+
+  std::optional<std::int64_t> leave_out_;
+  std::int64_t calls_ = 0;
+};
+
+/// Counts messages, and corrupts one.
+class CorruptingFilter : public emu::MessageFilter {
+ public:
+  explicit CorruptingFilter(std::optional<std::int64_t> corrupt) : corrupt_(corrupt) {}
+
+  std::int64_t messages() const { return messages_; }
+  std::span<const float> passed(std::span<const float> values) override {
+    if (messages_++ != corrupt_) return values;
+    corrupted_.emplace_back(values.begin(), values.end());
+    corrupted_.back()[0] += 1.0F;
+    return corrupted_.back();
+  }
+
+ private:
+  std::optional<std::int64_t> corrupt_;
+  std::int64_t messages_ = 0;
+  std::list<std::vector<float>> corrupted_;  // kept, as a message may still be on its way
+};
+
+std::unique_ptr<FaultyCommunicator> communicator;
+/// Those of earlier faults stay: a message of theirs may still be on its way.
+std::list<CorruptingFilter> filters;
+
+}  // namespace
+
+void plant_faults(const Faults& faults) {
+  Communicator& real = communicator == nullptr ? group().inner() : communicator->inner();
+  communicator = std::make_unique<FaultyCommunicator>(real, faults.leave_out_call);
+  group().set_inner(*communicator);
+  const bool is_mine = faults.corrupting_device == real.device_id();
+  filters.emplace_back(is_mine ? faults.corrupt_message : std::nullopt);
+  emu::set_message_filter(&filters.back());
+}
+
+std::int64_t calls_made() {
+  return communicator == nullptr ? 0 : communicator->calls();
+}
+std::int64_t messages_sent() {
+  return filters.empty() ? 0 : filters.back().messages();
+}
+
+}  // namespace shard::testing

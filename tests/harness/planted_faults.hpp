@@ -1,0 +1,27 @@
+#pragma once
+
+/// Mistakes that a test plants in the group under test, to see that a comparison notices them. On the emulator
+/// only: a message of NCCL cannot be changed on its way.
+
+#include <cstdint>
+#include <optional>
+
+namespace shard::testing {
+
+/// Every device plants the same.
+struct Faults {
+  /// Leaves out the k-th call: a collective returns what it was given, a message arrives as zeros of its shape.
+  std::optional<std::int64_t> leave_out_call;
+  /// Adds 1 to the first number of the k-th message with content that device `corrupting_device` of the group
+  /// sends.
+  std::optional<std::int64_t> corrupt_message;
+  int corrupting_device = 0;
+};
+
+/// Plants them and starts counting anew; `plant_faults({})` removes them.
+void plant_faults(const Faults& faults);
+/// Calls made, and messages with content sent, by this device since then.
+std::int64_t calls_made();
+std::int64_t messages_sent();
+
+}  // namespace shard::testing

@@ -1,0 +1,220 @@
+#!/usr/bin/python3
+"""scripts_test.py BUILD: what the scripts that a user calls do beside running programs, in a copy of the
+project whose path has a space. Small scripts play package managers and ninja; chapters that chapters/new
+makes are built in earnest, beside the objects in the folder BUILD."""
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+root = Path(__file__).resolve().parents[2]
+build = Path(sys.argv.pop(1)).resolve()
+python = Path("/usr/bin/python3")
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="a folder ")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = Path(scratch.name)
+        self.project = self.scratch / "project"
+        no_bytecode = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / "chapters", self.project / "chapters", ignore=no_bytecode)
+        shutil.copy(root / "CMakeLists.txt", self.project)
+        (self.project / "tests").mkdir()
+        shutil.copy(root / "tests/run", self.project / "tests")
+        (self.project / "build").mkdir()
+        for name in ("build.ninja", "CMakeCache.txt"):
+            (self.project / "build" / name).touch()
+        (self.project / "build/emu").symlink_to(build / "emu")
+        (self.scratch / "elsewhere").mkdir()
+        self.play("dpkg-query", 'shift 3; for name; do echo "$name installed"; done')
+        self.play("ninja")
+        self.play("apt-get", "echo apt-get was called; exit 1")
+
+    def play(self, name, text="", folder="bin"):
+        """A command of this name that does what the shell text says."""
+        (self.scratch / folder).mkdir(exist_ok=True)
+        path = self.scratch / folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def start(self, script, *words, **environment):
+        paths = {"PATH": f"{self.scratch / 'bin'}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+        job = subprocess.Popen([self.project / script, *words], cwd=self.scratch / "elsewhere", text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, **paths, **environment})
+        self.addCleanup(job.kill)
+        return job
+
+    def run_script(self, *words, **environment):
+        job = self.start(*words, **environment)
+        out, err = job.communicate(timeout=120)
+        return job.returncode, out, err
+
+    def refused(self, code, text, *words, **environment):
+        """One line on standard error says it, and nothing else is said."""
+        given, out, err = self.run_script(*words, **environment)
+        self.assertEqual((given, out), (code, ""), err)
+        self.assertRegex(err, f"^error: [^\n]*{text}[^\n]*\n$")
+
+
+class Packages(Scripts):
+    def test_no_install_names_what_is_missing(self):
+        self.play("dpkg-query", "echo cmake installed; exit 1")
+        self.refused(69, "NO_INSTALL.* g\\+\\+ ninja-build", "chapters/run", "03", NO_INSTALL="1")
+
+    def test_no_right_to_install(self):
+        self.play("dpkg-query", "exit 1")
+        self.play("sudo", "echo sudo was called; exit 1")
+        for path in (self.scratch, *self.scratch.glob("**/*")):
+            path.is_symlink() or path.chmod(path.stat().st_mode | 0o055)
+        if os.geteuid() == 0:
+            nobody = ["setpriv", "--reuid=65534", "--clear-groups", self.project / "chapters/run", "03"]
+            path = f"{self.scratch / 'bin'}:{os.environ['PATH']}"
+            job = subprocess.run(nobody, env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True)
+            self.assertEqual((job.returncode, job.stdout), (69, ""))
+            self.assertRegex(job.stderr, "^error: .* no right to install them: g\\+\\+.*\n$")
+        else:
+            self.refused(69, "no right to install them: g\\+\\+", "chapters/run", "03")
+
+    def test_no_apt(self):
+        self.play("mpirun", folder="tools")
+        path = str(self.scratch / "tools")
+        self.refused(69, "missing: cmake ninja c\\+\\+ ", "chapters/run", "03", PATH=path)
+
+
+class Building(Scripts):
+    def test_builds_only_what_is_asked_for(self):
+        self.play("ninja", 'echo "$@" >>"$0.calls"')
+        self.assertEqual(self.run_script("chapters/run", "03", "--steps", "2")[0], 0)
+        self.assertTrue((self.scratch / "bin/ninja.calls").read_text().endswith(" 03_tensor_parallel\n"))
+
+    def test_first_error_in_full(self):
+        self.play("ninja", """echo '[1/4] Building A'
+            printf 'FAILED: b.o\\nc++ long\\nb.cpp:1: error: first\\n  more\\n[2/4] Building C\\n'
+            printf 'FAILED: c.o\\nc++\\nother\\n'
+            exit 1""")
+        code, out, err = self.run_script("chapters/run", "03")
+        self.assertEqual((code, out), (70, ""))
+        self.assertRegex(err, r"\Ab.cpp:1: error: first\n  more\nerror: could not build: see .*\n\Z")
+
+    def test_says_how_far_it_is(self):
+        self.play("ninja", "echo '[1/4] Building A'; sleep 7; echo '[4/4] Linking'")
+        code, _, err = self.run_script("chapters/run", "03", "--steps", "1")
+        self.assertEqual(code, 0)
+        self.assertRegex(err, r"^building 03_tensor_parallel \[1/4\] [56] s\n$")
+
+    def test_two_at_once(self):
+        with open(self.project / "build/lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            job = self.start("chapters/run", "03", "--steps", "1")
+            with self.assertRaises(subprocess.TimeoutExpired):
+                job.wait(2)
+        _, err = job.communicate(timeout=60)
+        self.assertEqual((job.returncode, err), (0, "waiting for another run, which builds in build\n"))
+
+
+class Ending(Scripts):
+    def tearDown(self):
+        for process in self.devices():
+            os.kill(int(process.parent.name), signal.SIGKILL)
+
+    def test_a_signal_ends_all(self):
+        for script, words in (("chapters/run", ["03", "-n", "3"]),
+                              ("chapters/on_devices", ["3", build / "emu/03_tensor_parallel"])):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(script=script, signal=number):
+                    seed = str(os.getpid())
+                    job = self.start(script, *words, "train", "--steps", "100000000", "--seed", seed)
+                    for line in job.stdout:
+                        if "step     1" in line:
+                            break
+                    self.assertEqual(len(self.devices()), 3)
+                    job.send_signal(number)
+                    job.communicate(timeout=30)
+                    self.assertEqual((job.returncode, self.devices()), (128 + number, []))
+
+    def devices(self):
+        """The devices of this test: no other has its seed."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = process.read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended
+            if words[0].endswith(b"03_tensor_parallel") and str(os.getpid()).encode() in words:
+                found.append(process)
+        return found
+
+
+class New(Scripts):
+    def test_refusals(self):
+        before = sorted(self.project.glob("**/*"))
+        for text, *words in (("given nothing",), ("--from CHAPTER or --bare, given mine", "mine"),
+                             ("--from: expected a chapter of .*, given 77", "mine", "--from", "77"),
+                             ("--from: expected a chapter, given nothing", "mine", "--from"),
+                             ("given mine --from 03 --bare", "mine", "--from", "03", "--bare"),
+                             ("given 03_mine", "03_mine", "--bare"), ("given data", "data", "--bare"),
+                             ("given tensor_parallel", "tensor_parallel", "--bare"),
+                             ("given 03_tensor_parallel", "03_tensor_parallel", "--from", "03"),
+                             ("such as mine .*given int", "int", "--bare"), ("given Mine", "Mine", "--bare"),
+                             ("given my-own", "my-own", "--bare"),
+                             ("given a/b", "a/b", "--bare"), ("given 7_mine", "7_mine", "--bare"),
+                             ("does not use itself, given relu", "relu", "--bare"),
+                             ("given engine", "engine", "--bare"),
+                             ("does not use itself, given emu", "emu", "--bare")):
+            self.refused(64, text, "chapters/new", *words)
+        self.assertEqual(sorted(self.project.glob("**/*")), before)
+
+    def test_chapters_of_ones_own(self):
+        """Beside all others in one program, they train as chapter 01 does; and nothing else has changed."""
+        before = {path: path.read_bytes() for path in self.project.glob("**/*") if path.is_file()}
+        for words in (("mine", "--from", "03"), ("07_bare_bones", "--bare"), ("copied", "--from", "05")):
+            self.assertEqual(self.run_script("chapters/new", *words)[0], 0)
+        self.assertEqual({path: path.read_bytes() for path in before}, before)
+        program = self.shardbook_with("mine", "07_bare_bones", "copied")
+        chapters = json.loads(subprocess.run([program, "list"], check=True, capture_output=True).stdout)
+        own = {chapter["folder"]: chapter for chapter in chapters}
+        self.assertEqual((own["mine"]["number"], own["mine"]["title"]), ("", "mine"))
+        bare = own["07_bare_bones"]
+        self.assertEqual((bare["number"], bare["title"]), ("07", "bare bones"))
+        self.assertEqual([v["has_closed_forms"] for v in bare["variants"]], [False])
+        names = [v["name"] for chapter in chapters for v in chapter["variants"]]
+        self.assertEqual(len(names), len(set(names)))
+        for devices, *words in (("3", "mine"), ("2", "07"), ("1", "bare_bones"), ("2", "--strategy", "mine"),
+                                ("2", "--strategy", "copied", "train"), ("2", "tensor_parallel")):
+            job = subprocess.run([root / "chapters/on_devices", devices, program, *words, "--steps", "2"],
+                                 capture_output=True, text=True)
+            self.assertEqual((job.returncode, job.stderr), (0, ""), words)
+            self.assertIn("differ by 0 ulp", job.stdout)
+
+    def shardbook_with(self, *folders):
+        """The program of all chapters, with more: linked as BUILD has linked it, and from its objects."""
+        rules = (build / "build.ninja").read_text()
+        rule = re.search(r"^build emu/shardbook: \S+ (.*?) \|.*\n((?:  .*\n)*)", rules, re.M)
+        objects, variables = rule[1].split(), dict(re.findall(r"(\w+) = (.*)", rule[2]))
+        flags = [*variables.get("FLAGS", "").split(), "-O0"]
+        compile_one = ["c++", "-std=c++20", *flags, f"-iquote{root / 'chapters'}", f"-I{root}", "-c"]
+        made = []
+        for folder in folders:
+            for source in (self.project / "chapters" / folder).glob("*.cpp"):
+                made.append(self.scratch / f"{folder}_{source.stem}.o")
+                subprocess.run([*compile_one, source, "-o", made[-1]], check=True)
+        program = self.scratch / "shardbook"
+        link = ["c++", *flags, *objects, *made, *variables["LINK_LIBRARIES"].split(), "-o", program]
+        subprocess.run(link, cwd=build, check=True)
+        return program
+
+
+if __name__ == "__main__":
+    unittest.main()
