@@ -10,8 +10,9 @@ SIZES = {"B": 72, "D": 48, "F": 96}
 
 def svg(width, height, parts, what):
     """A drawing that shrinks with its column."""
-    return (f'<svg viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" font-family="sans-serif" '
-            f'font-size="12"><title>{html.escape(what)}</title>{"".join(parts)}</svg>\n')
+    return (f'<svg viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
+            f'font-family="sans-serif" font-size="12"><title>{html.escape(what)}</title>'
+            f'{"".join(parts)}</svg>\n')
 
 
 def text(x, y, words, anchor="middle", colour="#333"):
@@ -26,7 +27,7 @@ def box(x, y, width, height, colour):
 
 
 def matrix(x, y, height, width, cut):
-    """A matrix at (x, y): cut by `rows` or `columns`; `partial`: an addend on each device; `whole`: on every one."""
+    """A matrix at (x, y), by its layout: `rows`, `columns`, `partial` (an addend on each device), `whole`."""
     parts = []
     devices = len(PALE)
     for i, colour in enumerate(PALE):
@@ -51,7 +52,8 @@ def picture(*words):
         rows, columns = (SIZES[letter] for letter in shape[0].split("x"))
         width = max(columns, 100)
         parts += matrix(x + (width - columns) / 2, 76 - rows / 2, rows, columns, shape[1])
-        parts += [text(x + width / 2, 142, name), text(x + width / 2, 157, f"{shape[0].replace('x', '×')}, {shape[1]}")]
+        size = f"{shape[0].replace('x', '×')}, {shape[1]}"
+        parts += [text(x + width / 2, 142, name), text(x + width / 2, 157, size)]
         x += width + (12 if shape[1] == "partial" else 0)
     return (f'<div class="wide drawing">{svg(x + 8, 166, parts, " ".join(words))}'
             "<small>One colour is one device; grey is the same on every device.</small></div>\n")
@@ -77,12 +79,14 @@ def plot(title, x_name, series):
     every = [point for points in series.values() for point in points]
     most_x, most_y = -(-max(x for x, _ in every) // 4) * 4, end_of_axis(max(y for _, y in every))
     def place(x, y):
-        return left + x / most_x * (width - left - 18), height - bottom - y / most_y * (height - top - bottom)
+        return (left + x / most_x * (width - left - 18),
+                height - bottom - y / most_y * (height - top - bottom))
     parts = [text(width / 2, 16, title), text(width / 2, height - 4, x_name)]
     for i in range(5):
         (x, y), (_, zero) = place(most_x * i / 4, most_y * i / 4), place(0, 0)
         parts += [f'<path d="M{left} {y:.1f}H{width - 18}" stroke="#ccc" stroke-width="0.7"/>',
-                  text(left - 5, y + 4, short(most_y * i / 4), "end"), text(x, zero + 15, f"{most_x * i // 4}")]
+                  text(left - 5, y + 4, short(most_y * i / 4), "end"),
+                  text(x, zero + 15, f"{most_x * i // 4}")]
     for (name, points), colour in zip(series.items(), COLOURS):
         places = [place(*point) for point in points]
         parts.append(f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" fill="none" '
@@ -93,9 +97,10 @@ def plot(title, x_name, series):
 
 
 def plots(file, chapter):
-    """A chapter's loss, and what it sends and holds against N and B, of runs that docs/site/measure has made."""
-    figures = json.loads(file.read_text(encoding="utf-8"))[chapter]
-    legend = "".join(f'<span style="color:{colour}">● {name}</span> ' for name, colour in zip(figures["runs"], COLOURS))
+    """A chapter's loss, and what it sends and holds against N and B, as docs/site/measure has found."""
+    figures = json.loads(file.read_text("utf-8"))[chapter]
+    legend = "".join(f'<span style="color:{colour}">● {name}</span> '
+                     for name, colour in zip(figures["runs"], COLOURS))
     losses = [(step * figures["every"] + 1, loss) for step, loss in enumerate(figures["losses"])]
     drawn = [plot(f"loss, {next(iter(figures['runs']))}", "step", {"loss": losses})]
     for axis, x_name in (("N", "devices N, with B = 64"), ("B", "batch B, with N = 4")):

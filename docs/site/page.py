@@ -20,7 +20,7 @@ PARSER = (MarkdownIt("commonmark", {"html": True}).enable("table").enable("strik
 
 
 def page_name(path):
-    """The name of a Markdown file's page: docs/cuda.md is docs_cuda, a folder's README.md has the folder's name."""
+    """The name of a file's page: docs_cuda for docs/cuda.md; for a README.md, the name of its folder."""
     name = re.sub(r"(^|/)README\.md$|\.md$", "", path)
     return re.sub(r"\W+", "_", name) or "index"
 
@@ -36,12 +36,12 @@ class Page:
 
     def __init__(self, site, path):
         self.site, self.path, self.name = site, path, page_name(path)
-        self.text = (site.root / path).read_text(encoding="utf-8")
+        self.text = (site.root / path).read_text("utf-8")
         self.title = re.search(r"^# (.*)$", self.text, re.MULTILINE)[1]
         self.headings = []  # (level, address on the page, text)
 
     def render(self, directives):
-        """The page's body. `directives`: what <!-- NAME ARGUMENTS --> becomes, a function of the arguments."""
+        """The page's body. `directives`: functions that make what <!-- NAME ARGUMENTS --> becomes."""
         return self.markdown(self.text, self.path.rpartition("/")[0], 0, directives)
 
     def markdown(self, text, folder, deeper=0, directives=None):
@@ -112,22 +112,17 @@ class Page:
 
     def link_words(self, tokens, folder):
         """Links lead to pages; the name of a class or a file in code becomes a link."""
-        open_links = []
-        for token in tokens:
+        in_link = False
+        for i, token in enumerate(tokens):
             if token.type == "link_open":
-                address = self.site.address(token.attrGet("href"), folder, self.path)
-                open_links.append(address)
-                token.attrSet("href", address or "")
-                if not address:
-                    self.replace(token, "")
-            elif token.type == "link_close":
-                if not open_links.pop():
-                    self.replace(token, "")
-            elif token.type == "code_inline" and not open_links:
-                address = self.site.address_of_code(token.content, folder)
-                code = f"<code>{html.escape(token.content)}</code>"
-                if address:
-                    self.replace(token, f'<a href="{address}">{code}</a>')
+                token.attrs["href"] = self.site.address(token.attrs["href"], folder, self.path)
+                if not token.attrs["href"]:  # the site has nothing to show
+                    closing = next(other for other in tokens[i:] if other.type == "link_close")
+                    token.tag, token.attrs, closing.tag = "span", {}, "span"
+            in_link = (in_link or token.type == "link_open") and token.type != "link_close"
+            address = token.type == "code_inline" and self.site.address_of_code(token.content, folder)
+            if address and not in_link:
+                self.replace(token, f'<a href="{address}"><code>{html.escape(token.content)}</code></a>')
 
     def contents(self):
         """The list of the page's sections, if there are more than two."""

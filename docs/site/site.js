@@ -6,7 +6,8 @@
   const isDark = () => root.classList.contains("dark");
   let stored = null;
   try { stored = localStorage.theme; } catch { /* as above */ }
-  root.classList.toggle("dark", stored ? stored === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  root.classList.toggle("dark", stored ? stored === "dark" : prefersDark);
 
   const load = (src) => new Promise((done) => {
     document.head.append(Object.assign(document.createElement("script"), { src, onload: done }));
@@ -41,12 +42,17 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    const box = Object.assign(document.createElement("input"), { type: "search", placeholder: "Search", id: "search" });
-    const results = Object.assign(document.createElement("div"), { id: "results" });
-    const theme = Object.assign(document.createElement("button"), { textContent: "◐", title: "Light or dark" });
+    const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
+    const box = make("input", { type: "search", placeholder: "Search", id: "search" });
+    const results = make("div", { id: "results" });
+    const theme = make("button", { textContent: "◐", title: "Light or dark" });
     theme.onclick = () => { root.classList.toggle("dark"); remember(isDark() ? "dark" : "light"); };
     box.oninput = () => search(box, results);
-    const tools = Object.assign(document.createElement("div"), { id: "tools" });
+    box.onkeydown = ({ key }) => {
+      if (key === "Enter") results.querySelector("a")?.click();
+      if (key === "Escape") { box.value = ""; search(box, results); }
+    };
+    const tools = make("div", { id: "tools" });
     tools.append(box, theme, results);
     document.getElementById("top").prepend(tools);
     const asked = new URLSearchParams(location.search).get("q");  // a link may ask: index.html?q=megatron

@@ -9,7 +9,7 @@ from page import code_lines, page_name
 
 def bases(path):
     """What a header says it builds on: "/// Builds on: 01_single_device, 03_x/y.hpp." """
-    found = re.findall(r"^/// Builds on: *(.*?)\.? *$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"^/// Builds on: *(.*?)\.? *$", path.read_text("utf-8"), re.MULTILINE)
     return [base for line in found for base in re.split(r", *| and ", line)]
 
 
@@ -23,8 +23,8 @@ def engine(root, base):
 
 
 def sources(folder):
-    """Reading order: the engine; headers as README.md links to them, then others; closed forms; the program."""
-    linked = re.findall(r"\]\((?:\./)?(\w+\.hpp)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    """Reading order: the engine; headers, first as README.md links to them; closed forms; the program."""
+    linked = re.findall(r"\]\((?:\./)?(\w+\.hpp)\)", (folder / "README.md").read_text("utf-8"))
     headers = sorted(path.name for path in folder.glob("*.hpp"))
     last = ["costs.hpp", "chapter.hpp"] + sorted(path.name for path in folder.glob("*.cpp"))
     order = [re.sub(r"^\d+_", "", folder.name) + ".hpp"]
@@ -35,15 +35,16 @@ def sources(folder):
 def listing(page):
     """The lines of Doxygen's listing of a source file, by their numbers. Their names are links."""
     lines = {}
-    for number, line in re.findall(r'<div class="line"><a id="l(\d+)"[^>]*></a>(.*)</div>', page.read_text("utf-8")):
-        line = re.sub(r'^<span class="lineno">.*?</span>', "", line)
-        # Doxygen takes a variable for the function of its name: only a call keeps its link.
-        lines[int(number)] = re.sub(r'<a class="code hl_function"[^>]*>([^<]*)</a>(?!(&lt;[^(]*&gt;)?\()', r"\1", line)
+    pattern = r'<div class="line"><a id="l(\d+)"[^>]*></a><span class="lineno">.*?</span>(.*)</div>'
+    # Doxygen takes a variable for the function of its name: only a call keeps its link.
+    no_call = re.compile(r'<a class="code hl_function"[^>]*>([^<]*)</a>(?!(&lt;[^(]*&gt;)?\()')
+    for number, line in re.findall(pattern, page.read_text("utf-8")):
+        lines[int(number)] = no_call.sub(r"\1", line)
     return lines
 
 
 def parts(lines):
-    """Source as (is prose, first line, line after the last): prose is a /// comment that begins with "## "."""
+    """Source as (is prose, first, last + 1). Prose is a /// comment that begins with "## "."""
     first, is_prose, was_comment = 0, False, False
     for i, line in enumerate(lines + [""]):
         is_comment = re.match(r"\s*///([^<]|$)", line) is not None
@@ -58,9 +59,10 @@ def parts(lines):
 def source(page, path):
     """One file of a chapter, below its title."""
     site, name = page.site, path.relative_to(page.site.root).as_posix()
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text("utf-8")
     lines = text.splitlines()
-    kind = "Its closed forms: " if path.name == "costs.hpp" else "The engine: " if "public ShardedEngine" in text else ""
+    kind = "The engine: " if "public ShardedEngine" in text else ""
+    kind = "Its closed forms: " if path.name == "costs.hpp" else kind
     shown = listing(site.output / site.listings[name])
     result = page.heading(2, kind + path.name, page_name(name))
     for is_prose, first, last in parts(lines):
@@ -81,8 +83,9 @@ def difference(page, old, new):
     """The difference between two headers, for reading."""
     kinds = {"@": "place", "-": "gone", "+": "new", " ": "same"}
     names = [path.relative_to(page.site.root).as_posix() for path in (old, new)]
-    result = page.heading(3, f"From {old.name} to {new.name}", f"{page_name(names[1])}_from_{page_name(names[0])}")
-    texts = [path.read_text(encoding="utf-8").splitlines() for path in (old, new)]
+    address = f"{page_name(names[1])}_from_{page_name(names[0])}"
+    result = page.heading(3, f"From {old.name} to {new.name}", address)
+    texts = [path.read_text("utf-8").splitlines() for path in (old, new)]
     lines = list(difflib.unified_diff(*texts, *names, lineterm=""))
     shown = [f'<div class="line {"file" if i < 2 else kinds[line[0]]}">{html.escape(line)}</div>'
              for i, line in enumerate(lines)]
@@ -91,12 +94,13 @@ def difference(page, old, new):
 
 def graph(chapters):
     """Which chapter builds on which, as SVG. `chapters`: their pages."""
-    text = ('digraph { rankdir=LR; bgcolor=transparent; node [shape=box, style="rounded,filled", fillcolor="#f4f6fa", '
-            'color="#8a9cc0", fontname="sans-serif", fontsize=11, height=0.3]; edge [color="#8a9cc0", arrowsize=0.7];')
+    text = ('digraph { rankdir=LR; bgcolor=transparent; edge [color="#8a9cc0", arrowsize=0.7];'
+            'node [shape=box, style="rounded,filled", fillcolor="#f4f6fa", color="#8a9cc0", '
+            'fontname="sans-serif", fontsize=11, height=0.3];')
     for page in chapters:
         folder = (page.site.root / page.path).parent
         text += f'"{folder.name}" [label="{page.title}", URL="{page.name}.html", target="_top"];'
         before = {base.partition("/")[0] for header in folder.glob("*.hpp") for base in bases(header)}
         text += "".join(f'"{name}" -> "{folder.name}";' for name in sorted(before - {folder.name}))
-    svg = subprocess.run(["dot", "-Tsvg"], input=text + "}", capture_output=True, text=True, check=True).stdout
-    return svg[svg.index("<svg"):]
+    dot = subprocess.run(["dot", "-Tsvg"], input=text + "}", stdout=subprocess.PIPE, text=True, check=True)
+    return dot.stdout[dot.stdout.index("<svg"):]
