@@ -85,8 +85,10 @@ Sharded<0> ShardedEngine::my_rows(Tensor rows) {
 
 std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers) {
   const std::vector<float> mine(numbers.begin(), numbers.end());
-  const std::vector<float> all =
-      all_gather(Tensor::from_host({1, static_cast<Index>(mine.size())}, mine)).to_host();
+  const auto count = static_cast<Index>(mine.size());
+  const Tensor gathered = all_gather(Tensor::from_host({1, count}, mine));
+  detail::require_result("all_gather", {num_devices(), count}, gathered.shape());
+  const std::vector<float> all = gathered.to_host();
   return {all.begin(), all.end()};
 }
 
