@@ -62,13 +62,20 @@ class MlpKind : public WorkloadKind {
   }
 
  private:
-  /// These depths where a single layer is accepted; else the fewest layers that are, and so many more.
+  /// Those of some depths that are accepted: of the usual ones, or, where these are too few layers, of the
+  /// fewest that are accepted and so many more. At least one.
   std::vector<Index> depths(const Accepts& accepts, const std::vector<Index>& usual,
                             const std::vector<Index>& more) const {
-    const Index fewest = fewest_layers([&](Index layers) { return accepts(*sized(layers, 5, 7)); });
-    if (fewest == 1) return usual;
-    std::vector<Index> all;
-    for (Index m : more) all.push_back(fewest + m);
+    auto is_accepted = [&](Index layers) { return accepts(*sized(layers, 5, 7)); };
+    const Index fewest = fewest_layers(is_accepted);
+    std::vector<Index> all = usual;
+    if (fewest > 2) {
+      all.clear();
+      for (Index m : more) all.push_back(fewest + m);
+    }
+    const Index last = all.back();
+    std::erase_if(all, [&](Index layers) { return !is_accepted(layers); });
+    if (all.empty()) all.push_back(is_accepted(last + 1) ? last + 1 : fewest);
     return all;
   }
 };
