@@ -6,6 +6,14 @@
 
 namespace shard::tensor_parallel {
 
+/// A block of two layers is cut together. \throws Error usage
+void require_blocks(int, const Workload& network, const Options&) {
+  if (network.num_layers() % 2 != 0)
+    throw Error(Code::usage,
+                "tensor parallel cuts blocks of two layers: expected an even number of layers, given " +
+                    std::to_string(network.num_layers()));
+}
+
 const RegisteredChapter chapter({
     .workload = &mlp(),
     .variants =
@@ -14,17 +22,20 @@ const RegisteredChapter chapter({
              .summary = "layer 0 by columns, layer 1 by rows; one all-reduce a block",
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<TensorParallel>(group); },
-             .costs = [](const Setting& s, const Options&) { return tensor_parallel_costs(s); }},
+             .costs = [](const Setting& s, const Options&) { return tensor_parallel_costs(s); },
+             .require = require_blocks},
             {.name = "sequence",
              .summary = "the all-reduce in its two halves; activations between blocks divided",
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<SequenceParallel>(group); },
-             .costs = [](const Setting& s, const Options&) { return sequence_costs(s); }},
+             .costs = [](const Setting& s, const Options&) { return sequence_costs(s); },
+             .require = require_blocks},
             {.name = "row-column",
              .summary = "the other cut: a wide all-reduce before the ReLU",
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<RowColumnParallel>(group); },
-             .costs = [](const Setting& s, const Options&) { return row_column_costs(s); }},
+             .costs = [](const Setting& s, const Options&) { return row_column_costs(s); },
+             .require = require_blocks},
         },
     .strategies = {{"tp", "column-row"},
                    {"tensor", "column-row"},

@@ -317,7 +317,7 @@ TEST_CASE("a batch's rows do not depend on who asks for them") {
 TEST_CASE("comparisons say where and what the ratio looks like") {
   HostTensor expected{{2, 2}, {1, 2, 3, -0.0F}};
   CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
-  Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 0, 10);
+  Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 1, 0, 10);
   CHECK_THAT(c.first_difference,
              contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
   CHECK(c.relative == 2);
