@@ -132,7 +132,6 @@ class Worker : public Interpreter {
     assign(Rows(dx_, rows_of(m).begin, rows_of(m).end), d.local());
   }
 
-  int me() const { return group_.device_id(); }
   Range rows_of(Index m) const { return part(rows_, static_cast<int>(micro_batches_), static_cast<int>(m)); }
   /// An activation goes into its stage; a gradient is one of what goes into the next.
   Shape shape_of(const Message& m) const {

@@ -146,9 +146,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     return dtokens;
   }
 
-  Owned& layer(Index e, Index l) {
-    return experts_[static_cast<std::size_t>(e)][static_cast<std::size_t>(l)];
-  }
+  Owned& layer(Index e, Index l) { return experts_[std::size_t(e)][std::size_t(l)]; }
 
   RoutingRule rule_;
   MixtureModel model_;

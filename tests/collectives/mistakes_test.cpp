@@ -25,7 +25,7 @@ void check_refused(Code code, const std::string& words, const std::function<void
   CAPTURE(words);
   const Refusal refused = refusal(action);
   CHECK(refused.code == static_cast<int>(code));
-  CHECK_THAT(refused.message, contains(fmt::format("device {}: ", me())));
+  CHECK_THAT(refused.message, contains(fmt::format("device {}: ", this_device())));
   CHECK_THAT(refused.message, contains(words));
   CHECK_THAT(refused.message, !contains("\n"));
 }
@@ -43,74 +43,76 @@ struct NamedCall {
   std::function<void()> make;
 };
 
-const std::vector<NamedCall> all_calls = {
-    {"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
-    {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
-    {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
-    {"all_reduce(sum) of (3, 1)",
-     [] {
-       engine.all_reduce(Tensor({3, 1}));
-     }},
-    {"all_gather of (3, 2) along axis 0",
-     [] {
-       engine.all_gather(Tensor({3, 2}), 0);
-     }},
-    {"all_gather of (3, 2) along axis 1",
-     [] {
-       engine.all_gather(Tensor({3, 2}), 1);
-     }},
-    {"all_gather of (2, 3) along axis 1",
-     [] {
-       engine.all_gather(Tensor({2, 3}), 1);
-     }},
-    {"reduce_scatter(sum) of (3, 2) along axis 0",
-     [] {
-       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 0);
-     }},
-    {"reduce_scatter(sum) of (3, 2) along axis 1",
-     [] {
-       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 1);
-     }},
-    {"reduce_scatter(min) of (3, 2) along axis 1",
-     [] {
-       engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
-     }},
-    {"all_to_all of (3, 2) from axis 0 to axis 0",
-     [] {
-       engine.all_to_all(Tensor({3, 2}));
-     }},
-    {"all_to_all of (3, 2) from axis 0 to axis 1",
-     [] {
-       engine.all_to_all(Tensor({3, 2}), 0, 1);
-     }},
-    {"all_to_all of (3, 3) from axis 0 to axis 0",
-     [] {
-       engine.all_to_all(Tensor({3, 3}));
-     }},
-    {"broadcast from device 0", [] { engine.broadcast(Tensor({3}), 0); }},
-    {"broadcast from device 1", [] { engine.broadcast(Tensor({3}), 1); }},
-    {"barrier", [] { engine.barrier(); }},
-    {"send_async",
-     [] {
-       const Tensor src({3});
-       Tensor dst({3});
-       engine.send_async(src, dst, {}).wait();
-     }},
-    {"a control message", [] { group().exchange("a number", 3); }}};
+std::vector<NamedCall> all_calls() {
+  return {{"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
+          {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
+          {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
+          {"all_reduce(sum) of (3, 1)",
+           [] {
+             engine.all_reduce(Tensor({3, 1}));
+           }},
+          {"all_gather of (3, 2) along axis 0",
+           [] {
+             engine.all_gather(Tensor({3, 2}), 0);
+           }},
+          {"all_gather of (3, 2) along axis 1",
+           [] {
+             engine.all_gather(Tensor({3, 2}), 1);
+           }},
+          {"all_gather of (2, 3) along axis 1",
+           [] {
+             engine.all_gather(Tensor({2, 3}), 1);
+           }},
+          {"reduce_scatter(sum) of (3, 2) along axis 0",
+           [] {
+             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 0);
+           }},
+          {"reduce_scatter(sum) of (3, 2) along axis 1",
+           [] {
+             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 1);
+           }},
+          {"reduce_scatter(min) of (3, 2) along axis 1",
+           [] {
+             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
+           }},
+          {"all_to_all of (3, 2) from axis 0 to axis 0",
+           [] {
+             engine.all_to_all(Tensor({3, 2}));
+           }},
+          {"all_to_all of (3, 2) from axis 0 to axis 1",
+           [] {
+             engine.all_to_all(Tensor({3, 2}), 0, 1);
+           }},
+          {"all_to_all of (3, 3) from axis 0 to axis 0",
+           [] {
+             engine.all_to_all(Tensor({3, 3}));
+           }},
+          {fmt::format("broadcast from device {}", id(0)), [] { engine.broadcast(Tensor({3}), 0); }},
+          {fmt::format("broadcast from device {}", id(1)), [] { engine.broadcast(Tensor({3}), 1); }},
+          {"barrier", [] { engine.barrier(); }},
+          {"send_async",
+           [] {
+             const Tensor src({3});
+             Tensor dst({3});
+             engine.send_async(src, dst, {}).wait();
+           }},
+          {"a control message", [] { group().exchange("a number", 3); }}};
+}
 
 }  // namespace
 
 TEST_CASE("a call that differs on one device is refused on all, naming both calls and the device") {
   if (devices() == 1) return;
+  const std::vector<NamedCall> calls = all_calls();
   for (int odd : {0, devices() - 1})
-    for (const NamedCall& theirs : all_calls)
-      for (const NamedCall& of_odd : all_calls) {
+    for (const NamedCall& theirs : calls)
+      for (const NamedCall& of_odd : calls) {
         if (theirs.text == of_odd.text) continue;
         const bool am_odd = me() == odd;
         const int other = !am_odd ? odd : odd == 0 ? 1 : 0;
         check_refused(Code::mismatch,
                       fmt::format("given {} here and {} on device {}", am_odd ? of_odd.text : theirs.text,
-                                  am_odd ? theirs.text : of_odd.text, other),
+                                  am_odd ? theirs.text : of_odd.text, id(other)),
                       (am_odd ? of_odd : theirs).make);
       }
   check_going_on();
@@ -155,18 +157,28 @@ TEST_CASE("an axis that is not there is refused") {
   check_going_on();
 }
 
+namespace {
+
+/// A call as an error names it: of a part of all devices, with the group.
+std::string in_group(const std::string& call) {
+  const std::string part = name_of_group(group());
+  return part.empty() ? call : call + " in group " + part;
+}
+
+}  // namespace
+
 TEST_CASE("a device that is not there is refused") {
   const Tensor t({2});
   Tensor dst({2});
-  for (int id : {-1, devices(), 1000}) {
-    const std::string given = fmt::format("given device {}", id);
+  for (int place : {-1, devices(), 1000}) {
+    const std::string given = fmt::format("given device {}", place);
     const std::string any = fmt::format(": expected a device of 0 to {}, {}", devices() - 1, given);
     const std::string other =
         fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
-    check_refused(Code::argument, "broadcast" + any, [&] { engine.broadcast(Tensor({2}), id); });
-    check_refused(Code::argument, "send_async" + any, [&] { engine.send_async(t, dst, id); });
-    check_refused(Code::argument, "send" + other, [&] { engine.send(id, t); });
-    check_refused(Code::argument, "receive" + other, [&] { engine.receive(id); });
+    check_refused(Code::argument, in_group("broadcast") + any, [&] { engine.broadcast(Tensor({2}), place); });
+    check_refused(Code::argument, in_group("send_async") + any, [&] { engine.send_async(t, dst, place); });
+    check_refused(Code::argument, in_group("send") + other, [&] { engine.send(place, t); });
+    check_refused(Code::argument, in_group("receive") + other, [&] { engine.receive(place); });
   }
   check_going_on();
 }
@@ -219,9 +231,8 @@ TEST_CASE("send_async refuses two devices with one target, on every device") {
         const bool names_it = me() == first || me() == second;
         check_refused(
             Code::mismatch,
-            fmt::format("send_async: expected distinct targets, given device {} as the target of both {} "
-                        "and {}",
-                        target, first, second),
+            fmt::format("expected distinct targets, given device {} as the target of both {} and {}",
+                        id(target), id(first), id(second)),
             [&] { engine.send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); });
       }
   check_going_on();
