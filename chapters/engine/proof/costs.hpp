@@ -46,8 +46,8 @@ struct Costs {
   std::array<Traffic, num_collectives> sent_after_step{};  ///< per collective, in `after_step()`
   Index flops = 0;                                         ///< of matrix products
   Index parameter_bytes = 0;                               ///< of what this device holds between steps
-  /// Of what its optimizer updates, if that is not all it holds: gradients, and each kind of state, are as
-  /// large.
+  /// Bytes of the parameters that this device's optimizer updates, if these are not all that it holds. Their
+  /// gradients are as large, and so is each kind of the optimizer's state.
   std::optional<Index> trained_bytes;
   /// Most bytes held at a time, forward and backward: parameters, gradients, activations, buffers. The loss
   /// gradient takes its result's size; input and gradients are held by the caller.
