@@ -173,9 +173,9 @@ void integer_update(Rows w, const Tensor& g);
 /// @}
 
 /// \name Operations by rows, on matrices: what a router and its mixture of experts need
-/// Each row of the result depends on one or a few rows of the arguments, so a GPU gives a row to one thread or
-/// one block. Indices lie in the host's memory. All functions check them and throw Error argument for one that
-/// is out of range.
+/// Each row of the result depends on one or a few rows of the arguments, so a GPU gives a row to one thread
+/// or one block. Indices lie in the host's memory. All functions check them and throw Error argument for one
+/// that is out of range.
 /// @{
 
 /// exp(z) / Σ exp(z) of each row, in the memory of z. The largest element of a row is subtracted first.
@@ -188,7 +188,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row);
 /// in the lower column comes first. Returns m k columns, row by row.
 std::vector<Index> top_k(const Tensor& t, Index k);
 
-/// Takes from each row of t (m, n) the elements in k columns. Returns (m, k). `columns` is as top_k returns it.
+/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it.
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k);
 /// The reverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
 /// columns of one row differ.
@@ -325,8 +325,8 @@ class Communicator {
   virtual Future<> post_send(int dest_id, Tensor&& t) = 0;
   virtual Future<Tensor> post_receive(int src_id, const Shape& shape) = 0;
 
-  /// A collective: the k-th calls of all members belong together. Copies this device's `src` into the `dst` of
-  /// `target_device_id`; a device without a target sends nothing. No two devices have the same target. The
+  /// A collective: the k-th calls of all members belong together. Copies this device's `src` into the `dst`
+  /// of `target_device_id`; a device without a target sends nothing. No two devices have the same target. The
   /// future is done when `src` may be reused and, if another device targets this one, `dst` is filled. `src`
   /// and `dst` are different tensors of one shape.
   virtual Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) = 0;

@@ -40,8 +40,8 @@ HostTensor live_input(Index batch, Index width, Index N) {
   return input;
 }
 
-/// Layer 0 has no zeros, so that it reads every feature, and it differs from expert to expert. In later layers
-/// every row and every column has at least two ones.
+/// Layer 0 has no zeros, so that it reads every feature, and it differs from expert to expert. In later
+/// layers every row and every column has at least two ones.
 HostTensor live_weights(const MixtureModel& m, Index expert, Index layer) {
   const Shape shape = m.shape(layer);
   HostTensor w = exact::integers(shape, CounterRandom(3, "live " + expert_layer_name(expert, layer)), 1, 2);
