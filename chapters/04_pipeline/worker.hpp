@@ -29,8 +29,7 @@ inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned
 class Worker : public Interpreter {
  public:
   /// `input` has the batch's rows on the device of stage 0, and is empty elsewhere. `rows` is their number.
-  Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches,
-         bool wants_input_grad)
+  Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches, bool wants_input_grad)
       : group_(group),
         stages_(stages),
         input_(std::move(input)),
@@ -61,7 +60,7 @@ class Worker : public Interpreter {
   /// The last stage also computes the loss, and stores dL/dout instead of its output.
   void forward(Index m, int s) override {
     Owned a = s == 0 ? Owned::mine(group_, slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
-                     : take({Flow::activation, m, s});  // (b, D) or (b, F)
+                     : take({Flow::activation, m, s});                                  // (b, D) or (b, F)
     std::vector<Owned>* inputs = InferenceMode::is_on() ? nullptr : &kept_[{m, s}];
     Owned out = through_stage(stages_, s, std::move(a), inputs);
     if (s == stages_.count() - 1 && loss_gradient_)
@@ -110,9 +109,7 @@ class Worker : public Interpreter {
     receives_.emplace(m, group_.post_receive(stages_.device_of(m.from_stage()), shape_of(m)));
   }
   void wait_sent(const Message& m) override { sends_.extract(m).mapped().wait(); }
-  void wait_received(const Message& m) override {
-    put(m, Owned::mine(group_, receives_.extract(m).mapped().get()));
-  }
+  void wait_received(const Message& m) override { put(m, Owned::mine(group_, receives_.extract(m).mapped().get())); }
 
  private:
   using Piece = std::pair<Index, int>;  // micro-batch and stage
