@@ -176,7 +176,7 @@ void gather_figures(Report& report, const Run& run, const Training& training) {
   report.peak = gather("peak", training.peak);
 }
 
-/// Prints what the workload noted.
+/// Prints what the workload noted, and how the operations are distributed over the devices.
 void print_journal(Communicator& group, const Training& training) {
   if (!training.journal) return;
   const std::vector<Index> flops = group.exchange("flops", training.all_flops);

@@ -48,8 +48,8 @@ struct Costs {
   /// Bytes of the parameters that this device's optimizer updates, if these are not all that it holds. Their
   /// gradients are as large, and so is each kind of the optimizer's state.
   std::optional<Index> trained_bytes;
-  /// The most bytes held at a time in forward and backward: parameters, gradients, activations, buffers. It
-  /// includes the loss gradient, and the input and the gradients that the caller holds.
+  /// The most bytes held at a time in forward and backward: parameters, gradients, activations, buffers. The
+  /// loss gradient has the size of the output. The caller holds the input and the gradients.
   Index peak_bytes = 0;
   /// Most held in `after_step()` beside parameters, gradients and the optimizer's state.
   Index after_step_bytes = 0;
