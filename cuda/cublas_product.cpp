@@ -27,8 +27,8 @@ struct ToBf16 {
   }
 };
 
-/// An operand as cuBLAS is to read it. In bf16 it is a copy, made here: cuBLAS's own conversion of float32 is
-/// free to be left out.
+/// An operand as cuBLAS reads it. For bf16, this class makes a rounded copy, since cuBLAS may leave out its
+/// own conversion of float32.
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
@@ -50,7 +50,8 @@ class Factor {
 
 }  // namespace
 
-/// cuBLAS counts along columns first. Read so, our row-major matrices are their own transposes: cᵀ = bᵀ aᵀ.
+/// cuBLAS stores matrices by columns. It reads a row-major matrix as its transpose, so it computes cᵀ = bᵀ
+/// aᵀ.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   const Factor left(a), right(b);
   const cudaDataType_t type = precision() == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;

@@ -44,8 +44,8 @@ struct ScaledDifference {
   }
 };
 
-/// Reductions: each lane goes through every lanes-th element and leaves one number; the host adds those up,
-/// in order, so that the result is always the same.
+/// Reductions. With L lanes, each lane reads every L-th element and stores one number. The host adds these
+/// numbers in order, so that the result is always the same.
 struct SumOfSquares {
   SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* sums) const {
     double sum = 0;

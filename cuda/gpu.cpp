@@ -39,7 +39,7 @@ bool Event::test() {
 
 namespace {
 
-/// Processes of this machine, and which of them this is.
+/// The number of processes on this machine, and the place of this process among them.
 struct Neighbours {
   int mine = 0;
   int count = 1;
@@ -53,11 +53,11 @@ struct Neighbours {
   }
 };
 
-/// Each process takes the GPU of its place on the machine. \throws Error usage when there are too few.
+/// The k-th process on a machine takes its k-th GPU. \throws Error usage when there are too few GPUs.
 void choose_gpu() {
   const Neighbours neighbours;
   int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;  // so it is where there is no driver
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;  // the call fails where there is no driver
   if (neighbours.count > gpus) {
     const char* hint = gpus == 0
                            ? ""
@@ -73,7 +73,7 @@ void choose_gpu() {
   SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
 }
 
-/// MPI calls this as MPI_Finalize begins: from then on nobody waits for anybody.
+/// MPI calls this when MPI_Finalize begins. From then on, no device waits for another one.
 int at_finalize(MPI_Comm, int, void*, void*) {
   gpu().close();
   return MPI_SUCCESS;

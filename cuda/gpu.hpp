@@ -12,7 +12,7 @@ namespace shard::cuda {
 using runtime::Blocked;
 using runtime::ControlPlane;
 
-/// A point in a stream. An operation can await it.
+/// An event: a point in a stream. An operation can await it.
 class Event : public runtime::Awaited {
  public:
   Event();
@@ -21,7 +21,7 @@ class Event : public runtime::Awaited {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
-  /// The stream does what is launched in it from now on after this event. No effect if never recorded.
+  /// Work that is launched in `stream` from now on waits for this event. No effect if never recorded.
   void hold(cudaStream_t stream) const;
   /// Whether the GPU has reached it; true if it was never recorded.
   bool test() override;
@@ -36,13 +36,13 @@ class Gpu {
  public:
   Gpu();
 
-  /// Operations on tensors.
+  /// The stream of operations on tensors.
   cudaStream_t computation() const { return computation_; }
-  /// Collectives of all groups, in the order in which this device started them.
+  /// The stream of the collectives of all groups, in the order in which this device started them.
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
 
-  /// Where a reduction leaves one number for each of its lanes.
+  /// The memory in which a reduction stores one number for each of its lanes.
   static constexpr Index lanes = 4096;
   double* scratch() const { return scratch_; }
 
@@ -60,11 +60,12 @@ class Gpu {
 Gpu& gpu();
 
 cudaStream_t new_stream();
-/// Returns when the stream has done all its work. Meanwhile this device's operations go on. \throws Error lost
+/// Returns when the stream has done all its work. Meanwhile this device's operations go on. \throws Error
+/// lost
 void finish(cudaStream_t stream);
-/// Copies the result of the computation in this memory.
+/// Waits for the computation and copies its result from this memory.
 void copy_to_host(void* to, const void* from, std::size_t bytes);
-/// The numbers that a reduction has left.
+/// The numbers that a reduction has stored.
 std::vector<double> scratch_on_host();
 
 }  // namespace shard::cuda

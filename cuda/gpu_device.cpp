@@ -1,4 +1,4 @@
-/// The GPU as the communicator sees it: it works later than its host.
+/// The GPU's part of the communicator. A GPU works later than its host.
 
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl_connections.hpp"

@@ -8,7 +8,7 @@ namespace shard::cuda {
 
 namespace {
 
-/// `rows` pieces of `width` elements, at these distances.
+/// Copies `rows` pieces of `width` elements each. The arguments give the distance from piece to piece.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
                  Index width, Index rows) {
   if (width == 0 || rows == 0) return;

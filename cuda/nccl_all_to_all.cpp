@@ -14,7 +14,7 @@ using namespace cuda;
 
 namespace {
 
-/// Every part to its device; from each device what it has for me.
+/// Sends every part to its device, and receives this device's part from each device.
 void exchange_parts(const Group& group, const float* outgoing, const std::vector<Range>& mine, float* row,
                     const std::vector<Range>& incoming) {
   const auto [comm, stream] = collectives_of(group);

@@ -1,8 +1,8 @@
 /// The collectives, by NCCL, in the communication stream.
 ///
-/// Booked as sent is what the algorithms send that the closed forms (chapters/engine/device/collective_costs.hpp) speak of:
-/// rings, and for broadcasts a tree. NCCL chooses between these and others by size and topology; a ring's
-/// total is the least that is possible.
+/// The ledger books the bytes of the closed forms (chapters/engine/device/collective_costs.hpp), which are
+/// those of rings, and of a tree for broadcasts. They are not measured: NCCL chooses among several algorithms
+/// by size and topology. No algorithm sends less in total than a ring.
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl_connections.hpp"
@@ -24,7 +24,7 @@ ncclRedOp_t nccl(ReduceOp op) {
       return ncclMin;
     case ReduceOp::prod:
       return ncclProd;
-    default:  // an average is divided at the end: NCCL's own divides addends, which rounds each
+    default:  // we divide the sum to get an average; NCCL's own average divides and rounds each addend
       return ncclSum;
   }
 }
@@ -37,7 +37,7 @@ bool are_equal(const std::vector<Range>& slices) {
   return std::ranges::all_of(slices, [&](const Range& r) { return r.size() == slices[0].size(); });
 }
 
-/// So many elements of each, in ranges along an axis.
+/// Turns ranges of indices of an axis into ranges of elements. Each index has `of_one` elements.
 std::vector<Range> scaled(std::vector<Range> ranges, Index of_one) {
   for (Range& r : ranges) r = {r.begin * of_one, r.end * of_one};
   return ranges;
@@ -49,7 +49,7 @@ std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
   return sizes;
 }
 
-/// Everybody's slice into everybody's row.
+/// Gathers the slices of all devices in the row of each device.
 void gather(const Group& group, const float* mine, float* row, const std::vector<Range>& slices) {
   const auto [comm, stream] = collectives_of(group);
   if (are_equal(slices)) {
@@ -63,7 +63,7 @@ void gather(const Group& group, const float* mine, float* row, const std::vector
                                     static_cast<int>(d), comm, stream));
 }
 
-/// Everybody's rows combined, the slice of each device in its own row.
+/// Combines the rows of all devices. Each device gets its slice in its own row.
 void scatter(const Group& group, float* row, const std::vector<Range>& slices, ReduceOp op) {
   const auto [comm, stream] = collectives_of(group);
   const auto me = static_cast<std::size_t>(group.device_id());
@@ -150,8 +150,9 @@ Task broadcast(Call call, Operation& o, int root) {
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
 
-/// It ends when all members' GPUs have done what was started before, in both streams. Hosts then announce the
-/// call, and the announcements are the barrier.
+/// The barrier ends when all members' GPUs have done the work that was started before it, in both streams.
+/// When a GPU has done so, its host announces the call. A host that has all announcements has passed the
+/// barrier.
 Task barrier(Call call, Operation& o) {
   { LaunchIn behind_what_was_started(gpu().communication(), o); }
   co_await events_of(o).end;

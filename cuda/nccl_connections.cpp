@@ -11,7 +11,8 @@ namespace shard::cuda {
 
 namespace {
 
-/// Of every group that this device has been in, by its id. Never destroyed, as the GPU is not.
+/// The connections of every group that this device has been in, by the group's id. Never destroyed, like the
+/// GPU.
 std::map<Index, Connections>& all_connections() {
   static auto* all = new std::map<Index, Connections>;
   return *all;
@@ -60,7 +61,7 @@ Connections& connections_for(const Group& group) {
   return made;
 }
 
-/// All communicators that there are.
+/// All communicators of this device.
 template <class Action>
 void for_each_communicator(const Action& action) {
   for (auto& [group, connections] : all_connections()) {

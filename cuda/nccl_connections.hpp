@@ -23,8 +23,8 @@ struct NcclCommunicator {
   cudaStream_t stream = nullptr;
 };
 
-/// This device's connection to one other member of a group. NCCL's sends and receives between two devices must
-/// be launched in one order on both. The device with the lower id in the job decides it: it numbers the
+/// This device's connection to one other member of a group. NCCL's sends and receives between two devices
+/// must be launched in one order on both. The device with the lower id in the job decides it: it numbers the
 /// messages of both directions.
 class Pair {
  public:
@@ -65,7 +65,7 @@ struct Connections {
   bool is_in_use = true;                      ///< its group is still there
 };
 
-/// A group's way of sending tensor data.
+/// How a group sends tensor data.
 class NcclDataPlane : public runtime::DataPlane {
  public:
   /// A collective of the group. Connections of an earlier group of the same members are used again.
@@ -96,17 +96,18 @@ class Turn : public runtime::Awaited {
   Index number_;
 };
 
-/// Awaits that this device may wait for one other device: not while it makes a group, whose members wait for it.
+/// Awaits that this device may wait for one other device: not while it makes a group, whose members wait for
+/// it.
 class NoGroupIsBeingMade : public runtime::Awaited {
  public:
   bool test() override { return !runtime::stream().is_making_a_group; }
   std::optional<Blocked::Needs> needs() const override { return {}; }
 };
 
-/// Where an operation begins and ends in the GPU's streams.
+/// The events at which an operation begins and ends in the GPU's streams.
 class OperationEvents : public runtime::OnDevice {
  public:
-  /// Its argument is what has been launched for computation so far.
+  /// The operation begins after all computation that has been launched so far.
   OperationEvents() { argument.record(gpu().computation()); }
   bool is_reached() override { return end.test(); }
   void join() override { end.hold(gpu().computation()); }
@@ -146,11 +147,11 @@ class NcclGroupCall {
 /// \throws Error lost when NCCL has found a peer gone. All communicators are then aborted, so that no device
 /// waits for it any longer.
 void check_connections();
-/// Of computation, of collectives, and of all pairs.
+/// The streams of computation, of collectives, and of all pairs.
 std::vector<cudaStream_t> streams();
-/// Destroys all communicators, when no work is left and every device comes here. NCCL's own destroying may wait
-/// for the other devices on the machine. So no group destroys its own, and the order is the same on all devices:
-/// by group, then by pair.
+/// Destroys all communicators, when no work is left and every device comes here. NCCL's own destroying may
+/// wait for the other devices on the machine. So no group destroys its own, and the order is the same on all
+/// devices: by group, then by pair.
 void close_connections();
 
 }  // namespace shard::cuda

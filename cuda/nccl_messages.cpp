@@ -1,8 +1,8 @@
-/// send and receive, posted or not: the hosts agree on an order, and then NCCL carries the message.
+/// send and receive, posted or blocking: the hosts agree on an order, and then NCCL sends the message.
 ///
-/// The sender's host sends the shape. Once the receiver's host is there too, the one with the lower id in the
-/// job gives the message its position in the pair's order, and both launch it in that order. So a GPU never
-/// waits in a stream for a host that may be waiting for it, and both GPUs take the messages of the two
+/// The sender's host sends the shape. When the receiver's host has called receive, the one with the lower id
+/// in the job gives the message its position in the pair's order, and both launch it in that order. So a GPU
+/// never waits in a stream for a host that may be waiting for it, and both GPUs take the messages of the two
 /// directions in one order.
 
 #include <fmt/format.h>

@@ -112,7 +112,7 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& s
   Tensor sums = TensorMemory::make(shape);
   note_elementwise("combine_rows", k * sums.size());
   const OnDeviceToo at(slots);
-  // Pointers to what there is: the kernel looks at neither rows nor weights that it has none of.
+  // A kernel needs valid pointers. It does not read rows or weights if there are none.
   const float* some = rows.size() == 0 ? TensorMemory::data(std::as_const(sums)) : TensorMemory::data(rows);
   const float* factors = weights == nullptr || weights->size() == 0 ? some : TensorMemory::data(*weights);
   if (k == 0)

@@ -1,5 +1,5 @@
-/// all_gather: a ring. In n-1 steps every slice travels around; a device sends every slice but its right
-/// neighbour's once: n-1 messages, the tensor's bytes less that slice's.
+/// all_gather: a ring. In n-1 steps every slice goes around the ring. A device sends every slice once, except
+/// that of its right neighbour. These are n-1 messages, with the tensor's bytes less those of one slice.
 /// Along an axis other than 0 the slices are gathered one behind the other in a buffer and then put in place.
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Task all_gather(Call call, Operation& o, int axis) {
                                            static_cast<std::size_t>(r.size() * slice_of_one));
   };
   for (int step = 0; step < n - 1; ++step) {
-    // Mine leaves from the argument, and is copied to its place while it travels.
+    // This device's slice is sent from the argument, and copied to its place meanwhile.
     send_values(call, call.right(),
                 step == 0 ? TensorMemory::span(std::as_const(t)) : slice(call.me() - step));
     receive_values(call, call.left(), slice(call.me() - step - 1));

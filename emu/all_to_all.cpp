@@ -15,7 +15,7 @@ using namespace emu;
 
 namespace {
 
-/// A range of a row of elements.
+/// The elements of a range, in a flat tensor.
 std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
   return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * of_one),
                                          static_cast<std::size_t>(r.size() * of_one));

@@ -14,7 +14,8 @@ namespace shard::runtime {
 
 namespace {
 
-/// To the nearest number with so many bits less, of two as near the even one. As IEEE 754 rounds.
+/// Rounds to the nearest number with `bits` bits less; of two equally near ones, to the even one, as IEEE 754
+/// does.
 float without_low_bits(float x, int bits) {
   if (!std::isfinite(x)) return x;
   const auto pattern = std::bit_cast<std::uint32_t>(x);

@@ -1,4 +1,4 @@
-/// The emulated device as the communicator sees it: it does at once what it is told.
+/// The emulated device's part of the communicator. It does all work at once, when it is called.
 
 #include "emu/host_memory.hpp"
 #include "emu/transport.hpp"
@@ -9,7 +9,7 @@ extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there w
 namespace shard::runtime {
 
 void set_up_device() {
-  // One device is one core's worth: a BLAS that spreads over all cores would have the devices fight for them.
+  // Each device uses one core. If each BLAS used all cores, the devices would compete for them.
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
 }
 

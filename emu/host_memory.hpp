@@ -4,7 +4,7 @@
 
 namespace shard {
 
-/// The emulator's storage: host memory, in the ledger under its purpose.
+/// The emulator's storage: host memory, which the ledger books by its purpose.
 class Storage {
  public:
   Storage(Index bytes, Purpose purpose);

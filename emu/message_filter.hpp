@@ -4,12 +4,12 @@
 
 namespace shard::emu {
 
-/// Stands where messages leave a device, and may change what they say: for tests that corrupt them.
+/// Gets each message before a device sends it, and may change its content. Tests use it to corrupt messages.
 class MessageFilter {
  public:
   virtual ~MessageFilter() = default;
-  /// Called for each message with content: what is sent in its place. It stays there until the message has
-  /// arrived.
+  /// Called for each message with content. Returns what is sent in its place; this memory must stay valid
+  /// until the message has arrived.
   virtual std::span<const float> passed(std::span<const float> values) = 0;
 };
 

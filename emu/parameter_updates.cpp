@@ -36,7 +36,7 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
   float* __restrict weight = weights.data();
   float* __restrict mean = TensorMemory::data(m);
   float* __restrict variance = TensorMemory::data(v);
-  // Constants of the loop as values: read through a reference, they would keep it from using vector
+  // The loop reads its constants from local variables. Read through a reference, they would prevent vector
   // instructions.
   const float beta1 = s.beta1, beta2 = s.beta2, epsilon = s.epsilon;
   const std::size_t size = weights.size();

@@ -1,7 +1,7 @@
-/// send and receive: a rendezvous. The shape goes first, as a control message that is complete only when the
-/// receiver has begun to receive; the data follows at its heels, one message.
+/// send and receive: a rendezvous. The sender first sends the shape, in a control message that is complete
+/// only when the receiver has begun to receive. Then it sends the data, in one message.
 ///
-/// post_send and post_receive: the same two messages, of which nobody waits for the other to begin.
+/// post_send and post_receive: the same two messages, but neither device waits for the other to begin.
 ///
 /// send_async: every device says whom it targets; then each sends one message, and receives one if it is a
 /// target.
@@ -29,7 +29,7 @@ Task send_message(std::shared_ptr<Group> group, Tensor t, int to, bool is_rendez
   co_await posts;
 }
 
-/// With an `expected` shape, its memory is there already.
+/// If a shape is `expected`, the memory for it exists already.
 Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
   Tensor& t = o.tensor;
   Posts posts;

@@ -18,7 +18,7 @@ using runtime::Group;
 using runtime::Posts;
 using runtime::Side;
 
-/// A group's way of sending tensor data.
+/// How a group sends tensor data.
 class Transport : public runtime::DataPlane {
  public:
   explicit Transport(const Group& group);

@@ -4,7 +4,7 @@
 
 namespace shard::emu {
 
-/// A binomial tree over devices counted from the root: device v hangs below v with its lowest set bit
+/// A binomial tree over devices, counted from the root. The parent of device v is v with its lowest set bit
 /// cleared.
 struct Tree {
   int parent = -1;            ///< -1 at the root

@@ -13,7 +13,7 @@
 
 namespace shard::primer {
 
-/// Every member is a collective: all devices call it, with what is theirs.
+/// Every member function is a collective: all devices call it, each with its own data.
 class Scene {
  public:
   Scene(Communicator& group, std::string name);

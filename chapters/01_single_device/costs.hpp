@@ -14,8 +14,8 @@ inline Costs single_device_costs(const MlpSetting& s) {
   Costs costs;
   costs.parameter_bytes = m.weights() * bytes_per_element;
 
-  // Three products of one size for each layer (a W, aᵀ d, d Wᵀ), but dL/dx of layer 0 only when it is asked
-  // for.
+  // Three products of one size for each layer: a W, aᵀ d, d Wᵀ. The last one of layer 0, dL/dx, only when it
+  // is wanted.
   for (Index l = 0; l < m.num_layers; ++l)
     costs.flops += (l > 0 || s.input_grad ? 3 : 2) * product_flops(s.batch, m.width(l), m.width(l + 1));
 

@@ -2,8 +2,8 @@
 
 ///     ./chapters/run 01
 ///
-/// The network on one device. Nothing is divided, so every tensor is a plain one; the other chapters are this
-/// file, cut up. With more devices, each does the same work on the same data.
+/// The network on one device. Nothing is divided. The other chapters divide what this file computes. With
+/// more devices, each does the same work on the same data.
 
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/mlp_layers.hpp"
@@ -21,8 +21,8 @@ class SingleDevice : public ShardedEngine {
   }
 
   /// ## Forward
-  /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, as its weights' gradient needs
-  /// it; after the ReLU, since h > 0 exactly where its argument is.
+  /// For two layers: h = ReLU(x W0), out = h W1. Each layer's input is kept, since the gradient of its
+  /// weights needs it. It is kept after the ReLU: h > 0 exactly where the argument of the ReLU is.
   Placed forward(Tensor input) override {
     Replicated a(group(), std::move(input));  // (B, D)
     std::vector<Replicated> inputs;

@@ -3,9 +3,9 @@
 ///     ./chapters/run 02 -n 4 train --variant bucketed --layers 6 --bucket-bytes 65536
 ///
 /// Data parallel with the reduction hidden behind the backward pass (Li et al. 2020, "PyTorch Distributed",
-/// section 3.2). Gradients appear from the last layer to the first. They are collected in a bucket; when it
-/// is full, its all-reduce starts, and is in flight while earlier layers are still being differentiated. One
-/// reduction of a bucket costs fewer messages than one for each small gradient in it.
+/// section 3.2). The backward pass computes gradients from the last layer to the first and collects them in a
+/// bucket. When a bucket is full, its all-reduce starts, and runs while the device computes the gradients of
+/// earlier layers. To reduce a bucket costs fewer messages than to reduce each small gradient in it.
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -39,7 +39,7 @@ class BucketedDataParallel : public ShardedEngine {
   }
 
   /// ## Backward
-  /// The loop of plain data parallel; a full bucket is sent off on the way.
+  /// The loop of plain data parallel. It starts the all-reduce of each bucket that is full.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
@@ -63,7 +63,7 @@ class BucketedDataParallel : public ShardedEngine {
   Trainables trainable() override { return layers(weights_); }
 
  private:
-  /// Addends that will be reduced together.
+  /// Addends that one all-reduce will reduce.
   struct Bucket {
     std::vector<std::size_t> layers;
     std::vector<Partial> addends;
@@ -81,7 +81,7 @@ class BucketedDataParallel : public ShardedEngine {
     Future<Replicated> sum;
   };
 
-  /// One gradient is reduced where it lies; several are copied into a row first.
+  /// Starts a bucket's all-reduce. Several gradients are copied into one tensor first; one is not copied.
   InFlight send_off(Bucket bucket) {
     Partial addend =
         bucket.addends.size() == 1 ? std::move(bucket.addends[0]) : pack(std::move(bucket.addends));

@@ -6,8 +6,8 @@
 
 namespace shard::data_parallel {
 
-/// Operations of a data parallel device, whatever the variant: three products of one size for each layer, on
-/// my rows, but dL/dx of layer 0 only when it is asked for.
+/// Operations of a data parallel device in any variant: three products of one size for each layer, on this
+/// device's rows. Layer 0's dL/dx counts only when it is wanted.
 inline Index data_parallel_flops(const MlpSetting& s) {
   const Index b = part(s.batch, s.devices, s.device).size();
   Index flops = 0;
@@ -16,17 +16,17 @@ inline Index data_parallel_flops(const MlpSetting& s) {
   return flops;
 }
 
-/// Elements of all layers' inputs for this many rows: what forward keeps.
+/// Elements that the forward pass keeps: the inputs of all layers, for this many rows.
 inline Index kept_inputs(const Model& m, Index rows) {
   Index elements = 0;
   for (Index l = 0; l < m.num_layers; ++l) elements += rows * m.width(l);
   return elements;
 }
 
-/// Most held while working through my rows in pieces, in the `all-reduce` variant.
+/// The most that a device holds in the `all-reduce` variant while it works on its rows in pieces.
 ///
-/// P are the elements of all weights, a_l those of layer l's input. In pieces, my whole input stays, and the
-/// pieces of dL/dx are put together beside it.
+/// P are the elements of all weights, a_l those of layer l's input. With pieces, the device holds its whole
+/// input until the end, and beside it the dL/dx that it puts together.
 inline Peak data_parallel_peak(const MlpSetting& s, Index micro_batches) {
   const Model& m = s.model;
   const Index P = m.weights();
@@ -42,7 +42,8 @@ inline Peak data_parallel_peak(const MlpSetting& s, Index micro_batches) {
     Index dw = piece == 0 ? 0 : P;  // the sums so far
     peak.at({P, x, dx, dw, inputs, a(L), a(L)});
     for (Index l = L - 1; l >= 0; --l) {
-      // The first piece's addend is the sum; a later one lies beside it until it is added. Then dL/da is made.
+      // The first piece's addend is the sum; a later one lies beside it until it is added. Then dL/da is
+      // made.
       const Index addend = piece == 0 ? 0 : m.weights(l);
       if (piece == 0) dw += m.weights(l);
       peak.at({P, x, dx, dw, inputs, a(l + 1), addend});
@@ -61,7 +62,7 @@ inline Costs data_parallel_costs(const MlpSetting& s, Index micro_batches) {
   Costs costs;
   costs.parameter_bytes = P * bytes_per_element;
   costs.flops = data_parallel_flops(s);
-  // One all-reduce per parameter, whatever the batch: about 2 P (N-1)/N elements.
+  // One all-reduce per parameter, for any batch size: about 2 P (N-1)/N elements.
   Index buffer = 0;
   for (Index l = 0; l < m.num_layers; ++l) {
     costs[Collective::all_reduce] += ring_all_reduce(m.weights(l), s.devices, s.device);
@@ -80,7 +81,8 @@ struct BucketSize {
   Index gradients = 0;
 };
 
-/// What `bucketed` puts together: gradients from the last layer on, sent off when they fill a bucket.
+/// The buckets of `bucketed`. It collects gradients from the last layer on, and reduces them when a bucket is
+/// full.
 inline std::vector<BucketSize> bucket_sizes(const MlpSetting& s, Index bucket_bytes) {
   std::vector<BucketSize> buckets;
   BucketSize filling;
@@ -94,7 +96,8 @@ inline std::vector<BucketSize> bucket_sizes(const MlpSetting& s, Index bucket_by
   return buckets;
 }
 
-/// Most held by `bucketed`: on the way back, buckets in flight pile up, each with its ring's buffer.
+/// The most that a device holds in `bucketed`: in the backward pass, more and more buckets are being reduced,
+/// each with its ring's buffer.
 inline Peak bucketed_peak(const MlpSetting& s, Index bucket_bytes) {
   const Model& m = s.model;
   const Index P = m.weights();
@@ -121,7 +124,7 @@ inline Peak bucketed_peak(const MlpSetting& s, Index bucket_bytes) {
       inputs -= a(l);
     }
   }
-  // At the end they are waited for one by one, and rows copied back into gradients.
+  // At the end the device waits for one bucket after the other, and copies each back into its gradients.
   for (const BucketSize& bucket : buckets) {
     in_flight -= ring_buffer(bucket.elements, s.devices);
     peak.at({P, in_flight, bucket.gradients > 1 ? bucket.elements : 0, s.input_grad ? a(0) : a(1)});
@@ -129,7 +132,7 @@ inline Peak bucketed_peak(const MlpSetting& s, Index bucket_bytes) {
   return peak;
 }
 
-/// `bucketed`: the bytes of `all-reduce` in fewer messages.
+/// `bucketed`: the same bytes as `all-reduce`, in fewer messages.
 inline Costs bucketed_costs(const MlpSetting& s, Index bucket_bytes) {
   Costs costs;
   costs.parameter_bytes = s.model.weights() * bytes_per_element;
@@ -140,7 +143,7 @@ inline Costs bucketed_costs(const MlpSetting& s, Index bucket_bytes) {
   return costs;
 }
 
-/// Most held in `scatter-gather`. P is device 0's own model, or the copy that another device was sent.
+/// The most that a device holds in `scatter-gather`. P is device 0's model, or another device's copy of it.
 inline Peak scatter_gather_peak(const MlpSetting& s) {
   const Model& m = s.model;
   const Index P = m.weights();
@@ -153,11 +156,11 @@ inline Peak scatter_gather_peak(const MlpSetting& s) {
   Peak peak;
   peak.at({P, is_root ? B * m.width(0) : 0, a(0)});
   peak.at({P, inputs, a(L)});
-  // Device 0 puts the output together, and holds it, whole, beside dL/dout.
+  // Device 0 puts the output together, and holds the whole output beside dL/dout.
   if (is_root) peak.at({P, inputs, B * m.width(L), B * m.width(L)});
   Index dw = 0;
   for (Index l = L - 1; l >= 0; --l) {
-    dw = is_root ? dw + m.weights(l) : m.weights(l);  // device 0 keeps the sums, others send and forget
+    dw = is_root ? dw + m.weights(l) : m.weights(l);  // device 0 keeps the sums; others send and free
     peak.at({P, inputs, a(l + 1), dw, is_root && s.devices > 1 ? m.weights(l) : 0});
     peak.at({P, inputs, a(l + 1), is_root ? dw : 0, l > 0 || s.input_grad ? a(l) : 0});
     inputs -= a(l);

@@ -3,8 +3,8 @@
 ///     ./chapters/run 02 -n 4
 ///
 /// The rows of the batch are divided; every device has the whole model. Forward and backward need no
-/// communication. A weight's gradient is a sum over rows, so each device holds one addend of it, and one
-/// all-reduce per parameter at the end of the step makes the sum.
+/// communication. The gradient of a weight is a sum over rows, so each device computes one addend of it. At
+/// the end of the step, one all-reduce for each parameter makes the sum.
 /// Builds on: 01_single_device.
 
 #include "engine/sharded_engine.hpp"
@@ -24,11 +24,11 @@ class DataParallel : public ShardedEngine {
   }
 
   /// ## Forward
-  /// As on one device, on my rows of the batch: b of B, where b is B/N or one more.
+  /// As on one device, on this device's rows of the batch: b of B, where b is B/N or one more.
   Placed forward(Tensor input) override { return forward_rows(my_rows(std::move(input))); }
 
   /// ## Backward
-  /// As on one device, and then the one thing that is new: each Partial becomes a sum.
+  /// As on one device, and then one new thing: an all-reduce turns each Partial into a sum.
   Gradients backward(Tensor dout) override {
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx = backward_rows(std::move(dout), dw);
@@ -36,8 +36,8 @@ class DataParallel : public ShardedEngine {
   }
 
   /// ## Gradient accumulation
-  /// My rows in pieces, one after the other, so that fewer activations are held at a time. Addends of
-  /// different pieces add up on this device; there is still one reduction, at the end.
+  /// A device works on its rows in pieces, one after the other, and so holds fewer activations at a time. It
+  /// adds up the addends of the pieces. There is still one reduction, at the end.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx = in_pieces(
@@ -64,7 +64,7 @@ class DataParallel : public ShardedEngine {
     return a;
   }
 
-  /// Adds my addends of the weights' gradients to `dw`; returns dL/dx of these rows, if it is wanted.
+  /// Adds this device's addends of the weights' gradients to `dw`. Returns dL/dx of its rows, if wanted.
   Sharded<0> backward_rows(Tensor dout, std::vector<Partial>& dw) {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
@@ -77,7 +77,7 @@ class DataParallel : public ShardedEngine {
     return wants_input_grad() ? std::move(d) : Sharded<0>();
   }
 
-  /// Sums, not means: dL/dout was already divided by the rows of the whole batch.
+  /// All-reduces make sums, not means: the loss has already divided dL/dout by the rows of the whole batch.
   Gradients reduce(std::vector<Partial> dw, Sharded<0> dx) {
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0;)

@@ -2,14 +2,14 @@
 
 ///     ./chapters/run 02 -n 4 train --variant scatter-gather
 ///
-/// The original data parallel, kept to show why it is bad: device 0 owns the model. For every step it sends
-/// all of it to each other device with a slice of the batch, collects their outputs, and later collects their
-/// gradients. What device 0 sends and holds grows with the number of devices, while the others wait for it;
-/// the table's "bytes sent" is its alone.
+/// The oldest form of data parallel, kept to show why it is slow. Device 0 owns the model. In every step it
+/// sends each other device the whole model and a slice of the batch, collects their outputs, and later
+/// collects their gradients. The bytes that device 0 sends and holds grow with the number of devices, and the
+/// other devices wait for it. The table's "bytes sent" are those of device 0.
 /// Builds on: 01_single_device.
 ///
-/// Slices travel as plain tensors, about which the types say nothing: that here nothing is forgotten is
-/// proved by the tests alone.
+/// Slices are sent as plain tensors, without a layout. The compiler therefore does not notice a forgotten
+/// sum; only the tests do.
 
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/mlp_layers.hpp"
@@ -21,7 +21,7 @@ class ScatterGather : public ShardedEngine {
   using ShardedEngine::ShardedEngine;
 
   /// ## What this device owns
-  /// Device 0 everything, the others nothing.
+  /// Device 0 owns everything, the others nothing.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_.clear();
     for (Index l = 0; l < model_of(checkpoint).num_layers; ++l)
@@ -29,7 +29,7 @@ class ScatterGather : public ShardedEngine {
   }
 
   /// ## Forward
-  /// Device 0 is given the whole batch, (B, D), and ends with the whole output.
+  /// Device 0 gets the whole batch, (B, D), and ends with the whole output.
   Placed forward(Tensor input) override {
     std::vector<Tensor> model = receive_model();
     Tensor a = scatter_rows(std::move(input));  // (b, D)
@@ -48,7 +48,7 @@ class ScatterGather : public ShardedEngine {
   }
 
   /// ## Backward
-  /// `dout` is whole on device 0. Each device's addends go to device 0, which adds them up.
+  /// Device 0 gets the whole `dout`. Each device sends its addends to device 0, which adds them up.
   Gradients backward(Tensor dout) override {
     auto [model, inputs] = tape_.pop();
     Tensor d = scatter_rows(std::move(dout));  // (b, D)
@@ -72,7 +72,7 @@ class ScatterGather : public ShardedEngine {
   Trainables trainable() override { return layers(weights_); }
 
  private:
-  /// Device 0 sends every weight to every other device, one after the other; those hold what they get until
+  /// Device 0 sends every weight to every other device, one after the other. The others hold this copy until
   /// the backward pass is done.
   std::vector<Tensor> receive_model() {
     std::vector<Tensor> model;
@@ -86,7 +86,7 @@ class ScatterGather : public ShardedEngine {
     return device_id() == 0 ? weights_[l].local() : model[l];
   }
 
-  /// Device 0's rows, a slice to each device; returns mine.
+  /// Device 0 sends a slice of its rows to each device. Returns this device's slice.
   Tensor scatter_rows(Tensor whole) {
     if (device_id() != 0) return receive(0);
     for (int k = 1; k < num_devices(); ++k) {
@@ -96,7 +96,7 @@ class ScatterGather : public ShardedEngine {
     return slice(whole, 0, 0, part(whole.extent(0), num_devices(), 0).end);
   }
 
-  /// Everybody's rows, one below the other on device 0; an empty tensor elsewhere.
+  /// Returns the rows of all devices, joined, on device 0, and an empty tensor elsewhere.
   Tensor gather_rows(Tensor mine) {
     if (device_id() != 0) {
       send(0, mine);
@@ -110,7 +110,7 @@ class ScatterGather : public ShardedEngine {
     return concatenate(parts, 0);
   }
 
-  /// The sum of everybody's addends on device 0; an empty tensor elsewhere.
+  /// Returns the sum of all devices' addends on device 0, and an empty tensor elsewhere.
   Tensor sum_on_device_0(Tensor addend) {
     if (device_id() != 0) {
       send(0, addend);
@@ -121,7 +121,7 @@ class ScatterGather : public ShardedEngine {
   }
 
   std::vector<Owned> weights_;                           // (D, F), (F, D), ... on device 0
-  Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the model as it came; each layer's input
+  Tape<std::vector<Tensor>, std::vector<Tensor>> tape_;  // the received model; each layer's input
 };
 
 }  // namespace shard::data_parallel

@@ -7,7 +7,7 @@
 
 namespace shard::tensor_parallel {
 
-/// The number of layers in a checkpoint whose layers come in blocks of two, which this chapter cuts together.
+/// The number of layers in a checkpoint. This chapter cuts layers in blocks of two.
 /// \throws Error file when it is odd
 inline Index layers_in_blocks(const Checkpoint& checkpoint) {
   const Index layers = model_of(checkpoint).num_layers;

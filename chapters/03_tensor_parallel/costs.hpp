@@ -6,8 +6,8 @@
 
 namespace shard::tensor_parallel {
 
-/// Extents and sizes, in elements, from which this chapter's forms are made. B rows, model width D, hidden
-/// width F; b, d and f are this device's parts of them.
+/// Extents and sizes, in elements, that this chapter's closed forms use. B rows, model width D, hidden width
+/// F; b, d and f are this device's parts of them.
 struct TensorParallelSizes {
   Index B, D, F, b, d, f;
   Index blocks;  ///< pairs of layers
@@ -29,8 +29,8 @@ struct TensorParallelSizes {
   }
 };
 
-/// Most held in the column-row form. x = B D and h = B f are a block's input and my part of its hidden
-/// activation; w = D f either of my weights in a block; P all of them.
+/// The most that a device holds in the column-row form. x = B D is a block's input and h = B f this device's
+/// part of its hidden activation. w = D f is its part of either matrix of a block, P its part of all.
 inline Peak tensor_parallel_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
@@ -56,16 +56,16 @@ inline Costs tensor_parallel_costs(const MlpSetting& s) {
   Costs costs;
   costs.parameter_bytes = s.model.num_layers * z.D * z.f * bytes_per_element;
   costs.flops = z.flops(s, product_flops(z.B, z.D, z.f));
-  // One all-reduce of a (B, D) activation per block forward, and one backward: not for dL/dx of the first
-  // block unless it is wanted.
+  // For each block, one all-reduce of a (B, D) activation forward and one backward. The first block has the
+  // second one only when dL/dx is wanted.
   const Index reductions = 2 * z.blocks - (s.input_grad ? 0 : 1);
   costs[Collective::all_reduce] = reductions * ring_all_reduce(z.B * z.D, s.devices, s.device);
   costs.peak_bytes = tensor_parallel_peak(s, z).bytes();
   return costs;
 }
 
-/// Most held in the sequence form: activations between blocks are my b rows only. x = b D and X = B D are my
-/// rows of a block's input and all of them; h, w and P as above.
+/// The most that a device holds in the sequence form. Between blocks it holds only its b rows of an
+/// activation. x = b D are its rows of a block's input, X = B D all rows; h, w and P as above.
 inline Peak sequence_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.b * z.D, X = z.B * z.D, h = z.B * z.f, w = z.D * z.f;
   const Index P = s.model.num_layers * w;
@@ -85,8 +85,8 @@ inline Peak sequence_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   return peak;
 }
 
-/// `sequence`: forward, a gather and a reduce-scatter per block, the two halves of an all-reduce. Backward
-/// one more gather, as only my rows of the input were kept.
+/// `sequence`: for each block, an all-gather and a reduce-scatter forward, which are the two halves of an
+/// all-reduce. Backward there is one more all-gather, since a device kept only its rows of the input.
 inline Costs sequence_costs(const MlpSetting& s) {
   const TensorParallelSizes z(s);
   Costs costs;
@@ -100,8 +100,8 @@ inline Costs sequence_costs(const MlpSetting& s) {
   return costs;
 }
 
-/// Most held with the other cut. x = B d are my columns of a block's input, X = B D all of them; H = B F is
-/// the hidden activation, whole on every device; w = d F.
+/// The most that a device holds with the other cut. x = B d are its columns of a block's input, X = B D all
+/// columns; H = B F is the hidden activation, whole on every device; w = d F.
 inline Peak row_column_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   const Index x = z.B * z.d, X = z.B * z.D, H = z.B * z.F, w = z.d * z.F;
   const Index P = s.model.num_layers * w;
@@ -123,8 +123,8 @@ inline Peak row_column_peak(const MlpSetting& s, const TensorParallelSizes& z) {
   return peak;
 }
 
-/// `row-column`: all-reduces of (B, F): one per block forward, one backward, also in the first. The end
-/// gathers columns.
+/// `row-column`: for each block, also the first, one all-reduce of (B, F) forward and one backward. At the
+/// end, all-gathers join columns.
 inline Costs row_column_costs(const MlpSetting& s) {
   const TensorParallelSizes z(s);
   Costs costs;

@@ -3,9 +3,9 @@
 ///     ./chapters/run 03 -n 4 train --variant row-column
 ///
 /// The other cut, to show what it costs: layer 0 by rows, layer 1 by columns. Then x W0 is a sum over
-/// devices, and it has to be made before the ReLU: the all-reduce is of the wide hidden activation, every
-/// device holds all of it, and computes its ReLU. Blocks fit together without communication, as one's columns
-/// are the next one's rows.
+/// devices, and the ReLU needs the sum. So the all-reduce sends the wide hidden activation, and every device
+/// holds the whole activation and computes its whole ReLU. Between blocks no communication is needed: a
+/// device computes the columns of a block's output that multiply its rows of the next block's first matrix.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "blocks.hpp"

@@ -3,10 +3,10 @@
 ///     ./chapters/run 03 -n 4 train --variant sequence
 ///
 /// Tensor parallel in its sequence form (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-/// Transformer Models", section 4.2.2). An all-reduce is a reduce-scatter and an all-gather. Here they stand
-/// apart: between blocks, activations are divided by rows, and are gathered just where a column-parallel
-/// layer needs all rows. The same bytes travel forward, less is held, and what is computed between blocks is
-/// divided too.
+/// Transformer Models", section 4.2.2). An all-reduce is a reduce-scatter and an all-gather. Here they are
+/// separate calls. Between blocks, activations are divided by rows; they are gathered only where a
+/// column-parallel layer needs all rows. The forward pass sends the same bytes. A device holds less, and
+/// computation between blocks is divided too.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "blocks.hpp"
@@ -44,7 +44,8 @@ class SequenceParallel : public ShardedEngine {
   }
 
   /// ## Backward
-  /// Each block's input is gathered again, since only its rows were kept: a third collective, for memory.
+  /// Each block's input is gathered again, since a device kept only its rows. This third collective is the
+  /// price for holding less.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     Gradients gradients;

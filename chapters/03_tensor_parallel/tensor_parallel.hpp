@@ -3,9 +3,9 @@
 ///     ./chapters/run 03 -n 4
 ///
 /// The weights are divided: layer 0 by columns, layer 1 by rows (Shoeybi et al. 2019, "Megatron-LM", section
-/// 3). A device computes its columns of the hidden activation and needs nobody for the ReLU; its rows of the
-/// second matrix make of it one addend of the output. So a block of two layers needs one all-reduce forward,
-/// and one backward for dL/dx.
+/// 3). A device computes its columns of the hidden activation, and the ReLU of these columns without any
+/// communication. It multiplies them by its rows of the second matrix, which gives one addend of the output.
+/// So a block of two layers needs one all-reduce in the forward pass, and one in the backward pass for dL/dx.
 /// Builds on: 01_single_device.
 
 #include "blocks.hpp"
@@ -43,7 +43,7 @@ class TensorParallel : public ShardedEngine {
   }
 
   /// ## Backward
-  /// Gradients of weights are cut as the weights are, and need no communication.
+  /// The gradients of the weights are divided like the weights, and need no communication.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     Replicated d(group(), std::move(dout));  // (B, D)
@@ -57,7 +57,7 @@ class TensorParallel : public ShardedEngine {
       gradients.put(layer_name(2 * i), matmul(transposed(x), dz));     // (D, F/N)   R·S1 = S1
       if (i == 0 && !wants_input_grad()) continue;
       Partial dx = matmul(dz, transposed(block.w0));  // (B, D)     S1·S1ᵀ = P
-      d = all_reduce(std::move(dx));  // (B, D)     P → R: forget it, and every earlier gradient is wrong
+      d = all_reduce(std::move(dx));  // (B, D)     P → R: without it, all earlier gradients are wrong
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
     return gradients;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Inference: what travels from stage to stage while requests stream through.
+/// Inference: the tensors that the stages send each other while requests follow one another.
 
 #include <deque>
 
@@ -8,22 +8,22 @@
 
 namespace shard::pipeline {
 
-/// Tensors on their way around the devices, each sent on at once and received when it is needed.
+/// Sends tensors from stage to stage. It sends each one at once, and receives one when it is needed.
 class Conveyor {
  public:
   explicit Conveyor(Communicator& group) : group_(group) {}
 
-  /// To a device; what stays here waits in line.
+  /// Sends a tensor to a device. A tensor for this device is stored until it is taken.
   void pass_on(int to, Tensor t) {
     if (to == group_.device_id()) return here_.push_back(std::move(t));
     sent_.push_back(group_.post_send(to, std::move(t)));
-    if (static_cast<int>(sent_.size()) > group_.num_devices()) {  // the oldest has long arrived
+    if (static_cast<int>(sent_.size()) > group_.num_devices()) {  // the oldest one has arrived by now
       sent_.front().wait();
       sent_.pop_front();
     }
   }
 
-  /// What a device has passed on to this one, in order.
+  /// The next tensor that a device has passed on to this one, in order.
   Tensor take_from(int from) {
     if (from != group_.device_id()) return group_.receive(from);
     Tensor t = std::move(here_.front());
@@ -31,7 +31,7 @@ class Conveyor {
     return t;
   }
 
-  /// Waits until everything has left.
+  /// Returns when all tensors have left.
   void finish() {
     for (Future<>& sent : sent_) sent.wait();
     sent_.clear();

@@ -2,11 +2,11 @@
 
 ///     ./chapters/run 04 -n 4 train --variant 1f1b --micro-batches 8
 ///
-/// The layers are divided: each device has a stage, a number of layers in a row (with `interleaved` several
-/// stages). Activations travel from stage to stage, gradients back. One batch would keep one device busy at a
-/// time, so it is cut into micro-batches that follow one another; in which order a device works on them is
-/// its schedule (schedules.hpp), which a small worker (worker.hpp) carries out (Huang et al. 2019, "GPipe";
-/// Narayanan et al. 2019, 2021).
+/// The layers are divided: each device has a stage, which is a number of consecutive layers (with
+/// `interleaved`, several stages). Each stage sends its activations to the next one, and gradients go back. A
+/// whole batch would keep one device busy at a time, so it is cut into micro-batches that follow one another.
+/// A schedule (schedules.hpp) says in which order each device works on them, and a small worker (worker.hpp)
+/// carries it out (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, 2021).
 /// Builds on: 01_single_device.
 
 #include <functional>
@@ -20,11 +20,11 @@
 
 namespace shard::pipeline {
 
-/// How a pipeline is laid out and worked through.
+/// What defines a pipeline: its schedule, and how the layers are cut into stages.
 struct PipelinePlan {
   std::function<Work(int devices, Index micro_batches)> work;
   Index micro_batches = 1;
-  int virtual_stages = 1;        ///< stages a device
+  int virtual_stages = 1;        ///< stages on each device
   std::string stages = "equal";  ///< how layers are cut into stages; see cut_into_stages
 };
 
@@ -34,7 +34,7 @@ class Pipeline : public ShardedEngine {
       : ShardedEngine(group), plan_(std::move(plan)) {}
 
   /// ## What this device owns
-  /// The layers of its stages, L/N of them, whole. Others know their shapes, and whose they are.
+  /// The layers of its stages, whole: L/N of them. Of the other layers it knows the shape and the owner.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     const int count = num_devices() * plan_.virtual_stages;
     stages_ = {cut_into_stages(model_of(checkpoint), count, plan_.stages), {}};
@@ -46,7 +46,7 @@ class Pipeline : public ShardedEngine {
   }
 
   /// ## Forward
-  /// The whole batch as one micro-batch, through one stage after the other.
+  /// The whole batch goes through the stages as one micro-batch.
   Placed forward(Tensor input) override {
     auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
     worker->run(one_batch(Action::Kind::forward), {});
@@ -65,7 +65,7 @@ class Pipeline : public ShardedEngine {
   }
 
   /// ## A step by its schedule
-  /// What training uses: micro-batches under way on all stages at a time.
+  /// Training uses this: all stages work at the same time, on different micro-batches.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     Worker worker = begin(std::move(input), plan_.micro_batches);
     worker.run(schedule_, loss_gradient);
@@ -73,14 +73,14 @@ class Pipeline : public ShardedEngine {
   }
 
   /// ## Inference
-  /// Requests follow one another, as many under way as there are devices: a group of N goes through the first
-  /// stages, then, where a device has several, through the next ones. Device 0 takes back a result of the
-  /// group before for each request that it sends off. An empty tensor is the end of the stream, and is passed
-  /// on.
+  /// Requests follow one another, in groups of N, one for each device. A group goes through the first stage
+  /// of every device, then, if devices have several stages, through the second ones, and so on. For each
+  /// request that device 0 sends off, it takes back one result of the group before. An empty tensor marks the
+  /// end of the input; each device passes it on.
   void inference_loop(InputStream& input, OutputStream& output) override {
     InferenceMode no_tape;
     Conveyor conveyor(group());
-    Index due = 0;  // results on their way to device 0
+    Index due = 0;  // results that device 0 has not received yet
     auto write_result = [&] { output.write(conveyor.take_from(last_device())), --due; };
     for (bool goes_on = true; goes_on;) {
       Index requests = 0;
@@ -105,20 +105,20 @@ class Pipeline : public ShardedEngine {
 
   Trainables trainable() override { return layers(stages_.weights); }
 
-  /// The schedule that ran, drawn.
+  /// A drawing of the schedule that ran.
   std::string describe_step() override { return describe(schedule_); }
 
  private:
   Index num_layers() const { return static_cast<Index>(stages_.weights.size()); }
   int last_device() const { return stages_.device_of(stages_.count() - 1); }
 
-  /// Device 0 has the rows, and tells the others how many they are.
+  /// Only device 0 has the rows, so it tells the others how many there are.
   Worker begin(Tensor input, Index micro_batches) {
     const Index rows = group().exchange("rows of the input", input.extent(0))[0];
     return {group(), stages_, std::move(input), rows, micro_batches, wants_input_grad()};
   }
 
-  /// One micro-batch through all stages in their order, or back.
+  /// A schedule that takes one micro-batch forward through all stages, or backward through all.
   Schedule one_batch(Action::Kind kind) const {
     Work work(static_cast<std::size_t>(num_devices()));
     for (int i = 0; i < stages_.count(); ++i) {
@@ -128,7 +128,7 @@ class Pipeline : public ShardedEngine {
     return with_messages(stages_.count(), 1, work);
   }
 
-  /// Every device knows of every gradient where it is.
+  /// The gradients by name, with their owners. A device lists every gradient, also those of other devices.
   Gradients gradients_of(Worker& worker) {
     Gradients gradients;
     for (Index l = num_layers(); l-- > 0;) {

@@ -1,6 +1,7 @@
 #pragma once
 
-/// The five schedules: in which order the devices of a pipeline work. K devices, M micro-batches.
+/// The five schedules. A schedule says in which order each device of a pipeline works. K devices, M
+/// micro-batches.
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@
 namespace shard::pipeline {
 
 /// ## naive
-/// One micro-batch at a time, through all stages and back. While one device works all others wait.
+/// One micro-batch at a time goes through all stages and back. While one device works, all others wait.
 inline Work naive(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d)
@@ -21,8 +22,8 @@ inline Work naive(int devices, Index micro_batches) {
 }
 
 /// ## GPipe
-/// All forwards, then all backwards (Huang et al. 2019, figure 2c). A device idles K-1 times a forward and a
-/// backward, however many micro-batches there are, and holds the activations of all M.
+/// All forwards, then all backwards (Huang et al. 2019, figure 2c). A device idles for K-1 forwards and K-1
+/// backwards, for any number of micro-batches, and holds the activations of all M.
 inline Work gpipe(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {
@@ -34,9 +35,9 @@ inline Work gpipe(int devices, Index micro_batches) {
 }
 
 /// ## 1F1B
-/// One forward, one backward (Narayanan et al. 2019, "PipeDream", section 3.2; 2021, figure 4): after a
-/// warm-up that is the longer the earlier the stage. Idles as long as GPipe, but holds min(M, K - stage)
-/// micro-batches.
+/// One forward, one backward, in turns (Narayanan et al. 2019, "PipeDream", section 3.2; 2021, figure 4).
+/// Before that comes a warm-up of forwards, which is longer for earlier stages. A device idles as long as in
+/// GPipe, but holds only min(M, K - stage) micro-batches.
 inline Work one_forward_one_backward(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {
@@ -52,10 +53,11 @@ inline Work one_forward_one_backward(int devices, Index micro_batches) {
 }
 
 /// ## interleaved
-/// 1F1B with v stages a device (Narayanan et al. 2021, "Megatron-LM", section 2.2): a micro-batch comes by v
-/// times, each time for a v-th of the work, so that the pipeline fills v times as fast. Costs v times the
-/// messages, and holds 2(K - device - 1) + (v - 1)K + 1 stages' activations. Micro-batches go in groups of K;
-/// a last group that is smaller leaves out what is not there.
+/// 1F1B with v stages on each device (Narayanan et al. 2021, "Megatron-LM", section 2.2). A micro-batch comes
+/// to each device v times, each time for a v-th of the work, so that the pipeline fills v times as fast. This
+/// costs v times as many messages. A device holds the activations of 2(K - device - 1) + (v - 1)K + 1 stages.
+/// Micro-batches go in groups of K. If the last group is smaller, the micro-batches that it lacks are
+/// skipped.
 inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
   const Index groups = (micro_batches + devices - 1) / devices;
   const Index total = groups * devices * virtual_stages;
@@ -82,9 +84,9 @@ inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
 }
 
 /// ## zero-bubble
-/// ZB-H1 (Qi et al. 2024, section 3): 1F1B with the backward pass in its two halves. The stage before waits
-/// for dL/da only, so dL/dw is put off, on device d by d micro-batches, and fills what would be idle time.
-/// Holds at most K micro-batches until their second half is done.
+/// ZB-H1 (Qi et al. 2024, section 3): 1F1B with the backward pass in two halves, dL/da and dL/dw. The stage
+/// before waits for dL/da only. So device d computes dL/dw later, by d micro-batches, at a time when it would
+/// idle. A device holds at most K micro-batches until their second half is done.
 inline Work zero_bubble(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {

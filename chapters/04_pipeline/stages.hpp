@@ -10,19 +10,19 @@
 
 namespace shard::pipeline {
 
-/// The layers of each stage. `how`:
-///   equal   as many for each, the first ones with one more where they do not divide
+/// Cuts the layers into stages. `how` is one of these:
+///   equal   as many layers for each stage; if there is a rest, one more for each of the first stages
 ///   flops   so that the most expensive stage computes as little as possible; layer 0 needs no dL/dx
 ///   bytes   so that the largest stage's parameters, gradients and Adam's state take as few bytes as possible
-///   3,2,3   that many
+///   3,2,3   these numbers of layers
 /// \throws Error usage when there are fewer layers than stages, or the list does not fit
 std::vector<Range> cut_into_stages(const Model& model, int stages, const std::string& how);
 
-/// Contiguous parts of a row of costs, none of them empty, so that the largest sum of a part is as small as
-/// it can be; of several such cuts the one whose first parts are largest.
+/// Cuts a list of costs into contiguous parts, none of them empty, so that the largest sum of a part is as
+/// small as possible. Of several such cuts it takes the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
 
-/// What this device knows of the pipeline: which layers make a stage, and their weights.
+/// The stages of the pipeline: the layers of each, and the weights that this device holds.
 struct Stages {
   std::vector<Range> layers;   ///< of each stage
   std::vector<Owned> weights;  ///< of each layer, (D, F), (F, D), ...; those of other devices are absent
@@ -32,7 +32,7 @@ struct Stages {
   Range of(int stage) const { return layers[static_cast<std::size_t>(stage)]; }
   int device_of(int stage) const { return weights[static_cast<std::size_t>(of(stage).begin)].owner(); }
   Owned& weight(Index layer) { return weights[static_cast<std::size_t>(layer)]; }
-  /// Width of what goes into a stage; of stage count(): of the output.
+  /// The width of a stage's input. For stage count(), it is the width of the output.
   Index width(int stage) const {
     if (stage < count()) return weights[static_cast<std::size_t>(of(stage).begin)].global_shape()[0];
     return weights.back().global_shape()[1];

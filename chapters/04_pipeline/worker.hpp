@@ -1,6 +1,7 @@
 #pragma once
 
-/// What carries out a schedule on one device: each kind of action is a few lines of arithmetic, or a message.
+/// The worker carries out a schedule on one device. Each kind of action is a few lines of arithmetic, or a
+/// message.
 
 #include <map>
 #include <utility>
@@ -13,7 +14,7 @@
 
 namespace shard::pipeline {
 
-/// A micro-batch through a stage. Each layer's input goes to `inputs`, if anybody wants them.
+/// Takes a micro-batch forward through a stage. Adds each layer's input to `inputs`, unless that is null.
 inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned>* inputs) {
   for (Index l = stages.of(stage).begin; l < stages.of(stage).end; ++l) {
     if (relu_before(l)) a = relu(std::move(a));  // (b, F)
@@ -24,10 +25,10 @@ inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned
   return a;
 }
 
-/// One step: a batch, cut into micro-batches, on its way through the stages of this device.
+/// One step of training on this device: takes the micro-batches of a batch through the device's stages.
 class Worker : public Interpreter {
  public:
-  /// `input`: the rows on the device of stage 0, nothing elsewhere; `rows`: how many they are.
+  /// `input` has the batch's rows on the device of stage 0, and is empty elsewhere. `rows` is their number.
   Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches, bool wants_input_grad)
       : group_(group),
         stages_(stages),
@@ -37,8 +38,8 @@ class Worker : public Interpreter {
         wants_input_grad_(wants_input_grad),
         dw_(stages.weights.size()) {}
 
-  /// Does what the schedule says for this device. `loss_gradient` is asked where the last stage is; without
-  /// one the outputs stay here.
+  /// Carries out this device's part of the schedule. The device of the last stage calls `loss_gradient`; if
+  /// there is none, it keeps the outputs.
   void run(const Schedule& schedule, const LossGradient& loss_gradient) {
     loss_gradient_ = loss_gradient;
     interpret(schedule, group_.device_id(), *this);
@@ -47,16 +48,16 @@ class Worker : public Interpreter {
   Index rows() const { return rows_; }
   /// The output of the only micro-batch, on the device of the last stage.
   Tensor take_output() { return take({Flow::activation, 0, stages_.count()}).local(); }
-  /// Its gradient, to go back through the stages.
+  /// Gives the gradient of that output, which goes back through the stages.
   void give_output_grad(Tensor dout) {
     put({Flow::gradient, 0, stages_.count() - 1}, Owned::mine(group_, std::move(dout)));
   }
-  /// My addends of the weights' gradients have become sums; dL/dx is whole.
+  /// A layer's gradient, after the worker has added up the addends of all micro-batches.
   Owned take_weight_grad(Index layer) { return std::move(weight_grad(layer)); }
   Tensor take_input_grad() { return std::move(dx_); }
 
  protected:
-  /// The last stage goes on to the loss, and has dL/dout instead of an output.
+  /// The last stage also computes the loss, and stores dL/dout instead of its output.
   void forward(Index m, int s) override {
     Owned a = s == 0 ? Owned::mine(group_, slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
                      : take({Flow::activation, m, s});                                  // (b, D) or (b, F)
@@ -79,7 +80,7 @@ class Worker : public Interpreter {
     pass_back(m, s, std::move(d));
   }
 
-  /// The half that the stage before waits for; what the other half needs is kept.
+  /// Computes the half that the stage before waits for, and keeps the data that the other half needs.
   void backward_input(Index m, int s) override {
     Owned d = take({Flow::gradient, m, s});  // like the stage's output
     std::vector<Owned> inputs = std::move(kept_.extract({m, s}).mapped());
@@ -112,13 +113,13 @@ class Worker : public Interpreter {
 
  private:
   using Piece = std::pair<Index, int>;  // micro-batch and stage
-  /// A layer's gradient of weights that is still to be computed: aᵀ d.
+  /// The operands of a layer's weight gradient that is still to be computed, aᵀ d.
   struct Half {
     Index layer;
     Owned a, d;
   };
 
-  /// dL/da of a layer's input, before the ReLU that made it; nothing where nobody wants it.
+  /// The gradient of a layer's input, taken back through the ReLU that made this input. Empty if not needed.
   Owned d_input(Index l, const Owned& d, const Owned& a) {
     if (l == 0 && !wants_input_grad_) return {};
     Owned da = matmul(d, transposed(stages_.weight(l)));  // like a    O·O = O
@@ -133,7 +134,7 @@ class Worker : public Interpreter {
   }
 
   Range rows_of(Index m) const { return part(rows_, static_cast<int>(micro_batches_), static_cast<int>(m)); }
-  /// An activation goes into its stage; a gradient is one of what goes into the next.
+  /// An activation has the width of its stage's input; a gradient has the width of the next stage's input.
   Shape shape_of(const Message& m) const {
     return {rows_of(m.micro_batch).size(), stages_.width(m.flow == Flow::activation ? m.stage : m.stage + 1)};
   }

@@ -4,13 +4,15 @@
 
 namespace shard::expert {
 
-/// Costs of a mixture depend on where the choices of the batch went: on s.routed, beside the setting. Write b
-/// for a device's tokens, n for their kept choices, m for the kept choices of any device that its experts
-/// work on, m_e for those of expert e; D, D' and F for the widths, W for the elements of an expert, K for
-/// activations kept.
+/// The costs of a mixture depend on which experts the tokens of the batch chose, which s.routed says. In
+/// these forms:
+/// - b is the number of a device's tokens, and n the number of their kept choices;
+/// - m is the number of kept choices, of all devices' tokens, for this device's experts; m_e those for expert
+///   e;
+/// - D, D' and F are the widths, W the elements of an expert, and K the activations that are kept.
 
-/// Operations of experts that work on so many rows each: three products of one size a layer, but dL/dx of
-/// layer 0 only when it is asked for.
+/// Operations of experts, for the number of rows that each works on: three products of one size for each
+/// layer. Layer 0's dL/dx counts only when it is wanted.
 inline Index expert_flops(const MixtureSetting& s, const std::vector<Index>& rows) {
   Index flops = 0;
   for (Index m_e : rows)
@@ -24,20 +26,20 @@ inline Index router_flops(const MixtureSetting& s, Index b) {
   return (s.input_grad ? 3 : 2) * product_flops(b, s.model.model_dim, s.model.num_experts);
 }
 
-/// Kept choices for each expert of a range, of any device's tokens.
+/// The number of kept choices for each expert of a range, of all devices' tokens.
 inline std::vector<Index> expert_rows(const MixtureSetting& s, Range experts) {
   std::vector<Index> rows;
   for (Index e = experts.begin; e < experts.end; ++e) rows.push_back(s.routed.kept_for(e));
   return rows;
 }
 
-/// Elements that every moment of a step has in common: parameters, x, probabilities and gates.
+/// Elements that a device holds during the whole step: parameters, x, probabilities and gates.
 inline Index always_held(const MixtureSetting& s, Index parameters, Index b) {
   return parameters + b * s.model.model_dim + b * s.model.num_experts + b * s.rule.top_k;
 }
 
-/// The experts' forward passes, one after the other, beside `held` elements. Each layer's input is kept.
-/// Returns K.
+/// The experts' forward passes, one after the other, while the device holds `held` other elements. Each
+/// layer's input is kept. Returns K.
 inline Index experts_forward(Peak& peak, const MixtureSetting& s, Index held,
                              const std::vector<Index>& rows) {
   Index kept = 0;
@@ -49,8 +51,9 @@ inline Index experts_forward(Peak& peak, const MixtureSetting& s, Index held,
   return kept;
 }
 
-/// Their backward passes, beside `held`: the gradient d of a layer's output, the new gradient of its weights
-/// beside the ones before, then dL/d(input) beside d. Returns the elements of all weights' gradients.
+/// The experts' backward passes, while the device holds `held` other elements. They hold the gradient d of a
+/// layer's output, all weights' gradients so far, and then the gradient of the layer's input beside d.
+/// Returns the elements of all weights' gradients.
 inline Index experts_backward(Peak& peak, const MixtureSetting& s, Index held, Index kept,
                               const std::vector<Index>& rows) {
   const MixtureModel& m = s.model;
@@ -66,20 +69,20 @@ inline Index experts_backward(Peak& peak, const MixtureSetting& s, Index held, I
   return dw;
 }
 
-/// dL/dlogits, beside `held`: with one expert a token, from dL/dgates in one matrix; with several, the
-/// balance has a matrix of its own.
+/// Memory for dL/dlogits, while the device holds `held` other elements. With one expert for each token, it is
+/// made of dL/dgates in one matrix; with several experts, the balancing loss needs a second matrix.
 inline void router_backward(Peak& peak, const MixtureSetting& s, Index held, Index b) {
   const Index of_logits = b * s.model.num_experts;
   peak.at({held, b * s.rule.top_k, of_logits});
   if (s.rule.top_k > 1) peak.at({held, of_logits, of_logits});
 }
 
-/// Sizes from which the form of `switch` and `top-k` is made, in the letters above: one device's part.
+/// Sizes of one device's part, for the closed form of `switch` and `top-k`, in the letters above.
 struct ExpertSizes {
   Index k, E, D, D_out, b;
   Range mine;                   ///< my experts
   std::vector<Index> rows;      ///< m_e of each
-  std::vector<Index> to, from;  ///< (N) n by the device they go to, m by the one they come from
+  std::vector<Index> to, from;  ///< (N) n by the device that receives, m by the device that sends
   Index n = 0, m = 0;
 
   explicit ExpertSizes(const MixtureSetting& s)
@@ -105,7 +108,8 @@ struct ExpertSizes {
   Index parameters(const MixtureModel& model) const { return router() + mine.size() * model.weights(); }
 };
 
-/// Most held, moment after moment. A tensor on its way is there twice: as it leaves and as it arrives.
+/// The most that a device holds, step by step. During an all-to-all it holds two tensors, the one that it
+/// sends and the one that it receives.
 inline Peak expert_parallel_peak(const MixtureSetting& s, const ExpertSizes& z) {
   const Index across = s.devices > 1 ? 1 : 0;
   const Index counts = z.k * z.E, dgates = z.b * z.k, dlogits = z.b * z.E;
@@ -139,8 +143,8 @@ inline Costs expert_parallel_costs(const MixtureSetting& s) {
   Costs costs;
   costs.parameter_bytes = z.parameters(s.model) * bytes_per_element;
   costs.flops = router_flops(s, z.b) + expert_flops(s, z.rows);
-  // Four all-to-alls (three without dL/dx): tokens to the experts, answers back; gradients of answers to the
-  // experts, of tokens back. A row has so many `elements`.
+  // Four all-to-alls (three without dL/dx): tokens to the experts, answers back, gradients of answers to the
+  // experts, gradients of tokens back. `elements` is the length of a row.
   auto all_to_all = [&](std::vector<Index> rows, Index elements) {
     for (Index& of_device : rows) of_device *= elements;
     return pairwise_all_to_all(rows, s.device);
@@ -155,8 +159,8 @@ inline Costs expert_parallel_costs(const MixtureSetting& s) {
   return costs;
 }
 
-/// The mixture on one device: b is B, and nothing travels; rows are gathered from x, and gradients from
-/// dL/dout, for one expert after the other.
+/// The mixture on one device: b is B, and nothing is sent. The device gathers rows of x and of dL/dout for
+/// one expert after the other.
 inline Costs single_mixture_costs(const MixtureSetting& s) {
   const MixtureModel& m = s.model;
   const Index k = s.rule.top_k, E = m.num_experts, B = s.batch;

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Where the choices go: which of them find a slot, and in which order tokens travel. Only here does a device
-/// need to know what other devices' tokens chose. Lepikhin et al. 2020, "GShard", section 2.2; Fedus et al.
-/// 2021, "Switch Transformers", section 2.2 (capacity).
+/// Dispatch: which choices get a slot of their expert, and in which order tokens are sent. Only this part of
+/// the mixture needs to know what other devices' tokens chose. Lepikhin et al. 2020, "GShard", section 2.2;
+/// Fedus et al. 2021, "Switch Transformers", section 2.2 (capacity).
 
 #include <algorithm>
 #include <span>
@@ -14,7 +14,7 @@
 namespace shard::expert {
 
 /// ## Slots
-/// Choices of some tokens, (b, k), counted by rank and expert: (k, E).
+/// Counts the choices of some tokens, (b, k), by rank and expert: (k, E). A token's first choice has rank 0.
 inline std::vector<Index> count_choices(const std::vector<Index>& experts, Index top_k, Index num_experts) {
   std::vector<Index> counts(static_cast<std::size_t>(top_k * num_experts));
   for (std::size_t i = 0; i < experts.size(); ++i) {
@@ -24,9 +24,9 @@ inline std::vector<Index> count_choices(const std::vector<Index>& experts, Index
   return counts;
 }
 
-/// `chosen` is (devices, k, E). Each expert hands out its slots to all first choices, then to all second
-/// ones, and so on; of one rank in the order of tokens, and so of devices, whose tokens follow one another.
-/// When they are used up, choices are dropped.
+/// `chosen` is (devices, k, E). Each expert gives its slots to all first choices, then to all second ones,
+/// and so on. Choices of one rank get slots in the order of their tokens; the tokens of device 0 come first,
+/// then those of device 1, and so on. When an expert has no slot left, further choices are dropped.
 inline RoutedCounts give_slots(std::vector<Index> chosen, int devices, Index top_k, Index num_experts,
                                Index capacity) {
   RoutedCounts counts{devices, top_k, num_experts, std::move(chosen), {}};
@@ -43,11 +43,11 @@ inline RoutedCounts give_slots(std::vector<Index> chosen, int devices, Index top
   return counts;
 }
 
-/// The kept choices of one device's tokens, in the order in which they travel: by expert, then rank, then
-/// token.
+/// The kept choices of one device's tokens, in the order in which they are sent: by expert, then by rank,
+/// then by token.
 struct Plan {
   std::vector<Index> choices;  // (n)      which of the choices (b, k), counted row by row
-  std::vector<Index> tokens;   // (n)      whose
+  std::vector<Index> tokens;   // (n)      the token of each choice
   std::vector<Index> slots;    // (b, k)   where in this order a choice is, or no_slot
   std::vector<Range> experts;  // (E)      which part of this order goes to an expert
 };
@@ -77,7 +77,7 @@ inline Plan make_plan(const std::vector<Index>& experts, const RoutedCounts& cou
   return plan;
 }
 
-/// How many rows travel, and which of those that arrive at a device are for each of its experts.
+/// How many rows each device sends and receives, and which of the received rows are for which expert.
 struct Route {
   std::vector<Index> to;                 // (N)   rows that go to each device
   std::vector<Index> from;               // (N)   rows that come from each
@@ -85,8 +85,8 @@ struct Route {
   Index arriving = 0;                    // m, the sum of `from`
 };
 
-/// Rows leave in the order of experts, and so of the devices that own them. They arrive by device, and what
-/// comes from one device by expert.
+/// Rows leave in the order of their experts, and so of the devices that own these. They arrive in the order
+/// of the sending devices; rows from one device are in the order of the experts.
 inline Route make_route(const RoutedCounts& counts, int device) {
   Route route;
   const Range mine = part(counts.num_experts, counts.devices, device);

@@ -3,9 +3,9 @@
 ///     ./chapters/run 05 -n 4 train --variant top-k --experts 7 --capacity-factor 1.25
 ///
 /// A mixture of experts whose experts are divided over the devices. The rows of the batch, here called
-/// tokens, are divided as well; the router is on every device. A token travels to the device of each expert
-/// that was chosen for it, and the expert's answer travels back: two all-to-alls forward, two backward.
-/// Unlike anything before, how much a device sends and computes depends on the data. Lepikhin et al. 2020,
+/// tokens, are divided as well; the router is on every device. A token is sent to the device of each expert
+/// that the router chose for it, and the expert's answer is sent back: two all-to-alls forward, two backward.
+/// In this chapter, the data decide how much a device sends and computes. Lepikhin et al. 2020,
 /// "GShard", section 2.2 and 3; Fedus et al. 2021, "Switch Transformers", section 2.
 /// Builds on: 05_expert/single_mixture.hpp, 02_data_parallel.
 
@@ -22,7 +22,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
       : ShardedEngine(group), rule_(rule) {}
 
   /// ## What this device owns
-  /// The router, as every device does, and its experts: E/N or one more, or none.
+  /// The router, like every device, and its experts: E/N or one more, or none.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     model_ = mixture_of(checkpoint);
     require_experts(rule_, model_.num_experts);
@@ -39,8 +39,8 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
 
   /// ## Forward
   /// Slots are given out over the whole batch, so the devices tell each other how many tokens chose which
-  /// expert: k E numbers each. Then each knows what everybody will send. Tokens on their way are plain
-  /// tensors.
+  /// expert: k E numbers each. Then each device knows what all devices will send. Tokens are sent as plain
+  /// tensors, without a layout.
   Placed forward(Tensor input) override {
     Sharded<0> x = my_rows(std::move(input));                        // (b, D)   my tokens
     Choices choices = choose(matmul(x, router_).local(), rule_);  // (b, E)   S0·R = S0
@@ -62,8 +62,8 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
   }
 
   /// ## Backward
-  /// The same way again: gradients of answers to the experts, gradients of tokens back. An expert has seen
-  /// all of its tokens, so its gradient is whole where it is; only the router's is a sum over the devices.
+  /// The gradients of answers go to the experts, and the gradients of tokens come back. An expert has worked
+  /// on all of its tokens, so its device has its whole gradient. Only the router's is a sum over the devices.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, route, inputs, y] = kept;
@@ -103,7 +103,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     Tensor y;                                // (n, D)   the answers to my tokens
   };
 
-  /// Each of my experts works on its rows, as on one device; the answers lie as the tokens came.
+  /// Each of this device's experts works on its rows. Row i of the result is the answer to row i of `tokens`.
   Tensor forward_experts(Tensor tokens, const Route& route, std::vector<std::vector<Owned>>& inputs) {
     Tensor y = Tensor::uninitialized({route.arriving, model_.width(model_.num_layers)});  // (m, D)
     for (Index e = mine_.begin; e < mine_.end; ++e) {
@@ -120,7 +120,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     return y;
   }
 
-  /// Gradients of my experts' weights; of others' there is nothing here. Returns that of the tokens, if it is
+  /// Adds the gradients of this device's experts to `gradients`. Returns the gradient of the tokens, if
   /// wanted.
   Tensor backward_experts(Tensor dy, const Route& route, std::vector<std::vector<Owned>>& inputs,
                           Gradients& gradients) {
@@ -152,7 +152,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
   MixtureModel model_;
   Range mine_;                               // my experts
   Replicated router_;                        // (D, E)
-  std::vector<std::vector<Owned>> experts_;  // (D, F), (F, D), ... each, here or elsewhere
+  std::vector<std::vector<Owned>> experts_;  // (D, F), (F, D), ... of each expert, on all devices
   RoutedCounts counts_;                      // of the last forward
   Tape<Kept> tape_;
 };

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The router: which experts a token goes to, and what their answers count. Everything here is done row by
-/// row, so that it is the same on one device and on many. Fedus et al. 2021, "Switch Transformers", section
-/// 2.1 (top-1) and 2.2 (auxiliary loss); Lepikhin et al. 2020, "GShard", section 2.2 (top-2); after Shazeer
-/// et al. 2017, "Outrageously Large Neural Networks".
+/// The router chooses the experts of each token, and the factors of their answers, the gates. It computes
+/// each row by itself, so one device and many get the same result. Fedus et al. 2021, "Switch Transformers",
+/// section 2.1 (top-1) and 2.2 (auxiliary loss); Lepikhin et al. 2020, "GShard", section 2.2 (top-2); after
+/// Shazeer et al. 2017, "Outrageously Large Neural Networks".
 
 #include <vector>
 
@@ -14,7 +14,7 @@
 
 namespace shard::expert {
 
-/// What the router says of b tokens.
+/// What the router computes for b tokens.
 struct Choices {
   Tensor probabilities;        // (b, E)   p = softmax(logits)
   Tensor gates;                // (b, k)   what each chosen expert's answer is multiplied by
@@ -22,10 +22,10 @@ struct Choices {
 };
 
 /// ## Choosing
-/// With one expert a token, its gate is its probability, so that the router learns how sure it should be.
-/// With several, gates are the chosen probabilities divided by their sum: the common denominator of the
-/// softmax cancels, and they are a softmax of the chosen logits alone. The order of probabilities is that of
-/// logits.
+/// With one expert for each token, the gate is the expert's probability, so that the router gets a gradient.
+/// With several, the gates are the chosen probabilities divided by their sum. The denominator of the softmax
+/// cancels, so the gates are the softmax of the chosen logits alone. The largest logits have the largest
+/// probabilities, so the choice can be made by logits.
 inline Choices choose(Tensor logits, const RoutingRule& rule) {  // (b, E)
   std::vector<float> preference;
   for (Index e = 0; e < logits.extent(1); ++e)
@@ -40,9 +40,9 @@ inline Choices choose(Tensor logits, const RoutingRule& rule) {  // (b, E)
 }
 
 /// ## The loss that balances the load
-/// w E Σ f_e P_e, where f_e is the share of all choices that went to expert e and P_e its mean probability
-/// over the batch. Choices have no gradient, so f_e is a constant, and each token's p_e has the derivative w
-/// E f_e / B.
+/// w E Σ f_e P_e, where f_e is the part of all choices that expert e got, and P_e its mean probability over
+/// the batch. Choices have no gradient, so f_e is a constant, and the derivative by each token's p_e is
+/// w E f_e / B.
 inline std::vector<float> balance_gradient(const RoutingRule& rule, const RoutedCounts& counts, Index batch) {
   std::vector<float> of_expert;
   for (Index e = 0; e < counts.num_experts; ++e) {
@@ -54,7 +54,8 @@ inline std::vector<float> balance_gradient(const RoutingRule& rule, const Routed
 }
 
 /// ## Choosing, backward
-/// dL/dlogits, (b, E), of dL/dgates, (b, k), and the balance's derivative by each token's probabilities, (E).
+/// Computes dL/dlogits, (b, E), from dL/dgates, (b, k), and from the derivative of the balancing loss by each
+/// token's probabilities, (E).
 inline Tensor choose_backward(Tensor dgates, const Choices& c, const std::vector<float>& balance) {
   const Index num_experts = c.probabilities.extent(1);
   if (c.gates.extent(1) == 1) {

@@ -2,8 +2,8 @@
 
 ///     ./chapters/run 05 train --variant switch-single
 ///
-/// A mixture of experts on one device: what the sharded one is held against. Each expert is the network of
-/// chapter 01; a router sends each token, which is a row of the batch, to one or a few of them. With more
+/// A mixture of experts on one device. The sharded mixture is compared with it. Each expert is the network of
+/// chapter 01. A router sends each token, which is a row of the batch, to one or a few experts. With more
 /// devices, each does the same work on the same data.
 /// Builds on: 01_single_device.
 
@@ -34,8 +34,8 @@ class SingleMixture : public ShardedEngine, public RoutesTokens {
   }
 
   /// ## Forward
-  /// The router chooses, and n choices find a slot. Each expert works on its own rows; a token's output is
-  /// the sum of its experts' answers, each times its gate. A dropped choice adds nothing.
+  /// The router chooses, and n choices get a slot. Each expert works on its own rows. A token's output is the
+  /// sum of its experts' answers, each times its gate. A dropped choice adds nothing.
   Placed forward(Tensor input) override {
     Replicated x(group(), std::move(input));  // (B, D)
     const Index B = x.local().extent(0), k = rule_.top_k, E = model_.num_experts;
@@ -62,9 +62,9 @@ class SingleMixture : public ShardedEngine, public RoutesTokens {
   }
 
   /// ## Backward
-  /// A gate multiplied its expert's answer, so the answer's gradient is the gate times dout, and the gate's
-  /// is their dot product. The experts go back as in chapter 01, the router as router.hpp says; x was read by
-  /// both.
+  /// The forward pass multiplies an answer by its gate. So the gradient of the answer is the gate times dout,
+  /// and the gradient of the gate is the dot product of the answer and dout. The experts' backward pass is
+  /// that of chapter 01, the router's is in router.hpp. Both read x, so dL/dx is the sum of two parts.
   Gradients backward(Tensor dout) override {
     auto [kept] = tape_.pop();
     auto& [x, choices, counts, plan, inputs, y] = kept;
@@ -106,7 +106,7 @@ class SingleMixture : public ShardedEngine, public RoutesTokens {
     Tensor y;                                     // (n, D)   the experts' answers
   };
 
-  /// Turns the gradient of an expert's answer into that of its tokens, where it is wanted.
+  /// Computes the gradient of an expert's tokens, if it is wanted, from the gradient of its answers.
   void backward_expert(std::size_t e, std::vector<Replicated> inputs, Replicated& d, Gradients& gradients) {
     for (std::size_t l = experts_[e].size(); l-- > 0; inputs.pop_back()) {
       const Replicated& a = inputs[l];  // (n_e, D) or (n_e, F)

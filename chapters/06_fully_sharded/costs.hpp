@@ -4,8 +4,9 @@
 
 namespace shard::fully_sharded {
 
-/// What the first two stages have in common: whole parameters, and a step that gathers them. That holds my
-/// rows of a layer beside the parameters, since the old ones are freed before the new ones arrive.
+/// The common part of the first two stages: whole parameters, and a step that gathers them. During the
+/// gather, a device holds its rows of a layer beside the parameters. It frees the old parameters of the layer
+/// before the new ones arrive.
 inline Costs costs_of_whole_parameters(const ShardedSizes& z) {
   Costs costs;
   costs.flops = z.flops();
@@ -18,12 +19,12 @@ inline Costs costs_of_whole_parameters(const ShardedSizes& z) {
   return costs;
 }
 
-/// `zero1`: P elements as they are reduce-scattered, and P as they are gathered after the step, each times
-/// (N-1)/N: what data parallel sends.
+/// `zero1`: the gradients, P elements, are reduce-scattered, and the parameters, P elements, are gathered
+/// after the step. Each sends P (N-1)/N elements, in all as many as data parallel.
 ///
-/// Most held: whole addends until the end of the backward pass. In pieces, my whole input stays, and the
-/// pieces of dL/dx are put together beside it; the first piece's addend is the sum, a later one lies beside
-/// it until it is added.
+/// Most held: whole addends until the end of the backward pass. With pieces, a device holds its whole input
+/// until the end, and beside it the dL/dx that it puts together. The first piece's addend becomes the sum; a
+/// later addend is held beside the sum until it has been added.
 inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
   const Index x = micro_batches > 1 ? z.a(0) : 0;
@@ -41,7 +42,7 @@ inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
       inputs -= z.a(l, rows);
     }
   }
-  // The reduction: from the last layer on, whole addends become my rows of the sums.
+  // The reduction: from the last layer on, whole addends become this device's rows of the sums.
   Costs costs = costs_of_whole_parameters(z);
   Index addends = z.P, sums = 0;
   for (Index l = z.L - 1; l >= 0; --l) {
@@ -54,9 +55,9 @@ inline Costs zero1_costs(const MlpSetting& s, Index micro_batches) {
   return costs;
 }
 
-/// Passes that reduce each layer's gradient at once, piece by piece: what they send goes into `costs`. Most
-/// held beside activations: parameters, my rows of the sums, and one whole matrix, the gradient being
-/// reduced, or, if weights are gathered, the layer's weights.
+/// Forward and backward passes, piece by piece, that reduce each layer's gradient at once. Adds what they
+/// send to `costs`. Beside activations, a device holds parameters, its rows of the sums, and one whole
+/// matrix: the gradient that is being reduced or, if weights are gathered, the layer's weights.
 inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bool is_gathered,
                                   Costs& costs) {
   const Index parameters = is_gathered ? z.mine() : z.P;
@@ -87,8 +88,8 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bo
   return peak;
 }
 
-/// `zero2`: the bytes of `zero1` for one piece; M pieces are reduced one by one, and send (M + 1) P (N-1)/N
-/// elements.
+/// `zero2`: with one piece, the same bytes as `zero1`. M pieces are reduced one by one, so a device sends
+/// (M + 1) P (N-1)/N elements.
 inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
   Costs costs = costs_of_whole_parameters(z);
@@ -96,7 +97,7 @@ inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
   return costs;
 }
 
-/// What the variants of the third stage have in common: all is cut alike.
+/// The common part of the third stage's variants: parameters, gradients and state are divided alike.
 inline Costs costs_of_shards(const ShardedSizes& z) {
   Costs costs;
   costs.flops = z.flops();
@@ -104,8 +105,8 @@ inline Costs costs_of_shards(const ShardedSizes& z) {
   return costs;
 }
 
-/// `zero3`: weights gathered forward, gathered again backward where dL/dx goes on, and gradients
-/// reduce-scattered: 3 P (N-1)/N elements a piece, less layer 0's second gather.
+/// `zero3`: weights are gathered forward, and again backward where dL/dx is computed, and gradients are
+/// reduce-scattered: 3 P (N-1)/N elements for each piece. If dL/dx is not wanted, layer 0 is gathered once.
 inline Costs zero3_costs(const MlpSetting& s, Index micro_batches) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
@@ -113,9 +114,9 @@ inline Costs zero3_costs(const MlpSetting& s, Index micro_batches) {
   return costs;
 }
 
-/// `zero3-keep`: one gather of all weights a step, 2 P (N-1)/N elements in all.
+/// `zero3-keep`: all weights are gathered once in a step. With the gradients, these are 2 P (N-1)/N elements.
 ///
-/// Most held: all weights, whole, at the end of the forward pass; on the way back they are freed one by one.
+/// Most held: all weights, whole, at the end of the forward pass. The backward pass frees them one by one.
 inline Costs zero3_keep_costs(const MlpSetting& s) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
@@ -139,10 +140,10 @@ inline Costs zero3_keep_costs(const MlpSetting& s) {
   return costs;
 }
 
-/// `zero3-prefetch`: what `zero3` sends.
+/// `zero3-prefetch` sends the same as `zero3`.
 ///
-/// Most held: two layers' weights forward; on the way back also two layers' gradients, one of them being
-/// reduced.
+/// Most held: two layers' weights in the forward pass. In the backward pass, also two layers' gradients, of
+/// which one is being reduced.
 inline Costs zero3_prefetch_costs(const MlpSetting& s) {
   const ShardedSizes z(s);
   Costs costs = costs_of_shards(z);
@@ -156,8 +157,8 @@ inline Costs zero3_prefetch_costs(const MlpSetting& s) {
     costs[Collective::reduce_scatter] += z.scatter(l);
   }
   peak.at({shards, inputs, z.a(z.L), z.a(z.L)});
-  Index dw = 0;       // my rows of the gradients that have been waited for
-  Index leaving = 0;  // one that is being reduced, with its buffer
+  Index dw = 0;       // this device's rows of the gradients whose reduction is done
+  Index leaving = 0;  // the gradient that is being reduced, with its buffer
   for (Index l = z.L - 1; l >= 0; --l) {
     const Index w = z.goes_on(l) ? z.w(l) : 0;
     const Index next = l > 0 && z.goes_on(l - 1) ? z.w(l - 1) : 0;

@@ -2,9 +2,10 @@
 
 ///     ./chapters/run 06 -n 4 train --variant zero3-keep
 ///
-/// The third stage, with weights kept from the forward pass to the backward pass: the SHARD_GRAD_OP of
-/// PyTorch's FSDP (Zhao et al. 2023). They are gathered once a step and not twice; in exchange all of them
-/// are held, whole, when most activations are. Between steps only shards are.
+/// The third stage, with weights kept from the forward pass to the backward pass. PyTorch's FSDP calls it
+/// SHARD_GRAD_OP (Zhao et al. 2023). The weights are gathered once in a step and not twice. In exchange, each
+/// device holds all weights whole at the time when it holds most activations. Between steps it holds only its
+/// shards.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -24,8 +25,8 @@ class Zero3Keep : public ShardedEngine {
   }
 
   /// ## Forward
-  /// Gather, compute, keep. Several forwards that wait for their backwards share one copy of the weights,
-  /// gathered by the first of them.
+  /// Gather, compute, keep. When several forward passes come before their backward passes, they share one
+  /// copy of the weights, which the first of them gathers.
   Placed forward(Tensor input) override {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
@@ -41,7 +42,7 @@ class Zero3Keep : public ShardedEngine {
   }
 
   /// ## Backward
-  /// The weights are there. The last backward that was waited for frees them, layer by layer.
+  /// The weights are still held. The last backward pass frees them, layer by layer.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
@@ -63,17 +64,17 @@ class Zero3Keep : public ShardedEngine {
   /// ## The step
   Trainables trainable() override { return layers(shards_); }
 
-  /// What is kept for a forward that still waits is of the parameters before the step: its backward gathers
-  /// anew.
+  /// The step has changed the parameters, so whole weights that are still kept are old. They are freed, and a
+  /// backward pass that comes later gathers the new ones.
   void after_step() override { whole_ = std::vector<Replicated>(shards_.size()); }
 
  private:
-  /// A layer's weights, (D, F) or (F, D): gathered, unless they are here.
+  /// A layer's whole weights, (D, F) or (F, D). Gathers them, unless this device holds them already.
   const Replicated& gathered(std::size_t l) {
     if (whole_[l].is_empty()) whole_[l] = all_gather(shards_[l]);  // S0 → R
     return whole_[l];
   }
-  /// Frees a layer's weights, unless a forward waits for its backward.
+  /// Frees a layer's weights, unless a backward pass will still need them.
   void discard(std::size_t l) {
     if (tape_.empty()) whole_[l] = Replicated();
   }

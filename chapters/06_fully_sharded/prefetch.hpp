@@ -2,10 +2,10 @@
 
 ///     ./chapters/run 06 -n 4 train --variant zero3-prefetch
 ///
-/// The third stage with communication behind computation (Zhao et al. 2023, "PyTorch FSDP", section 3.3):
-/// while a layer computes, the next one's weights are being gathered, and, on the way back, the gradient of
-/// the one before is being reduce-scattered. The same bytes; in exchange two layers' weights are held at a
-/// time, and two gradients.
+/// The third stage, with communication hidden behind computation (Zhao et al. 2023, "PyTorch FSDP", section
+/// 3.3). While a device computes one layer, it gathers the weights of the layer that comes next. In the
+/// backward pass it also reduce-scatters the gradient of the layer that it computed last. The bytes sent are
+/// the same. In exchange, a device holds the weights of two layers at a time, and two gradients.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -24,7 +24,7 @@ class Zero3Prefetch : public ShardedEngine {
   }
 
   /// ## Forward
-  /// Only the first gather has nothing to hide behind.
+  /// Each gather runs while the layer before it computes. Only the first one has to be waited for.
   Placed forward(Tensor input) override {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
@@ -43,15 +43,15 @@ class Zero3Prefetch : public ShardedEngine {
   }
 
   /// ## Backward
-  /// The next layer here is the one before. Nothing is freed before its weights have arrived, so that what is
-  /// held at most is no matter of timing.
+  /// The loop goes from the last layer to the first. While it computes layer l, the weights of layer l-1
+  /// arrive. Layer l's weights are freed only after that, so the most that is held does not depend on timing.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
     Replicated w;
     if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R
-    Future<Sharded<0>> leaving;  // the gradient of the layer before this one in the loop
+    Future<Sharded<0>> leaving;  // the gradient of layer l+1, which is being reduced
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];  // (b, D) or (b, F)
       Future<Replicated> next;

@@ -6,7 +6,7 @@
 
 namespace shard::fully_sharded {
 
-/// Sizes, in elements, from which this chapter's forms are made: layers, and this device's parts of them.
+/// Sizes, in elements, that this chapter's closed forms use: layers, and this device's parts of them.
 struct ShardedSizes {
   const MlpSetting& s;
   Index L;  ///< layers
@@ -19,25 +19,25 @@ struct ShardedSizes {
         P(s.model.weights()),
         b(part(s.batch, s.devices, s.device).size()) {}
 
-  /// Layer l's weights, whole; everybody's rows of them; and mine.
+  /// Elements of layer l's weights: of the whole, of each device's rows, and of this device's rows.
   Index w(Index l) const { return s.model.weights(l); }
   std::vector<Index> shards(Index l) const {
     return slices(s.model.width(l), s.model.width(l + 1), s.devices);
   }
   Index mine(Index l) const { return shards(l)[static_cast<std::size_t>(s.device)]; }
-  /// My rows of all parameters: about P/N.
+  /// This device's rows of all parameters: about P/N.
   Index mine() const {
     Index elements = 0;
     for (Index l = 0; l < L; ++l) elements += mine(l);
     return elements;
   }
-  /// What a reduce-scatter holds beside its argument: room for the largest slice.
+  /// A reduce-scatter's buffer, which it holds beside its argument. It has the size of the largest slice.
   Index buffer(Index l) const { return s.devices == 1 ? 0 : shards(l)[0]; }
 
-  /// The input of layer l for so many rows; of layer L: the output.
+  /// The input of layer l for this many rows. For l = L, it is the output.
   Index a(Index l, Index rows) const { return rows * s.model.width(l); }
   Index a(Index l) const { return a(l, b); }
-  /// All layers' inputs: what forward keeps.
+  /// All layers' inputs, which the forward pass keeps.
   Index inputs(Index rows) const {
     Index elements = 0;
     for (Index l = 0; l < L; ++l) elements += a(l, rows);
@@ -46,7 +46,7 @@ struct ShardedSizes {
   /// Whether dL/dx of layer l is computed.
   bool goes_on(Index l) const { return l > 0 || s.input_grad; }
 
-  /// Of data parallel: three products of one size for each layer, on my rows.
+  /// The operations of data parallel: three products of one size for each layer, on this device's rows.
   Index flops() const {
     Index flops = 0;
     for (Index l = 0; l < L; ++l)

@@ -5,8 +5,8 @@
 /// Data parallel with the optimizer's state divided (Rajbhandari et al. 2020, "ZeRO", section 5.1; Xu et al.
 /// 2020, "Automatic Cross-Replica Sharding of Weight Update"). To update some rows of a parameter, the
 /// optimizer needs the gradient of just those rows. So gradients are reduce-scattered, each device updates
-/// its rows, and the new rows are gathered: the two halves of an all-reduce, with the optimizer between them.
-/// No more bytes are sent.
+/// its rows, and the new rows are gathered. These are the two halves of an all-reduce, with the optimizer
+/// between them, so data parallel sends as many bytes.
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -20,7 +20,7 @@ class Zero1 : public ShardedEngine {
       : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
-  /// All parameters, as every device does; of the optimizer's state, what belongs to its rows of each.
+  /// All parameters, like every device, and the optimizer's state for its rows of each parameter.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
@@ -30,7 +30,7 @@ class Zero1 : public ShardedEngine {
   Placed forward(Tensor input) override { return forward_rows(my_rows(std::move(input))); }
 
   /// ## Backward
-  /// As in data parallel, but each sum is made only where it is used: P → S0 and not P → R.
+  /// As in data parallel, but each device gets only the rows of the sum that it uses: P → S0 and not P → R.
   Gradients backward(Tensor dout) override {
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx = backward_rows(std::move(dout), dw);
@@ -38,13 +38,14 @@ class Zero1 : public ShardedEngine {
   }
 
   /// ## The step
-  /// The optimizer is given my rows and their gradient. Its state is made to measure, so it exists once in
-  /// all.
+  /// The optimizer gets this device's rows and their gradient. It keeps state for just these rows, so over
+  /// all devices the state exists once.
   Trainables trainable() override {
     return layers(weights_).part(num_devices(), device_id());  // D/N of the rows, or F/N
   }
 
-  /// Until here only my rows are new, and `Replicated` claims too much. The others' rows come from them.
+  /// After the update, only this device's rows are new, so `Replicated` is not true until the others send
+  /// theirs.
   void after_step() override {
     for (Replicated& w : weights_) {
       Sharded<0> mine = shard<0>(w);  // (D/N, F)    R → S0: what I have updated
@@ -55,7 +56,7 @@ class Zero1 : public ShardedEngine {
   }
 
   /// ## Gradient accumulation
-  /// My rows in pieces. Whole addends add up on this device, and are reduced once, at the end.
+  /// A device works on its rows in pieces. It adds up whole addends and reduces their sum once, at the end.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     std::vector<Partial> dw(weights_.size());
     Sharded<0> dx = in_pieces(
@@ -80,7 +81,7 @@ class Zero1 : public ShardedEngine {
     return a;
   }
 
-  /// Adds my addends of the weights' gradients to `dw`; returns dL/dx of these rows, if it is wanted.
+  /// Adds this device's addends of the weights' gradients to `dw`. Returns dL/dx of its rows, if wanted.
   Sharded<0> backward_rows(Tensor dout, std::vector<Partial>& dw) {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output

@@ -2,9 +2,9 @@
 
 ///     ./chapters/run 06 -n 4 train --variant zero2
 ///
-/// Gradients divided too (Rajbhandari et al. 2020, "ZeRO", section 5.2). A layer's gradient is
-/// reduce-scattered as soon as it is there, and only my rows of the sum are kept: one layer's whole gradient
-/// is held at a time. The bytes sent are those of the first stage.
+/// Gradients are divided too (Rajbhandari et al. 2020, "ZeRO", section 5.2). A device reduce-scatters a
+/// layer's gradient as soon as it has computed it, and keeps only its rows of the sum. So it holds one
+/// layer's whole gradient at a time. It sends as many bytes as in the first stage.
 /// Builds on: 06_fully_sharded/zero1.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -18,7 +18,7 @@ class Zero2 : public ShardedEngine {
       : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
-  /// All parameters; gradients and the optimizer's state for its rows of each.
+  /// All parameters, and the gradients and the optimizer's state for its rows of each.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
   }
@@ -28,7 +28,7 @@ class Zero2 : public ShardedEngine {
   Placed forward(Tensor input) override { return forward_rows(my_rows(std::move(input))); }
 
   /// ## Backward
-  /// `backward_rows` leaves my rows of each gradient.
+  /// As in data parallel, but `backward_rows` reduces each gradient at once and keeps this device's rows.
   Gradients backward(Tensor dout) override {
     std::vector<Sharded<0>> dw(weights_.size());
     Sharded<0> dx = backward_rows(std::move(dout), dw);
@@ -51,9 +51,9 @@ class Zero2 : public ShardedEngine {
   }
 
   /// ## Gradient accumulation
-  /// My rows of the batch in pieces. What adds up is my rows of the sums, so each piece's gradients are
-  /// reduced: M pieces send them M times. To reduce whole addends once, one has to hold them, as the first
-  /// stage does.
+  /// A device works on its rows of the batch in pieces. It adds up its rows of the reduced gradients, so each
+  /// piece's gradients must be reduced: with M pieces, they are sent M times. To reduce once, a device would
+  /// have to hold whole addends, as the first stage does.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     std::vector<Sharded<0>> dw(weights_.size());
     Sharded<0> dx = in_pieces(
@@ -78,7 +78,7 @@ class Zero2 : public ShardedEngine {
     return a;
   }
 
-  /// Adds my rows of the weights' gradients to `dw`; returns dL/dx of these rows, if it is wanted.
+  /// Adds this device's rows of the weights' gradients to `dw`. Returns dL/dx of its rows, if wanted.
   Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output

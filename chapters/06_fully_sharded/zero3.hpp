@@ -2,10 +2,10 @@
 
 ///     ./chapters/run 06 -n 4 train --variant zero3
 ///
-/// Parameters divided too: the model is fully sharded (Rajbhandari et al. 2020, "ZeRO", section 5.3; Zhao et
-/// al. 2023, "PyTorch FSDP", section 3). A device keeps its rows of each parameter. A layer's weights are
-/// gathered just before they are used and freed just after, in the forward pass and again in the backward
-/// pass. Computing is as in data parallel: each device with whole weights on its rows of the batch.
+/// Parameters are divided too: the model is fully sharded (Rajbhandari et al. 2020, "ZeRO", section 5.3; Zhao
+/// et al. 2023, "PyTorch FSDP", section 3). A device keeps its rows of each parameter. It gathers a layer's
+/// weights just before it uses them and frees them just after, in the forward pass and again in the backward
+/// pass. It computes as in data parallel: with whole weights, on its rows of the batch.
 /// Builds on: 06_fully_sharded/zero2.hpp.
 
 #include "engine/sharded_engine.hpp"
@@ -19,13 +19,13 @@ class Zero3 : public ShardedEngine {
       : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
-  /// D/N rows of each even layer, F/N of each odd one, and their gradients and state. It may be none at all.
+  /// D/N rows of each even layer, F/N of each odd one, and their gradients and state. A device may have none.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
   }
 
   /// ## Forward
-  /// On my rows of the batch: gather, compute, discard.
+  /// For each layer: gather its weights, compute on this device's rows of the batch, free the weights.
   Placed forward(Tensor input) override { return forward_rows(my_rows(std::move(input))); }
 
   /// ## Backward
@@ -36,11 +36,11 @@ class Zero3 : public ShardedEngine {
   }
 
   /// ## The step
-  /// Parameters, gradients and state are cut alike; nothing is gathered after it.
+  /// Parameters, gradients and state are divided alike, so nothing is gathered after the step.
   Trainables trainable() override { return layers(shards_); }
 
   /// ## Gradient accumulation
-  /// As in the second stage, my rows of the sums add up. Each piece gathers the weights anew.
+  /// As in the second stage, a device adds up its rows of the sums. Each piece gathers the weights again.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     std::vector<Sharded<0>> dw(shards_.size());
     Sharded<0> dx = in_pieces(
@@ -66,9 +66,9 @@ class Zero3 : public ShardedEngine {
     return a;
   }
 
-  /// Adds my rows of the weights' gradients to `dw`; returns dL/dx of these rows, if it is wanted. A gradient
-  /// takes the layer's input, and dL/dx its weights: so one whole matrix is held at a time, first the
-  /// gradient, then the weights.
+  /// Adds this device's rows of the weights' gradients to `dw`. Returns dL/dx of its rows, if wanted. A
+  /// device holds one whole matrix at a time: first a layer's gradient, which needs no weights, then its
+  /// weights, for dL/dx.
   Sharded<0> backward_rows(Tensor dout, std::vector<Sharded<0>>& dw) {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output

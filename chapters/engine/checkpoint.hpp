@@ -9,7 +9,7 @@
 
 namespace shard {
 
-/// Named parameters, read a slice at a time: no device ever builds the whole of what it holds a part of.
+/// Named parameters, which are read in slices. A device that needs a part never builds the whole parameter.
 ///
 /// Where they come from: a file (files/file_checkpoint.hpp), a generator of initial values
 /// (workloads/initial_values.hpp), or the host's memory (host_checkpoint.hpp).

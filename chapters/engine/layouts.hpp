@@ -1,19 +1,19 @@
 #pragma once
 
-/// How a tensor lies on the devices, as a type. Products and elementwise functions know which layouts they
-/// keep; collectives (sharded_engine.hpp) are the only way from one layout to another. What would be a wrong
-/// sum at run time does not compile.
+/// Layouts: types that say how a tensor is divided over the devices. A product or an elementwise function has
+/// a result type for each layout of its operands. Only collectives (sharded_engine.hpp) turn one layout into
+/// another. A mistake that would give a wrong sum at run time therefore does not compile.
 ///
-///     Replicated     the whole, the same on every device
-///     Sharded<Axis>  my slice along Axis
-///     Partial        my addend: the sum over the devices is the tensor
-///     Owned          the whole, on one device; absent elsewhere
-/// What leaves an engine is a Placed (placed.hpp), which can be made of any of them but a Partial.
+///     Replicated     every device holds the whole tensor, the same on all
+///     Sharded<Axis>  every device holds a slice along Axis
+///     Partial        every device holds an addend: the sum over the devices is the tensor
+///     Owned          one device holds the whole tensor, the others nothing
+/// An engine returns its output as a Placed (placed.hpp). Any layout but a Partial can become one.
 ///
-/// All move and none copies: beside the tensor there are only a shape and an offset. (Each says so itself,
-/// and not only its Tensor, so that a copy is one error and no chain of them.)
-/// A layout knows the group of devices that it lies on. Operands of one function lie on one group; what enters
-/// from outside says whose it is: `Replicated x(group, std::move(input))`.
+/// Layouts can be moved and not copied. Beside the tensor, they hold only shapes and an offset. (Each class
+/// declares this itself, so that the compiler answers a copy with one error and not a chain of them.)
+/// A layout knows the group of devices that holds it, and the operands of a function belong to one group. A
+/// tensor that enters from outside is given its group: `Replicated x(group, std::move(input))`.
 
 #include <concepts>
 #include <type_traits>
@@ -26,13 +26,13 @@ namespace detail {
 
 struct Access;
 
-/// What every layout has: its group, what this device holds, and the shape of the whole.
+/// The part that all layouts share: the group, the tensor that this device holds, and the shape of the whole.
 class Laid {
  public:
-  /// \throws Error argument when this was made without a tensor.
+  /// \throws Error argument when this layout was made without a tensor.
   Communicator& group() const;
   const Shape& global_shape() const { return global_; }
-  /// Whether this was made without a tensor, or is of size 0.
+  /// Whether this layout was made without a tensor, or its tensor has no elements.
   bool is_empty() const { return num_elements(global_) == 0; }
 
  protected:
@@ -51,16 +51,16 @@ void require_slice(const Shape& local, const Shape& global, int axis, Index offs
 /// \throws Error argument unless both operands are cut at the same places.
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
 void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner);
-/// \throws Error argument unless both lie on the same devices in the same order.
+/// \throws Error argument unless both groups have the same devices in the same order.
 void require_same_group(const char* call, const Laid& a, const Laid& b);
-/// What a collective returned, against what its layout says. \throws Error internal
+/// Compares what a collective returned with what its layout says. \throws Error internal when they differ
 void require_result(const char* call, const Shape& expected, const Shape& given);
 /// The shape of this device's part of a tensor cut along `axis` over the group, by the rule of split.hpp.
 Shape my_part_of(const Communicator& group, Shape global, int axis);
 
 }  // namespace detail
 
-/// The whole tensor, the same on every device.
+/// Every device holds the whole tensor, and all hold the same values.
 class Replicated : public detail::Laid {
  public:
   Replicated() = default;
@@ -73,7 +73,7 @@ class Replicated : public detail::Laid {
   Tensor& parameter() { return local_; }  ///< for updates in place
 };
 
-/// My slice along `Axis`.
+/// Every device holds a slice along `Axis`.
 template <int Axis>
 class Sharded : public detail::Laid {
  public:
@@ -89,7 +89,7 @@ class Sharded : public detail::Laid {
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
-  /// Where my slice begins along Axis.
+  /// The index along Axis at which this device's slice begins.
   Index offset() const { return offset_; }
 
  private:
@@ -97,7 +97,8 @@ class Sharded : public detail::Laid {
   Index offset_ = 0;
 };
 
-/// My addend of a sum over the devices. Has no local(): on its own it means nothing.
+/// Every device holds an addend, and the tensor is the sum of all addends. An addend alone has no meaning, so
+/// this class has no local().
 class Partial : public detail::Laid {
  public:
   Partial() = default;
@@ -112,9 +113,9 @@ class Owned : public detail::Laid {
   Owned() = default;
   Owned(Owned&&) noexcept = default;
   Owned& operator=(Owned&&) noexcept = default;
-  /// The owner passes the whole, the others an empty tensor. \throws Error argument otherwise
+  /// The owner passes the whole tensor, the others an empty one. \throws Error argument otherwise
   Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner);
-  /// A tensor that only this device knows of.
+  /// A tensor that this device owns. The other devices need not make an Owned for it.
   static Owned mine(Communicator& group, Tensor whole);
   /// \throws Error argument on any device but the owner.
   const Tensor& local() const&;
@@ -137,7 +138,8 @@ struct IsSharded<Sharded<Axis>> : std::true_type {
   static constexpr int axis = Axis;
 };
 
-/// Reaches into layouts for the functions below, which know what they do to the sum.
+/// Gives the functions below access to the local tensors of all layouts, also of a Partial. They state in
+/// their result type what they do to the sum.
 struct Access {
   template <class L>
   static const Tensor& tensor(const L& laid) {
@@ -147,7 +149,7 @@ struct Access {
   static Tensor take(L&& laid) {
     return std::move(laid.local_);
   }
-  /// Where the local part begins, or who owns it; 0 for layouts without either.
+  /// The index at which the local part begins, or the owner; 0 for layouts that have neither.
   template <class L>
   static Index place(const L& laid) {
     if constexpr (IsSharded<L>::value) return laid.offset_;
@@ -177,7 +179,7 @@ concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::Laid>;
 /// \name Products
 /// @{
 
-/// A matrix read transposed by a product; axes 0 and 1 change places.
+/// A matrix that a product reads transposed: axes 0 and 1 change places.
 template <Layout L>
 struct Transposed {
   const L& matrix;
@@ -189,7 +191,7 @@ Transposed<L> transposed(const L& matrix) {
 
 namespace detail {
 
-/// The layout a product sees.
+/// The layout of an operand as the product reads it.
 template <class L>
 struct Seen {
   using type = L;
@@ -207,7 +209,7 @@ struct Seen<Transposed<Sharded<1>>> {
   using type = Sharded<0>;
 };
 
-/// Which products exist without communication, and how their result lies.
+/// The products that need no communication, with the layout of the result.
 template <class A, class B>
 struct Product {
   static constexpr bool legal = false;
@@ -254,8 +256,8 @@ Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_tr
 
 }  // namespace detail
 
-/// Matrix product of layouts; `transposed(x)` on either side. The local tensors are multiplied and the type
-/// says how the results lie: R·R=R, S0·R=S0, R·S1=S1, S1·S0=P, P·R=P, R·P=P, O·O=O.
+/// The matrix product of two layouts, each as it is or `transposed(x)`. Every device multiplies its local
+/// tensors, and the result type is R·R=R, S0·R=S0, R·S1=S1, S1·S0=P, P·R=P, R·P=P, O·O=O.
 /// \throws Error argument when shapes do not fit or S1·S0 are cut at different places.
 template <detail::Factor A, detail::Factor B>
 auto matmul(const A& a, const B& b) {
@@ -314,7 +316,7 @@ constexpr void require_same_layout() {
                 "elementwise functions take operands of one layout: gather or shard one of them first");
 }
 
-/// The result of an elementwise function: a new local tensor where the old one lay.
+/// The result of an elementwise function: a new local tensor in the layout of the old one.
 template <class L>
 L relaid(Tensor local, const L& like) {
   return Access::make<L>(like.group(), std::move(local), like.global_shape(), Access::place(like));
@@ -336,7 +338,7 @@ A combine(const char* call, F function, A&& a, const B& b) {
 
 }  // namespace detail
 
-/// max(z, 0). An rvalue's memory is reused.
+/// max(z, 0). Reuses the memory of an rvalue.
 template <Layout L>
 auto relu(L&& z) {
   using Value = std::remove_cvref_t<L>;
@@ -353,36 +355,36 @@ requires(!std::is_lvalue_reference_v<L>) L relu_backward(L&& dh, const Z& z) {
   detail::refuse_nonlinear<L>();
   detail::refuse_nonlinear<Z>();
   if constexpr (std::same_as<L, Partial> || std::same_as<Z, Partial>)
-    return std::move(dh);  // refused above, and once is enough
+    return std::move(dh);  // the assertion above has failed; this avoids further errors
   else
     return detail::combine(
         "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); },
         std::move(dh), z);
 }
 
-/// a + b in the memory of a. Two addends of a sum give an addend of the sum.
+/// a + b in the memory of a. The sum of two Partials is a Partial.
 template <Layout A, Layout B>
 requires(!std::is_lvalue_reference_v<A>) A operator+(A&& a, const B& b) {
   return detail::combine(
       "operator+", [](Tensor&& x, const Tensor& y) { return add(std::move(x), y); }, std::move(a), b);
 }
 
-/// a * factor in the memory of a; linear, so also of a Partial.
+/// a * factor in the memory of a. It is linear, so it also exists for a Partial.
 template <Layout L>
 requires(!std::is_lvalue_reference_v<L>) L scale(L&& a, float factor) {
   return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
 }
 
-/// sum += addend, in the memory of the sum; the first addend, of an empty sum, becomes the sum.
+/// sum += addend, in the memory of the sum. If the sum is empty, the addend becomes the sum.
 template <Layout L>
 void accumulate(L& sum, L addend) {
   sum = sum.is_empty() ? std::move(addend) : std::move(sum) + addend;
 }
 /// @}
 
-/// Several addends as one, their elements in a row: a reduction of it reduces them all (a bucket).
+/// Joins the elements of several Partials in one, a bucket, so that one reduction reduces them all.
 Partial pack(std::vector<Partial>&& addends);
-/// The reverse, after the reduction: tensors of these shapes.
+/// The reverse, after the reduction: cuts the bucket into tensors of these shapes.
 std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes);
 
 }  // namespace shard

@@ -9,8 +9,8 @@
 
 namespace shard {
 
-/// Updates what an engine says is trainable on this device, in place, and lets the engine tell the others.
-/// State exists only for the rows that this device updates.
+/// Updates in place the rows that are trainable on this device. Then the engine sends them to other devices
+/// if these need them. An optimizer has state only for the rows that this device updates.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -60,9 +60,9 @@ class Adam : public Optimizer {
   std::map<std::string, Moments> moments_;
 };
 
-/// w <- ((w - g) mod 5) - 2: keeps integers small integers, so that several steps can be compared bit for
-/// bit, and no wrong scale of a gradient survives it. Leaves alone what must stay as it is for sums to be
-/// exact: a workload says which parameters.
+/// w <- ((w - g) mod 5) - 2. Small integers stay small integers, so that several steps can be compared bit
+/// for bit. A gradient with a wrong scale gives other weights. Some parameters must stay as they are for sums
+/// to be exact; the workload names them, and this optimizer does not change them.
 class IntegerOptimizer : public Optimizer {
  public:
   using MustStay = std::function<bool(const std::string& parameter)>;

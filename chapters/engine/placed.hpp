@@ -4,7 +4,7 @@
 
 namespace shard {
 
-/// How something lies, as a value: what an engine says of its input, and what a Placed carries.
+/// A layout as a value and not as a type. An engine describes its input with it, and a Placed contains one.
 struct Placement {
   enum class Kind { replicated, sharded, owned };
   Kind kind = Kind::replicated;
@@ -17,7 +17,7 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-/// What leaves an engine: the local tensor, how it lies on which group, and the shape of the whole.
+/// A result of an engine: the local tensor, its layout as a value, its group, and the shape of the whole.
 class Placed {
  public:
   Placed(Placed&&) noexcept = default;
@@ -45,16 +45,16 @@ class Placed {
   Communicator& group() const { return *group_; }
   const Shape& global_shape() const { return global_; }
   const Placement& placement() const { return placement_; }
-  /// Where my slice begins along the sharded axis; else 0.
+  /// The index along the sharded axis at which this device's slice begins; 0 for other layouts.
   Index offset() const { return offset_; }
-  /// The global row that my row 0 is.
+  /// The global index of this device's first row.
   Index first_row() const { return placement_ == Placement::sharded(0) ? offset_ : 0; }
-  /// Whether this device holds anything of it: all do, but for a tensor that another one owns.
+  /// Whether this device holds a part. All devices do, unless one device owns the whole tensor.
   bool is_here() const;
-  /// My part of a whole tensor, cut as this one is: what to compare me with.
+  /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
   Tensor slice_of(const Tensor& whole) const;
   void charge_to(Purpose purpose) { local_.charge_to(purpose); }
-  /// Multiplies the whole by a factor, in place: each device its part.
+  /// Multiplies this device's part by a factor, in place.
   void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
 
  private:

@@ -48,7 +48,7 @@ void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
     std::optional<Tensor> rows;
     if (device_id() == 0) rows = input.next();
     Tensor batch = broadcast(rows ? std::move(*rows) : Tensor(), 0);
-    if (batch.size() == 0) return;  // the end of the stream, on every device
+    if (batch.size() == 0) return;  // the input has ended; every device sees this
     Range mine = input_rows(batch.extent(0));
     Tensor result = whole(forward(slice(batch, 0, mine.begin, mine.end)));
     if (device_id() == 0) output.write(result);

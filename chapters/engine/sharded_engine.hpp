@@ -15,26 +15,27 @@
 
 namespace shard {
 
-/// Gradients by parameter name, each with its layout; dL/dx, when it was asked for, under `input_grad`.
+/// Gradients by parameter name, each with its layout. dL/dx has the name `input_grad`; it is there only if
+/// the caller wants it.
 class Gradients : public std::map<std::string, Placed> {
  public:
   static constexpr const char* input_grad = "input_grad";
 
-  /// Adds one and books its memory as gradients.
+  /// Adds a gradient and books its memory as gradients.
   void put(const std::string& name, Placed gradient);
-  /// The local part. \throws Error argument when there is none of that name.
+  /// This device's part of a gradient. \throws Error argument when no gradient has that name.
   const Tensor& local(const std::string& name) const;
 };
 
-/// dL/dout of some rows of the output: `output` holds rows from `first_row` of the global batch on. Returns a
-/// tensor of the output's shape. Called on every device that holds output, once for each piece of it.
+/// Computes dL/dout of some rows of the output. `output` holds the rows of the global batch from `first_row`
+/// on. Returns a tensor of the output's shape. Every device that holds output calls it once for each piece.
 using LossGradient = std::function<Tensor(const Tensor& output, Index first_row)>;
 
-/// Where rows of numbers come from and go to: `inference_loop` on device 0.
+/// Where `inference_loop` on device 0 reads rows of numbers from, and writes them to.
 class InputStream {
  public:
   virtual ~InputStream() = default;
-  /// The next rows, (b, model_dim), b > 0; nothing at the end.
+  /// The next rows, (b, model_dim) with b > 0, or nothing at the end.
   virtual std::optional<Tensor> next() = 0;
 };
 class OutputStream {
@@ -43,42 +44,44 @@ class OutputStream {
   virtual void write(const Tensor& rows) = 0;
 };
 
-/// A model cut up over a group of devices: what a chapter derives from. Collectives are members, so that a
-/// chapter's text reads as the text it comes from. The typed ones take and return layouts, and take place in
-/// the group that their argument lies on; the plain ones take tensors, and take place in the engine's group.
+/// A model that is divided over a group of devices. Each chapter derives its engines from this class.
+/// Collectives are members, so that a chapter calls them by their plain names. Typed collectives take and
+/// return layouts, and run in their argument's group. Plain collectives take tensors, and run in the engine's
+/// group.
 class ShardedEngine {
  public:
-  /// The group outlives the engine.
+  /// The group must outlive the engine.
   explicit ShardedEngine(Communicator& group) : group_(&group) {}
   virtual ~ShardedEngine() = default;
 
   /// \name The strategy: what a chapter defines
   /// @{
-  /// Takes from the checkpoint what this device owns. \throws Error file, usage
+  /// Loads the parameters that this device owns. \throws Error file, usage
   virtual void load_checkpoint(const Checkpoint& checkpoint) = 0;
-  /// `x` is this device's part of the input, as `input_layout()` says: (rows, model_dim).
+  /// Computes the output. `x`, (rows, model_dim), is this device's part of the input: see `input_layout()`.
   virtual Placed forward(Tensor x) = 0;
-  /// `dout` is dL/dout of the oldest forward not yet differentiated, cut as that forward's result.
+  /// Computes the gradients of the oldest forward pass that has had no backward pass yet. `dout` is its
+  /// dL/dout, divided over the devices like its output.
   virtual Gradients backward(Tensor dout) = 0;
-  /// Gradients of one global batch: by default a forward, then a backward. `first_row` as in LossGradient.
+  /// Gradients of one global batch. By default it runs one forward pass and one backward pass.
   virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
-  /// How the input is to be given: whole to every device, its rows divided, or whole to one device.
+  /// How the engine wants its input: whole on every device, divided by rows, or whole on one device.
   virtual Placement input_layout() const = 0;
-  /// What the optimizer updates on this device, rows of which `backward` gives the gradients.
+  /// The rows of parameters that the optimizer updates on this device. `backward` returns their gradients.
   virtual Trainables trainable() = 0;
-  /// Called after each step of the optimizer: gathers what the step has changed elsewhere.
+  /// Called after each step of the optimizer, to gather the rows that other devices have updated.
   virtual void after_step() {}
-  /// What the last step looked like, for people: a pipeline's schedule, say. A collective; device 0's text
-  /// counts.
+  /// A text about the last step for people to read, for example a pipeline's schedule. A collective; device
+  /// 0's text is shown.
   virtual std::string describe_step() { return {}; }
-  /// Streams inputs through until device 0's `input` ends, which ends the loop on every device. Device 0
-  /// reads and writes; other devices' streams are not touched. Keeps no tape.
+  /// Computes outputs for all of device 0's `input`. The loop ends on every device when that input ends. Only
+  /// device 0 reads `input` and writes `output`. Forward passes keep nothing for a backward pass.
   virtual void inference_loop(InputStream& input, OutputStream& output);
   /// @}
 
-  /// The rows of a batch that this device is to be given, as input_layout() says.
+  /// The rows of a batch of this size that this device takes as input, as input_layout() says.
   Range input_rows(Index batch) const;
-  /// The whole of what left an engine, on every device. A collective.
+  /// Gathers a whole output or gradient on every device. A collective.
   Tensor whole(Placed placed);
 
   /// Whether backward also computes dL/dx of the whole network.
@@ -89,7 +92,7 @@ class ShardedEngine {
   int num_devices() const { return group_->num_devices(); }
 
   /// \name Collectives on layouts: the only way from one layout to another
-  /// Reductions are sums and consume their argument: `all_reduce(std::move(p))`.
+  /// Reductions are sums. They consume their argument: `all_reduce(std::move(p))`.
   /// @{
   Replicated all_reduce(Partial&& p) { return all_reduce_async(std::move(p)).get(); }
   Future<Replicated> all_reduce_async(Partial&& p);
@@ -103,7 +106,7 @@ class ShardedEngine {
   Replicated all_gather(Sharded<Axis>&& s) {
     return all_gather_async(std::move(s)).get();
   }
-  /// The same, keeping my slice: for what will be needed again.
+  /// The same, for a slice that is needed again: this device keeps it.
   template <int Axis>
   Replicated all_gather(const Sharded<Axis>& s) {
     return all_gather_async(s).get();
@@ -112,22 +115,22 @@ class ShardedEngine {
   Future<Replicated> all_gather_async(Sharded<Axis>&& s);
   template <int Axis>
   Future<Replicated> all_gather_async(const Sharded<Axis>& s);
-  /// My slice of what I hold in full: no communication.
+  /// This device's slice of a tensor that it holds whole. Needs no communication.
   template <int Axis>
   Sharded<Axis> shard(const Replicated& r);
   template <int From, int To>
   Sharded<To> all_to_all(Sharded<From>&& s);
   Replicated broadcast(Owned&& o);
-  /// My rows of a global tensor whose pieces lie on the devices in order. The devices tell each other how
-  /// many they hold, as a control message.
+  /// This device's rows of a global tensor; the rows of all devices follow one another in device order. The
+  /// devices tell each other in a control message how many rows they hold.
   Sharded<0> my_rows(Tensor rows);
-  /// The same rows of the batch as those of `like`, which may be of another width. No message.
+  /// Rows at the same place in the batch as those of `like`; the width may differ. Needs no message.
   Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
 
-  /// All devices' numbers, equally many, one device's after the other's. Exact up to 2^24.
+  /// The numbers of all devices, in device order. Every device passes as many. Numbers are exact up to 2^24.
   std::vector<Index> all_gather(const std::vector<Index>& numbers);
 
-  /// Mistakes, each answered by one sentence.
+  /// Calls on layouts for which they have no meaning. The compiler answers each with one sentence.
   template <class L>
   requires std::same_as<L, Partial> Replicated all_reduce(const L&) {
     static_assert(detail::always_false<L>,
@@ -150,7 +153,7 @@ class ShardedEngine {
   }
   /// @}
 
-  /// \name Plain calls, on tensors about which nothing is said (see Communicator)
+  /// \name Plain calls, on tensors without a layout (see Communicator)
   /// @{
   void barrier() { group_->barrier(); }
   void send(int dest_id, const Tensor& t) { group_->send(dest_id, t); }
@@ -181,19 +184,20 @@ class ShardedEngine {
   /// \name Parameters from a checkpoint
   /// @{
   Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name) const;
-  /// The whole on device `owner`, and nothing on others.
+  /// Loads the whole parameter on device `owner`, and nothing on the others.
   Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) const;
-  /// My slice along Axis, and no byte more.
+  /// Loads this device's slice along Axis, and nothing else.
   template <int Axis>
   Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name) const;
-  /// Several parameters, each laid out so: `load_all<Sharded<0>>(checkpoint, layer_names(checkpoint))`.
+  /// Loads several parameters in one layout: `load_all<Sharded<0>>(checkpoint, layer_names(checkpoint))`.
   template <Layout L>
   std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names) const;
   /// @}
 
-  /// Gradient accumulation: my rows of the batch, `x` (b, D), in so many pieces one after the other, each
-  /// through forward, loss and backward. `backward` adds to gradients of weights, which are the caller's, and
-  /// returns dL/dx of its piece. Returns dL/dx of all my rows, (b, D), or nothing if it is not wanted.
+  /// Gradient accumulation. Cuts this device's rows of the batch, `x` (b, D), into pieces and takes them one
+  /// after the other through forward, loss and backward. `backward` adds to the weights' gradients, which the
+  /// caller holds, and returns dL/dx of its piece. The result is dL/dx of all rows of this device, (b, D), or
+  /// nothing if dL/dx is not wanted.
   Sharded<0> in_pieces(Sharded<0> x, Index pieces, const LossGradient& loss_gradient,
                        const std::function<Placed(Sharded<0>)>& forward,
                        const std::function<Sharded<0>(Tensor)>& backward);

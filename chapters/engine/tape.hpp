@@ -8,7 +8,8 @@
 
 namespace shard {
 
-/// While one of these lives, tapes keep nothing: a forward pass holds just what it still needs.
+/// Tapes keep nothing during the lifetime of such an object, so a forward pass holds only what it still
+/// needs.
 class InferenceMode {
  public:
   InferenceMode() : before_(std::exchange(on_, true)) {}

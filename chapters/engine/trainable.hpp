@@ -16,7 +16,7 @@ struct Trainable {
 /// What the optimizer updates on this device.
 class Trainables : public std::vector<Trainable> {
  public:
-  /// All rows that this device has of a parameter; nothing of one that another device owns.
+  /// Adds all rows that this device holds of a parameter. Adds nothing if another device owns it.
   template <Layout L>
   void add(const std::string& name, L& parameter) {
     if constexpr (std::same_as<L, Owned>)
@@ -24,7 +24,7 @@ class Trainables : public std::vector<Trainable> {
     push_back({name, Rows(parameter.parameter())});
   }
 
-  /// Of each parameter, the k-th of `parts` parts of its rows.
+  /// Cuts the rows of each parameter into `parts` parts and returns the k-th part of each.
   Trainables part(int parts, int k) && {
     for (Trainable& t : *this) {
       Range rows = shard::part(t.parameter.tensor->extent(0), parts, k);

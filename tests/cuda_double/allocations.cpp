@@ -1,4 +1,4 @@
-// Memory of the double: where it is, and who wrote and read it last.
+// Memory of the double: its addresses, and its last writes and reads.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -24,8 +24,9 @@ struct Allocation {
 /// Device memory read or written on the host. (Catch has a handler of its own while a test case runs.)
 void on_fault(int, siginfo_t* info, void*);
 
-/// Program and double know memory under two addresses: the program's cannot be read or written, and the
-/// double's only within allocations. Each of those ends where a page does, and the next page is nobody's.
+/// Device memory has two addresses. The program's address cannot be read or written. The double's address
+/// can, but only within allocations: each of them ends at the end of a page, and the next page is not
+/// accessible.
 struct Memory {
   static constexpr std::size_t size = std::size_t{1} << 36;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -47,7 +48,7 @@ struct Memory {
   }
   bool shows(const void* data) const { return data >= shown && data < shown + size; }
   bool keeps(const void* data) const { return data >= kept && data < kept + size; }
-  /// All pages that so many bytes before `end` lie on.
+  /// All pages that contain the last `bytes` bytes before `end`.
   void protect(std::size_t end, std::size_t bytes, int protection) const {
     if (mprotect(kept + end - pages_of(bytes), pages_of(bytes), protection) != 0)
       violation("cannot change the protection of memory");
@@ -128,7 +129,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   m.protect(end, aligned, PROT_READ | PROT_WRITE);
   *data = m.shown + end - aligned;
   m.allocations[static_cast<char*>(*data)] = {bytes, -1, 0, "", {}};
-  std::memset(kept_at(*data), 0xff, bytes);  // NaNs, for whoever reads what nobody has written
+  std::memset(kept_at(*data), 0xff, bytes);  // NaNs, so that a read before the first write shows
   gained("memory", *data);
   return cudaSuccess;
 }

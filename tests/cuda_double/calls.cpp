@@ -1,4 +1,4 @@
-// NCCL's calls as a program makes them, in groups or alone.
+// NCCL's functions that a program calls, in groups or alone.
 
 #include <fmt/format.h>
 
@@ -26,7 +26,8 @@ std::vector<Access> accesses_of(const Call& c) {
   return accesses;
 }
 
-/// A result may lie where its source does, and a part where it lies in the whole. Else the two are apart.
+/// A result may be in the memory of its source, and a part may be at its place in the whole. Otherwise the
+/// two must not overlap.
 void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
   const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
   const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);
@@ -41,7 +42,7 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
       if ((a.is_write || b.is_write) && overlap(a, b)) violation("two calls of a group use the same memory");
 }
 
-/// Queues the calls of a group, those of each communicator together.
+/// Launches the calls of a group, those of each communicator together.
 void queue_calls(std::vector<Call> calls) {
   while (!calls.empty()) {
     const Call first = calls.front();

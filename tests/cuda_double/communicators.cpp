@@ -1,4 +1,4 @@
-// Communicators of the double: how ranks find one another, and what goes on while a host waits.
+// Communicators of the double: how ranks find one another, and how streams go on while a host waits.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ MPI_Comm cuda_double::world_of_double() {
 
 namespace {
 
-/// Waits as a host would, while the queues go on.
+/// Waits like a host, while the streams go on.
 void wait(MPI_Request& request) {
   int done = 0;
   for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
@@ -38,7 +38,7 @@ struct Id {
   int creator, tag;
 };
 
-/// What each rank tells the creator of the id.
+/// The message of each rank to the process that made the id.
 struct Introduction {
   int rank, process, gpu;
   std::size_t host;  // NCCL_HOSTID, as a number
@@ -52,7 +52,8 @@ Introduction introduction(int rank) {
   return mine;
 }
 
-/// The creator's part: every rank's process. Each rank is there once, and has a GPU of its own.
+/// The part of the process that made the id: finds the process of every rank. Each rank must come once, with
+/// its own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
   std::set<std::pair<std::size_t, int>> gpus;
@@ -72,8 +73,9 @@ std::vector<int> introduced(int ranks, int tag) {
 
 }  // namespace
 
-/// A GPU goes on while its host waits for messages: the program's waits all come by here. One question in
-/// three is answered by no, at random: messages need not be seen in the order in which they are asked for.
+/// A GPU goes on while its host waits for messages; all waits of the program call this function. At random,
+/// one call in three says that the message is not there yet. So a program cannot rely on the order in which
+/// it sees messages.
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   static std::minstd_rand random;
   progress();
@@ -133,7 +135,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   given_back("communicators", comm, "ncclCommAbort");
-  return ncclSuccess;  // what is on its way may still look at it
+  return ncclSuccess;  // calls that are not done yet may still read it
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {

@@ -1,4 +1,4 @@
-// Copies and fills of the double, in queues as everything else.
+// Copies and fills of the double, which are launched in streams.
 
 #include <cstring>
 #include <list>
@@ -10,7 +10,7 @@ using namespace cuda_double;
 
 namespace {
 
-/// A copy to the host's memory, which the host may look for when it knows that a queue has got so far.
+/// A copy to the host's memory. The host may read it only when it knows that the stream has done it.
 struct Delivery {
   void* to;
   std::shared_ptr<std::vector<char>> values;

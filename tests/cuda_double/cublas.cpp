@@ -40,7 +40,7 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t queue) {
 
 namespace {
 
-/// A matrix of columns, of which each is `distance` behind the one before.
+/// A matrix that is stored by columns; each column begins `distance` elements behind the one before.
 struct Matrix {
   const void* data;
   cudaDataType_t type;

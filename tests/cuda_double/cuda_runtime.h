@@ -3,11 +3,11 @@
 /// A strict test double of the few functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA:
 /// nothing that runs with it has run on a GPU.
 ///
-/// What is queued is done in the order that queues and events ask for, whenever the program calls in. Beside
-/// that, the double keeps a vector clock for each queue and for the host, and knows for each allocation who
-/// wrote and who read it last: an access that nothing orders behind an earlier one ends the program, whether
-/// or not it went well this time. So do device memory that the host touches, calls that do not fit between
-/// peers, and what is not given back.
+/// Whenever the program calls the double, the double does launched work, in the order that streams and events
+/// demand. It keeps a vector clock for each stream and for the host, and knows the last write and the last
+/// reads of each allocation. If no stream or event orders an access behind an earlier one, the double ends
+/// the program, also when the result would have been right. It also ends the program when the host touches
+/// device memory, when the calls of two peers do not fit, and when something is not given back.
 
 #include <cmath>
 #include <cstddef>
@@ -61,18 +61,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 
 namespace cuda_double {
 
-/// What something queued does with memory.
+/// An access to memory by launched work.
 struct Access {
   const void* data;
   std::size_t bytes;
   bool is_write;
 };
 
-/// Puts work into a queue. It is tried until it returns true.
+/// Launches work in a stream. The double calls it again and again until it returns true.
 cudaError_t enqueue(cudaStream_t queue, const char* what, const std::vector<Access>& accesses,
                     std::function<bool()> work);
 
-/// Where the double keeps what a program knows under this address.
+/// The double's own address of the memory that the program knows by this address.
 void* kept_at(const void* device_address);
 
 template <class T>
@@ -88,8 +88,8 @@ T as_kept(T argument) {
     return argument;
 }
 
-/// kernel(i, args...) for i from 0 to below n. Pointers among the arguments are device memory: to const, it
-/// is read, else written.
+/// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
+/// The kernel reads through pointers to const and writes through the others.
 template <class Kernel, class... Args>
 cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... args) {
   std::vector<Access> accesses;
@@ -101,7 +101,8 @@ cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... ar
 }
 
 inline constexpr int left_out = -1;
-/// For tests: the k-th call of this name from now on (0: the next) fails with this error, or is left out.
+/// For tests. Makes the k-th call of this function from now on fail with this error, or leaves it out. With
+/// k = 0 it is the next call.
 void plant(const char* call, int k, int error);
 
 }  // namespace cuda_double

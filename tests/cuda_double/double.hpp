@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the parts of the double share.
+/// Functions that the parts of the double share.
 
 #include <cstdint>
 #include <deque>
@@ -15,32 +15,34 @@ namespace cuda_double {
 [[noreturn]] void violation(const std::string& what);
 /// The error planted for this call, or 0.
 int planted(const char* call);
-/// While a group of NCCL is open, nothing else may be called that waits or orders.
+/// Ends the program if a group of NCCL is open. Then no function may be called that waits or orders work.
 extern int open_groups;
 void require_no_open_group(const char* call);
 
 /// Things that a program must give back.
 void gained(const char* kind, const void* thing);
-/// It must be there. \p call: what it is there for.
+/// Ends the program if it does not exist. \p call needs it.
 void require_there(const char* kind, const void* thing, const char* call);
 void given_back(const char* kind, const void* thing, const char* call);
 
-/// How far each queue has got, as far as somebody knows.
+/// A vector clock: for each stream, how much of its work is known to be done.
 using Clock = std::map<int, std::uint64_t>;
-/// Whether the host knows that a queue has got so far.
+/// Whether the host knows that a stream has done its work up to this tick.
 bool host_knows(int queue, std::uint64_t tick);
-/// Copies to the host's memory that the host now knows to be done: only now does it find them there.
+/// Delivers the copies to the host's memory that the host now knows to be done. The host cannot read them
+/// earlier.
 void deliver();
 
-/// Does what can be done of what is queued.
+/// Does all launched work that can be done now.
 void progress();
-/// Whether a queue still has something to do.
+/// Whether a stream still has work to do.
 bool is_busy(cudaStream_t queue);
 
 bool overlap(const Access& a, const Access& b);
-/// Whether this is an address that the program knows device memory by.
+/// Whether this is the program's address of device memory.
 bool is_of_device(const void* data);
-/// An access at the queue's present time. It ends the program unless what it must not meet is over by then.
+/// Notes an access at the stream's present time. Ends the program if an earlier access that conflicts with it
+/// may not be done by then.
 void check_order(const Access& access, cudaStream_t queue, const char* what);
 
 }  // namespace cuda_double
@@ -51,7 +53,7 @@ struct CUstream_st {
   std::deque<std::function<bool()>> work;
 };
 
-/// An error planted for a CUDA call, or its leaving out, ends it here.
+/// Returns from a CUDA call if an error is planted for it, or if the call is to be left out.
 #define PLANTED(call)                                 \
   if (const int error = ::cuda_double::planted(call)) \
   return static_cast<cudaError_t>(error == ::cuda_double::left_out ? 0 : error)

@@ -1,6 +1,7 @@
-// The order in which processes launch calls of their communicators. It is kept in memory that all of them share,
-// as if each process had one stream: its first launch is done when the same launch is the first of each process
-// that takes part. Processes whose first launches wait for one another in a circle have used different orders.
+// The order in which processes launch calls of their communicators. It is kept in memory that all of them
+// share, as if each process had one stream: its first launch is done when the same launch is the first of
+// each process that takes part. Processes whose first launches wait for one another in a circle have used
+// different orders.
 
 #include "launch_order.hpp"
 
@@ -41,7 +42,7 @@ struct Shared {
 Shared* shared = nullptr;
 int this_process = 0;
 
-/// Whether a launch of process p and one of process q are parts of the same one.
+/// Whether a launch of process p and a launch of process q belong to the same call.
 bool are_one(int p, const Launch& of_p, int q, const Launch& of_q) {
   return of_p.communicator == of_q.communicator && of_p.waits_for[q] && of_q.waits_for[p] &&
          of_p.number[q] == of_q.number[p];
@@ -87,7 +88,7 @@ std::string describe(const Launch& launch) {
   return fmt::format("{} on communicator {}", name_of(launch.kind), launch.communicator);
 }
 
-/// What is wrong, if anything is.
+/// The mistake that was found, if there is one.
 std::string crosswise_launches() {
   for (int p = 0; p < most_processes; ++p) {
     std::vector<int> path = {p};

@@ -11,16 +11,17 @@ using shard::testing::Case;
 using shard::testing::group;
 using shard::testing::Where;
 
-/// With memory, queues and events.
+/// Mistakes with memory, streams and events.
 extern const std::vector<Case> mistakes_in_queues;
-/// With communicators and groups.
+/// Mistakes with communicators and groups.
 extern const std::vector<Case> mistakes_in_groups;
-/// With several communicators: launches in different orders.
+/// Mistakes with several communicators: launches in different orders.
 extern const std::vector<Case> mistakes_in_order;
-/// Within cuda/, by leaving out a call there. And what is no mistake at all.
+/// Mistakes within cuda/, made by leaving out a call there. Some cases are correct; the double must accept
+/// them.
 extern const std::vector<Case> mistakes_in_library;
 
 float* memory(std::size_t elements = 8);
 cudaStream_t queue();
-/// Of 8 elements.
+/// A tensor of 8 elements.
 void clear(float* data, cudaStream_t in);

@@ -14,7 +14,7 @@ int me() {
   return group().device_id();
 }
 
-/// A communicator of all devices, and memory and a queue to use it with.
+/// A communicator of all devices, with memory and a stream to use it.
 struct Together {
   ncclComm_t comm;
   cudaStream_t in = queue();

@@ -13,7 +13,7 @@ Tensor some() {
   return Tensor({6, 4});
 }
 
-/// With a call left out or failing, the k-th from here.
+/// Leaves out the k-th call from here, or makes it fail.
 void in_library(const char* call, int k, const std::function<void()>& action) {
     plant(call, k, left_out);
   action();

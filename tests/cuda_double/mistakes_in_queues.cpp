@@ -1,4 +1,4 @@
-// Mistakes with memory, queues and events.
+// Mistakes with memory, streams and events.
 
 #include <cublas_v2.h>
 
@@ -99,7 +99,7 @@ const std::vector<Case> mistakes_in_queues = {
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
        cudaEventRecord(event, first);
-       clear(data, first);  // behind the record: it is not waited for
+       clear(data, first);  // launched behind the event's record, so the other stream does not wait for it
        cudaStreamWaitEvent(second, event, 0);
        clear(data, second);
      }},

@@ -1,4 +1,4 @@
-// What each call of NCCL sends to whom, and what comes of it.
+// For each call of NCCL: what it sends to which rank, and what its result is.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Queues and events of the double: what is queued where, and what that puts in order.
+// Streams and events of the double: the work that is launched in each stream, and the order that this gives.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ void merge(Clock& into, const Clock& from) {
   for (const auto& [number, tick] : from) into[number] = std::max(into[number], tick);
 }
 
-/// What the host knows.
+/// The vector clock of the host: the work that it knows to be done.
 Clock& host() {
   static auto* clock = new Clock;
   return *clock;
@@ -54,7 +54,7 @@ bool is_busy(cudaStream_t queue) {
 }
 
 void progress() {
-  static bool is_progressing = false;  // what is queued may call in
+  static bool is_progressing = false;  // launched work may call this function again
   if (is_progressing) return;
   is_progressing = true;
   for (bool moved = true; moved;) {
@@ -157,7 +157,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   require_no_open_group("cudaEventQuery");
   if (!event->is_reached) violation("cudaEventQuery: an event that was never recorded");
   progress();
-  // GPUs are slow: the first answer is no, unless the host knows better.
+  // GPUs are slow: the first query says no, unless the host knows already that the event is reached.
   const bool is_known =
       std::ranges::all_of(event->clock, [](auto& at) { return host_knows(at.first, at.second); });
   if (!*event->is_reached || (!std::exchange(event->is_asked, true) && !is_known)) return cudaErrorNotReady;

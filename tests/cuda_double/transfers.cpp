@@ -1,5 +1,5 @@
-// Calls of NCCL on their way: a call's data goes to each device that needs it, behind a line that says what
-// the call is, and who receives it compares that with the own call.
+// Sends the data of NCCL's calls. A call's data goes to each device that needs it, behind a line that
+// describes the call. The receiver compares this line with its own call.
 
 #include "transfers.hpp"
 
@@ -26,14 +26,14 @@ struct Outgoing {
   MPI_Request request;
 };
 
-/// The calls of one group, on their way.
+/// The calls of one group while their data are being sent and received.
 class Transfer {
  public:
   explicit Transfer(std::vector<Call> calls) : calls_(std::move(calls)), comm_(calls_[0].comm) {
     turn_ = comm_->queued++;
   }
 
-  /// True when all has been sent and has come.
+  /// True when all data have been sent and received.
   bool advance() {
     if (comm_->done != turn_) return false;
     if (!has_begun_) begin();

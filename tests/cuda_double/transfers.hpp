@@ -1,6 +1,6 @@
 #pragma once
 
-/// NCCL's calls on their way, over MPI.
+/// Sends the data of NCCL's calls over MPI.
 
 #include <mpi.h>
 
@@ -16,7 +16,7 @@ enum class Kind : std::int64_t { all_reduce, reduce, broadcast, reduce_scatter, 
 /// The function of NCCL.
 const char* name_of(Kind kind);
 
-/// What travels ahead of a call's data.
+/// The line that is sent ahead of a call's data.
 struct Line {
   Kind kind;
   std::int64_t count, type, op, root;
@@ -37,16 +37,16 @@ struct Call {
 
 std::size_t bytes_of(std::int64_t count, std::int64_t type);
 
-/// Whom a call sends to, and who sends to it: ranks.
+/// The ranks that a call sends to, and those that it receives from.
 bool sends_to(const Call& c, int other);
 bool receives_from(const Call& c, int other);
-/// A call's result, of what has come from each rank.
+/// Makes a call's result from the data that each rank has sent.
 void put_together(const Call& c, const std::vector<std::vector<char>>& arrived);
 
-/// The calls of one group, on one communicator, as work for a queue.
+/// The calls of one group on one communicator, as work for a stream.
 std::function<bool()> transfer_of(std::vector<Call> calls);
 
-/// For all that the double sends.
+/// MPI's communicator for everything that the double sends.
 MPI_Comm world_of_double();
 
 }  // namespace cuda_double
@@ -55,10 +55,10 @@ struct ncclComm {
   int rank;
   std::vector<int> members;  // their ranks in the world
   int tag;
-  std::int64_t queued = 0;  // groups, in the order in which they were queued
+  std::int64_t queued = 0;  // the number of groups launched so far
   std::int64_t done = 0;
   std::int64_t collectives = 0;  // called
-  cuda_double::Clock used = {};  // by what was queued
+  cuda_double::Clock used = {};  // the times of the launched work that uses this communicator
   ncclResult_t state = ncclSuccess;
 
   int size() const { return static_cast<int>(members.size()); }

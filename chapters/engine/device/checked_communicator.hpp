@@ -4,8 +4,8 @@
 
 namespace shard {
 
-/// A checked run: whoever claims that a tensor is the same on every device, `Replicated x(group, t)`, is held
-/// to it, for one control message a claim.
+/// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.
+/// This class verifies each claim, with one control message.
 class CheckedCommunicator : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;

@@ -23,7 +23,7 @@ Traffic ring_all_gather(const std::vector<Index>& slices, int device);
 Traffic pairwise_all_to_all(const std::vector<Index>& parts, int device);
 /// Binomial tree: the tensor, to each of my children.
 Traffic tree_broadcast(Index elements, int devices, int device, int root);
-/// Binomial tree, up and down, messages of 0 bytes: they are what a barrier is.
+/// Binomial tree, up and down, with messages of 0 bytes.
 Traffic tree_barrier(int devices, int device);
 /// @}
 

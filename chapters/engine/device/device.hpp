@@ -2,9 +2,9 @@
 
 /// What a device is: its tensors, the operations on them, and its way to the other devices.
 ///
-/// Declared and documented once, here; implemented twice, as two libraries with the same symbols: emu/ (a
-/// process on the CPU) and cuda/ (a GPU). A chapter is compiled once and linked against one of them. One
-/// process is one device.
+/// This header declares and documents the interface. Two libraries with the same symbols implement it: in
+/// emu/, a device is a process on the CPU; in cuda/, it is a GPU. A chapter is compiled once and linked with
+/// one of the two. One process drives one device.
 
 #include <exception>
 #include <functional>
@@ -22,7 +22,7 @@
 
 namespace shard {
 
-/// Extents of a tensor's axes, outermost first. No axes at all is a scalar.
+/// Extents of a tensor's axes, outermost first. A scalar has no axes.
 using Shape = std::vector<Index>;
 
 /// The number of elements, 1 for a scalar.
@@ -33,20 +33,22 @@ std::string to_string(const Shape& shape);
 /// \name Tensors
 /// @{
 
-/// A block of the device's memory, charged to a purpose. What is in it is the backend's affair.
+/// A block of the device's memory, charged to a purpose. Each backend defines what it consists of.
 class Storage;
 
 /// An owning, movable, row-major, N-dimensional array of float32 in the device's memory.
 ///
-/// Says nothing about other devices: the types in layouts.hpp do. Moving leaves an empty tensor, shape (0).
+/// A tensor does not know what other devices hold; the types in layouts.hpp do. A tensor that was moved from
+/// is empty and has shape (0).
 class Tensor {
  public:
   Tensor() = default;
-  /// Zeros. \throws Error argument when an extent is negative.
+  /// A tensor of zeros. \throws Error argument when an extent is negative.
   explicit Tensor(Shape shape);
-  /// Memory that is about to be written, so that zeroing it would be wasted.
+  /// A tensor without defined values, for a caller that writes every element next.
   static Tensor uninitialized(Shape shape);
-  /// The values in row-major order. \throws Error argument when their number is not the shape's.
+  /// A tensor with these values, in row-major order.
+  /// \throws Error argument when there are not as many values as the shape has elements.
   static Tensor from_host(Shape shape, std::span<const float> values);
 
   Tensor(Tensor&& other) noexcept
@@ -64,7 +66,7 @@ class Tensor {
   /// Extent of an axis. \throws Error argument when there is no such axis.
   Index extent(int axis) const;
 
-  /// A copy, charged to the same purpose. Copies are never made silently.
+  /// A copy, charged to the same purpose. This is the only way to copy a tensor.
   Tensor clone() const;
   /// The same elements under another shape of the same size. Consumes this tensor.
   Tensor reshaped(Shape shape) &&;
@@ -74,7 +76,7 @@ class Tensor {
   void charge_to(Purpose purpose);
 
  private:
-  friend class TensorMemory;  // the one door through which a backend reaches the memory
+  friend class TensorMemory;  // through it a backend reaches the memory
   Tensor(Shape shape, std::shared_ptr<Storage> storage)
       : shape_(std::move(shape)), storage_(std::move(storage)) {}
 
@@ -82,7 +84,7 @@ class Tensor {
   std::shared_ptr<Storage> storage_;  // shared only with a future that still needs it
 };
 
-/// Rows [begin, end) along axis 0 of a parameter, to be updated in place. Lives no longer than the tensor.
+/// Rows [begin, end) along axis 0 of a parameter, to be updated in place. The tensor must outlive them.
 struct Rows {
   Tensor* tensor;
   Index begin;
@@ -96,16 +98,16 @@ struct Rows {
   Shape shape() const;
 };
 
-/// Prints shape and elements, rows aligned, the middle of long axes left out.
+/// Prints shape and elements in aligned rows. Leaves out the middle of long axes.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// @}
 
 /// \name Operations
-/// Each returns a value; one that can reuse an argument's memory consumes that argument (`Tensor&&`).
-/// All throw Error argument when shapes do not fit. Shapes are written at each.
+/// Most return a new tensor. An operation that can reuse an argument's memory consumes it (`Tensor&&`).
+/// All throw Error argument when shapes do not fit. Each comment gives the shapes.
 /// @{
 
-/// A matrix as it lies, or transposed: how a product reads it. Lives no longer than the tensor it names.
+/// A matrix that a product reads as it is, or transposed. The tensor must outlive it.
 struct Operand {
   const Tensor* tensor;
   bool is_transposed = false;
@@ -116,15 +118,15 @@ inline Operand transposed(const Tensor& matrix) {
   return {matrix, true};
 }
 
-/// How matrix products round their operands; sums are float32 in each. Bits of the significand: 24, 11, 8.
+/// How matrix products round their operands, to 24, 11 or 8 bits of significand. They add in float32 always.
 enum class Precision { float32, tf32, bf16 };
-/// Of this device's products from now on. float32, unless it is told otherwise.
+/// Sets the precision of this device's products from now on. Until the first call it is float32.
 void set_precision(Precision precision);
 Precision precision();
 
-/// (m, k) times (k, n): (m, n). No operand is copied to transpose it.
+/// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied.
 Tensor matmul(Operand a, Operand b);
-/// c += a b, in place: how gradients are accumulated.
+/// c += a b, in place. Engines accumulate gradients with it.
 void matmul_accumulate(Operand a, Operand b, Tensor& c);
 
 /// max(z, 0), same shape.
@@ -142,9 +144,9 @@ Tensor scale(Tensor&& a, float factor);
 
 /// Elements [begin, end) along `axis`, as a new tensor.
 Tensor slice(const Tensor& t, int axis, Index begin, Index end);
-/// Copies `values`, of the rows' shape, into these rows.
+/// Copies `values` into these rows. `values` has the rows' shape.
 void assign(Rows rows, const Tensor& values);
-/// Tensors one behind the other along `axis`; their other extents are equal.
+/// Joins tensors one behind the other along `axis`. Their other extents are equal.
 Tensor concatenate(std::span<const Tensor* const> parts, int axis);
 
 /// Sum of squares, accumulated in float64.
@@ -152,7 +154,7 @@ double sum_of_squares(const Tensor& t);
 /// Whether no element is a NaN or an infinity.
 bool all_finite(const Tensor& t);
 
-/// factor * (output - target), in the memory of `target`: the gradient of a squared error.
+/// factor * (output - target), the gradient of a squared error, in the memory of `target`.
 Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor);
 
 /// w -= rate * g. `g` has the shape of the rows.
@@ -165,13 +167,15 @@ struct AdamSettings {
   float epsilon = 1e-8F;
 };
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step);
-/// w <- ((w - g) mod 5) - 2, mod in 0..4: integers stay small integers, so several steps stay exact.
+/// w <- ((w - g) mod 5) - 2, where mod gives 0..4. Small integers stay small integers, so sums stay exact in
+/// several steps.
 void integer_update(Rows w, const Tensor& g);
 /// @}
 
 /// \name Operations by rows, on matrices: what a router and its mixture of experts need
-/// Each row of the result depends on one or a few rows of the arguments: on a GPU, one thread or one block a
-/// row. Indices lie in the host's memory, and are checked: Error argument for one that is not there.
+/// Each row of the result depends on one or a few rows of the arguments, so a GPU gives a row to one thread
+/// or one block. Indices lie in the host's memory. All functions check them and throw Error argument for one
+/// that is out of range.
 /// @{
 
 /// exp(z) / Σ exp(z) of each row, in the memory of z. The largest element of a row is subtracted first.
@@ -180,63 +184,65 @@ Tensor softmax(Tensor&& z);
 Tensor softmax_backward(Tensor&& dp, const Tensor& p);
 /// t (m, n) with `row` (n) added to each row, in the memory of t.
 Tensor add_to_rows(Tensor&& t, std::span<const float> row);
-/// The columns of the k largest elements of each row of t (m, n), largest first; of equal ones the lower
-/// column comes first. m k columns, row by row.
+/// The columns of the k largest elements of each row of t (m, n), largest first; of equal elements, the one
+/// in the lower column comes first. Returns m k columns, row by row.
 std::vector<Index> top_k(const Tensor& t, Index k);
 
-/// From each row of t (m, n) the elements in k columns: (m, k). `columns` as top_k gives them.
+/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it.
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k);
-/// The reverse: values (m, k) in these columns, which differ within a row, of a matrix (m, n) that else is 0.
+/// The reverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
+/// columns of one row differ.
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n);
 
 /// Row i of the result is row at[i] of t.
 Tensor gather_rows(const Tensor& t, std::span<const Index> at);
-/// The reverse: row i of `rows` becomes row at[i] of `into`. The at[i] differ; other rows stay as they are.
+/// The reverse of gather_rows: copies row i of `rows` to row at[i] of `into`. The at[i] differ. Other rows
+/// stay as they are.
 void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into);
-/// Row i times element at[i], in row-major order, of `factors`; in the memory of the rows.
+/// Multiplies row i by element at[i] of `factors`, counted in row-major order. Works in the rows' memory.
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at);
 
-/// A slot that holds nothing.
+/// Stands for "no slot" in a list of slots.
 inline constexpr Index no_slot = -1;
-/// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. weights
-/// is (m, k), `slots` m k indices row by row. rows (n, d) gives (m, d).
+/// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. `weights`
+/// is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d). The result is (m, d).
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights);
-/// The same with all weights 1, k slots a row.
+/// The same, with k slots for each row and every weight 1.
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k);
-/// Element (i, r) of the result is the dot product of row i of t (m, d) and row slots(i, r) of rows (n, d),
-/// or 0 for no_slot: the gradient of combine_rows by its weights. (m, k)
+/// The gradient of combine_rows with respect to its weights, (m, k). Element (i, r) is the dot product of row
+/// i of t (m, d) and row slots(i, r) of rows (n, d), or 0 for no_slot.
 Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k);
 /// @}
 
 /// \name Collectives
 /// @{
 
-/// How addends are combined. Typed calls always mean `sum`.
+/// How addends are combined. Collectives on layouts always use `sum`.
 enum class ReduceOp { sum, avg, max, min, prod };
 std::string_view name(ReduceOp op);
 
-/// Work in progress on the communication stream. The backend derives its own.
+/// A call in progress on the communication stream. Each backend derives its own class from this one.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Advances the stream; true when this call is done.
+  /// Lets the stream go on. Returns true when this call is done.
   virtual bool test() = 0;
   /// Returns when this call is done.
   virtual void wait() = 0;
-  /// What the call returns, once it is done.
+  /// The result of the call, once it is done.
   virtual Tensor take_result() = 0;
-  /// Somebody has let go of the future without waiting.
+  /// Called when a future is destroyed before anybody waited for it.
   virtual void dropped() noexcept = 0;
 };
 
-/// The result of an asynchronous call. Waiting twice is harmless; dropping it unwaited is reported, and the
-/// operation still completes, since the future shares the buffers.
+/// The result of an asynchronous call. Waiting twice is harmless. A future that is destroyed before anybody
+/// waited for it is reported; its operation still completes, since the future shares the buffers.
 template <class T = void>
 class Future {
  public:
   using Finish = std::function<T(Tensor)>;
 
-  /// Of no call: done, with an empty result.
+  /// A future that belongs to no call. It is done, and its result is empty.
   Future() = default;
   Future(std::shared_ptr<Pending> pending, Finish finish)
       : pending_(std::move(pending)), finish_(std::move(finish)) {}
@@ -249,18 +255,19 @@ class Future {
   }
   ~Future() { report_if_dropped(); }
 
-  /// Whether the call is done. Advances it a little.
+  /// Whether the call is done. Also lets it go on as far as it can without waiting.
   bool ready() { return !pending_ || pending_->test(); }
-  /// Waits, and hands out the result (once, where there is one).
+  /// Waits and returns the result. The first call returns it; later calls return an empty value.
   T get() {
     if (!pending_) return T();
     std::shared_ptr<Pending> awaited = std::move(pending_);
     awaited->wait();
     return finish_(awaited->take_result());
   }
-  /// Waits. For calls without a result.
+  /// Waits for a call that has no result.
   void wait() requires std::is_void_v<T> { get(); }
-  /// The same call, its result passed through `next`: how a typed future is made of a plain one.
+  /// A future of the same call whose result is passed through `next`. This makes a future of a layout from a
+  /// future of a tensor.
   template <class Next>
   auto then(Next next) && {
     using U = decltype(next(std::declval<T>()));
@@ -278,17 +285,17 @@ class Future {
   Finish finish_;
 };
 
-/// A group of devices, in order, and this device's way to the others in it: the world of all devices of a job,
-/// or a part of it that `split` made. Inside a group its members are counted from 0; `members()` says which
-/// devices of the job they are.
+/// An ordered group of devices. Through it, this device communicates with the other members. The world is the
+/// group of all devices of a job; `split` makes smaller groups. In a group, members are counted from 0;
+/// `members()` tells which devices of the job they are.
 ///
-/// Every call but the sends and receives is collective: all members make the same calls in the same order, or
-/// each of them gets Error mismatch naming who called what. Collectives of several groups take place on each
-/// device in the order in which it started them, so that order must be the same on all devices: those that
-/// face each other crosswise get Error deadlock.
+/// Every call but the sends and receives is collective: all members make the same calls in the same order. If
+/// they do not, each of them gets Error mismatch, which names who called what. A device runs the collectives
+/// of all its groups in the order in which it started them. If two devices start collectives of two groups in
+/// opposite orders, each waits for the other, and both get Error deadlock.
 ///
-/// Calls that take `Tensor&&` may work in its memory. Slices may differ in size and be empty. Calls on an
-/// axis that is not there, or on shapes that do not fit, throw Error argument.
+/// Calls that take `Tensor&&` may work in its memory. Slices may differ in size and be empty. A call on an
+/// axis that does not exist, or on shapes that do not fit, throws Error argument.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -296,70 +303,76 @@ class Communicator {
   /// This device's place in the group, 0 to num_devices() - 1.
   virtual int device_id() const = 0;
   virtual int num_devices() const = 0;
-  /// The members by their ids in the job, in the group's order. An error names devices so.
+  /// The members by their ids in the job, in the group's order. Errors name devices by these ids.
   virtual const std::vector<int>& members() const = 0;
-  /// What tells this group from the others that this device is in; 0 is the world. The ledger books by it.
+  /// A number that differs for each group that this device is in; the world has 0. The ledger books by it.
   virtual Index group_id() const = 0;
-  /// The members that pass the same color, as a group, in the order of their keys, and of equal keys in this
-  /// group's order; no color: none, and no group is returned. A collective (MPI 4.0, section 7.4.2).
+  /// Makes a group of all members that pass the same color. They are ordered by their keys, and members with
+  /// equal keys as in this group. A member that passes no color gets no group. A collective (MPI 4.0, section
+  /// 7.4.2).
   virtual std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) = 0;
 
-  /// Returns when every device has reached it.
+  /// Returns when every member has called it.
   virtual void barrier() = 0;
-  /// Blocking rendezvous: returns when the receiver has it. \throws Error argument for a send to oneself.
+  /// Sends, and returns when the receiver has the message. \throws Error argument for a send to oneself.
   virtual void send(int dest_id, const Tensor& t) = 0;
   virtual Tensor receive(int src_id) = 0;
 
-  /// Messages that are posted and waited for later; not collective. Between two devices the k-th send, posted
-  /// or not, belongs to the k-th receive. The future of a send is done when the message has left, which is at
-  /// the latest when its receive has been posted; it holds `t` until it is waited for. The receiver knows the
-  /// shape: another one is Error mismatch, thrown where it waits.
+  /// Posts a message, to be waited for later; not collective. Between two devices, the k-th send belongs to
+  /// the k-th receive, whether they are posted or blocking. The future of a send is done when the message has
+  /// left, at the latest when its receive has been posted. It holds `t` until somebody waits for it. The
+  /// receiver says which shape it expects, and gets Error mismatch when it waits if another one arrives.
   virtual Future<> post_send(int dest_id, Tensor&& t) = 0;
   virtual Future<Tensor> post_receive(int src_id, const Shape& shape) = 0;
 
-  /// Collective: the k-th calls on the devices belong together. Copies my `src` into the `dst` of
-  /// `target_device_id` (no target: I send nothing). Targets are distinct. Done when my `src` may be reused
-  /// and, if somebody targeted me, my `dst` is filled. `src` and `dst` are different tensors; shapes agree.
+  /// A collective: the k-th calls of all members belong together. Copies this device's `src` into the `dst`
+  /// of `target_device_id`; a device without a target sends nothing. No two devices have the same target. The
+  /// future is done when `src` may be reused and, if another device targets this one, `dst` is filled. `src`
+  /// and `dst` are different tensors of one shape.
   virtual Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) = 0;
 
-  /// The slices of all devices one behind the other along `axis`, in device order. Mine is consumed, or kept.
+  /// The slices of all devices, joined along `axis` in device order. The first form consumes this device's
+  /// slice, the second keeps it.
   virtual Future<Tensor> all_gather_async(Tensor&& slice, int axis) = 0;
   virtual Future<Tensor> all_gather_async(const Tensor& slice, int axis) = 0;
-  /// All devices' tensors combined, on every device. Works in the argument's memory.
+  /// Combines all devices' tensors, and returns the result on every device. Works in the argument's memory.
   virtual Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) = 0;
-  /// Each device's part, along `axis`, of all devices' tensors combined.
+  /// Combines all devices' tensors, and returns this device's part of the result along `axis`.
   virtual Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) = 0;
-  /// Part k of `t` along `split_axis` goes to device k; what arrives is put together along `concat_axis`, in
-  /// device order. Parts follow the rule of split.hpp.
+  /// Sends part k of `t` along `split_axis` to device k, and joins the parts that arrive along `concat_axis`,
+  /// in device order. Parts follow the rule of split.hpp.
   virtual Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) = 0;
-  /// The same along one axis with part sizes of my choice: counts[k] of my slices go to device k.
+  /// The same along one axis, with parts whose sizes the caller chooses: counts[k] indices of the axis go to
+  /// device k.
   virtual Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) = 0;
-  /// The root's tensor, on every device. What others pass is ignored.
+  /// Returns the root's tensor on every device. The tensors that other devices pass are ignored.
   virtual Future<Tensor> broadcast_async(Tensor&& t, int root) = 0;
 
   /// Returns when every call that this device has started is done.
   virtual void synchronize() = 0;
-  /// Uncounted control message: every device's number, in device order.
+  /// Every device's number, in device order. A control message, which the ledger does not count.
   virtual std::vector<Index> exchange(const char* what, Index mine) = 0;
-  /// Uncounted control message: everybody's text, on device 0 in device order; elsewhere nothing.
+  /// Returns all devices' texts on device 0, in device order, and nothing on the others. A control message,
+  /// which the ledger does not count.
   virtual std::vector<std::string> gather(const char* what, const std::string& mine) = 0;
-  /// Somebody claims that all members hold this tensor. Believed here; a checked run verifies it
-  /// (checked_communicator.hpp).
+  /// Called when an engine claims that all members hold this tensor. A plain communicator believes the claim;
+  /// a checked run verifies it (checked_communicator.hpp).
   virtual void verify_replicated(const Tensor& t) = 0;
 };
 
-/// "{4, 1, 3}": a group as errors name it; nothing for the world.
+/// The group as errors name it: "{4, 1, 3}", and an empty text for the world.
 std::string name_of_group(const Communicator& group);
 
-/// Prints "device D: TITLE TENSOR" for one device of the group after another. A collective: device 0 writes.
+/// Prints "device D: TITLE TENSOR" for each device of the group, in order. A collective; device 0 writes.
 void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
                            const Tensor& tensor);
 
-/// A program of many devices: starts this process's device, runs `body` with the group of all devices, and
-/// returns its exit code, the largest of all devices. An Error ends every device with its code and one line;
-/// so does any other exception.
+/// Runs a program on many devices: starts this process's device and calls `body` with the group of all
+/// devices. Returns the largest exit code of all devices. An Error, or any other exception, ends every device
+/// with its code and one line.
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
-/// Whether bytes and messages are booked from closed forms (NCCL) and not counted as they are sent.
+/// Whether bytes and messages are booked from closed forms, as with NCCL, which does not tell what it sends;
+/// else they are counted as they are sent.
 bool traffic_is_booked();
 /// @}
 

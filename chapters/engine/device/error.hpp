@@ -6,7 +6,7 @@
 
 namespace shard {
 
-/// What kind of thing went wrong; the number is the exit code of the program.
+/// The kind of an error. Its number is the exit code of the program.
 enum class Code : int {
   usage = 64,       ///< unknown option, impossible combination
   file = 65,        ///< a checkpoint or data file: missing, unreadable, malformed, truncated
@@ -33,7 +33,7 @@ class Error : public std::runtime_error {
 
 /// The id in the job of this process's device: 0 before a job begins.
 int this_device();
-/// For whoever starts the job.
+/// Called by the code that starts the job.
 void set_this_device(int id);
 
 /// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN", where 1 is this_device().

@@ -7,7 +7,7 @@
 
 namespace shard {
 
-/// What a block of device memory is held for.
+/// The purpose of a block of device memory.
 enum class Purpose { parameters, gradients, optimizer, activations, buffers };
 inline constexpr int num_purposes = 5;
 
@@ -53,7 +53,8 @@ class Ledger {
   void allocated(Purpose purpose, std::int64_t bytes);
   void released(Purpose purpose, std::int64_t bytes);
   void moved(Purpose from, Purpose to, std::int64_t bytes);
-  /// In a group, by its Communicator::group_id(); 0 is the world.
+  /// Books messages that were sent in a group, which is given by its Communicator::group_id(); 0 is the
+  /// world.
   void sent(std::int64_t group, Collective collective, const Traffic& messages);
   void computed(std::int64_t flops) { flops_ += flops; }
 

@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// Hears of what this device computes and holds, as it happens: a recorder, or a clock. What it sends is heard
-/// of by wrapping its communicators (wrapped_communicator.hpp).
+/// An observer is told what this device computes and holds, when it happens. A recorder and a clock are
+/// observers. To observe what a device sends, wrap its communicators (wrapped_communicator.hpp).
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -16,12 +16,12 @@ class Observer {
   virtual void product(Operand /*a*/, Operand /*b*/, const Tensor& /*c*/, bool /*accumulates*/) {}
   /// A function of every element, or of every row, of a tensor of so many elements: "relu", "adam_update".
   virtual void elementwise(std::string_view /*function*/, Index /*elements*/) {}
-  /// So many bytes are held from now on, or no longer.
+  /// The device has allocated, or freed, this many bytes.
   virtual void allocated(Purpose /*purpose*/, Index /*bytes*/) {}
   virtual void released(Purpose /*purpose*/, Index /*bytes*/) {}
 };
 
-/// While it lives, an observer hears of this device.
+/// An observer is called during the lifetime of this object.
 class Observation {
  public:
   explicit Observation(Observer& observer);

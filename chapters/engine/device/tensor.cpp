@@ -1,4 +1,4 @@
-/// What of a tensor does not depend on where its memory is.
+/// The functions of a tensor that are the same for both backends.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

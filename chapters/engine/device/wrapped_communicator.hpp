@@ -4,8 +4,8 @@
 
 namespace shard {
 
-/// A communicator around another one that passes every call on: what a recorder, planted faults, a checked run
-/// or a clock derive from, each overriding the calls that it is about. It borrows the inner one.
+/// A communicator that passes every call on to another one, the inner one. Recorders, planted faults, checked
+/// runs and clocks derive from it and override some calls. The inner communicator must outlive it.
 class WrappedCommunicator : public Communicator {
  public:
   explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}
@@ -58,12 +58,12 @@ class WrappedCommunicator : public Communicator {
   void verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
 
  protected:
-  /// Around nothing yet: set_inner comes before any call.
+  /// Has no inner communicator yet. Call set_inner before any other function.
   WrappedCommunicator() = default;
   Communicator& inner() { return *inner_; }
-  /// Other calls go there from now on.
+  /// Passes all later calls on to this communicator.
   void set_inner(Communicator& inner) { inner_ = &inner; }
-  /// What `split` returns of a part of the inner group: wrapped as this one is.
+  /// Wraps a part of the inner group as this communicator wraps the whole; `split` returns the result.
   virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) = 0;
 
  private:

@@ -14,7 +14,7 @@ namespace shard {
 
 namespace {
 
-/// Comma-separated numbers, a row a line.
+/// Reads and writes rows of numbers: each line is a row, with commas between the numbers.
 class CsvInput : public InputStream {
  public:
   CsvInput(std::istream& in, const Workload& network, Index rows_at_a_time)

@@ -7,9 +7,9 @@
 
 namespace shard {
 
-/// Says how far training is. On a terminal, one line that changes twice a second, with the time a step takes
-/// and the time left. Elsewhere plain lines: at each fifth of the steps, and every ten seconds. For the device
-/// that speaks.
+/// Shows how far training is. On a terminal, this is one line that changes twice a second, with the time of a
+/// step and the time left. Elsewhere these are plain lines: one at each fifth of the steps, and one every ten
+/// seconds. Only the device that prints uses it.
 class Progress {
  public:
   explicit Progress(Index steps);

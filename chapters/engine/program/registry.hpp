@@ -1,7 +1,7 @@
 #pragma once
 
-/// What chapters say of themselves. Each has a chapter.cpp with one RegisteredChapter in it; programs, tests
-/// and tables are made from these.
+/// The registry of chapters. Each chapter describes itself in a chapter.cpp with one RegisteredChapter.
+/// Programs, tests and tables are made from these descriptions.
 
 #include <functional>
 #include <map>
@@ -15,25 +15,27 @@
 
 namespace shard {
 
-/// One way to carry out a chapter's strategy.
+/// A variant: one form of a chapter's strategy, with its engine.
 struct Variant {
   std::string name;
   std::string summary;  ///< one line for --help
-  /// An engine on this group of devices.
+  /// Makes an engine on this group of devices.
   std::function<std::unique_ptr<ShardedEngine>(Communicator& group, const Workload&, const Options&)> make =
       {};
-  /// What it sends, computes and holds in a step. None: its figures are shown without a proof.
+  /// The closed forms of what it sends, computes and holds in a step. They may be left out; then its figures
+  /// are shown without a proof.
   std::function<Costs(const Setting&, const Options&)> costs = {};
-  /// Its own options. Others are refused.
+  /// The options that this variant declares. The command line refuses others.
   std::vector<OptionText> options = {};
-  /// Options worth testing: pieces that are ragged, buckets of one gradient, ...
+  /// Option values that tests use, for example pieces of different sizes or buckets of one gradient.
   std::vector<Options> tested_with = {Options()};
-  /// Options it is measured with by ./tests/bench.
+  /// Option values that ./tests/bench uses.
   Options benchmarked_with = {};
-  /// Says what it cannot do. \throws Error usage
+  /// Refuses a network or options that this variant cannot run. \throws Error usage
   std::function<void(int devices, const Workload&, const Options&)> require = {};
   const WorkloadKind* workload = nullptr;  ///< the chapter's, unless it has its own
-  /// The variant of this chapter whose loss curve it must follow. None: the first chapter's, as deep.
+  /// The variant of this chapter whose loss curve it must follow. If empty, it is the first chapter's curve
+  /// for a network as deep.
   std::string reference = {};
 
   /// Whether `require` finds nothing.
@@ -41,7 +43,7 @@ struct Variant {
   bool has_option(const std::string& option) const;
 };
 
-/// A chapter. Its number is its folder's, and so is its title unless it has one.
+/// A chapter. Its number comes from the name of its folder, and so does its title, unless it sets one.
 struct Chapter {
   std::string title = {};
   const WorkloadKind* workload = nullptr;  ///< what its variants train
@@ -60,7 +62,7 @@ struct Chapter {
   const std::string& short_name() const { return number.empty() ? folder : number; }
 };
 
-/// Puts a chapter among those of the program. `where` says which folder it lies in: there is nothing to type.
+/// Adds a chapter to the program. `where` tells the folder by itself, so a chapter does not write its name.
 class RegisteredChapter {
  public:
   explicit RegisteredChapter(Chapter chapter,

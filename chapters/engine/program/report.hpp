@@ -7,14 +7,14 @@
 
 namespace shard {
 
-/// A figure as the ledger measured it and as its closed form says, of every device.
+/// A figure of every device: the ledger's number and the closed form's.
 struct Figure {
   std::vector<Index> measured;
   std::vector<Index> formula = {};  ///< empty: there is no form
   bool is_booked = false;           ///< the ledger's number is no measurement, but the backend's own form
 
   bool has_form() const { return !formula.empty(); }
-  /// Whether the form is missed on no device.
+  /// Whether the ledger's number is the closed form's on every device.
   bool is_met() const { return !has_form() || measured == formula; }
   Index largest() const;
 };
@@ -34,7 +34,8 @@ struct Report {
   Figure flops;                ///< of matrix products, in the step that has most
   Figure peak;                 ///< bytes held at most
   double milliseconds = 0;     ///< of a step, median
-  /// Variant of this chapter whose losses these must follow; empty: the first report of its workload, as deep.
+  /// Variant of this chapter whose losses these must follow; empty: the first report of its workload, as
+  /// deep.
   std::string reference;
   /// Of each step, what rounding may turn (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
@@ -54,7 +55,7 @@ struct Outcome {
 
 /// Gathers each device's measured and derived number. A collective.
 Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula);
-/// The same of a number that no form derives.
+/// The same for a number without a closed form.
 Figure gather_figure(Communicator& group, const char* what, Index measured);
 
 /// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such

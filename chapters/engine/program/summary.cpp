@@ -10,8 +10,8 @@ namespace shard {
 
 namespace {
 
-/// The report whose losses those of `r` must follow: the first one of its workload that is as deep, or that of
-/// the variant that `r` names.
+/// The report whose losses those of `r` must follow: the first one of its workload that is as deep, or that
+/// of the variant that `r` names.
 const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
   if (r.reference.empty())
     return *std::ranges::find_if(reports, [&](const Report& other) {
@@ -23,9 +23,9 @@ const Report& reference_of(const Report& r, const std::vector<Report>& reports) 
                                        r.chapter, r.variant, r.reference));
 }
 
-/// The first step whose decisions differ from the reference's, or the number of steps. A mixture's choice
-/// is no continuous function of the weights: where two experts are as likely as each other but for rounding,
-/// either may be chosen, and from there on the two networks are different ones.
+/// The first step whose decisions differ from the reference's, or the number of steps. A mixture's choice is
+/// not a continuous function of the weights. If two experts are equally likely up to rounding, either may be
+/// chosen. From that step on, the two runs train different networks.
 std::size_t comparable_steps(const Report& r, const Report& reference) {
   std::size_t steps = std::min(r.losses.size(), reference.losses.size());
   for (std::size_t step = 0; step < std::min({steps, r.decisions.size(), reference.decisions.size()}); ++step)

@@ -23,7 +23,7 @@ bool speaks(Communicator& group) {
   return group.device_id() == 0;
 }
 
-/// While it lives, products are exact.
+/// Matrix products use float32 during the lifetime of this object.
 class InFloat32 {
  public:
   InFloat32() { set_precision(Precision::float32); }
@@ -79,8 +79,8 @@ Index exact_difference(Communicator& group, const Variant& variant, const Worklo
   return worst_of_all(group, comparisons);
 }
 
-/// A figure of the ledger beside its closed form, if it has one, over many steps: of the first step that misses
-/// the form, or else of the step in which it is largest.
+/// A figure of the ledger and its closed form, if it has one. Of all steps, it keeps the first one in which
+/// the two differ. If there is none, it keeps the step in which the figure is largest.
 struct Worst {
   Index measured = 0;
   Index formula = 0;
@@ -92,7 +92,7 @@ struct Worst {
   }
 };
 
-/// A training run as it goes.
+/// The state of a training run.
 struct Training {
   std::vector<double> losses;
   std::vector<double> milliseconds;
@@ -109,7 +109,7 @@ struct Run {
   const Arguments& arguments;
 };
 
-/// What the ledger says of one step, beside what the closed form says of it.
+/// Compares the ledger's figures of one step with the closed form's.
 void measure_step(Training& training, const Run& run, const ShardedEngine& engine, const Optimizer& optimizer,
                   bool is_first) {
   std::optional<Costs> costs;
@@ -176,7 +176,7 @@ void gather_figures(Report& report, const Run& run, const Training& training) {
   report.peak = gather("peak", training.peak);
 }
 
-/// What the workload noted, and what its decisions cost.
+/// Prints what the workload noted, and how the operations are distributed over the devices.
 void print_journal(Communicator& group, const Training& training) {
   if (!training.journal) return;
   const std::vector<Index> flops = group.exchange("flops", training.all_flops);
@@ -215,7 +215,7 @@ Report report_of(const Run& run, const Chapter& chapter) {
   return report;
 }
 
-/// Trains, and puts what it showed into the report. Returns the examples after it.
+/// Trains, and writes the results into the report. Returns the examples that the trained network makes.
 std::string fill_report(Report& report, const Run& run, ShardedEngine& engine) {
   std::unique_ptr<Optimizer> optimizer =
       make_optimizer(run.arguments.optimizer, run.arguments.learning_rate,

@@ -27,7 +27,7 @@ std::string index_of(Index element, const Shape& shape, int axis, Index offset) 
   return to_string(index);
 }
 
-/// What the usual mistakes do to a gradient.
+/// The effects of common mistakes on a gradient.
 std::string guess(float expected, float got, int num_devices) {
   float n = static_cast<float>(num_devices);
   if (std::isnan(got)) return "not a number";

@@ -8,7 +8,7 @@
 
 namespace shard {
 
-/// How far a result is from what was expected, element by element.
+/// The difference between a result and the expected one, element by element.
 struct Comparison {
   /// Largest distance in units in the last place: how many float32 lie between. 0: bit for bit, −0 being 0.
   std::int64_t max_ulp = 0;
@@ -21,9 +21,9 @@ struct Comparison {
   bool is_equal() const { return max_ulp == 0; }
 };
 
-/// Holds my part of `actual` against the same part of the whole that was expected.
+/// Compares this device's part of `actual` with the same part of the expected whole.
 Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected);
-/// Holds two arrays of one shape against one another. `num_devices` is for the likely cause, `offset` shifts the
+/// Compares two arrays of one shape. `num_devices` helps to name the likely cause; `offset` is added to the
 /// reported index along `axis`.
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices = 1, int axis = 0, Index offset = 0);

@@ -2,8 +2,8 @@
 
 /// The vocabulary of the closed forms: what collectives send, and what a chapter's costs.hpp says of a step.
 ///
-/// A form is derived by hand from the algorithm; the ledger measures; tests hold the one against the other,
-/// exactly. Elements are float32, 4 bytes each.
+/// A closed form is derived by hand from the algorithm, and the ledger measures. Tests compare the two, which
+/// must be equal. Elements are float32, 4 bytes each.
 
 #include <algorithm>
 #include <array>
@@ -20,16 +20,15 @@ namespace shard {
 
 class Workload;
 
-/// What a step made of its data, where bytes and operations depend on it: a mixture's on where its tokens
-/// went.
+/// Data of a step that its costs depend on. A mixture's costs depend on the experts that its tokens chose.
 struct StepData {
   virtual ~StepData() = default;
-  /// Over how many devices it says that the rows are divided.
+  /// The number of devices that the rows are divided over.
   virtual int devices() const = 0;
   virtual bool equals(const StepData& other) const = 0;
 };
 
-/// What a form depends on.
+/// The arguments of a closed form.
 struct Setting {
   const Workload* workload = nullptr;  ///< what is trained
   Index batch = 64;                    ///< rows of the global batch
@@ -46,11 +45,11 @@ struct Costs {
   std::array<Traffic, num_collectives> sent_after_step{};  ///< per collective, in `after_step()`
   Index flops = 0;                                         ///< of matrix products
   Index parameter_bytes = 0;                               ///< of what this device holds between steps
-  /// Of what its optimizer updates, if that is not all it holds: gradients, and each kind of state, are as
-  /// large.
+  /// Bytes of the parameters that this device's optimizer updates, if these are not all that it holds. Their
+  /// gradients are as large, and so is each kind of the optimizer's state.
   std::optional<Index> trained_bytes;
-  /// Most bytes held at a time, forward and backward: parameters, gradients, activations, buffers. The loss
-  /// gradient takes its result's size; input and gradients are held by the caller.
+  /// The most bytes held at a time in forward and backward: parameters, gradients, activations, buffers. The
+  /// loss gradient has the size of the output. The caller holds the input and the gradients.
   Index peak_bytes = 0;
   /// Most held in `after_step()` beside parameters, gradients and the optimizer's state.
   Index after_step_bytes = 0;
@@ -58,10 +57,10 @@ struct Costs {
   Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
   Traffic& after_step(Collective c) { return sent_after_step[static_cast<std::size_t>(c)]; }
   Index trained() const { return trained_bytes.value_or(parameter_bytes); }
-  /// Of a whole step.
+  /// What is sent in a whole step.
   Traffic total() const;
-  /// Most bytes held in a whole step with an optimizer that has `state_per_element` elements of state for
-  /// each it updates (2 for Adam). In the first step, state comes into being only at its end. dL/dx is not
+  /// The most bytes held in a whole step with an optimizer that has `state_per_element` elements of state for
+  /// each element that it updates (2 for Adam). The first step makes the state only at its end. dL/dx is not
   /// kept.
   Index step_peak_bytes(Index state_per_element, bool is_first) const;
 };

@@ -1,8 +1,8 @@
 #pragma once
 
-/// How a schedule is read. The same actions mean something else to each reader: an engine computes and sends,
-/// a clock adds up durations, a closed form adds up memory, the checker looks for mistakes. Each is an
-/// Interpreter, and one of the two functions below drives it.
+/// Interpreters of a schedule. Each one does something else with the actions: an engine computes and sends, a
+/// clock adds up durations, a closed form adds up memory, the checker looks for mistakes. One of the two
+/// functions below calls an interpreter for each action.
 
 #include <vector>
 
@@ -10,7 +10,7 @@
 
 namespace shard {
 
-/// What the actions of one device mean. A kind of action whose function is not overridden means nothing.
+/// Does something for each action of one device. It ignores the actions whose function it does not override.
 class Interpreter {
  public:
   virtual ~Interpreter() = default;
@@ -53,9 +53,9 @@ struct Stuck {
   int waits_for;
 };
 
-/// All devices' actions, side by side: each device goes on as far as it can, and waits for messages as in a
-/// real run. `interpreters` has one for each device; none, and it is only seen who comes to the end.
-/// Returns the devices that do not.
+/// Runs all devices' actions together. Each device goes on as far as it can, and waits for messages as in a
+/// real run. `interpreters` has one interpreter for each device, or is empty if only the result matters.
+/// Returns the devices that do not come to their end.
 std::vector<Stuck> interpret_together(const Schedule& schedule, Sends sends,
                                       const std::vector<Interpreter*>& interpreters = {});
 

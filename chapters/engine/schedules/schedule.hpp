@@ -1,6 +1,6 @@
 #pragma once
 
-/// A schedule is data: for each device, what it does one after the other. Nothing here computes or sends.
+/// A schedule is data: a list of actions for each device, in order. This file computes and sends nothing.
 
 #include <compare>
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace shard {
 
-/// What travels between stages: activations forward, gradients of them back.
+/// What stages send each other: activations go forward, their gradients go back.
 enum class Flow { activation, gradient };
 
-/// A tensor between two stages: of which micro-batch, and which stage reads it.
+/// A message between two stages: a micro-batch's tensor, and the stage that reads it.
 struct Message {
   Flow flow;
   Index micro_batch;
@@ -50,8 +50,9 @@ struct Action {
 /// "forward of micro-batch 3, stage 1".
 std::string to_string(const Action& action);
 
-/// What all devices do. Stage s, a number of layers in a row, is on device s mod devices: with as many stages
-/// as devices each has one, with v times as many it has v, spread through the model.
+/// The actions of all devices. Stage s, a number of consecutive layers, is on device s mod devices. If there
+/// are as many stages as devices, each device has one. If there are v times as many, it has v of them, from
+/// different parts of the model.
 struct Schedule {
   int devices = 1;
   int stages = 1;
@@ -67,10 +68,12 @@ struct Schedule {
 /// The work of each device, in order, without messages.
 using Work = std::vector<std::vector<Action>>;
 
-/// Adds the messages. A receive is posted one piece of work before the one that needs it, so that it is under
-/// way meanwhile; a send is posted as soon as there is something to send, and waited for before the next one
-/// of the same flow, so that at most one of each is held. Between two devices, receives are posted in the
-/// order of sends.
+/// Adds the messages to the work.
+/// - A receive is posted one piece of work before the piece that needs it, so that the message arrives while
+///   the device computes.
+/// - A send is posted as soon as its tensor is there. It is waited for before the next send of the same flow,
+///   so that a device holds at most one tensor of each flow for sending.
+/// - Between two devices, receives are posted in the order of sends.
 Schedule with_messages(int stages, Index micro_batches, const Work& work);
 
 }  // namespace shard

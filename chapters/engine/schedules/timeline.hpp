@@ -37,8 +37,9 @@ struct Timeline {
 /// Messages take no time, but are waited for as the schedule says.
 Timeline simulate(const Schedule& schedule, const Durations& durations);
 
-/// A row a device, a column a slot: F3 the forward of micro-batch 3, B3 its backward (two slots), or its
-/// halves I3 and W3; with several stages a device a letter says which. Long ones go on below.
+/// Draws a row for each device and a column for each slot. F3 is the forward of micro-batch 3. B3 is its
+/// backward (two slots); I3 and W3 are the halves of the backward. If a device has several stages, a letter
+/// behind the number says which one. A long drawing is cut into blocks, one below the other.
 std::string draw(const Schedule& schedule);
 /// The drawing, the idle share, how many micro-batches' activations each device holds at most, and which
 /// devices would wait for one another for ever if sends blocked.

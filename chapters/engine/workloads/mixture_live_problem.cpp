@@ -8,10 +8,12 @@ namespace shard {
 
 namespace {
 
-/// Of the features of a live problem, the first 2N say what a token's type is. Types 0 to N-1, 2N tokens of
-/// type s on device s, tie between expert 0 and their own device's second one; types N to 2N-1, one of each
-/// on every device, tie between the second and the third one of device 0 to N-1. With 8 in the input, a logit
-/// is 128 or 0.
+/// A live problem has N devices with three experts each, and 2N types of tokens. The first 2N features of a
+/// token say which type it has: the feature with the type's number is 8, the others are 0. The router then
+/// gives every expert a logit of 128 or 0, and each type has two experts with 128:
+///
+/// - Type s < N: expert 0 and the second expert of device s. Device s has 2N tokens of this type.
+/// - Type N + s: the second and the third expert of device s. Every device has one token of this type.
 HostTensor live_router(const MixtureModel& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
@@ -38,8 +40,8 @@ HostTensor live_input(Index batch, Index width, Index N) {
   return input;
 }
 
-/// Layer 0 reads everything, and no expert as another; in later ones every row and column has two ones or
-/// more.
+/// Layer 0 has no zeros, so that it reads every feature, and it differs from expert to expert. In later
+/// layers every row and every column has at least two ones.
 HostTensor live_weights(const MixtureModel& m, Index expert, Index layer) {
   const Shape shape = m.shape(layer);
   HostTensor w = exact::integers(shape, CounterRandom(3, "live " + expert_layer_name(expert, layer)), 1, 2);

@@ -15,8 +15,8 @@ namespace {
 
 using exact::Matrix;
 
-/// −128, 0 or 128. Columns are equal in groups of 1, 2, 4, 1, ... experts, so that these tie; a group's are
-/// spread.
+/// A router with elements −128, 0 or 128. Experts form groups of 1, 2, 4, 1, ... The experts of a group have
+/// equal columns, so their logits tie. They are chosen at random.
 HostTensor tied_router(const MixtureModel& m, const CounterRandom& random) {
   std::vector<Index> experts(static_cast<std::size_t>(m.num_experts));
   std::iota(experts.begin(), experts.end(), Index{0});

@@ -9,8 +9,9 @@ namespace shard {
 
 /// Sums are those of integers times powers of two, and so are gates: logits are multiples of 128, and
 /// exp(−128) is 0 in float32, so a token's probabilities are shared equally by the experts whose logits are
-/// the row's largest. Those are one, two, four, ... by construction. The weight of the balancing loss becomes,
-/// if it is not 0, one by which its derivative is an integer; skew becomes 0. `digits`: the input's, if any.
+/// the row's largest. Those are one, two, four, ... by construction. The weight of the balancing loss
+/// becomes, if it is not 0, one by which its derivative is an integer; skew becomes 0. `digits`: the input's,
+/// if any.
 /// \throws Error internal when no such problem is found
 ExactProblem make_exact_mixture(const Mixture& mixture, Index batch, std::uint64_t seed,
                                 const Digits* digits);
@@ -23,11 +24,11 @@ Solution solve_mixture(const ExactProblem& problem);
 /// Where the choices of the problem go, again from the definitions.
 RoutedCounts route_mixture(const ExactProblem& problem, int devices);
 
-/// A problem in which a change of any number that is sent has an effect: positive throughout, and no expert
-/// like the other. Every device is sent as many rows as it sends, so that a call that was left out leaves
-/// shapes as they were. Device 0 alone fills expert 0 to its capacity, so that a wrong count of its choices
-/// changes the balancing loss but not who travels (then devices would disagree on what arrives, and the job
-/// would end in an error of that).
+/// A problem in which every number that is sent affects a result. All numbers are positive, and no two
+/// experts are alike. Every device receives as many rows as it sends, so that shapes stay the same when a
+/// call is left out. Device 0 alone fills expert 0 to its capacity. So a wrong count of its choices changes
+/// the balancing loss, but not which tokens are sent. (Otherwise the devices would disagree on the rows that
+/// arrive, and the job would end with that error.)
 ExactProblem make_live_mixture(Index num_layers, Index top_k, int devices);
 
 }  // namespace shard

@@ -24,8 +24,8 @@ class Mlp : public DenoisingWorkload {
   std::string input_hint(Index width) const override;
 
   /// Small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward. The input is
-  /// 0..16, digits if they are as wide; the last of several rows is zeros: the kink of every ReLU. Weights are
-  /// dense −2..2 for two layers, sparse ±1 for deeper stacks; output gradients −2..2.
+  /// 0..16, digits if they are as wide; the last of several rows is zeros: the kink of every ReLU. Weights
+  /// are dense −2..2 for two layers, sparse ±1 for deeper stacks; output gradients −2..2.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem) const override;
 
@@ -45,10 +45,10 @@ struct MlpSetting : Setting {
 
 /// Mlp's exact problem of this model.
 ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed);
-/// One in which everything matters on every device: positive throughout, so that no ReLU masks what went
-/// wrong before it; even layers dense, so that any column of them reads every input; odd layers with two ones
-/// or more in each row and column, so that sums stay exact. (A number that only a dead hidden unit reads has
-/// no influence on any result, and no comparison could notice it.)
+/// An exact problem in which every number on every device affects a result. All numbers are positive, so that
+/// no ReLU hides a mistake before it. Even layers are dense, so that every column reads every input. Odd
+/// layers have at least two ones in each row and column, and sums stay exact. (If only a dead hidden unit
+/// read a number, no comparison could notice a mistake in it.)
 ExactProblem make_live_problem(const Model& model, Index batch);
 
 /// The initial values of one stack, each name with something before it.

@@ -76,7 +76,7 @@ ExactProblem make_live_problem(const Model& model, Index batch) {
     Index period = std::min(w.shape[0], w.shape[1]);
     for (Index i = 0; i < num_elements(w.shape); ++i) {
       Index distance = (i / w.shape[1] - i % w.shape[1] + num_elements(w.shape)) % period;
-      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // deeper, sums would not be exact
+      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // in deeper stacks, sums would not be exact
       Index diagonals = model.num_layers <= 10 ? 2 : 1;
       w.values[static_cast<std::size_t>(i)] = is_dense || distance < diagonals ? 1.0F : 0.0F;
     }

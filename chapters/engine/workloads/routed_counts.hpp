@@ -7,7 +7,7 @@
 
 namespace shard {
 
-/// Where the choices of one global batch went: what costs of a mixture depend on.
+/// How many choices of one global batch each expert got. The costs of a mixture depend on it.
 struct RoutedCounts {
   int devices = 0;  ///< that the batch is divided over; 1: it is not
   Index top_k = 0;
@@ -26,7 +26,7 @@ struct RoutedCounts {
   bool operator==(const RoutedCounts&) const = default;
 };
 
-/// What an engine of a mixture also is: it can tell where its tokens went.
+/// The engines of a mixture implement this interface too. It tells where their tokens went.
 class RoutesTokens {
  public:
   virtual ~RoutesTokens() = default;

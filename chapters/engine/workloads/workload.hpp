@@ -1,7 +1,7 @@
 #pragma once
 
-/// What is trained. A `Workload` is one network with its data; a `WorkloadKind` makes them: from options, from
-/// a checkpoint, or small ones for tests. How a network is divided is not said here: variants do that.
+/// What is trained. A `Workload` is one network with its data; a `WorkloadKind` makes them: from options,
+/// from a checkpoint, or small ones for tests. How a network is divided is not said here: variants do that.
 
 #include <cstdint>
 #include <functional>
@@ -46,13 +46,14 @@ class TrainingBatch {
   virtual double loss(Communicator& group) const = 0;
 };
 
-/// What a workload notes of each step beside its loss.
+/// A workload's notes about each step, beside the loss.
 class Journal {
  public:
   virtual ~Journal() = default;
   /// After a step of this engine.
   virtual void add(const ShardedEngine& engine) = 0;
-  /// Of each step, the choices that rounding may turn: after a turn, two runs train different networks.
+  /// For each step, the choices that rounding can change. After such a change, two runs train different
+  /// networks.
   virtual std::vector<std::vector<Index>> decisions() const = 0;
   /// A few lines for people.
   virtual std::string describe() const = 0;
@@ -91,14 +92,14 @@ class Workload {
 
   /// \name Proof
   /// @{
-  /// Made of the data where they have been opened and fit the network.
+  /// Uses the data if they have been opened and fit the network.
   virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
   /// From the definitions, in arithmetic that is exact: independent of engines and tensors.
   /// \throws Error internal when a sum would not be exact in float32
   virtual Solution solve(const ExactProblem& problem) const = 0;
   /// Whether exact problems stay exact only as long as this parameter stays as it is.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
-  /// What closed forms are told of the engine's last step beside its setting; none: they need nothing.
+  /// Data of the engine's last step that closed forms need beside the setting; null if they need none.
   virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
   /// The same of a problem whose rows are divided over so many devices, from the definitions.
   virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {

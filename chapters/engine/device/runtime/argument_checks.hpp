@@ -1,14 +1,14 @@
 #pragma once
 
-/// What operations require of their arguments, in both backends. All throw Error argument.
+/// The checks of the operations' arguments, for both backends. All throw Error argument.
 
 #include "engine/device/device.hpp"
 
 namespace shard {
 
-/// What a tensor takes. No extent may be negative.
+/// The bytes of a tensor of this shape. No extent may be negative.
 Index bytes_of(const Shape& shape);
-/// As many values as a tensor has elements.
+/// There must be as many values as the tensor has elements.
 void require_values(const char* call, const Tensor& t, std::span<const float> values);
 
 void require_same_shape(const char* call, const Tensor& a, const Tensor& b);

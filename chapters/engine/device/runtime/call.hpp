@@ -1,7 +1,7 @@
 #pragma once
 
-/// What every collective begins with: the devices tell each other what they call, on the control plane, so
-/// that a mistake is explained and slices may differ in size.
+/// The beginning of every collective. The devices tell each other in control messages what they call. So an
+/// error can explain a mistake, and slices may differ in size.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace shard::runtime {
 
 /// What a device says of its call.
 struct Header {
-  static constexpr Index no_call = -1;  ///< a plain exchange of numbers
+  static constexpr Index no_call = -1;  ///< an exchange of numbers that is not a collective call
   static constexpr int most_axes = 32;
 
   Index collective = no_call;
@@ -21,7 +21,7 @@ struct Header {
   Index axis = 0;
   Index concat_axis = 0;
   Index peer = -1;    ///< root or target; -1: none
-  Index for_you = 0;  ///< a number for just the device this goes to
+  Index for_you = 0;  ///< a number that differs for each receiving device
   Shape shape;
 
   /// "all_gather of (2, 3) along axis 1".
@@ -40,7 +40,7 @@ struct MayDiffer {
 class Call {
  public:
   Call(std::shared_ptr<Group> group, Collective collective, Header mine);
-  /// An exchange of numbers that is no call.
+  /// An exchange of numbers that is not a collective call.
   Call(std::shared_ptr<Group> group, Header mine) : group_(std::move(group)), mine_(std::move(mine)) {}
 
   Group& group() const { return *group_; }
@@ -51,10 +51,10 @@ class Call {
   /// Any whole number as a place in the ring.
   int place(int k) const { return ((k % devices()) + devices()) % devices(); }
 
-  /// Posts my header to everybody and receives theirs: `co_await call.announce()`.
+  /// Sends this device's header to all members and receives their headers: `co_await call.announce()`.
   Posts& announce();
   Posts& announce(const std::vector<Index>& for_each);
-  /// \throws Error mismatch unless everybody makes the same call on fitting shapes.
+  /// \throws Error mismatch unless all members make the same call on shapes that fit.
   void require_agreement(MayDiffer difference);
   /// What a device said, once announcements are complete.
   const Header& said_by(int device) const { return theirs_[static_cast<std::size_t>(device)]; }

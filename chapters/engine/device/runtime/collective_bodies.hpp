@@ -1,10 +1,11 @@
 #pragma once
 
-/// What a backend implements of the communicator: the collectives' bodies, and how its device comes in.
+/// The part of the communicator that each backend implements: the bodies of the collectives, and some
+/// functions about its device.
 ///
-/// A body is handed its operation: `o.tensor` is the argument on entry and the result at the end. It
-/// announces the call, requires agreement, and then moves the data. What each sends is in
-/// chapters/engine/device/collective_costs.hpp as a closed form.
+/// A body gets its operation. `o.tensor` is the argument at the beginning and the result at the end. The body
+/// announces the call, checks that all members agree, and then moves the data. The closed forms in
+/// chapters/engine/device/collective_costs.hpp say what each collective sends.
 
 #include <optional>
 
@@ -14,19 +15,19 @@
 
 namespace shard::runtime {
 
-/// Before the first group.
+/// Called once, before the first group is made.
 void set_up_device();
-/// What the backend keeps for a new group. A collective of it.
+/// Makes the backend's part of a new group. A collective of the group.
 std::unique_ptr<DataPlane> make_data_plane(const Group& group);
-/// Called as an operation is started: its argument is what the device has been told to compute so far.
+/// Called when an operation starts. The operation must wait for all computation that was launched before.
 std::unique_ptr<OnDevice> enter_device();
-/// Returns when the device has done all that it was told.
+/// Returns when the device has done all work that was launched.
 void finish_device();
 
-/// The buffer of a ring: a collective's memory for so many elements.
+/// Makes the buffer of a ring, with this number of elements.
 Tensor ring_buffer_of(Index elements);
-/// The slices one behind the other in memory, so that each can be sent as it lies. Along axis 0 they lie so
-/// already and the tensor itself is returned; otherwise the copy is a buffer.
+/// Makes the slices contiguous and stores them one behind the other, so that each can be sent without a copy.
+/// Slices along axis 0 are contiguous already, so the tensor itself is returned. Else the copy is a buffer.
 Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
 
 /// `buffer` has room for the largest chunk.

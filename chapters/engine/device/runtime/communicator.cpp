@@ -1,5 +1,5 @@
-/// The communicator of both backends: checks arguments, counts calls, and starts collectives on the stream.
-/// And the job: it makes the world, and ends it.
+/// The communicator of both backends. It checks arguments, counts calls, and starts collectives on the
+/// stream. This file also begins and ends the job.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ class Started : public Pending {
   bool test() override {
     stream().advance();
     const bool is_done = operation_->done && (!operation_->on_device || operation_->on_device->is_reached());
-    // Asking over and over is waiting: it too must hear of a device that failed, and of a deadlock.
+    // A program may ask in a loop. That is a wait, so it must notice a failed device and a deadlock.
     if (!is_done) patience_.idle([this] { return stream().describe(*operation_); });
     return is_done;
   }
@@ -56,7 +56,8 @@ Task announced_numbers(Call call, std::vector<Index>& numbers) {
   for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
 }
 
-/// While it lives, this device makes a group. It begins before the last exchange, when all members are in split.
+/// While it lives, this device makes a group. It begins before the last exchange, when all members are in
+/// split.
 struct MakingGroup {
   MakingGroup() { stream().is_making_a_group = true; }
   ~MakingGroup() { stream().is_making_a_group = false; }

@@ -20,9 +20,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto patience = 1000ms;          // of a wait, before anybody asks
-constexpr auto between_questions = 200ms;  // rounds of questions about a possible deadlock
-constexpr auto grace = 3000ms;             // for device 0 to print another device's last line
+constexpr auto patience = 1000ms;          // a device that waits longer asks for a search for a deadlock
+constexpr auto between_questions = 200ms;  // the time between two rounds of that search
+constexpr auto grace = 3000ms;             // the time in which device 0 must print another device's last line
 
 enum Tag { failure = 1, question, answer, verdict };
 
@@ -197,8 +197,8 @@ void ControlPlane::answer_question(const Blocked& mine) {
   messages_->send(0, answer, my_answer(mine).packed());
 }
 
-/// Device 0 asks in rounds. A round that gets the same answers from all as the one before is a snapshot:
-/// between the two, nobody moved.
+/// Device 0 asks all devices in rounds. If all answers are the same in two rounds, no device has gone on
+/// between them, so the answers describe one state of the job.
 void ControlPlane::ask_around(const Blocked& mine) {
   int source = 0;
   std::string bytes;
@@ -220,8 +220,8 @@ void ControlPlane::ask_around(const Blocked& mine) {
   for (int d = 1; d < size_; ++d) messages_->send(d, question, pack({round_}, ""));
 }
 
-/// Everybody waits and nobody has moved. Unless some operation has all that it needs (its messages are on
-/// their way), that is a deadlock.
+/// All devices wait, and none has gone on. This is a deadlock, unless the needs of some operation are met:
+/// then its messages have been sent and will arrive.
 void ControlPlane::judge() {
   auto is_met = [&](const Blocked::Need& need) {
     return answers_[static_cast<std::size_t>(need.peer)].meets(need);

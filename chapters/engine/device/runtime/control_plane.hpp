@@ -1,7 +1,7 @@
 #pragma once
 
-/// The control plane: what devices tell each other beside tensor data, over MPI in both backends. Shapes,
-/// checks, reports and bad news travel here; nothing of it is counted.
+/// The control plane: messages between devices that are no tensor data, such as shapes, checks, reports and
+/// errors. Both backends send them over MPI. The ledger does not count them.
 
 #include <chrono>
 #include <functional>
@@ -25,10 +25,10 @@ struct Blocked {
     Index entries;
     bool operator==(const Need&) const = default;
   };
-  /// Of one operation: it goes on when all are met.
+  /// The needs of one operation. It goes on when all of them are met.
   using Needs = std::vector<Need>;
   std::string call;              ///< "all_reduce (call 3), for device 1"
-  std::vector<Needs> in_flight;  ///< nothing goes on before one of these operations does
+  std::vector<Needs> in_flight;  ///< the device can go on only if one of these operations can
 };
 
 class ControlPlane {
@@ -52,9 +52,9 @@ class ControlPlane {
   /// Patience of one wait. Construct it when a wait begins and call `idle` as long as nothing happens.
   class Wait {
    public:
-    /// Spins, then yields; looks for other devices' bad news; after a second or so helps to find out whether
-    /// everybody waits for everybody. \throws Error deadlock when that is so, with what each device waits
-    /// for.
+    /// Spins at first, later yields the core. Ends this device if another one has reported an error. After
+    /// about a second, takes part in the search for a deadlock. \throws Error deadlock, which says what each
+    /// device waits for, when there is one.
     template <class Describe>
     void idle(const Describe& describe) {
       if (++spins_ % spins_before_a_look == 0) look(describe);
@@ -68,7 +68,8 @@ class ControlPlane {
     std::chrono::steady_clock::time_point since_{};
   };
 
-  /// Ends the whole job with the error's code; its line is printed once, by device 0 if that still answers.
+  /// Ends the whole job with the error's code. The error's line is printed once, by device 0 if it still
+  /// runs.
   [[noreturn]] void fail(Code code, const std::string& line);
 
   /// Begins the job: before any group is made.

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The devices of one communicator, and control messages among them, over MPI in both backends: shapes and
-/// other news of a call. Nothing of it is counted. What is posted is known to the control plane, so that it can
-/// tell what a device waits for.
+/// The devices of one communicator, and the control messages among them: the shape and the other arguments of
+/// a call. Both backends send them over MPI. The ledger does not count them. The control plane knows what has
+/// been posted, so that it can tell what a device waits for.
 
 #include <mpi.h>
 
@@ -21,7 +21,7 @@ enum class Channel : int {
   data,            ///< tensor data of collectives, where MPI carries it
   message_shape,   ///< shapes of what is sent and received
   message_data,    ///< its data, where MPI carries it
-  receiver_ready,  ///< the receiver is there
+  receiver_ready,  ///< the receiver has called receive
   place_to_send,   ///< the sender's message is the k-th between the two
   place_to_receive
 };
@@ -32,14 +32,14 @@ class Awaited {
  public:
   virtual ~Awaited() = default;
   virtual bool test() = 0;
-  /// Of other devices; nothing: it waits for another operation of this device.
+  /// What it needs from other devices, or nothing if it waits for another operation of this device.
   virtual std::optional<Blocked::Needs> needs() const = 0;
 };
 
 /// Messages posted and not yet known to be complete.
 class Posts : public Awaited {
  public:
-  /// Complete ones are forgotten. \throws Error lost when a peer is gone
+  /// Removes complete messages; true when none is left. \throws Error lost when a peer is gone
   bool test() override;
   std::optional<Blocked::Needs> needs() const override { return needs_; }
 
@@ -51,7 +51,7 @@ class Posts : public Awaited {
 
 enum class Side { sending, receiving };
 
-/// What a backend keeps for each group beside this: its way of sending tensor data.
+/// A backend's own part of a group: how it sends tensor data.
 class DataPlane {
  public:
   virtual ~DataPlane() = default;
@@ -62,8 +62,9 @@ class Group {
  public:
   /// All devices of the job. A collective.
   static std::shared_ptr<Group> world();
-  /// These members, in this order; this device is one of them. A collective of theirs, and all of them must be
-  /// on their way: it waits without looking out for other devices.
+  /// Makes a group of these members, in this order; this device is one of them. A collective of these
+  /// members. All of them must be about to call it: while it waits, it does not notice errors of other
+  /// devices.
   std::shared_ptr<Group> part(Index id, const std::vector<int>& places) const;
   ~Group();
   Group(const Group&) = delete;
@@ -75,21 +76,22 @@ class Group {
   /// By their ids in the job.
   const std::vector<int>& members() const { return members_; }
   int member(int place) const { return members_[static_cast<std::size_t>(place)]; }
-  /// " in group {4, 1, 3}", for errors; nothing for the world.
+  /// The group's name in errors: " in group {4, 1, 3}", and an empty text for the world.
   std::string in_group() const;
 
-  /// Memory stays untouched until the posts are complete. A `synchronous` send is complete only when its
-  /// receiver has begun to receive.
+  /// Posts a control message. The caller leaves its memory as it is until the posts are complete. A
+  /// `synchronous` send is complete only when its receiver has begun to receive.
   void post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous = false);
   void post_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers);
 
-  /// For a backend that sends its data here too.
+  /// MPI's communicator, for a backend that also sends tensor data over MPI.
   MPI_Comm comm() const { return comm_; }
   void track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer);
 
-  /// Everybody's text, on place 0 in order; elsewhere nothing. A collective, not in the stream's order.
+  /// Returns all members' texts, in order, on member 0, and nothing on the others. A collective that does not
+  /// wait for its turn on the stream.
   std::vector<std::string> gather(const char* what, const std::string& mine);
-  /// Everybody's number, on every device. The same.
+  /// Returns all members' numbers on every device. A collective of the same kind.
   std::vector<Index> all_gather(const char* what, Index mine);
 
   /// The backend's part of the group.
@@ -99,7 +101,7 @@ class Group {
   Group(MPI_Comm comm, Index id, std::vector<int> members);
   /// The control plane's slot of a channel, as its poster counts it.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Meanwhile what is in flight goes on.
+  /// Returns when the request is complete. Operations in flight go on while it waits.
   void wait_for(const char* what, MPI_Request request);
 
   MPI_Comm comm_;
@@ -111,7 +113,7 @@ class Group {
 
 /// \throws Error lost unless an MPI call was a success.
 void require_success(int result, const char* what);
-/// \throws Error argument when MPI cannot count so many.
+/// The number of elements as MPI takes it. \throws Error argument when it is too large for MPI.
 int message_size(std::size_t elements);
 
 }  // namespace shard::runtime

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a backend reports of its operations: to the ledger, and to whoever observes the device.
+/// A backend reports its operations here. The reports go to the ledger and to the device's observer.
 
 #include "engine/device/observer.hpp"
 

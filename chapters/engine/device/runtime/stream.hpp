@@ -1,8 +1,9 @@
 #pragma once
 
-/// The communication stream. A collective is a coroutine that suspends where it has to wait for messages.
-/// Collectives of all groups run one after the other in the order in which this device started them, a step at
-/// each call into the runtime: one order for all communicators, as NCCL demands. There is no progress thread.
+/// The communication stream. A collective is a coroutine that suspends where it has to wait for messages. The
+/// stream runs the collectives of all groups one after the other, in the order in which this device started
+/// them: NCCL demands one order for all communicators. There is no progress thread; every call into the
+/// runtime lets the stream go on.
 
 #include <coroutine>
 #include <deque>
@@ -17,8 +18,8 @@
 
 namespace shard::runtime {
 
-/// A collective's body. `co_await posts` returns when all posts are complete, and so for others that it
-/// awaits.
+/// The body of a collective, a coroutine. `co_await posts` returns when all posts are complete. It can await
+/// anything that is an Awaited.
 class Task {
  public:
   struct promise_type {
@@ -46,9 +47,9 @@ class Task {
   bool done() const { return !body_ || body_.done(); }
   /// Runs until it is done or has to wait; true when it is done.
   bool advance();
-  /// What went wrong in it, if it is done.
+  /// The error that ended the body, or null.
   std::exception_ptr error() const { return body_ ? body_.promise().error : nullptr; }
-  /// What it waits for.
+  /// What the body waits for, or null.
   const Awaited* awaited() const { return body_ ? body_.promise().awaited : nullptr; }
 
  private:
@@ -64,45 +65,46 @@ class Task {
   std::coroutine_handle<promise_type> body_;
 };
 
-/// An operation's place in the queues of a device that runs behind its host, as a GPU does.
+/// An operation's place in the streams of a device that works later than its host, as a GPU does.
 class OnDevice {
  public:
   virtual ~OnDevice() = default;
-  /// Whether the device has got past it.
+  /// Whether the device has done the operation.
   virtual bool is_reached() = 0;
-  /// What the device computes from now on comes after it.
+  /// Makes everything that the device computes from now on wait for the operation.
   virtual void join() = 0;
 };
 
 /// One call: its arguments and result, its body, and what its errors call it.
 struct Operation {
   std::string call;         ///< "all_reduce", "all_reduce in group {4, 1, 3}"
-  std::int64_t number = 0;  ///< of the call, among this device's, counted from 0
+  std::int64_t number = 0;  ///< the call's number among this device's calls, counted from 0
   Tensor tensor;            ///< the argument, later the result
-  /// Holds its buffers until somebody waits: what is held then does not depend on how fast messages were.
+  /// The body holds its buffers until the caller waits, so that the bytes held do not depend on the speed of
+  /// messages.
   Task body;
-  std::function<void(Tensor&)> finish;  ///< makes the result, once somebody waits: for the same reason
-  std::unique_ptr<OnDevice> on_device;  ///< none where a device does at once what it is told
-  bool done = false;                    ///< its body is; then, too, it is in the device's queues
-  bool is_posted = false;  ///< whether it goes on by itself and does not take its turn on the stream
+  std::function<void(Tensor&)> finish;  ///< makes the result when the caller waits, for the same reason
+  std::unique_ptr<OnDevice> on_device;  ///< null for a device that works at once, such as the emulator's
+  bool done = false;                    ///< the body is done: all its work is in the device's streams
+  bool is_posted = false;  ///< whether it goes on at once, and does not wait for its turn on the stream
 };
 
 /// The operations of this device, in the order in which they were started.
 class Stream {
  public:
-  /// Puts an operation behind those already started, and lets the first of them go on.
+  /// Adds an operation at the end of the stream, and lets the first one of the stream go on.
   void start(std::shared_ptr<Operation> operation);
-  /// Starts an operation that does not take its turn: a message by itself.
+  /// Starts an operation that does not wait for its turn on the stream: a message.
   void post(std::shared_ptr<Operation> operation);
   /// Lets everything that was started go on as far as it can without waiting.
   void advance();
-  /// Returns when this operation is done, and frees its buffers; rethrows what went wrong in it.
+  /// Returns when this operation is done, and frees its buffers. Rethrows its error, if there was one.
   void wait_for(Operation& operation);
-  /// Returns when nothing is left to do, of what was posted either.
+  /// Returns when all operations are done, those on the stream and those that were posted.
   void drain();
-  /// For a wait for this operation: if it takes its turn, the first on the stream is what it waits for.
+  /// Describes a wait for this operation. An operation on the stream waits for the first one on the stream.
   Blocked describe(const Operation& operation) const;
-  /// For a wait for all.
+  /// Describes a wait for all operations.
   Blocked describe() const;
   /// What each operation that may go on needs.
   std::vector<Blocked::Needs> in_flight() const;
@@ -111,8 +113,8 @@ class Stream {
   Index calls() const { return calls_; }
   Index count_call() { return calls_++; }
 
-  /// Set while this device makes a group: other members may wait for it by then, so a backend must not let it
-  /// wait for one other device.
+  /// Set while this device makes a group. The other members wait for it then, so a backend must not let it
+  /// wait for one single device.
   bool is_making_a_group = false;
 
  private:

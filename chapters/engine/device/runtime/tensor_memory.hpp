@@ -1,6 +1,6 @@
 #pragma once
 
-/// The door to a tensor's memory, of both backends. Each has a Storage of its own.
+/// Gives a backend access to a tensor's memory. Each backend has its own Storage.
 
 #include "engine/device/device.hpp"
 
