@@ -24,8 +24,10 @@ const RegisteredChapter chapter({
              .tested_with = {Options(), Options().with(micro_batches, 3)}},
             {.name = "bucketed",
              .summary = "gradients in buckets, reduced while earlier layers are differentiated",
-             .make = [](Communicator& group, const Workload&,
-                        const Options& o) { return std::make_unique<BucketedDataParallel>(group, o[bucket_bytes]); },
+             .make =
+                 [](Communicator& group, const Workload&, const Options& o) {
+                   return std::make_unique<BucketedDataParallel>(group, o[bucket_bytes]);
+                 },
              .costs = [](const Setting& s, const Options& o) { return bucketed_costs(s, o[bucket_bytes]); },
              .options = {bucket_bytes},
              // buckets of one gradient, of some, and of all

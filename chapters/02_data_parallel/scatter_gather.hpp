@@ -56,14 +56,16 @@ class ScatterGather : public ShardedEngine {
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
       const Tensor& a = inputs[l];                            // (b, D) or (b, F)
       Tensor dw = sum_on_device_0(matmul(transposed(a), d));  // like the weights
-      gradients.put(layer_name(static_cast<Index>(l)), Owned(group(), std::move(dw), weights_[l].global_shape(), 0));
+      gradients.put(layer_name(static_cast<Index>(l)),
+                    Owned(group(), std::move(dw), weights_[l].global_shape(), 0));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weight(l, model)));  // like a
       if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
     if (!wants_input_grad()) return gradients;
     Tensor dx = gather_rows(std::move(d));  // (B, D) on device 0
     Shape shape = {group().exchange("rows of the batch", dx.extent(0))[0], weights_[0].global_shape()[0]};
-    gradients.put(Gradients::input_grad, Owned(group(), device_id() == 0 ? std::move(dx) : Tensor(), shape, 0));
+    gradients.put(Gradients::input_grad,
+                  Owned(group(), device_id() == 0 ? std::move(dx) : Tensor(), shape, 0));
     return gradients;
   }
 

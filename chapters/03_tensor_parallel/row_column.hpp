@@ -30,7 +30,8 @@ class RowColumnParallel : public ShardedEngine {
 
   /// ## Forward
   Placed forward(Tensor input) override {
-    Sharded<1> x = shard<1>(Replicated(group(), std::move(input)));  // (B, D/N)   my columns; no communication
+    Sharded<1> x =
+        shard<1>(Replicated(group(), std::move(input)));  // (B, D/N)   my columns; no communication
     std::vector<Kept> kept;
     for (const Block& block : blocks_) {
       Partial z = matmul(x, block.w0);                // (B, F)     my addend:   S1·S0 = P

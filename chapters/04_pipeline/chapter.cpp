@@ -26,8 +26,9 @@ Variant variant(const std::string& name, const std::string& summary, WorkOf work
   v.summary = summary;
   v.make = [=](Communicator& group, const Workload&, const Options& o) {
     const int each = a_device(o);
-    return std::make_unique<Pipeline>(group, PipelinePlan{
-        [=](int devices, Index m) { return work(devices, each, m); }, o[micro_batches], each, o[stages]});
+    return std::make_unique<Pipeline>(
+        group, PipelinePlan{[=](int devices, Index m) { return work(devices, each, m); }, o[micro_batches],
+                            each, o[stages]});
   };
   v.costs = [=](const Setting& s, const Options& o) {
     const int count = s.devices * a_device(o);

@@ -30,8 +30,7 @@ struct PipelinePlan {
 
 class Pipeline : public ShardedEngine {
  public:
-  Pipeline(Communicator& group, PipelinePlan plan)
-      : ShardedEngine(group), plan_(std::move(plan)) {}
+  Pipeline(Communicator& group, PipelinePlan plan) : ShardedEngine(group), plan_(std::move(plan)) {}
 
   /// ## What this device owns
   /// The layers of its stages, whole: L/N of them. Of the other layers it knows the shape and the owner.
@@ -133,8 +132,8 @@ class Pipeline : public ShardedEngine {
     Gradients gradients;
     for (Index l = num_layers(); l-- > 0;) {
       const Owned& w = stages_.weight(l);
-      gradients.put(layer_name(l),
-                    w.is_mine() ? worker.take_weight_grad(l) : Owned(group(), Tensor(), w.global_shape(), w.owner()));
+      gradients.put(layer_name(l), w.is_mine() ? worker.take_weight_grad(l)
+                                               : Owned(group(), Tensor(), w.global_shape(), w.owner()));
     }
     if (wants_input_grad())  // (B, D)
       gradients.put(Gradients::input_grad,
@@ -143,7 +142,8 @@ class Pipeline : public ShardedEngine {
   }
 
   void infer(Tensor a, int stage, Conveyor& conveyor) {
-    Owned out = through_stage(stages_, stage, Owned::mine(group(), std::move(a)), nullptr);  // (b, D) or (b, F)
+    Owned out =
+        through_stage(stages_, stage, Owned::mine(group(), std::move(a)), nullptr);  // (b, D) or (b, F)
     conveyor.pass_on((stage + 1) % num_devices(), std::move(out).local());  // from the last stage to device 0
   }
 

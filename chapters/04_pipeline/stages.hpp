@@ -39,4 +39,15 @@ struct Stages {
   }
 };
 
+/// Takes a micro-batch forward through a stage. Adds each layer's input to `inputs`, unless that is null.
+inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned>* inputs) {
+  for (Index l = stages.of(stage).begin; l < stages.of(stage).end; ++l) {
+    if (relu_before(l)) a = relu(std::move(a));  // (b, F)
+    Owned out = matmul(a, stages.weight(l));     // (b, F) or (b, D)    O·O = O
+    if (inputs != nullptr) inputs->push_back(std::move(a));
+    a = std::move(out);
+  }
+  return a;
+}
+
 }  // namespace shard::pipeline

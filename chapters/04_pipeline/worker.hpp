@@ -9,27 +9,16 @@
 
 #include "engine/schedules/interpreter.hpp"
 #include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_model.hpp"
 #include "stages.hpp"
 
 namespace shard::pipeline {
-
-/// Takes a micro-batch forward through a stage. Adds each layer's input to `inputs`, unless that is null.
-inline Owned through_stage(Stages& stages, int stage, Owned a, std::vector<Owned>* inputs) {
-  for (Index l = stages.of(stage).begin; l < stages.of(stage).end; ++l) {
-    if (relu_before(l)) a = relu(std::move(a));  // (b, F)
-    Owned out = matmul(a, stages.weight(l));     // (b, F) or (b, D)    O·O = O
-    if (inputs != nullptr) inputs->push_back(std::move(a));
-    a = std::move(out);
-  }
-  return a;
-}
 
 /// One step of training on this device: takes the micro-batches of a batch through the device's stages.
 class Worker : public Interpreter {
  public:
   /// `input` has the batch's rows on the device of stage 0, and is empty elsewhere. `rows` is their number.
-  Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches, bool wants_input_grad)
+  Worker(Communicator& group, Stages& stages, Tensor input, Index rows, Index micro_batches,
+         bool wants_input_grad)
       : group_(group),
         stages_(stages),
         input_(std::move(input)),
@@ -60,7 +49,7 @@ class Worker : public Interpreter {
   /// The last stage also computes the loss, and stores dL/dout instead of its output.
   void forward(Index m, int s) override {
     Owned a = s == 0 ? Owned::mine(group_, slice(input_, 0, rows_of(m).begin, rows_of(m).end))  // (b, D)
-                     : take({Flow::activation, m, s});                                  // (b, D) or (b, F)
+                     : take({Flow::activation, m, s});  // (b, D) or (b, F)
     std::vector<Owned>* inputs = InferenceMode::is_on() ? nullptr : &kept_[{m, s}];
     Owned out = through_stage(stages_, s, std::move(a), inputs);
     if (s == stages_.count() - 1 && loss_gradient_)
@@ -109,7 +98,9 @@ class Worker : public Interpreter {
     receives_.emplace(m, group_.post_receive(stages_.device_of(m.from_stage()), shape_of(m)));
   }
   void wait_sent(const Message& m) override { sends_.extract(m).mapped().wait(); }
-  void wait_received(const Message& m) override { put(m, Owned::mine(group_, receives_.extract(m).mapped().get())); }
+  void wait_received(const Message& m) override {
+    put(m, Owned::mine(group_, receives_.extract(m).mapped().get()));
+  }
 
  private:
   using Piece = std::pair<Index, int>;  // micro-batch and stage

@@ -7,13 +7,14 @@ namespace shard::expert {
 
 /// A mixture whose experts are divided, with one expert a token, or with several.
 Variant divided(const std::string& name, const std::string& summary, Index top_k) {
-  return {.name = name,
-          .summary = summary,
-          .make = [](Communicator& group, const Workload& w,
-                     const Options&) { return std::make_unique<ExpertParallel>(group, as_mixture(w).rule()); },
-          .costs = [](const Setting& s, const Options&) { return expert_parallel_costs(s); },
-          .workload = &mixture(top_k),
-          .reference = name + "-single"};
+  return {
+      .name = name,
+      .summary = summary,
+      .make = [](Communicator& group, const Workload& w,
+                 const Options&) { return std::make_unique<ExpertParallel>(group, as_mixture(w).rule()); },
+      .costs = [](const Setting& s, const Options&) { return expert_parallel_costs(s); },
+      .workload = &mixture(top_k),
+      .reference = name + "-single"};
 }
 
 /// The mixture on one device that it must equal.

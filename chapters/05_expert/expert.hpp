@@ -18,8 +18,7 @@ namespace shard::expert {
 
 class ExpertParallel : public ShardedEngine, public RoutesTokens {
  public:
-  ExpertParallel(Communicator& group, const RoutingRule& rule)
-      : ShardedEngine(group), rule_(rule) {}
+  ExpertParallel(Communicator& group, const RoutingRule& rule) : ShardedEngine(group), rule_(rule) {}
 
   /// ## What this device owns
   /// The router, like every device, and its experts: E/N or one more, or none.
@@ -42,7 +41,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
   /// expert: k E numbers each. Then each device knows what all devices will send. Tokens are sent as plain
   /// tensors, without a layout.
   Placed forward(Tensor input) override {
-    Sharded<0> x = my_rows(std::move(input));                        // (b, D)   my tokens
+    Sharded<0> x = my_rows(std::move(input));                     // (b, D)   my tokens
     Choices choices = choose(matmul(x, router_).local(), rule_);  // (b, E)   S0·R = S0
     const Index B = x.global_shape()[0], k = rule_.top_k, E = model_.num_experts;
     std::vector<Index> chosen = all_gather(count_choices(choices.experts, k, E));  // (N, k, E)
@@ -80,7 +79,7 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
     Sharded<0> dlogits = my_rows(choose_backward(std::move(dgates), choices, balance), x);  // (b, E)
     gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));  // (D, E)   S0ᵀ·S0 = P → R
     if (!wants_input_grad()) return gradients;
-    dtokens = all_to_all(std::move(dtokens), route.from);                           // (n, D)   of my tokens
+    dtokens = all_to_all(std::move(dtokens), route.from);                        // (n, D)   of my tokens
     Sharded<0> dx = my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
@@ -130,7 +129,8 @@ class ExpertParallel : public ShardedEngine, public RoutesTokens {
       std::vector<Owned>& kept = inputs[static_cast<std::size_t>(e)];
       if (e < mine_.begin || e >= mine_.end) {
         for (Index l = 0; l < model_.num_layers; ++l)
-          gradients.put(expert_layer_name(e, l), Owned(group(), Tensor(), model_.shape(l), layer(e, l).owner()));
+          gradients.put(expert_layer_name(e, l),
+                        Owned(group(), Tensor(), model_.shape(l), layer(e, l).owner()));
         continue;
       }
       const std::vector<Index>& rows = route.rows[static_cast<std::size_t>(e - mine_.begin)];

@@ -16,8 +16,7 @@ namespace shard::expert {
 
 class SingleMixture : public ShardedEngine, public RoutesTokens {
  public:
-  SingleMixture(Communicator& group, const RoutingRule& rule)
-      : ShardedEngine(group), rule_(rule) {}
+  SingleMixture(Communicator& group, const RoutingRule& rule) : ShardedEngine(group), rule_(rule) {}
 
   /// ## What this device owns
   /// Everything: the router, and every layer of every expert.
@@ -76,14 +75,15 @@ class SingleMixture : public ShardedEngine, public RoutesTokens {
     for (std::size_t e = 0; e < experts_.size(); ++e) {
       Range rows = plan.experts[e];
       Tensor dy = gather_rows(dout, part_of(plan.tokens, rows));
-      Replicated d(group(), scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
+      Replicated d(group(),
+                   scale_rows(std::move(dy), choices.gates, part_of(plan.choices, rows)));  // (n_e, D)
       backward_expert(e, std::move(inputs[e]), d, gradients);
       if (wants_input_grad()) assign(Rows(dtokens, rows.begin, rows.end), d.local());
     }
     dout = Tensor();
     std::vector<float> balance = balance_gradient(rule_, counts, x.local().extent(0));
     Replicated dlogits(group(), choose_backward(std::move(dgates), choices, balance));  // (B, E)
-    gradients.put(router_name(), matmul(transposed(x), dlogits));              // (D, E)
+    gradients.put(router_name(), matmul(transposed(x), dlogits));                       // (D, E)
     if (!wants_input_grad()) return gradients;
     Replicated dx(group(), combine_rows(dtokens, plan.slots, rule_.top_k));  // (B, D)   through the experts
     dtokens = Tensor();

@@ -16,8 +16,7 @@ namespace shard::fully_sharded {
 
 class Zero1 : public ShardedEngine {
  public:
-  Zero1(Communicator& group, Index micro_batches = 1)
-      : ShardedEngine(group), micro_batches_(micro_batches) {}
+  Zero1(Communicator& group, Index micro_batches = 1) : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// All parameters, like every device, and the optimizer's state for its rows of each parameter.

@@ -14,8 +14,7 @@ namespace shard::fully_sharded {
 
 class Zero2 : public ShardedEngine {
  public:
-  Zero2(Communicator& group, Index micro_batches = 1)
-      : ShardedEngine(group), micro_batches_(micro_batches) {}
+  Zero2(Communicator& group, Index micro_batches = 1) : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// All parameters, and the gradients and the optimizer's state for its rows of each.

@@ -15,8 +15,7 @@ namespace shard::fully_sharded {
 
 class Zero3 : public ShardedEngine {
  public:
-  Zero3(Communicator& group, Index micro_batches = 1)
-      : ShardedEngine(group), micro_batches_(micro_batches) {}
+  Zero3(Communicator& group, Index micro_batches = 1) : ShardedEngine(group), micro_batches_(micro_batches) {}
 
   /// ## What this device owns
   /// D/N rows of each even layer, F/N of each odd one, and their gradients and state. A device may have none.

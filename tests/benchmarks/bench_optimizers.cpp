@@ -13,7 +13,8 @@ namespace {
 /// One parameter with its gradient, and nothing else of an engine.
 class OneParameter : public ShardedEngine {
  public:
-  OneParameter(Communicator& group, Index elements) : ShardedEngine(group), w_(group, random_tensor({elements})) {}
+  OneParameter(Communicator& group, Index elements)
+      : ShardedEngine(group), w_(group, random_tensor({elements})) {}
 
   void load_checkpoint(const Checkpoint&) override {}
   Placed forward(Tensor x) override { return Replicated(group(), std::move(x)); }

@@ -1,7 +1,6 @@
 // Asynchronous calls: several in flight, waited for in any order, beside computation; and futures let go.
 
 #include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -228,7 +227,8 @@ TEST_CASE("a future dropped without waiting is reported, and its call is made al
     CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
           dropped_line("all_gather", first));
     Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) == dropped_line("broadcast", first + 1));
+    CHECK(standard_error_of([&] { std::move(other).then([](Tensor) {}); }) ==
+          dropped_line("broadcast", first + 1));
   }
   group().synchronize();
 }

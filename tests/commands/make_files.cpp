@@ -135,9 +135,8 @@ void write_malformed_files(const std::filesystem::path& folder) {
   write_bytes(folder / "header_truncated", good.substr(0, 20));
   write_bytes(folder / "empty", "");
   write_bytes(folder / "text", "1,2,3,4\n1,2,3,4\n");
-  std::string header =
-      R"({"layer_0/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[0,128]},)"
-      R"("layer_1/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[128,256]}})";
+  std::string header = R"({"layer_0/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[0,128]},)"
+                       R"("layer_1/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[128,256]}})";
   std::string length(8, '\0');
   length[0] = static_cast<char>(header.size());  // little-endian; below 256
   write_bytes(folder / "integers", length + header + std::string(256, '\1'));

@@ -15,7 +15,7 @@ Tensor some() {
 
 /// Leaves out the k-th call from here, or makes it fail.
 void in_library(const char* call, int k, const std::function<void()>& action) {
-    plant(call, k, left_out);
+  plant(call, k, left_out);
   action();
   group().synchronize();
 }

@@ -318,8 +318,7 @@ TEST_CASE("comparisons say where and what the ratio looks like") {
   HostTensor expected{{2, 2}, {1, 2, 3, -0.0F}};
   CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
   Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 1, 0, 10);
-  CHECK_THAT(c.first_difference,
-             contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
+  CHECK_THAT(c.first_difference, contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
   CHECK(c.relative == 2);
   CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, expected).max_ulp == 1);
   CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, expected).is_equal());

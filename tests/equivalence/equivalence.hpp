@@ -16,7 +16,6 @@
 
 namespace shard::testing {
 
-
 /// What a step produced on this device.
 struct Results {
   struct Piece {
@@ -93,8 +92,8 @@ inline std::vector<Comparison> compare_all(const Results& results,
   std::vector<Comparison> all;
   for (const auto& [first_row, rows] : results.output) {
     Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
-    all.push_back(compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0,
-                          first_row));
+    all.push_back(
+        compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0, first_row));
   }
   for (const auto& [name, wanted] : expected)
     if (name != "output") all.push_back(compare(name, results.gradients.at(name), wanted));

@@ -306,8 +306,7 @@ TEST_CASE("a mixture is read from its parameters, or refused in a line that says
         "p.safetensors: expected a parameter router/weights, given none of that name");
   CHECK_THAT(without("expert_1/layer_1/weights"), contains("for each of its 2 columns an expert"));
   CHECK_THAT(with("layer_0/weights", w0), contains("given 6, one of them named layer_0/weights"));
-  CHECK_THAT(with("expert_2/layer_0/weights", w0),
-             contains("one of them named expert_2/layer_0/weights"));
+  CHECK_THAT(with("expert_2/layer_0/weights", w0), contains("one of them named expert_2/layer_0/weights"));
   CHECK(with("expert_1/layer_0/weights", w1) ==
         "p.safetensors: expert_1/layer_0/weights: expected (2, 3), given (3, 2): PyTorch stores (out, in)?");
   CHECK(with("router/weights", {{3, 2}, std::vector<float>(6)}) ==

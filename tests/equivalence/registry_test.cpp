@@ -58,8 +58,7 @@ TEST_CASE("a strategy's name is of one chapter, or refused") {
   CHECK(find_strategy("fp").variant->name == "plain");
   CHECK(find_strategy("fp").chapter == &chapters()[0]);
   CHECK(find_strategy("other").chapter == &chapters()[1]);
-  CHECK_THAT(complaint([] { find_strategy("plain"); }),
-             contains("a variant of 91_first_one and of mine"));
+  CHECK_THAT(complaint([] { find_strategy("plain"); }), contains("a variant of 91_first_one and of mine"));
   CHECK(complaint([] { find_strategy("zz"); }) == "--strategy: expected fp, other or plain, given zz");
 }
 

@@ -217,7 +217,8 @@ const std::vector<Case> everybody_waits = {
     {"groups_in_a_circle",
      {3},
      82,
-     {"device 0 waits in barrier in group {0, 1} (call 1) for device 1; device 1 waits in barrier in group {1, 2} "
+     {"device 0 waits in barrier in group {0, 1} (call 1) for device 1; device 1 waits in barrier in group "
+      "{1, 2} "
       "(call 1) for device 2; device 2 waits in barrier in group {2, 0} (call 1) for device 0"},
      meet_in_groups_of_two,
      Where::cuda_too},

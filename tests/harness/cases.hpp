@@ -40,7 +40,7 @@ struct Case {
   Body body;
   Where where = Where::emulator;
   std::map<std::string, std::string> environment = {};  ///< variables of the job
-  std::function<void()> before = {};                      ///< what each process does before it is a device
+  std::function<void()> before = {};                    ///< what each process does before it is a device
 };
 
 /// Who writes an error line when a case goes wrong: one device for all, or each that meets the error.

@@ -83,7 +83,8 @@ class DeviceListener : public Listener {
     try {
       meet();
     } catch (const Error& error) {
-      runtime::ControlPlane::instance().fail(error.code(), "after test case \"" + path_[0] + "\": " + error.what());
+      runtime::ControlPlane::instance().fail(error.code(),
+                                             "after test case \"" + path_[0] + "\": " + error.what());
     }
   }
 

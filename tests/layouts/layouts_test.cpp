@@ -188,7 +188,8 @@ TEST_CASE("matrices that do not fit are refused") {
   CHECK(refusal([&] { matmul(transposed(replicated({2, 3})), replicated({3, 2})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
-  const S1 columns(group(), Tensor({2, 3}), {2, 9}, 3);  // these slices fit, but not the matrices that they are of
+  const S1 columns(group(), Tensor({2, 3}), {2, 9},
+                   3);  // these slices fit, but not the matrices that they are of
   const S0 rows(group(), Tensor({3, 2}), {8, 2}, 3);
   CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
@@ -202,7 +203,8 @@ TEST_CASE("matrices of different owners are refused, on every device") {
   const O first = laid_out<O>(a, {{}, 0}), second = laid_out<O>(a, {{}, 1});
   const Refusal refused = refusal([&] { matmul(first, second); });
   CHECK(refused.code == argument);
-  CHECK_THAT(refused.message, contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
+  CHECK_THAT(refused.message,
+             contains(fmt::format("operands of one owner, given those of devices {} and {}", id(0), id(1))));
   CHECK(refusal([&] { laid_out<O>(a, {{}, 0}) + second; }).code == argument);
 }
 
@@ -234,7 +236,8 @@ TEST_CASE("only its owner holds an owned tensor") {
   const Refusal refused = refusal([&] { owned.local(); });
   CHECK(refused.code == (am_owner ? 0 : argument));
   if (!am_owner)
-    CHECK_THAT(refused.message, contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
+    CHECK_THAT(refused.message,
+               contains(fmt::format("Owned::local: expected to be called on the owner, device {}", id(0))));
 }
 
 namespace {
@@ -294,7 +297,9 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
 
 TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
   const HostTensor same = integers({3, 4}, 5);
-  const auto claim = [](const HostTensor& host) { return refusal([&] { Replicated(group(), to_device(host)); }); };
+  const auto claim = [](const HostTensor& host) {
+    return refusal([&] { Replicated(group(), to_device(host)); });
+  };
   for (int odd = 0; devices() > 1 && odd < devices(); ++odd) {
     CAPTURE(odd);
     HostTensor other = same;

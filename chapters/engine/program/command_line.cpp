@@ -8,9 +8,9 @@
 
 namespace shard {
 
-bool parse_options(const Communicator& group, const std::string& program, const std::vector<std::string>& words,
-                   const std::string& summary, const std::vector<TextOption>& options,
-                   const std::string& footer) {
+bool parse_options(const Communicator& group, const std::string& program,
+                   const std::vector<std::string>& words, const std::string& summary,
+                   const std::vector<TextOption>& options, const std::string& footer) {
   CLI::App app(summary, "mpirun -n 4 build/emu/" + program);
   for (const TextOption& o : options) {
     CLI::Option* added = app.add_option(o.name, *o.value, o.help)->type_name(o.type);

@@ -66,9 +66,8 @@ Index exact_difference(Communicator& group, const Variant& variant, const Worklo
       return slice(Tensor::from_host(t.shape, t.values), 0, seen.begin, seen.end);
     };
     Tensor want = rows_of(expected.at("output"));
-    comparisons.push_back(
-        compare("output", {output.shape(), output.to_host()}, {want.shape(), want.to_host()},
-                group.num_devices(), 0, first_row));
+    comparisons.push_back(compare("output", {output.shape(), output.to_host()},
+                                  {want.shape(), want.to_host()}, group.num_devices(), 0, first_row));
     return rows_of(problem.output_grad);
   };
   Range mine = engine->input_rows(rows);
