@@ -183,7 +183,7 @@ TEST_CASE("a device that is not there is refused") {
   check_going_on();
 }
 
-TEST_CASE("a letter to oneself is refused") {
+TEST_CASE("a message to oneself is refused") {
   const std::string given = fmt::format("given device {}", me());
   check_refused(Code::argument, given, [] { engine.send(me(), Tensor({2})); });
   check_refused(Code::argument, given, [] { engine.receive(me()); });

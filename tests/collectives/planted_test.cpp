@@ -118,7 +118,7 @@ TEST_CASE("a barrier and a send_async can be left out") {
   CHECK(calls_made() == (me() == 0 ? 1 : 0));
 }
 
-TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever side leaves it out") {
+TEST_CASE("a left-out message arrives as zeros of the sender's shape, whichever side leaves it out") {
   if (devices() == 1) return;
   const HostTensor from_left = integers({left() + 1, 3}, left());
   for (int left_out : {0, 1, 2}) {
@@ -133,17 +133,17 @@ TEST_CASE("a left-out letter arrives as zeros of the sender's shape, whichever s
   CHECK(difference(pass_on(to_device(integers({me() + 1, 3}, me()))), from_left) == "");
 }
 
-TEST_CASE("one side alone can leave a letter out") {
+TEST_CASE("one side alone can leave a message out") {
   if (devices() == 1) return;
   for (int culprit : {0, 1}) {
     Faults faults;
     if (me() == culprit) faults.leave_out_call = 0;
     const Planted planted(faults);
-    const HostTensor letter = integers({4, 50}, 0);
-    if (me() == 0) engine.send(1, to_device(letter));
+    const HostTensor message = integers({4, 50}, 0);
+    if (me() == 0) engine.send(1, to_device(message));
     if (me() == 1) CHECK(difference(engine.receive(0), zeros({4, 50})) == "");
-    if (me() == 0) engine.send(1, to_device(letter));
-    if (me() == 1) CHECK(difference(engine.receive(0), letter) == "");
+    if (me() == 0) engine.send(1, to_device(message));
+    if (me() == 1) CHECK(difference(engine.receive(0), message) == "");
   }
 }
 
