@@ -67,10 +67,10 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
   std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
   std::unique_ptr<Checkpoint> batch = open_checkpoint(arguments.batch_file);
   const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   require_batch(*batch, *network, params->source());
   const Index rows = batch->shape("input")[0];
 
-  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params);
   engine->want_input_grad(true);
