@@ -1,5 +1,5 @@
 """What the scripts share: processes, the packages this project needs, its chapters and its build."""
-import fcntl, os, re, shlex, shutil, signal, subprocess, sys, time
+import contextlib, fcntl, os, re, shutil, signal, subprocess, sys, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -41,31 +41,38 @@ def main(script):
         fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
 
 def run(command, seconds=None, each_time=None, **options):
-    """The exit code of a command; with `seconds`, calls `each_time` that often until it ends."""
+    """The exit code of a command. With `seconds`, calls `each_time` that often with the process, until that
+    ends, or until the call returns the code itself."""
     child = subprocess.Popen([str(word) for word in command], **options)
     try:
         while True:
             try:
                 return child.wait(seconds)
             except subprocess.TimeoutExpired:
-                each_time()
+                if (code := each_time(child)) is not None:
+                    return code
     finally:
         end_tree(child)
 
 def end_tree(child):
-    """Ends a process with all it has started. Ctrl-C has reached it too, so it has 0.3 s, and then 5."""
+    """Ends a process with all it has started. Ctrl-C has reached it too, so it has 1.5 s before it is told,
+    and then 5. (At a second signal, mpirun would leave its devices no time for a last step.)"""
     tree = descendants(child.pid) if child.poll() is None else []
-    for seconds, number, ends in ((0.3, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
+    for seconds, number, ends in ((1.5, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
         deadline = time.monotonic() + seconds
         while any(map(is_alive, tree)) and time.monotonic() < deadline:
             child.poll()
             time.sleep(0.01)
         for pid in filter(is_alive, ends):
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     child.wait()
 
 def descendants(pid):
-    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    lists = []
+    with contextlib.suppress(OSError):  # a process may end while it is asked
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            lists.append(path.read_text().split())
     return [pid] + [found for child in sum(lists, []) for found in descendants(int(child))]
 
 def is_alive(pid):
@@ -73,36 +80,6 @@ def is_alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-def on_devices(devices, command, flags=()):
-    """The exit code of a program that runs as so many devices; see chapters/on_devices."""
-    launcher = os.environ.get("MPIRUN", "mpirun")
-    for word, code, advice in ((str(command[0]), 64, "build it first (./chapters/run does)"),
-                               (launcher, 69, "Debian's package is openmpi-bin")):
-        if not shutil.which(word):
-            fail(code, f"{word}: expected a program, given none; {advice}")
-    version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
-    # quiet: a program's error is one line
-    several = ["--oversubscribe", "--quiet"] if is_old else ["--map-by", ":oversubscribe"]
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
-    if sys.stdout.isatty():  # a device cannot tell: what mpirun reads looks like one
-        os.environ["SHARDBOOK_TERMINAL"] = "1"
-    if os.geteuid() == 0:
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter,
-    # and no right to trace) it would warn on every message. So it is told to copy through shared memory.
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    if status.get("Seccomp", "").strip() == "2" and not int(status["CapEff"], 16) >> 19 & 1:
-        os.environ.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
-                          OMPI_MCA_btl_sm_single_copy_mechanism="none")
-    code = run([launcher, "-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
-                *shlex.split(os.environ.get("MPIRUN_FLAGS", "")), *command])
-    code = 128 - code if code < 0 else code
-    if code > 128 and code != 130:
-        say(f"error: a device was lost: killed by signal {code - 128}")
-        return 83
-    return code
 
 # ---- Packages --------------------------------------------------------------------------------------------
 def install_packages(more=()):
@@ -182,7 +159,7 @@ def configure(preset, folder, options):
 def run_ninja(folder, targets):
     """Builds. On a terminal a line changes, else there is one every 5 s. Prints the first error in full."""
     log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
-    def show():
+    def show(_):
         done = re.findall(r"^\[\d+/\d+\]", log.read_text(errors="replace"), re.M)
         text = f"building {' '.join(targets)} {' '.join(done[-1:])} {time.monotonic() - start:.0f} s"
         print(f"\r\033[K{text}" if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)

@@ -79,46 +79,54 @@ Tensor combined(const char* call, Tensor&& a, const Tensor& b, Kernel kernel) {
 
 }  // namespace
 
-Tensor relu(const Tensor& z) {
+Tensor relu(const Tensor& z, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("relu", z.size());
   Tensor h = TensorMemory::make(z.shape());
   launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(z), TensorMemory::data(h));
   return h;
 }
 
-Tensor relu(Tensor&& z) {
+Tensor relu(Tensor&& z, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("relu", z.size());
   launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(std::as_const(z)), TensorMemory::data(z));
   return std::move(z);
 }
 
-Tensor relu_backward(Tensor&& dh, const Tensor& z) {
+Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("relu_backward", z.size());
   return combined("relu_backward", std::move(dh), z, ReluBackward());
 }
 
-Tensor add(Tensor&& a, const Tensor& b) {
+Tensor add(Tensor&& a, const Tensor& b, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("add", b.size());
   return combined("add", std::move(a), b, Add());
 }
 
-Tensor subtract(Tensor&& a, const Tensor& b) {
+Tensor subtract(Tensor&& a, const Tensor& b, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("subtract", b.size());
   return combined("subtract", std::move(a), b, Subtract());
 }
 
-Tensor multiply(Tensor&& a, const Tensor& b) {
+Tensor multiply(Tensor&& a, const Tensor& b, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("multiply", b.size());
   return combined("multiply", std::move(a), b, Multiply());
 }
 
-Tensor scale(Tensor&& a, float factor) {
+Tensor scale(Tensor&& a, float factor, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scale", a.size());
   launch(Scale(), a.size(), gpu().computation(), TensorMemory::data(a), factor);
   return std::move(a);
 }
 
-Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor) {
+Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scaled_difference", output.size());
   require_same_shape("scaled_difference", output, target);
   launch(ScaledDifference(), target.size(), gpu().computation(), TensorMemory::data(output),
@@ -126,20 +134,23 @@ Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor) {
   return std::move(target);
 }
 
-Tensor slice(const Tensor& t, int axis, Index begin, Index end) {
+Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where) {
+  const CallSite call(where);
   Tensor part = TensorMemory::make(shape_of_slice(t, axis, begin, end));
   note_elementwise("slice", part.size());
   cuda::copy_slice(gpu().computation(), t, axis, {begin, end}, TensorMemory::data(part));
   return part;
 }
 
-void assign(Rows rows, const Tensor& values) {
+void assign(Rows rows, const Tensor& values, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("assign", values.size());
   require_shape("assign", rows.shape(), values);
   cuda::paste_slice(gpu().computation(), TensorMemory::data(values), *rows.tensor, 0, {rows.begin, rows.end});
 }
 
-Tensor concatenate(std::span<const Tensor* const> parts, int axis) {
+Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where) {
+  const CallSite call(where);
   Tensor whole = TensorMemory::make(shape_of_concatenation(parts, axis));
   note_elementwise("concatenate", whole.size());
   Index begin = 0;
@@ -151,12 +162,14 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis) {
   return whole;
 }
 
-double sum_of_squares(const Tensor& t) {
+double sum_of_squares(const Tensor& t, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("sum_of_squares", t.size());
   return reduced(t, SumOfSquares());
 }
 
-bool all_finite(const Tensor& t) {
+bool all_finite(const Tensor& t, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("all_finite", t.size());
   return reduced(t, CountNotFinite()) == 0;
 }

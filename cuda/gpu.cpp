@@ -127,7 +127,11 @@ void finish(cudaStream_t stream) {
   while (!end.test()) {
     runtime::stream().advance();
     check_connections();
-    wait.idle([] { return Blocked{"the GPU's work", {Blocked::Needs{}}}; });
+    wait.idle([] {
+      Blocked blocked;  // it needs nothing of other devices
+      blocked.call = "the GPU's work";
+      return blocked;
+    });
   }
 }
 

@@ -159,17 +159,21 @@ Tensor TensorMemory::make(Shape shape, Purpose purpose) {
   return cuda::make_on(gpu().computation(), std::move(shape), purpose);
 }
 
-Tensor::Tensor(Shape shape) : Tensor(TensorMemory::make(std::move(shape))) {
+Tensor::Tensor(Shape shape, SourceLine where) {
+  const CallSite call(where);
+  *this = TensorMemory::make(std::move(shape));
   if (size() == 0) return;
   SHARDBOOK_CHECK(
       cudaMemsetAsync(TensorMemory::data(*this), 0, static_cast<std::size_t>(bytes()), gpu().computation()));
 }
 
-Tensor Tensor::uninitialized(Shape shape) {
+Tensor Tensor::uninitialized(Shape shape, SourceLine where) {
+  const CallSite call(where);
   return TensorMemory::make(std::move(shape));
 }
 
-Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
+Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine where) {
+  const CallSite call(where);
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   if (!values.empty())

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The GPU's memory. Freeing a tensor waits for nothing. The stream that a block was made for may take it again
-/// at once, since a stream does its work in order. Before it does, it waits for the other streams that used
-/// the block.
+/// The GPU's memory. Freeing a tensor waits for nothing. The stream that a block was made for may take it
+/// again at once, since a stream does its work in order. Before it does, it waits for the other streams that
+/// used the block.
 
 #include <cuda_runtime.h>
 

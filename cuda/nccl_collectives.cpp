@@ -87,8 +87,8 @@ void average(const Group& group, float* sums, Index elements, ReduceOp op) {
 }  // namespace
 
 Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::nothing());
+  call.announce(MayDiffer::nothing());
+  co_await call.agreement();
   const Index size = o.tensor.size();
   if (call.devices() == 1 || size == 0) co_return;
   ledger().sent(call.group().id(), Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()));
@@ -100,8 +100,8 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor) {
 }
 
 Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::nothing());
+  call.announce(MayDiffer::nothing());
+  co_await call.agreement();
   if (call.devices() == 1 || o.tensor.size() == 0) co_return;
   ledger().sent(call.group().id(), Collective::reduce_scatter,
                 ring_reduce_scatter(sizes_of(slices), call.me()));
@@ -115,13 +115,12 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
 
 Task all_gather(Call call, Operation& o, int axis) {
   Tensor& t = o.tensor;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::along(axis));
+  call.announce(MayDiffer::along(axis));
+  co_await call.agreement();
   if (call.devices() == 1) co_return;
 
   std::vector<Index> extents;
-  for (int d = 0; d < call.devices(); ++d)
-    extents.push_back(call.said_by(d).shape[static_cast<std::size_t>(axis)]);
+  for (int d = 0; d < call.devices(); ++d) extents.push_back(call.agreement().extent_of(d));
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
@@ -135,10 +134,12 @@ Task all_gather(Call call, Operation& o, int axis) {
 }
 
 Task broadcast(Call call, Operation& o, int root) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
   if (call.devices() == 1) co_return;
-  const Shape& shape = call.said_by(root).shape;
+  RootShape of_root(call, root, o.tensor.shape());
+  co_await of_root;
+  const Shape shape = of_root.shape();
   const auto [comm, stream] = collectives_of(call.group());
   LaunchIn launch(stream, o);
   if (call.me() != root) o.tensor = make_on(stream, shape);
@@ -156,15 +157,18 @@ Task broadcast(Call call, Operation& o, int root) {
 Task barrier(Call call, Operation& o) {
   { LaunchIn behind_what_was_started(gpu().communication(), o); }
   co_await events_of(o).end;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
   ledger().sent(call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
 }
 
 Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
-  const std::optional<int> source = source_of(call, dst.shape());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  const std::optional<int> source = source_of(call);
+  call.exchange_shapes(src.shape(), target, source);
+  co_await call.messages();
+  if (source) require_same_shape(call, *source, dst.shape());
   const cudaStream_t stream = gpu().communication();
   LaunchIn launch(stream, o);
   const float* from = data_on(stream, std::as_const(src));

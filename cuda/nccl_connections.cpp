@@ -18,7 +18,7 @@ std::map<Index, Connections>& all_connections() {
   return *all;
 }
 
-constexpr int id_tag = runtime::num_channels;  // beside those of the control messages
+constexpr int id_tag = runtime::first_free_tag;  // beside those of the control messages
 
 ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
   ncclComm_t comm = nullptr;

@@ -125,14 +125,16 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& s
 
 }  // namespace
 
-Tensor softmax(Tensor&& z) {
+Tensor softmax(Tensor&& z, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("softmax", z.size());
   require_matrix("softmax", z);
   if (z.size() > 0) launch(Softmax(), z.extent(0), TensorMemory::data(z), z.extent(1));
   return std::move(z);
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("softmax_backward", p.size());
   require_matrix("softmax_backward", p);
   require_same_shape("softmax_backward", dp, p);
@@ -141,7 +143,8 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
   return std::move(dp);
 }
 
-Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("add_to_rows", t.size());
   require_row(t, row);
   const OnDeviceToo addends(row);
@@ -149,7 +152,8 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
   return std::move(t);
 }
 
-std::vector<Index> top_k(const Tensor& t, Index k) {
+std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("top_k", t.size());
   require_columns(t, k);
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
@@ -159,7 +163,8 @@ std::vector<Index> top_k(const Tensor& t, Index k) {
   return columns;
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
+  const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
   const OnDeviceToo at(columns);
@@ -168,7 +173,8 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
   return taken;
 }
 
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n, SourceLine where) {
+  const CallSite call(where);
   Tensor all(shape_of_put(values, columns, n));
   note_elementwise("put_columns", values.size());
   const OnDeviceToo at(columns);
@@ -177,7 +183,8 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
   return all;
 }
 
-Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
+Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where) {
+  const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
   const OnDeviceToo from(at);
@@ -186,7 +193,8 @@ Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
   return rows;
 }
 
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
   const OnDeviceToo to(at);
@@ -194,7 +202,8 @@ void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
          TensorMemory::data(into));
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
   const OnDeviceToo which(at);
@@ -203,15 +212,20 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
   return std::move(rows);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
+                    SourceLine where) {
+  const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, weights), weights.extent(1), &weights);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k, SourceLine where) {
+  const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, k), k, nullptr);
 }
 
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
+                SourceLine where) {
+  const CallSite call(where);
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());
   if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());

@@ -21,10 +21,11 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not kn
 endif()
 
 # Kernels are in these sources; nvcc compiles them.
-set_source_files_properties(cuda/cublas_product.cpp cuda/elementwise_kernels.cpp cuda/row_kernels.cpp cuda/update_kernels.cpp
-  PROPERTIES LANGUAGE CUDA)
+set_source_files_properties(cuda/cublas_product.cpp cuda/elementwise_kernels.cpp cuda/row_kernels.cpp
+  cuda/update_kernels.cpp PROPERTIES LANGUAGE CUDA)
 add_library(cuda OBJECT ${cuda_sources} ${runtime_sources})
 target_include_directories(cuda PUBLIC ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
 target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})
 add_custom_target(chapters_cuda)
+set(cuda_backends cuda)
 message(STATUS "cuda: CUDA ${CUDAToolkit_VERSION}, NCCL ${SHARDBOOK_NCCL}")

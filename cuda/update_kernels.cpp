@@ -49,12 +49,15 @@ void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More...
 
 }  // namespace
 
-void sgd_update(Rows w, const Tensor& g, float rate) {
+void sgd_update(Rows w, const Tensor& g, float rate, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("sgd_update", g.size());
   update("sgd_update", SgdUpdate(), w, g, rate);
 }
 
-void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step) {
+void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step,
+                 SourceLine where) {
+  const CallSite call(where);
   note_elementwise("adam_update", g.size());
   elements_to_update("adam_update", w, g);
   require_moments(g, m, v);
@@ -62,7 +65,8 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
          TensorMemory::data(v));
 }
 
-void integer_update(Rows w, const Tensor& g) {
+void integer_update(Rows w, const Tensor& g, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("integer_update", g.size());
   update("integer_update", IntegerUpdate(), w, g);
 }

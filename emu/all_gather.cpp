@@ -14,13 +14,14 @@ using namespace emu;
 
 Task all_gather(Call call, Operation& o, int axis) {
   Tensor& t = o.tensor;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::along(axis));
+  call.announce(MayDiffer::along(axis));
   const int n = call.devices();
+  if (n > 1) send_values(call, call.right(), TensorMemory::span(std::as_const(t)));
+  co_await call.agreement();
   if (n == 1) co_return;
 
   std::vector<Index> extents;
-  for (int d = 0; d < n; ++d) extents.push_back(call.said_by(d).shape[static_cast<std::size_t>(axis)]);
+  for (int d = 0; d < n; ++d) extents.push_back(call.agreement().extent_of(d));
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
@@ -32,9 +33,8 @@ Task all_gather(Call call, Operation& o, int axis) {
                                            static_cast<std::size_t>(r.size() * slice_of_one));
   };
   for (int step = 0; step < n - 1; ++step) {
-    // This device's slice is sent from the argument, and copied to its place meanwhile.
-    send_values(call, call.right(),
-                step == 0 ? TensorMemory::span(std::as_const(t)) : slice(call.me() - step));
+    // In step 0 this device's slice is on its way already, from the argument.
+    if (step > 0) send_values(call, call.right(), slice(call.me() - step));
     receive_values(call, call.left(), slice(call.me() - step - 1));
     if (step == 0) std::ranges::copy(TensorMemory::span(std::as_const(t)), slice(call.me()).begin());
     co_await call.messages();

@@ -16,10 +16,9 @@ using namespace emu;
 
 Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
   Tensor& t = o.tensor;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::nothing());
+  call.announce(MayDiffer::nothing());
   const int n = call.devices();
-  if (n == 1) co_return;
+  if (n == 1) co_await call.agreement();
 
   auto chunk = [&](int k) {
     Range r = part(t.size(), n, call.place(k));
@@ -31,6 +30,7 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
     std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
     send_values(call, call.right(), chunk(call.me() - step - 1));
     receive_values(call, call.left(), incoming);
+    if (step == 0) co_await call.agreement();
     co_await call.messages();
     combine(sum, incoming, op);
   }

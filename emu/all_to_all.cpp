@@ -28,8 +28,10 @@ Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::v
   const int n = call.devices();
   std::vector<Index> sizes;
   for (const Range& r : mine) sizes.push_back(r.size());
-  co_await call.announce(sizes);
-  call.require_agreement(MayDiffer::along(concat_axis));
+  call.announce(MayDiffer::along(concat_axis));
+  call.exchange_counts(sizes);
+  co_await call.agreement();
+  co_await call.messages();
   if (n == 1) co_return;
 
   const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);

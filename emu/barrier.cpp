@@ -2,16 +2,16 @@
 /// when its subtree is there, and one to each child when all are: 2 (n-1) messages over all devices, 0 bytes.
 
 #include "emu/collective_messages.hpp"
-#include "emu/tree.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/tree.hpp"
 
 namespace shard::runtime {
 
 using namespace emu;
 
 Task barrier(Call call, Operation&) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
   Tree tree(call.me(), call.devices(), 0);
   for (int child : tree.children) receive_token(call, child);
   co_await call.messages();

@@ -4,8 +4,8 @@
 
 #include "emu/collective_messages.hpp"
 #include "emu/host_memory.hpp"
-#include "emu/tree.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/tree.hpp"
 
 namespace shard::runtime {
 
@@ -13,11 +13,13 @@ using namespace emu;
 
 Task broadcast(Call call, Operation& o, int root) {
   Tensor& t = o.tensor;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  RootShape shape(call, root, t.shape());
+  co_await shape;
   Tree tree(call.me(), call.devices(), root);
   if (tree.parent >= 0) {
-    t = TensorMemory::make(call.said_by(root).shape);
+    t = TensorMemory::make(shape.shape());
     receive_values(call, tree.parent, TensorMemory::span(t));
     co_await call.messages();
   }

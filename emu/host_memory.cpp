@@ -86,15 +86,19 @@ Tensor TensorMemory::make(Shape shape, Purpose purpose) {
   return Tensor(std::move(shape), std::move(storage));
 }
 
-Tensor::Tensor(Shape shape) : Tensor(TensorMemory::make(std::move(shape))) {
+Tensor::Tensor(Shape shape, SourceLine where) {
+  const CallSite call(where);
+  *this = TensorMemory::make(std::move(shape));
   std::ranges::fill(TensorMemory::span(*this), 0.0F);
 }
 
-Tensor Tensor::uninitialized(Shape shape) {
+Tensor Tensor::uninitialized(Shape shape, SourceLine where) {
+  const CallSite call(where);
   return TensorMemory::make(std::move(shape));
 }
 
-Tensor Tensor::from_host(Shape shape, std::span<const float> values) {
+Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine where) {
+  const CallSite call(where);
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   std::ranges::copy(values, TensorMemory::data(t));

@@ -20,14 +20,17 @@ std::span<float> values(const char* call, Rows rows, const Tensor& gradient) {
 
 }  // namespace
 
-void sgd_update(Rows w, const Tensor& g, float rate) {
+void sgd_update(Rows w, const Tensor& g, float rate, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("sgd_update", g.size());
   std::span<float> weights = values("sgd_update", w, g);
   const float* gradient = TensorMemory::data(g);
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= rate * gradient[i];
 }
 
-void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& s, Index step) {
+void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& s, Index step,
+                 SourceLine where) {
+  const CallSite call(where);
   note_elementwise("adam_update", g.size());
   std::span<float> weights = values("adam_update", w, g);
   require_moments(g, m, v);
@@ -47,7 +50,8 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
   }
 }
 
-void integer_update(Rows w, const Tensor& g) {
+void integer_update(Rows w, const Tensor& g, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("integer_update", g.size());
   std::span<float> weights = values("integer_update", w, g);
   const float* gradient = TensorMemory::data(g);

@@ -66,9 +66,12 @@ Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
 }
 
 Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
-  const std::optional<int> source = source_of(call, dst.shape());
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  const std::optional<int> source = source_of(call);
+  call.exchange_shapes(src.shape(), target, source);
+  co_await call.messages();
+  if (source) require_same_shape(call, *source, dst.shape());
   if (target == call.me()) {
     std::ranges::copy(TensorMemory::span(std::as_const(src)), TensorMemory::data(dst));
   } else {

@@ -13,9 +13,9 @@ using namespace emu;
 
 Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer) {
   Tensor& row = o.tensor;
-  co_await call.announce();
-  call.require_agreement(MayDiffer::nothing());
+  call.announce(MayDiffer::nothing());
   const int n = call.devices();
+  if (n == 1) co_await call.agreement();
   auto slice = [&](int k) {
     Range r = slices[static_cast<std::size_t>(call.place(k))];
     return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin),
@@ -26,6 +26,7 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
     std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
     send_values(call, call.right(), slice(call.me() - step - 1));
     receive_values(call, call.left(), incoming);
+    if (step == 0) co_await call.agreement();
     co_await call.messages();
     combine(sum, incoming, op);
   }

@@ -41,7 +41,8 @@ Tensor combined(const Tensor& rows, std::span<const Index> slots, Shape shape, I
 
 }  // namespace
 
-Tensor softmax(Tensor&& z) {
+Tensor softmax(Tensor&& z, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("softmax", z.size());
   require_matrix("softmax", z);
   const Index n = z.extent(1);
@@ -55,7 +56,8 @@ Tensor softmax(Tensor&& z) {
   return std::move(z);
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("softmax_backward", p.size());
   require_matrix("softmax_backward", p);
   require_same_shape("softmax_backward", dp, p);
@@ -70,7 +72,8 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p) {
   return std::move(dp);
 }
 
-Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
+Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("add_to_rows", t.size());
   require_row(t, row);
   for (Index i = 0; i < t.extent(0); ++i) {
@@ -80,7 +83,8 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row) {
   return std::move(t);
 }
 
-std::vector<Index> top_k(const Tensor& t, Index k) {
+std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("top_k", t.size());
   require_columns(t, k);
   const Index n = t.extent(1);
@@ -100,7 +104,8 @@ std::vector<Index> top_k(const Tensor& t, Index k) {
   return columns;
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
+  const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
   for (Index i = 0; i < taken.size(); ++i)
@@ -108,7 +113,8 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k) {
   return taken;
 }
 
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n) {
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n, SourceLine where) {
+  const CallSite call(where);
   Tensor all(shape_of_put(values, columns, n));
   note_elementwise("put_columns", values.size());
   const Index k = values.extent(1);
@@ -117,7 +123,8 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
   return all;
 }
 
-Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
+Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where) {
+  const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
   for (Index i = 0; i < rows.extent(0); ++i)
@@ -125,14 +132,16 @@ Tensor gather_rows(const Tensor& t, std::span<const Index> at) {
   return rows;
 }
 
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into) {
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
   for (Index i = 0; i < rows.extent(0); ++i)
     std::copy_n(row_of(rows, i), rows.extent(1), row_of(into, at[static_cast<std::size_t>(i)]));
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at) {
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at, SourceLine where) {
+  const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
   for (Index i = 0; i < rows.extent(0); ++i) {
@@ -143,17 +152,22 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
   return std::move(rows);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights) {
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
+                    SourceLine where) {
+  const CallSite call(where);
   Shape shape = shape_of_combined(rows, slots, weights);
   const float* weight = TensorMemory::data(weights);
   return combined(rows, slots, std::move(shape), weights.extent(1), [=](Index i) { return weight[i]; });
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k) {
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k, SourceLine where) {
+  const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, k), k, [](Index) { return 1.0F; });
 }
 
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k) {
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
+                SourceLine where) {
+  const CallSite call(where);
   Tensor dots(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());
   for (Index i = 0; i < dots.size(); ++i) {

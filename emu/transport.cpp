@@ -9,13 +9,10 @@ namespace {
 
 MessageFilter* filter = nullptr;
 
-/// A channel's own tag, and behind those of all channels the tags of messages' data.
-int tag_of(Channel channel) {
-  return static_cast<int>(channel);
-}
+/// Messages between two devices have tags of their own, behind those of all channels.
 int tag_of(Index message) {
   constexpr Index most_in_flight = 16384;  // MPI has tags up to 32767 at least
-  return runtime::num_channels + static_cast<int>(message % most_in_flight);
+  return runtime::first_free_tag + static_cast<int>(message % most_in_flight);
 }
 
 void send_values(Group& group, Posts& posts, Channel channel, int tag, int to,
@@ -49,20 +46,20 @@ void Transport::post_send(Group& group, Posts& posts, Collective call, int to,
                           std::span<const float> values) {
   if (values.empty()) return;
   ledger().sent(group.id(), call, {1, static_cast<Index>(values.size_bytes())});
-  send_values(group, posts, Channel::data, tag_of(Channel::data), to, values);
+  send_values(group, posts, Channel::data, group.tag(Channel::data), to, values);
 }
 
 void Transport::post_receive(Group& group, Posts& posts, int from, std::span<float> values) {
-  if (!values.empty()) receive_values(group, posts, Channel::data, tag_of(Channel::data), from, values);
+  if (!values.empty()) receive_values(group, posts, Channel::data, group.tag(Channel::data), from, values);
 }
 
 void Transport::post_token(Group& group, Posts& posts, Collective call, int to) {
   ledger().sent(group.id(), call, {1, 0});
-  send_values(group, posts, Channel::data, tag_of(Channel::data), to, {});
+  send_values(group, posts, Channel::data, group.tag(Channel::data), to, {});
 }
 
 void Transport::post_token_receive(Group& group, Posts& posts, int from) {
-  receive_values(group, posts, Channel::data, tag_of(Channel::data), from, {});
+  receive_values(group, posts, Channel::data, group.tag(Channel::data), from, {});
 }
 
 void Transport::post_content(Group& group, Posts& posts, int to, Index message,

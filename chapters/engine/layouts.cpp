@@ -40,10 +40,19 @@ void require_same_group(const char* call, const Laid& a, const Laid& b) {
                      fmt::join(b.group().members(), ", ")));
 }
 
-Communicator& Laid::group() const {
-  if (group_ == nullptr)
+Laid::Laid() = default;
+Laid::Laid(Communicator& group, Tensor local, Shape global)
+    : group_(&group), local_(std::move(local)), global_(std::move(global)) {}
+Laid::Laid(Laid&&) noexcept = default;
+Laid& Laid::operator=(Laid&&) noexcept = default;
+Laid::~Laid() = default;
+
+Communicator& Laid::group(SourceLine where) const {
+  if (group_ == nullptr) {
+    const CallSite call(where);
     refuse(Code::argument, "layout", "a tensor on a group of devices",
            "one that was never given, or is gone");
+  }
   return *group_;
 }
 
@@ -69,7 +78,8 @@ Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_tr
 
 }  // namespace detail
 
-Replicated::Replicated(Communicator& group, Tensor whole) {
+Replicated::Replicated(Communicator& group, Tensor whole, SourceLine where) {
+  const CallSite call(where);
   group.verify_replicated(whole);
   group_ = &group;
   global_ = whole.shape();
@@ -82,7 +92,9 @@ Partial::Partial(Communicator& group, Tensor addend) {
   local_ = std::move(addend);
 }
 
-Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner) : owner_(owner) {
+Owned::Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner, SourceLine where)
+    : owner_(owner) {
+  const CallSite call(where);
   if (owner < 0 || owner >= group.num_devices())
     refuse(Code::argument, "Owned", fmt::format("a device of 0 to {}", group.num_devices() - 1),
            fmt::to_string(owner));
@@ -99,16 +111,19 @@ Owned Owned::mine(Communicator& group, Tensor whole) {
   return Owned(group, std::move(whole), std::move(global), group.device_id());
 }
 
-const Tensor& Owned::local() const& {
-  if (!is_mine())
+const Tensor& Owned::local(SourceLine where) const& {
+  if (!is_mine(where)) {
+    const CallSite call(where);
     refuse(Code::argument, "Owned::local",
            fmt::format("to be called on the owner, device {}",
                        group().members()[static_cast<std::size_t>(owner_)]),
            "a device that holds nothing");
+  }
   return local_;
 }
 
-Partial pack(std::vector<Partial>&& addends) {
+Partial pack(std::vector<Partial>&& addends, SourceLine where) {
+  const CallSite call(where);
   if (addends.empty()) refuse(Code::argument, "pack", "at least one addend", "none");
   Communicator& group = addends.front().group();
   Index elements = 0;
@@ -125,7 +140,8 @@ Partial pack(std::vector<Partial>&& addends) {
   return detail::Access::make<Partial>(group, std::move(row), {elements}, 0);
 }
 
-std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes) {
+std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes, SourceLine where) {
+  const CallSite call(where);
   std::vector<Replicated> tensors;
   Index at = 0;
   for (const Shape& shape : shapes) {
@@ -144,7 +160,8 @@ bool Placed::is_here() const {
   return placement_.kind != Placement::Kind::owned || placement_.owner == group_->device_id();
 }
 
-Tensor Placed::slice_of(const Tensor& whole) const {
+Tensor Placed::slice_of(const Tensor& whole, SourceLine where) const {
+  const CallSite call(where);
   if (whole.shape() != global_)
     refuse(Code::argument, "slice_of", to_string(global_), to_string(whole.shape()));
   if (!is_here()) return Tensor();

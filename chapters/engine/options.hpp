@@ -6,7 +6,6 @@
 ///     options[micro_batches]  // what the command line says, or 1
 
 #include <functional>
-#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -51,27 +50,31 @@ class Options {
   template <class T>
   Options with(const Option<T>& option, const std::type_identity_t<T>& value) const {
     Options more = *this;
-    more.given_[option.name] = option_text(option.name, value, "").initial;
+    more.set(option.name, option_text(option.name, value, "").initial);
     return more;
   }
 
-  bool has(const std::string& name) const { return given_.contains(name); }
+  bool has(const std::string& name) const;
   /// What was given for an option that it `has`.
-  const std::string& given(const std::string& name) const { return given_.at(name); }
+  const std::string& given(const std::string& name) const;
   /// Of all options that were given.
   std::vector<std::string> names() const;
   /// `text` must be one that the option accepts.
-  void set(const std::string& name, const std::string& text) { given_[name] = text; }
+  void set(const std::string& name, const std::string& text);
   /// "--micro-batches 3", for messages.
   std::string describe() const;
 
  private:
+  struct Given {
+    std::string name;
+    std::string text;
+  };
+
   const std::string& text(const OptionText& option) const {
-    auto found = given_.find(option.name);
-    return found == given_.end() ? option.initial : found->second;
+    return has(option.name) ? given(option.name) : option.initial;
   }
 
-  std::map<std::string, std::string> given_;
+  std::vector<Given> given_;  // by name
 };
 
 /// Whether text is a number from end to end, as `is_good` wants it.

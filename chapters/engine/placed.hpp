@@ -23,8 +23,10 @@ class Placed {
   Placed(Placed&&) noexcept = default;
   Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
-  Placed(L&& laid)  // a conversion, so that a layout can be returned as it is
-      : group_(&laid.group()), global_(laid.global_shape()) {
+  requires(!detail::Is<L, detail::NoLayout>) Placed(
+      L&& laid,
+      SourceLine where = SourceLine::current())  // a conversion, so that a layout can be returned as it is
+      : group_(&laid.group(where)), global_(laid.global_shape()) {
     using Value = std::remove_cvref_t<L>;
     static_assert(
         !std::same_as<Value, Partial>,
@@ -32,13 +34,21 @@ class Placed {
         "first (all_reduce or reduce_scatter)");
     static_assert(!std::is_lvalue_reference_v<L> || std::same_as<Value, Partial>,
                   "tensors move and are not copied: write std::move(x)");
-    if constexpr (detail::IsSharded<Value>::value) {
-      placement_ = Placement::sharded(detail::IsSharded<Value>::axis);
+    if constexpr (detail::Slice<Value>) {
+      placement_ = Placement::sharded(detail::axis_of<Value>);
       offset_ = detail::Access::place(laid);
     }
     if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
     local_ = detail::Access::take(std::move(laid));
   }
+
+  template <detail::Is<Tensor> T>
+  [[gnu::unavailable(
+      "a tensor has no layout: return a layout, such as Replicated(group(), std::move(x))")]] Placed(T&&);
+  template <detail::Awaitable T>
+  [[gnu::unavailable("this is a future of the tensor, not the tensor: .get() waits for it")]] Placed(T&&);
+  /// Of a call that the compiler has refused already.
+  Placed(const detail::NoLayout&) {}
 
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
@@ -52,13 +62,13 @@ class Placed {
   /// Whether this device holds a part. All devices do, unless one device owns the whole tensor.
   bool is_here() const;
   /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
-  Tensor slice_of(const Tensor& whole) const;
+  Tensor slice_of(const Tensor& whole, SourceLine where = SourceLine::current()) const;
   void charge_to(Purpose purpose) { local_.charge_to(purpose); }
   /// Multiplies this device's part by a factor, in place.
   void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
 
  private:
-  Communicator* group_;
+  Communicator* group_ = nullptr;
   Tensor local_;
   Shape global_;
   Placement placement_;

@@ -19,4 +19,12 @@ std::string printable(std::string_view text, std::size_t limit) {
   return result;
 }
 
+std::string with_commas(std::int64_t number) {
+  std::string digits = fmt::to_string(number);
+  const std::ptrdiff_t sign = number < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > sign; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
 }  // namespace shard

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,5 +10,7 @@ namespace shard {
 /// Text of a user's or a file's, for a message: printable ASCII; other bytes and the backslash are escaped;
 /// cut after about `limit` characters.
 std::string printable(std::string_view text, std::size_t limit = 80);
+/// "81,920".
+std::string with_commas(std::int64_t number);
 
 }  // namespace shard

@@ -4,12 +4,18 @@
 
 namespace shard {
 
+Gradients::Gradients() = default;
+Gradients::Gradients(Gradients&&) noexcept = default;
+Gradients& Gradients::operator=(Gradients&&) noexcept = default;
+Gradients::~Gradients() = default;
+
 void Gradients::put(const std::string& name, Placed gradient) {
   gradient.charge_to(Purpose::gradients);
   insert_or_assign(name, std::move(gradient));
 }
 
-const Tensor& Gradients::local(const std::string& name) const {
+const Tensor& Gradients::local(const std::string& name, SourceLine where) const {
+  const CallSite call(where);
   auto found = find(name);
   if (found == end()) refuse(Code::argument, "gradient", "a parameter of the engine", name);
   return found->second.local();
@@ -31,7 +37,8 @@ Range ShardedEngine::input_rows(Index batch) const {
   return {0, has_none ? 0 : batch};
 }
 
-Tensor ShardedEngine::whole(Placed placed) {
+Tensor ShardedEngine::whole(Placed placed, SourceLine where) {
+  const CallSite call(where);
   Placement placement = placed.placement();
   Communicator& on = placed.group();
   Tensor local = std::move(placed).local();
@@ -55,7 +62,8 @@ void ShardedEngine::inference_loop(InputStream& input, OutputStream& output) {
   }
 }
 
-Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p) {
+Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p, SourceLine where) {
+  const CallSite call(where);
   Communicator& group = p.group();
   Shape global = p.global_shape();
   return group.all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
@@ -64,14 +72,16 @@ Future<Replicated> ShardedEngine::all_reduce_async(Partial&& p) {
       });
 }
 
-Replicated ShardedEngine::broadcast(Owned&& o) {
+Replicated ShardedEngine::broadcast(Owned&& o, SourceLine where) {
+  const CallSite call(where);
   Communicator& group = o.group();
   Shape global = o.global_shape();
   Tensor whole = group.broadcast_async(detail::Access::take(std::move(o)), o.owner()).get();
   return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
 }
 
-Sharded<0> ShardedEngine::my_rows(Tensor rows) {
+Sharded<0> ShardedEngine::my_rows(Tensor rows, SourceLine where) {
+  const CallSite call(where);
   std::vector<Index> extents = group().exchange("rows of the input", rows.extent(0));
   Shape global = rows.shape();
   Index offset = 0;
@@ -83,7 +93,8 @@ Sharded<0> ShardedEngine::my_rows(Tensor rows) {
   return Sharded<0>(group(), std::move(rows), std::move(global), offset);
 }
 
-std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers) {
+std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers, SourceLine where) {
+  const CallSite call(where);
   const std::vector<float> mine(numbers.begin(), numbers.end());
   const auto count = static_cast<Index>(mine.size());
   const Tensor gathered = all_gather(Tensor::from_host({1, count}, mine));
@@ -92,19 +103,36 @@ std::vector<Index> ShardedEngine::all_gather(const std::vector<Index>& numbers) 
   return {all.begin(), all.end()};
 }
 
-Sharded<0> ShardedEngine::my_rows(Tensor rows, const Sharded<0>& like) const {
+Sharded<0> ShardedEngine::my_rows(Tensor rows, const Sharded<0>& like, SourceLine where) const {
+  const CallSite call(where);
   Shape global = rows.shape();
   global.at(0) = like.global_shape()[0];
   return Sharded<0>(like.group(), std::move(rows), std::move(global), like.offset());
 }
 
-Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name) const {
+Replicated ShardedEngine::load_replicated(const Checkpoint& checkpoint, const std::string& name,
+                                          SourceLine where) const {
+  const CallSite call(where);
   return Replicated(group(), checkpoint.whole(name));
 }
 
-Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) const {
+Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string& name, int owner,
+                                SourceLine where) const {
+  const CallSite call(where);
   Tensor mine = owner == device_id() ? checkpoint.whole(name) : Tensor();
   return Owned(group(), std::move(mine), checkpoint.shape(name), owner);
 }
+
+template class Future<Replicated>;
+template class Future<Sharded<0>>;
+template class Future<Sharded<1>>;
+template Future<Sharded<0>> ShardedEngine::reduce_scatter_async<0>(Partial&&, SourceLine);
+template Future<Sharded<1>> ShardedEngine::reduce_scatter_async<1>(Partial&&, SourceLine);
+template Future<Replicated> ShardedEngine::all_gather_async<0>(Sharded<0>&&, SourceLine);
+template Future<Replicated> ShardedEngine::all_gather_async<1>(Sharded<1>&&, SourceLine);
+template Future<Replicated> ShardedEngine::all_gather_async<0>(const Sharded<0>&, SourceLine);
+template Future<Replicated> ShardedEngine::all_gather_async<1>(const Sharded<1>&, SourceLine);
+template Sharded<0> ShardedEngine::load_sharded<0>(const Checkpoint&, const std::string&, SourceLine) const;
+template Sharded<1> ShardedEngine::load_sharded<1>(const Checkpoint&, const std::string&, SourceLine) const;
 
 }  // namespace shard

@@ -21,10 +21,15 @@ class Gradients : public std::map<std::string, Placed> {
  public:
   static constexpr const char* input_grad = "input_grad";
 
+  Gradients();
+  Gradients(Gradients&&) noexcept;
+  Gradients& operator=(Gradients&&) noexcept;
+  ~Gradients();
+
   /// Adds a gradient and books its memory as gradients.
   void put(const std::string& name, Placed gradient);
   /// This device's part of a gradient. \throws Error argument when no gradient has that name.
-  const Tensor& local(const std::string& name) const;
+  const Tensor& local(const std::string& name, SourceLine where = SourceLine::current()) const;
 };
 
 /// Computes dL/dout of some rows of the output. `output` holds the rows of the global batch from `first_row`
@@ -82,7 +87,7 @@ class ShardedEngine {
   /// The rows of a batch of this size that this device takes as input, as input_layout() says.
   Range input_rows(Index batch) const;
   /// Gathers a whole output or gradient on every device. A collective.
-  Tensor whole(Placed placed);
+  Tensor whole(Placed placed, SourceLine where = SourceLine::current());
 
   /// Whether backward also computes dL/dx of the whole network.
   void want_input_grad(bool wanted) { wants_input_grad_ = wanted; }
@@ -94,41 +99,43 @@ class ShardedEngine {
   /// \name Collectives on layouts: the only way from one layout to another
   /// Reductions are sums. They consume their argument: `all_reduce(std::move(p))`.
   /// @{
-  Replicated all_reduce(Partial&& p) { return all_reduce_async(std::move(p)).get(); }
-  Future<Replicated> all_reduce_async(Partial&& p);
+  Replicated all_reduce(Partial&& p, SourceLine where = SourceLine::current()) {
+    return all_reduce_async(std::move(p), where).get(where);
+  }
+  Future<Replicated> all_reduce_async(Partial&& p, SourceLine where = SourceLine::current());
   template <int Axis>
-  Sharded<Axis> reduce_scatter(Partial&& p) {
-    return reduce_scatter_async<Axis>(std::move(p)).get();
+  Sharded<Axis> reduce_scatter(Partial&& p, SourceLine where = SourceLine::current()) {
+    return reduce_scatter_async<Axis>(std::move(p), where).get(where);
   }
   template <int Axis>
-  Future<Sharded<Axis>> reduce_scatter_async(Partial&& p);
+  Future<Sharded<Axis>> reduce_scatter_async(Partial&& p, SourceLine where = SourceLine::current());
   template <int Axis>
-  Replicated all_gather(Sharded<Axis>&& s) {
-    return all_gather_async(std::move(s)).get();
+  Replicated all_gather(Sharded<Axis>&& s, SourceLine where = SourceLine::current()) {
+    return all_gather_async(std::move(s), where).get(where);
   }
   /// The same, for a slice that is needed again: this device keeps it.
   template <int Axis>
-  Replicated all_gather(const Sharded<Axis>& s) {
-    return all_gather_async(s).get();
+  Replicated all_gather(const Sharded<Axis>& s, SourceLine where = SourceLine::current()) {
+    return all_gather_async(s, where).get(where);
   }
   template <int Axis>
-  Future<Replicated> all_gather_async(Sharded<Axis>&& s);
+  Future<Replicated> all_gather_async(Sharded<Axis>&& s, SourceLine where = SourceLine::current());
   template <int Axis>
-  Future<Replicated> all_gather_async(const Sharded<Axis>& s);
+  Future<Replicated> all_gather_async(const Sharded<Axis>& s, SourceLine where = SourceLine::current());
   /// This device's slice of a tensor that it holds whole. Needs no communication.
   template <int Axis>
-  Sharded<Axis> shard(const Replicated& r);
+  Sharded<Axis> shard(const Replicated& r, SourceLine where = SourceLine::current());
   template <int From, int To>
-  Sharded<To> all_to_all(Sharded<From>&& s);
-  Replicated broadcast(Owned&& o);
+  Sharded<To> all_to_all(Sharded<From>&& s, SourceLine where = SourceLine::current());
+  Replicated broadcast(Owned&& o, SourceLine where = SourceLine::current());
   /// This device's rows of a global tensor; the rows of all devices follow one another in device order. The
   /// devices tell each other in a control message how many rows they hold.
-  Sharded<0> my_rows(Tensor rows);
+  Sharded<0> my_rows(Tensor rows, SourceLine where = SourceLine::current());
   /// Rows at the same place in the batch as those of `like`; the width may differ. Needs no message.
-  Sharded<0> my_rows(Tensor rows, const Sharded<0>& like) const;
+  Sharded<0> my_rows(Tensor rows, const Sharded<0>& like, SourceLine where = SourceLine::current()) const;
 
   /// The numbers of all devices, in device order. Every device passes as many. Numbers are exact up to 2^24.
-  std::vector<Index> all_gather(const std::vector<Index>& numbers);
+  std::vector<Index> all_gather(const std::vector<Index>& numbers, SourceLine where = SourceLine::current());
 
   /// Calls on layouts for which they have no meaning. The compiler answers each with one sentence.
   template <class L>
@@ -138,13 +145,20 @@ class ShardedEngine {
     return {};
   }
   template <class L>
-  requires(Layout<L> && !std::same_as<std::remove_cvref_t<L>, Partial>) Replicated all_reduce(L&&) {
+  requires(detail::Reduced<L>) Replicated all_reduce(L&&) {
     static_assert(
         detail::always_false<L>,
         "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "
         "per device");
     return {};
   }
+  template <detail::Is<Partial> L>
+  Replicated all_gather(L&&) {
+    static_assert(detail::always_false<L>,
+                  "all_gather joins slices; a Partial is an addend: all_reduce(std::move(x)) makes the sum");
+    return {};
+  }
+  Replicated all_gather(const detail::NoLayout&) { return {}; }
   template <class L>
   requires Layout<L> Replicated all_reduce(L&&, ReduceOp) {
     static_assert(detail::always_false<L>,
@@ -155,43 +169,64 @@ class ShardedEngine {
 
   /// \name Plain calls, on tensors without a layout (see Communicator)
   /// @{
-  void barrier() { group_->barrier(); }
-  void send(int dest_id, const Tensor& t) { group_->send(dest_id, t); }
-  Tensor receive(int src_id) { return group_->receive(src_id); }
-  Future<> post_send(int dest_id, Tensor t) { return group_->post_send(dest_id, std::move(t)); }
-  Future<Tensor> post_receive(int src_id, const Shape& shape) { return group_->post_receive(src_id, shape); }
-  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) {
-    return group_->send_async(src, dst, target_device_id);
+  void barrier(SourceLine where = SourceLine::current()) { group_->barrier(where); }
+  void send(int dest_id, const Tensor& t, SourceLine where = SourceLine::current()) {
+    group_->send(dest_id, t, where);
   }
-  Tensor all_gather(Tensor t, int axis = 0) { return group_->all_gather_async(std::move(t), axis).get(); }
-  Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum) {
-    return group_->all_reduce_async(std::move(t), op).get();
+  Tensor receive(int src_id, SourceLine where = SourceLine::current()) {
+    return group_->receive(src_id, where);
   }
-  Tensor reduce_scatter(Tensor t, ReduceOp op = ReduceOp::sum, int axis = 0) {
-    return group_->reduce_scatter_async(std::move(t), op, axis).get();
+  Future<> post_send(int dest_id, Tensor t, SourceLine where = SourceLine::current()) {
+    return group_->post_send(dest_id, std::move(t), where);
   }
-  Tensor all_to_all(Tensor t, int axis = 0) { return all_to_all(std::move(t), axis, axis); }
-  Tensor all_to_all(Tensor t, int split_axis, int concat_axis) {
-    return group_->all_to_all_async(std::move(t), split_axis, concat_axis).get();
+  Future<Tensor> post_receive(int src_id, const Shape& shape, SourceLine where = SourceLine::current()) {
+    return group_->post_receive(src_id, shape, where);
   }
-  Tensor all_to_all(Tensor t, const std::vector<Index>& counts, int axis = 0) {
-    return group_->all_to_all_async(std::move(t), counts, axis).get();
+  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id,
+                      SourceLine where = SourceLine::current()) {
+    return group_->send_async(src, dst, target_device_id, where);
   }
-  Tensor broadcast(Tensor t, int root) { return group_->broadcast_async(std::move(t), root).get(); }
+  Tensor all_gather(Tensor t, int axis = 0, SourceLine where = SourceLine::current()) {
+    return group_->all_gather_async(std::move(t), axis, where).get(where);
+  }
+  Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum, SourceLine where = SourceLine::current()) {
+    return group_->all_reduce_async(std::move(t), op, where).get(where);
+  }
+  Tensor reduce_scatter(Tensor t, ReduceOp op = ReduceOp::sum, int axis = 0,
+                        SourceLine where = SourceLine::current()) {
+    return group_->reduce_scatter_async(std::move(t), op, axis, where).get(where);
+  }
+  Tensor all_to_all(Tensor t, int axis = 0, SourceLine where = SourceLine::current()) {
+    return all_to_all(std::move(t), axis, axis, where);
+  }
+  Tensor all_to_all(Tensor t, int split_axis, int concat_axis, SourceLine where = SourceLine::current()) {
+    return group_->all_to_all_async(std::move(t), split_axis, concat_axis, where).get(where);
+  }
+  Tensor all_to_all(Tensor t, const std::vector<Index>& counts, int axis = 0,
+                    SourceLine where = SourceLine::current()) {
+    return group_->all_to_all_async(std::move(t), counts, axis, where).get(where);
+  }
+  Tensor broadcast(Tensor t, int root, SourceLine where = SourceLine::current()) {
+    return group_->broadcast_async(std::move(t), root, where).get(where);
+  }
   /// @}
 
  protected:
   /// \name Parameters from a checkpoint
   /// @{
-  Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name) const;
+  Replicated load_replicated(const Checkpoint& checkpoint, const std::string& name,
+                             SourceLine where = SourceLine::current()) const;
   /// Loads the whole parameter on device `owner`, and nothing on the others.
-  Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner) const;
+  Owned load_owned(const Checkpoint& checkpoint, const std::string& name, int owner,
+                   SourceLine where = SourceLine::current()) const;
   /// Loads this device's slice along Axis, and nothing else.
   template <int Axis>
-  Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name) const;
+  Sharded<Axis> load_sharded(const Checkpoint& checkpoint, const std::string& name,
+                             SourceLine where = SourceLine::current()) const;
   /// Loads several parameters in one layout: `load_all<Sharded<0>>(checkpoint, layer_names(checkpoint))`.
   template <Layout L>
-  std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names) const;
+  std::vector<L> load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names,
+                          SourceLine where = SourceLine::current()) const;
   /// @}
 
   /// Gradient accumulation. Cuts this device's rows of the batch, `x` (b, D), into pieces and takes them one
@@ -210,7 +245,8 @@ class ShardedEngine {
 };
 
 template <int Axis>
-Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p) {
+Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p, SourceLine where) {
+  const CallSite call(where);
   Communicator& group = p.group();
   Shape global = p.global_shape();
   return group.reduce_scatter_async(detail::Access::take(std::move(p)), ReduceOp::sum, Axis)
@@ -222,7 +258,8 @@ Future<Sharded<Axis>> ShardedEngine::reduce_scatter_async(Partial&& p) {
 }
 
 template <int Axis>
-Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
+Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s, SourceLine where) {
+  const CallSite call(where);
   Communicator& group = s.group();
   Shape global = s.global_shape();
   return group.all_gather_async(detail::Access::take(std::move(s)), Axis)
@@ -233,7 +270,8 @@ Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s) {
 }
 
 template <int Axis>
-Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s) {
+Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s, SourceLine where) {
+  const CallSite call(where);
   Communicator& group = s.group();
   Shape global = s.global_shape();
   return group.all_gather_async(s.local(), Axis).then([&group, global](Tensor whole) {
@@ -243,13 +281,15 @@ Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s) {
 }
 
 template <int Axis>
-Sharded<Axis> ShardedEngine::shard(const Replicated& r) {
+Sharded<Axis> ShardedEngine::shard(const Replicated& r, SourceLine where) {
+  const CallSite call(where);
   Range mine = part(r.local().extent(Axis), r.group().num_devices(), r.group().device_id());
   return Sharded<Axis>(r.group(), slice(r.local(), Axis, mine.begin, mine.end), r.global_shape(), mine.begin);
 }
 
 template <int From, int To>
-Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s) {
+Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s, SourceLine where) {
+  const CallSite call(where);
   static_assert(From != To, "all_to_all moves the cut from one axis to another: the axes are the same here");
   Communicator& group = s.group();
   Shape global = s.global_shape();
@@ -260,22 +300,40 @@ Sharded<To> ShardedEngine::all_to_all(Sharded<From>&& s) {
 }
 
 template <int Axis>
-Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const std::string& name) const {
+Sharded<Axis> ShardedEngine::load_sharded(const Checkpoint& checkpoint, const std::string& name,
+                                          SourceLine where) const {
+  const CallSite call(where);
   Shape global = checkpoint.shape(name);
   Range mine = part(global.at(Axis), num_devices(), device_id());
   return Sharded<Axis>(group(), checkpoint.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
 }
 
 template <Layout L>
-std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint,
-                                       const std::vector<std::string>& names) const {
+std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint, const std::vector<std::string>& names,
+                                       SourceLine where) const {
+  const CallSite call(where);
   std::vector<L> all;
   for (const std::string& name : names)
     if constexpr (std::same_as<L, Replicated>)
       all.push_back(load_replicated(checkpoint, name));
     else
-      all.push_back(load_sharded<detail::IsSharded<L>::axis>(checkpoint, name));
+      all.push_back(load_sharded<detail::axis_of<L>>(checkpoint, name));
   return all;
 }
+
+// What most chapters would compile again is compiled once, in sharded_engine.cpp.
+extern template class Future<Replicated>;
+extern template class Future<Sharded<0>>;
+extern template class Future<Sharded<1>>;
+extern template Future<Sharded<0>> ShardedEngine::reduce_scatter_async<0>(Partial&&, SourceLine);
+extern template Future<Sharded<1>> ShardedEngine::reduce_scatter_async<1>(Partial&&, SourceLine);
+extern template Future<Replicated> ShardedEngine::all_gather_async<0>(Sharded<0>&&, SourceLine);
+extern template Future<Replicated> ShardedEngine::all_gather_async<1>(Sharded<1>&&, SourceLine);
+extern template Future<Replicated> ShardedEngine::all_gather_async<0>(const Sharded<0>&, SourceLine);
+extern template Future<Replicated> ShardedEngine::all_gather_async<1>(const Sharded<1>&, SourceLine);
+extern template Sharded<0> ShardedEngine::load_sharded<0>(const Checkpoint&, const std::string&,
+                                                          SourceLine) const;
+extern template Sharded<1> ShardedEngine::load_sharded<1>(const Checkpoint&, const std::string&,
+                                                          SourceLine) const;
 
 }  // namespace shard

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <deque>
+#include <list>
 #include <tuple>
 #include <utility>
 
+#include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
 
 namespace shard {
@@ -33,7 +34,8 @@ class Tape {
     if (!InferenceMode::is_on()) entries_.emplace_back(std::move(kept)...);
   }
   /// \throws Error argument when no forward is waiting for its backward.
-  std::tuple<Kept...> pop() {
+  std::tuple<Kept...> pop(SourceLine where = SourceLine::current()) {
+    const CallSite call(where);
     if (entries_.empty()) refuse(Code::argument, "backward", "a forward before it", "an empty tape");
     std::tuple<Kept...> oldest = std::move(entries_.front());
     entries_.pop_front();
@@ -42,7 +44,7 @@ class Tape {
   bool empty() const { return entries_.empty(); }
 
  private:
-  std::deque<std::tuple<Kept...>> entries_;
+  std::list<std::tuple<Kept...>> entries_;
 };
 
 }  // namespace shard

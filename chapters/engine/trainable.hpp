@@ -18,10 +18,10 @@ class Trainables : public std::vector<Trainable> {
  public:
   /// Adds all rows that this device holds of a parameter. Adds nothing if another device owns it.
   template <Layout L>
-  void add(const std::string& name, L& parameter) {
+  void add(const std::string& name, L& parameter, SourceLine where = SourceLine::current()) {
     if constexpr (std::same_as<L, Owned>)
-      if (!parameter.is_mine()) return;
-    push_back({name, Rows(parameter.parameter())});
+      if (!parameter.is_mine(where)) return;
+    push_back({name, Rows(parameter.parameter(), where)});
   }
 
   /// Cuts the rows of each parameter into `parts` parts and returns the k-th part of each.

@@ -35,7 +35,7 @@ class CheckedPart : public CheckedCommunicator {
 
 }  // namespace
 
-void CheckedCommunicator::verify_replicated(const Tensor& t) {
+void CheckedCommunicator::do_verify_replicated(const Tensor& t) {
   const std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
   for (std::size_t d = 1; d < prints.size(); ++d)
     if (prints[d] != prints[0])

@@ -10,10 +10,9 @@ class CheckedCommunicator : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;
 
-  /// \throws Error mismatch unless all members hold the same shape and the same bits.
-  void verify_replicated(const Tensor& t) override;
-
  protected:
+  /// \throws Error mismatch unless all members hold the same shape and the same bits.
+  void do_verify_replicated(const Tensor& t) override;
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 };
 

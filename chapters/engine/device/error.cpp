@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/call_site.hpp"
+
 namespace shard {
 
 namespace {
@@ -20,8 +22,10 @@ void set_this_device(int id) {
 }
 
 void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given) {
-  throw Error(code,
-              fmt::format("device {}: {}: expected {}, given {}", this_device(), call, expected, given));
+  const SourceLine where = current_call_site();
+  const std::string place = where.is_known() ? ", at " + to_string(where) : "";
+  throw Error(code, fmt::format("device {}: {}: expected {}, given {}{}", this_device(), call, expected,
+                                given, place));
 }
 
 }  // namespace shard

@@ -8,15 +8,17 @@ namespace shard {
 
 /// The kind of an error. Its number is the exit code of the program.
 enum class Code : int {
-  usage = 64,       ///< unknown option, impossible combination
-  file = 65,        ///< a checkpoint or data file: missing, unreadable, malformed, truncated
-  internal = 70,    ///< a mistake of this project
-  mismatch = 81,    ///< devices do not agree on a collective call
-  deadlock = 82,    ///< every device waits for another
-  lost = 83,        ///< a device was lost
-  argument = 84,    ///< bad argument to a call: shape, axis, device id
-  not_finite = 85,  ///< a NaN or an infinity where a number must be finite
-  differs = 86      ///< it ran, and differs from the reference
+  usage = 64,        ///< unknown option, impossible combination
+  file = 65,         ///< a checkpoint or data file: missing, unreadable, malformed, truncated
+  missing = 69,      ///< something that this machine does not have, such as enough memory
+  internal = 70,     ///< a mistake of this project
+  mismatch = 81,     ///< devices do not agree on a collective call
+  deadlock = 82,     ///< every device waits for another
+  lost = 83,         ///< a device was lost
+  argument = 84,     ///< bad argument to a call: shape, axis, device id
+  not_finite = 85,   ///< a NaN or an infinity where a number must be finite
+  differs = 86,      ///< it ran, and differs from the reference
+  interrupted = 130  ///< somebody ended it, by Ctrl-C or SIGTERM
 };
 
 /// The one exception of this project. Its message is one line that names what, where, expected and given.
@@ -36,7 +38,8 @@ int this_device();
 /// Called by the code that starts the job.
 void set_this_device(int id);
 
-/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN", where 1 is this_device().
+/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", where 1 is
+/// this_device() and the line is that of the call that runs now (call_site.hpp).
 [[noreturn]] void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given);
 
 }  // namespace shard

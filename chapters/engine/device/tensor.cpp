@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <ostream>
 #include <sstream>
 
@@ -11,6 +12,7 @@
 namespace shard {
 
 Index num_elements(const Shape& shape) {
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   Index product = 1;
   for (Index extent : shape) product *= extent;
   return product;
@@ -36,14 +38,30 @@ std::string_view name(ReduceOp op) {
   return "?";
 }
 
-Index Tensor::extent(int axis) const {
-  if (axis < 0 || axis >= rank())
+// Engines make and move many tensors: compiled once here, this is not compiled again with each of them.
+Tensor::Tensor() = default;
+Tensor::~Tensor() = default;
+
+Tensor::Tensor(Tensor&& other) noexcept
+    : shape_(std::exchange(other.shape_, Shape{0})), storage_(std::move(other.storage_)) {}
+
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  shape_ = std::exchange(other.shape_, Shape{0});
+  storage_ = std::move(other.storage_);
+  return *this;
+}
+
+Index Tensor::extent(int axis, SourceLine where) const {
+  if (axis < 0 || axis >= rank()) {
+    const CallSite call(where);
     refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape_)),
            fmt::format("axis {}", axis));
+  }
   return shape_[static_cast<std::size_t>(axis)];
 }
 
-Tensor Tensor::reshaped(Shape shape) && {
+Tensor Tensor::reshaped(Shape shape, SourceLine where) && {
+  const CallSite call(where);
   if (num_elements(shape) != size())
     refuse(Code::argument, "reshaped", fmt::format("{} elements as in {}", size(), to_string(shape_)),
            to_string(shape));
@@ -52,7 +70,9 @@ Tensor Tensor::reshaped(Shape shape) && {
   return result;
 }
 
-Rows::Rows(Tensor& whole, Index first, Index last) : tensor(&whole), begin(first), end(last) {
+Rows::Rows(Tensor& whole, Index first, Index last, SourceLine where)
+    : tensor(&whole), begin(first), end(last) {
+  const CallSite call(where);
   if (first < 0 || first > last || last > whole.extent(0))
     refuse(Code::argument, "Rows", fmt::format("rows of {}", to_string(whole.shape())),
            fmt::format("[{}, {})", first, last));
@@ -105,7 +125,8 @@ std::string name_of_group(const Communicator& group) {
 }
 
 void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
-                           const Tensor& tensor) {
+                           const Tensor& tensor, SourceLine where) {
+  const CallSite call(where);
   std::ostringstream mine;
   mine << fmt::format("device {}: {} ", this_device(), title) << tensor << '\n';
   for (const std::string& text : group.gather("print_in_device_order", mine.str())) out << text;

@@ -14,50 +14,53 @@ class WrappedCommunicator : public Communicator {
   int num_devices() const override { return inner_->num_devices(); }
   const std::vector<int>& members() const override { return inner_->members(); }
   Index group_id() const override { return inner_->group_id(); }
-  std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) override {
+
+ protected:
+  std::unique_ptr<Communicator> do_split(std::optional<Index> color, Index key) override {
     std::unique_ptr<Communicator> part = inner_->split(color, key);
     return part == nullptr ? nullptr : wrap(std::move(part));
   }
 
-  void barrier() override { inner_->barrier(); }
-  void send(int dest_id, const Tensor& t) override { inner_->send(dest_id, t); }
-  Tensor receive(int src_id) override { return inner_->receive(src_id); }
-  Future<> post_send(int dest_id, Tensor&& t) override { return inner_->post_send(dest_id, std::move(t)); }
-  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+  void do_barrier() override { inner_->barrier(); }
+  void do_send(int dest_id, const Tensor& t) override { inner_->send(dest_id, t); }
+  Tensor do_receive(int src_id) override { return inner_->receive(src_id); }
+  Future<> do_post_send(int dest_id, Tensor&& t) override { return inner_->post_send(dest_id, std::move(t)); }
+  Future<Tensor> do_post_receive(int src_id, const Shape& shape) override {
     return inner_->post_receive(src_id, shape);
   }
-  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
+  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
     return inner_->send_async(src, dst, target_device_id);
   }
-  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
     return inner_->all_gather_async(std::move(slice), axis);
   }
-  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
     return inner_->all_gather_async(slice, axis);
   }
-  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     return inner_->all_reduce_async(std::move(t), op);
   }
-  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
     return inner_->reduce_scatter_async(std::move(t), op, axis);
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
     return inner_->all_to_all_async(std::move(t), split_axis, concat_axis);
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
     return inner_->all_to_all_async(std::move(t), counts, axis);
   }
-  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
     return inner_->broadcast_async(std::move(t), root);
   }
-  void synchronize() override { inner_->synchronize(); }
-  std::vector<Index> exchange(const char* what, Index mine) override { return inner_->exchange(what, mine); }
-  std::vector<std::string> gather(const char* what, const std::string& mine) override {
+  void do_synchronize() override { inner_->synchronize(); }
+  std::vector<Index> do_exchange(const char* what, Index mine) override {
+    return inner_->exchange(what, mine);
+  }
+  std::vector<std::string> do_gather(const char* what, const std::string& mine) override {
     return inner_->gather(what, mine);
   }
-  void verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
+  void do_verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
 
- protected:
   /// Has no inner communicator yet. Call set_inner before any other function.
   WrappedCommunicator() = default;
   Communicator& inner() { return *inner_; }

@@ -1,9 +1,7 @@
 #include "engine/files/safetensors.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,55 +11,23 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "engine/device/error.hpp"
+#include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors_header.hpp"
 #include "engine/printable.hpp"
 
 namespace shard {
 
-using safetensors::bad_file;
-using safetensors::one_line;
-
 static_assert(std::endian::native == std::endian::little,
               "the format is little-endian, and bytes are copied");
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
 
 namespace {
 
 constexpr std::uint64_t length_bytes = 8;        // of the field that gives the header's length
 constexpr std::uint64_t window_bytes = 1 << 20;  // read at once where values cannot go straight to the result
 constexpr std::uint64_t page_bytes = 4096;       // a gap below this costs less than a further read
-
-/// A call to the operating system went wrong; errno says how.
-[[noreturn]] void system_error(const std::string& path, std::string_view what, int error = errno) {
-  throw Error(Code::file,
-              fmt::format("{}: {}: {}", one_line(path), what, std::generic_category().message(error)));
-}
-
-/// Opens `path` and gives its size. Nothing but a regular file: others may block, or have no end.
-FileDescriptor open_regular(const std::string& path, std::uint64_t& size) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (file.get() < 0) system_error(path, "cannot open");
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) system_error(path, "cannot inspect");
-  if (!S_ISREG(status.st_mode))
-    bad_file(path, "not a file of bytes", "a regular file", "a folder, a pipe or a device");
-  size = static_cast<std::uint64_t>(status.st_size);
-  return file;
-}
 
 void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
                   std::uint64_t bytes, void* into) {
@@ -78,12 +44,22 @@ void read_exactly(const FileDescriptor& file, const std::string& path, std::uint
   }
 }
 
+/// Git LFS leaves a text of this beginning in the place of a file that has not been fetched.
+void refuse_git_lfs_pointer(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
+  constexpr std::string_view beginning = "version https://git-lfs.github.com/spec/";
+  std::string text(std::min<std::uint64_t>(size, beginning.size()), '\0');
+  read_exactly(file, path, 0, text.size(), text.data());
+  if (text != beginning) return;
+  throw Error(Code::file, one_line(path) + ": a Git LFS pointer, not the file itself: git lfs pull");
+}
+
 std::uint64_t read_header_length(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
   if (size < length_bytes)
     bad_file(path, "file too short", "at least 8 bytes", fmt::format("{} bytes", size));
   std::uint64_t length = 0;
   read_exactly(file, path, 0, length_bytes, &length);
   const std::uint64_t limit = std::min(size - length_bytes, safetensors::max_header_bytes);
+  if (length > limit) refuse_git_lfs_pointer(file, path, size);
   if (length > limit)
     bad_file(path, "bad header length", fmt::format("at most {} bytes", limit), std::to_string(length));
   return length;
@@ -292,71 +268,6 @@ std::string canonical_header(const std::string& path, const std::map<std::string
                                             one_line(path), safetensors::max_header_bytes, text.size()));
   return text;
 }
-
-/// A temporary file beside `path`, which takes its place on commit() and vanishes without it.
-class Replacement {
- public:
-  explicit Replacement(const std::string& path) : path_(path), target_(path.substr(path.rfind('/') + 1)) {
-    const std::string folder = path.substr(0, path.size() - target_.size());
-    folder_ =
-        FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder_.get() < 0) system_error(path_, "cannot open the folder to write in");
-    refuse_special_target();
-    create();
-  }
-  Replacement(const Replacement&) = delete;
-  Replacement& operator=(const Replacement&) = delete;
-  ~Replacement() {
-    if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
-  }
-
-  void write(const void* data, std::uint64_t bytes) {
-    std::uint64_t done = 0;
-    while (done < bytes) {  // a write may be short: a signal, or the disk is nearly full
-      const ssize_t now = ::write(file_.get(), static_cast<const std::byte*>(data) + done, bytes - done);
-      if (now < 0 && errno == EINTR) continue;
-      if (now <= 0) system_error(path_, "cannot write", now < 0 ? errno : ENOSPC);
-      done += static_cast<std::uint64_t>(now);
-    }
-  }
-
-  void commit() {
-    if (::fsync(file_.get()) != 0) system_error(path_, "cannot write to the disk");
-    if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), target_.c_str()) != 0)
-      system_error(path_, "cannot put the new file in place");
-    temporary_.clear();
-    // Some file systems do not synchronise folders and say so by EINVAL.
-    if (::fsync(folder_.get()) != 0 && errno != EINVAL)
-      system_error(path_, "cannot write the folder to the disk");
-  }
-
- private:
-  /// A rename would put a file in the place of, say, /dev/null.
-  void refuse_special_target() const {
-    struct stat status {};
-    const bool exists = ::fstatat(folder_.get(), target_.c_str(), &status, 0) == 0;
-    if (target_.empty() || (exists && !S_ISREG(status.st_mode)))
-      bad_file(path_, "cannot replace", "a regular file or none", "a folder, a pipe or a device");
-  }
-
-  /// Names that a killed run left behind are passed over.
-  void create() {
-    for (int attempt = 0; attempt < 1000 && file_.get() < 0; ++attempt) {
-      const std::string name = fmt::format(".safetensors-{}-{}.tmp", ::getpid(), attempt);
-      file_ = FileDescriptor(
-          ::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-      if (file_.get() >= 0) temporary_ = name;
-      if (file_.get() < 0 && errno != EEXIST) break;
-    }
-    if (file_.get() < 0) system_error(path_, "cannot create a file in its folder");
-  }
-
-  const std::string& path_;
-  std::string target_;     // the last part of the path
-  std::string temporary_;  // empty once there is none
-  FileDescriptor folder_;
-  FileDescriptor file_;
-};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/files/regular_file.hpp"
 #include "engine/host_tensor.hpp"
 
 namespace shard {
@@ -15,20 +16,6 @@ struct SafetensorsEntry {
   std::vector<std::int64_t> shape;  ///< row-major; [] is a scalar; a dimension may be 0
   std::uint64_t begin = 0;          ///< first byte, counted from the start of the data part
   std::uint64_t end = 0;            ///< one past the last byte, counted likewise
-};
-
-/// A file descriptor that closes itself. Movable; -1 stands for none.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  ~FileDescriptor();
-  FileDescriptor(FileDescriptor&& other) noexcept;
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
 };
 
 /// A safetensors file, open for reading slices of its tensors.
@@ -71,11 +58,9 @@ class SafetensorsFile {
 };
 
 /// Writes `tensors` to `path` as F32: sorted by name, without gaps, the header padded with spaces to 8 bytes,
-/// so that equal tensors give equal files. Atomic: whoever opens `path`, also after this process was killed
-/// or the machine lost power, finds the old file or the new one, whole. A symbolic link at `path` is
-/// replaced, not followed. A killed run can leave its temporary beside it, `.safetensors-PID-N.tmp`; nothing
-/// else does. Error: Code::file where the file cannot be written; Code::argument for tensors that the format
-/// cannot hold or whose shape and values disagree.
+/// so that equal tensors give equal files. The whole file or none: see Replacement. Error: Code::file where
+/// the file cannot be written; Code::argument for tensors that the format cannot hold or whose shape and
+/// values disagree.
 void write_safetensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
 
 }  // namespace shard

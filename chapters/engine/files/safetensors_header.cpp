@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "engine/device/error.hpp"
@@ -41,7 +41,7 @@ class HeaderReader {
       where_ = name_ == "__metadata__" ? Where::metadata : Where::tensor;
       entry_ = {};
       offsets_.clear();
-      fields_.clear();
+      has_field_ = {};
     } else {
       unexpected("an object");
     }
@@ -110,21 +110,27 @@ class HeaderReader {
   }
 
  private:
+  static constexpr std::array<std::string_view, 3> field_names = {"dtype", "shape", "data_offsets"};
   enum class Where { outside, header, tensor, shape, offsets, metadata };
 
   void new_name(const std::string& name) {
-    const bool known = name == "__metadata__" ? has_metadata_ : header_.entries.count(name) > 0;
-    if (known) bad_file(path_, "duplicate name", "every name once", '"' + printable(name) + "\" twice");
+    place_ = header_.entries.lower_bound(name);
+    const bool is_entry = place_ != header_.entries.end() && place_->first == name;
+    if (name == "__metadata__" ? has_metadata_ : is_entry)
+      bad_file(path_, "duplicate name", "every name once", '"' + printable(name) + "\" twice");
     name_ = name;
     if (name == "__metadata__") has_metadata_ = true;
     if (name.find('\0') != std::string::npos) fail("NUL in the name", "none", "\\u0000");
   }
 
   void new_field(const std::string& field) {
-    if (field != "dtype" && field != "shape" && field != "data_offsets")
+    const auto found = std::ranges::find(field_names, field);
+    if (found == field_names.end())
       fail("unknown field", "dtype, shape and data_offsets", '"' + printable(field) + '"');
-    if (!fields_.insert(field).second) fail("duplicate field", "every field once", '"' + field + "\" twice");
-    field_ = field;
+    bool& has_it = has_field_[static_cast<std::size_t>(found - field_names.begin())];
+    if (has_it) fail("duplicate field", "every field once", '"' + field + "\" twice");
+    has_it = true;
+    field_ = *found;
   }
 
   void new_metadata(const std::string& key) {
@@ -134,15 +140,13 @@ class HeaderReader {
   }
 
   void finish_tensor() {
-    for (const char* field : {"dtype", "shape", "data_offsets"}) {
-      if (fields_.count(field) == 0)
-        fail(fmt::format("no {}", field), "dtype, shape and data_offsets", "none");
-    }
+    for (std::size_t i = 0; i < field_names.size(); ++i)
+      if (!has_field_[i]) fail(fmt::format("no {}", field_names[i]), "dtype, shape and data_offsets", "none");
     if (offsets_.size() != 2) fail("too few data_offsets", "2", std::to_string(offsets_.size()));
     entry_.begin = offsets_[0];
     entry_.end = offsets_[1];
     check_size();
-    header_.entries.emplace(name_, std::move(entry_));
+    header_.entries.emplace_hint(place_, std::move(name_), std::move(entry_));
   }
 
   void check_size() const {
@@ -178,12 +182,13 @@ class HeaderReader {
   Header header_;
   bool has_metadata_ = false;
   Where where_ = Where::outside;
-  std::string name_;   // of the tensor being read
-  std::string field_;  // of that tensor
+  std::string name_;                                         // of the tensor being read
+  std::map<std::string, SafetensorsEntry>::iterator place_;  // where it belongs among the entries
+  std::string_view field_;                                   // of that tensor
+  std::array<bool, field_names.size()> has_field_{};         // those that it has
   std::string metadata_key_;
   SafetensorsEntry entry_;
   std::vector<std::uint64_t> offsets_;
-  std::set<std::string> fields_;
 };
 
 /// The JSON parser collects a token, and white space, in storage that doubles as it grows. Bounding both
@@ -207,7 +212,7 @@ void check_token_lengths(std::string_view text, const std::string& path) {
     } else if (c == '"') {
       in_string = !in_string;
       length = 0;
-    } else if (!in_string && std::string_view("{}[]:,").find(c) != std::string_view::npos) {
+    } else if (!in_string && (c == '{' || c == '}' || c == '[' || c == ']' || c == ':' || c == ',')) {
       length = 0;
     }
   }
@@ -294,21 +299,6 @@ std::optional<std::string> json_string(const std::string& text) {
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
-}
-
-std::string one_line(const std::string& path) {
-  std::string result;
-  for (const char c : path) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    result += control ? printable(std::string_view(&c, 1)) : std::string(1, c);
-  }
-  return result;
-}
-
-void bad_file(const std::string& path, std::string_view what, std::string_view expected,
-              std::string_view given) {
-  throw Error(Code::file,
-              fmt::format("{}: {}, expected {}, given {}", one_line(path), what, expected, given));
 }
 
 }  // namespace shard::safetensors

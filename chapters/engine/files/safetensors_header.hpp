@@ -38,11 +38,4 @@ std::optional<std::uint64_t> tensor_bytes(const std::vector<std::int64_t>& shape
 /// `text` as a JSON string, quotes included; nothing if it is not UTF-8.
 std::optional<std::string> json_string(const std::string& text);
 
-/// Throws Error(Code::file, "PATH: WHAT, expected EXPECTED, given GIVEN").
-[[noreturn]] void bad_file(const std::string& path, std::string_view what, std::string_view expected,
-                           std::string_view given);
-
-/// `path` without characters that would break a message's line.
-std::string one_line(const std::string& path);
-
 }  // namespace shard::safetensors

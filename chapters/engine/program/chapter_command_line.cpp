@@ -11,8 +11,10 @@
 #include <type_traits>
 
 #include "engine/device/checked_communicator.hpp"
+#include "engine/device/fault.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/program/memory_check.hpp"
 
 namespace shard {
 
@@ -123,6 +125,16 @@ std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& ch
       ->check(one_of(precisions))
       ->type_name("NAME")
       ->capture_default_str();
+  auto is_fault = [](const std::string& text) {
+    return fault_from(text) ? "" : fmt::format("expected device=2,call=17,kind=kill, given {}", shown(text));
+  };
+  command
+      .add_option_function<std::string>(
+          "--fault", [&a](const std::string& text) { a.fault = fault_from(text); },
+          "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit,\n"
+          "throw, stop, delay, skip or corrupt (docs/errors.md)")
+      ->check(CLI::Validator(is_fault, ""))
+      ->type_name("device=D,call=C,kind=KIND");
   command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
   return declared;
 }
@@ -269,8 +281,26 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   require_options_of(chapter, variant, arguments.options);
   if (arguments.command == "gradients") return gradients(group, variant, arguments);
   if (arguments.command == "infer") return infer(group, variant, arguments);
+  require_room_for_parameters(group, *variant.workload->make(arguments.options), arguments);
   arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   return train(group, chapter, variant, arguments);
+}
+
+/// The same with a fault. \throws Error usage when it does not happen: there is no such device, or no such
+/// call.
+int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& arguments) {
+  if (!arguments.fault) return run_command(group, chapter, arguments);
+  const auto& [device, call, kind] = *arguments.fault;
+  if (device >= group.num_devices())
+    throw Error(Code::usage, fmt::format("--fault: expected a device of 0 to {}, given device={}",
+                                         group.num_devices() - 1, device));
+  FaultyCommunicator faulty(group, *arguments.fault);
+  const int code = run_command(faulty, chapter, arguments);
+  const Index calls = group.exchange("calls", faulty.calls())[static_cast<std::size_t>(device)];
+  if (calls < call)
+    throw Error(Code::usage, fmt::format("--fault: expected one of device {}'s {} calls, given call={}",
+                                         device, calls, call));
+  return code;
 }
 
 std::string about(const Chapter& chapter, int devices) {
@@ -307,7 +337,7 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
                                          explain(app, command, error)));
   }
   arguments.command = app.get_subcommands().front()->get_name();
-  return run_command(group, chapter, arguments);
+  return run_with_fault(group, chapter, arguments);
 }
 
 }  // namespace shard

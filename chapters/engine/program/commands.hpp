@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/device/fault.hpp"
 #include "engine/program/registry.hpp"
 
 namespace shard {
@@ -17,6 +18,7 @@ struct Arguments {
   Options options;  ///< those that the variant and its workload declare
   bool check_claims = false;
   std::string precision = "float32";
+  std::optional<Fault> fault;
   std::uint64_t seed = 0;
   // train
   Index batch = 64;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/files/file_checkpoint.hpp"
+#include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors.hpp"
 #include "engine/program/commands.hpp"
 
@@ -64,6 +65,7 @@ class OutputPieces {
 }  // namespace
 
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  if (group.device_id() == 0) require_replaceable(arguments.out);
   std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
   std::unique_ptr<Checkpoint> batch = open_checkpoint(arguments.batch_file);
   const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);

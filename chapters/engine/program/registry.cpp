@@ -150,3 +150,8 @@ Strategy find_strategy(const std::string& name) {
 }
 
 }  // namespace shard
+
+template class std::vector<shard::OptionText>;
+template class std::vector<shard::Options>;
+template class std::vector<shard::Alias>;
+template class std::vector<shard::Variant>;

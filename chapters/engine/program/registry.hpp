@@ -4,7 +4,6 @@
 /// Programs, tests and tables are made from these descriptions.
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -43,13 +42,18 @@ struct Variant {
   bool has_option(const std::string& option) const;
 };
 
+/// What the field calls a variant: {"ddp", "all-reduce"}.
+struct Alias {
+  std::string name;
+  std::string variant;
+};
+
 /// A chapter. Its number comes from the name of its folder, and so does its title, unless it sets one.
 struct Chapter {
   std::string title = {};
   const WorkloadKind* workload = nullptr;  ///< what its variants train
   std::vector<Variant> variants = {};
-  /// What the field calls its variants: {"ddp", "all-reduce"}.
-  std::map<std::string, std::string> strategies = {};
+  std::vector<Alias> strategies = {};
   /// A chapter without variants has a command of its own: `words` are its arguments. Returns an exit code.
   std::function<int(Communicator& group, const std::vector<std::string>& words)> command = {};
 
@@ -87,3 +91,9 @@ Strategy find_strategy(const std::string& name);
 void require_distinct_strategies();
 
 }  // namespace shard
+
+// What every chapter.cpp would compile again is compiled once, in registry.cpp.
+extern template class std::vector<shard::OptionText>;
+extern template class std::vector<shard::Options>;
+extern template class std::vector<shard::Alias>;
+extern template class std::vector<shard::Variant>;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "engine/files/regular_file.hpp"
+#include "engine/printable.hpp"
 
 namespace shard {
 
@@ -26,13 +28,6 @@ Figure figure_from(const json& j) {
   return f;
 }
 
-std::string with_commas(Index number) {
-  std::string digits = fmt::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
-
 /// The largest of any device, and what is known of it: "12,288 =" or "12,288 not 8,192".
 std::string cell(const Figure& f) {
   const std::string largest = with_commas(f.largest());
@@ -46,6 +41,21 @@ std::string right(const std::string& text, std::size_t width) {
   const auto characters = static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
   return std::string(width > characters ? width - characters : 0, ' ') + text;
+}
+
+nlohmann::ordered_json to_json(const std::optional<CurveComparison>& c) {
+  if (!c) return nullptr;
+  return {
+      {"steps", c->steps}, {"largest", c->largest}, {"allowed", c->allowed}, {"wrong_step", c->wrong_step}};
+}
+std::optional<CurveComparison> curve_from(const json& j) {
+  if (j.is_null()) return std::nullopt;
+  CurveComparison c;
+  c.steps = j.at("steps");
+  c.largest = j.at("largest");
+  c.allowed = j.at("allowed");
+  c.wrong_step = j.at("wrong_step");
+  return c;
 }
 
 }  // namespace
@@ -62,26 +72,10 @@ Figure gather_figure(Communicator& group, const char* what, Index measured) {
   return {group.exchange(what, measured)};
 }
 
-void require_place_for_report(const std::string& path) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
-    throw Error(Code::file, path + ": expected a file in a folder that exists, given no such folder");
-  if (std::filesystem::is_directory(path))
-    throw Error(Code::file, path + ": expected a file to write the report to, given a folder");
-}
-
 namespace {
 
-/// To a file beside it first, so that there is never half a report.
 void write_json(const std::string& path, const nlohmann::ordered_json& j) {
-  const std::string unfinished = path + ".part";
-  std::ofstream file(unfinished);
-  file << j.dump(1) << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
-  if (!file || error)
-    throw Error(Code::file, path + ": expected to write the report, given no writable file");
+  replace_file(path, j.dump(1) + '\n');
 }
 
 }  // namespace
@@ -102,6 +96,7 @@ void write_report(const std::string& path, const Report& r) {
                     {"milliseconds", r.milliseconds},
                     {"reference", r.reference},
                     {"decisions", r.decisions},
+                    {"curve", to_json(r.curve)},
                     {"ok", r.is_good()}});
 }
 
@@ -137,6 +132,7 @@ Report report_from(const json& j) {
   r.milliseconds = j.at("milliseconds");
   r.reference = j.at("reference");
   r.decisions = j.at("decisions").get<std::vector<std::vector<Index>>>();
+  r.curve = curve_from(j.at("curve"));
   return r;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/proof/loss_curve.hpp"
 
 namespace shard {
 
@@ -39,9 +41,12 @@ struct Report {
   std::string reference;
   /// Of each step, what rounding may turn (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
+  /// With the unsharded network's losses, of the same run; nothing where there is none.
+  std::optional<CurveComparison> curve;
 
   bool is_good() const {
-    return max_ulp == 0 && bytes.is_met() && messages.is_met() && flops.is_met() && peak.is_met();
+    return max_ulp == 0 && (!curve || curve->is_good()) && bytes.is_met() && messages.is_met() &&
+           flops.is_met() && peak.is_met();
   }
 };
 
@@ -58,10 +63,7 @@ Figure gather_figure(Communicator& group, const char* what, Index measured, Inde
 /// The same for a number without a closed form.
 Figure gather_figure(Communicator& group, const char* what, Index measured);
 
-/// For the beginning of a long run. \throws Error file when a report cannot be written at this path: no such
-/// folder
-void require_place_for_report(const std::string& path);
-/// Writes the whole file or none. \throws Error file when it cannot be written
+/// Writes the whole file or none: see Replacement. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
 void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices);
 /// \throws Error file when it cannot be read, or is none

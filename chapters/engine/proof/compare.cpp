@@ -27,18 +27,58 @@ std::string index_of(Index element, const Shape& shape, int axis, Index offset) 
   return to_string(index);
 }
 
-/// The effects of common mistakes on a gradient.
-std::string guess(float expected, float got, int num_devices) {
-  float n = static_cast<float>(num_devices);
-  if (std::isnan(got)) return "not a number";
-  if (got == 0) return "0: never written, or its addends were left out?";
-  if (expected == 0) return "";
-  float ratio = got / expected;
-  if (ratio == -1) return "exactly -1: a sign?";
-  if (n == 1) return "";
-  if (ratio == 1 / n) return fmt::format("exactly 1/{:g}: averaged where a sum was meant?", n);
-  if (ratio == n) return fmt::format("exactly {:g}: summed where every device already had the sum?", n);
-  return "";
+/// Shapes that differ: what is said of them.
+Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
+  Comparison result;
+  result.max_ulp = farthest;
+  result.relative = std::numeric_limits<double>::infinity();
+  const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
+  if (is_transposed) result.cause = Cause::transposed;
+  result.first_difference =
+      fmt::format("{} on device {}: expected shape {}, given {}{}", name, this_device(), to_string(expected),
+                  to_string(given), is_transposed ? ": the transposed matrix?" : "");
+  return result;
+}
+
+/// Compares the arrays of the evidence, which is complete only once they are known to differ.
+Comparison compare(const std::string& name, Evidence& e, int axis, Index offset,
+                   const std::function<void(Evidence&)>& complete) {
+  const HostTensor& given = e.given;
+  const HostTensor& expected = e.expected;
+  if (given.shape != expected.shape) return wrong_shape(name, given.shape, expected.shape);
+  Comparison result;
+  double difference = 0;
+  double largest = 0;
+  std::size_t first = given.values.size();
+  for (std::size_t i = 0; i < given.values.size(); ++i) {
+    const std::int64_t distance = ulp_distance(given.values[i], expected.values[i]);
+    if (distance > 0) first = std::min(first, i);
+    result.max_ulp = std::max(result.max_ulp, distance);
+    difference = std::max(difference, std::abs(double{given.values[i]} - double{expected.values[i]}));
+    largest = std::max(largest, std::abs(double{expected.values[i]}));
+  }
+  if (difference > 0) result.relative = difference / largest;
+  if (result.max_ulp == 0) return result;
+  complete(e);
+  Diagnosis diagnosis = diagnose(e);
+  result.cause = diagnosis.cause;
+  result.first_difference =
+      fmt::format("{} on device {} at {}: expected {}, given {}: {}", name, this_device(),
+                  index_of(static_cast<Index>(first), given.shape, axis, offset), expected.values[first],
+                  given.values[first], diagnosis.text);
+  return result;
+}
+
+/// Each device's slice of a whole, along an axis.
+std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices) {
+  const Tensor t = Tensor::from_host(whole.shape, whole.values);
+  std::vector<HostTensor> slices;
+  for (int d = 0; d < devices; ++d) {
+    const Range range = part(t.extent(axis), devices, d);
+    const Tensor piece = slice(t, axis, range.begin, range.end);
+    slices.push_back({piece.shape(), piece.to_host()});
+  }
+  return slices;
 }
 
 }  // namespace
@@ -50,43 +90,33 @@ std::int64_t ulp_distance(float a, float b) {
 
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices, int axis, Index offset) {
-  Comparison result;
-  if (actual.shape != expected.shape) {
-    result.max_ulp = farthest;
-    result.relative = std::numeric_limits<double>::infinity();
-    result.first_difference = fmt::format("{} on device {}: expected shape {}, got {}", name, this_device(),
-                                          to_string(expected.shape), to_string(actual.shape));
-    return result;
-  }
-  double difference = 0;
-  double largest = 0;
-  for (std::size_t i = 0; i < actual.values.size(); ++i) {
-    float got = actual.values[i];
-    float want = expected.values[i];
-    std::int64_t distance = ulp_distance(got, want);
-    if (distance > 0 && result.max_ulp == 0) {
-      std::string hint = guess(want, got, num_devices);
-      result.first_difference =
-          fmt::format("{} on device {} at {}: expected {}, got {}{}", name, this_device(),
-                      index_of(static_cast<Index>(i), actual.shape, axis, offset), want, got,
-                      hint.empty() ? "" : fmt::format(" ({})", hint));
-    }
-    result.max_ulp = std::max(result.max_ulp, distance);
-    difference = std::max(difference, std::abs(double{got} - double{want}));
-    largest = std::max(largest, std::abs(double{want}));
-  }
-  if (difference > 0) result.relative = difference / largest;
-  return result;
+  Evidence evidence{.given = actual, .expected = expected, .num_devices = num_devices};
+  return compare(name, evidence, axis, offset, [](Evidence&) {});
 }
 
-Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected) {
-  const int devices = actual.group().num_devices();
+Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
+                   const Background& background) {
   if (actual.global_shape() != expected.shape)
-    return compare(name, HostTensor{actual.global_shape(), {}}, HostTensor{expected.shape, {}}, devices);
+    return wrong_shape(name, actual.global_shape(), expected.shape);
   if (!actual.is_here()) return {};
-  Tensor part = actual.slice_of(Tensor::from_host(expected.shape, expected.values));
-  return compare(name, HostTensor{actual.local().shape(), actual.local().to_host()},
-                 HostTensor{part.shape(), part.to_host()}, devices, actual.placement().axis, actual.offset());
+  auto mine = [&](const HostTensor& whole) {
+    const Tensor part = actual.slice_of(Tensor::from_host(whole.shape, whole.values));
+    return HostTensor{part.shape(), part.to_host()};
+  };
+  const Communicator& group = actual.group();
+  Evidence evidence{.given = {actual.local().shape(), actual.local().to_host()},
+                    .expected = mine(expected),
+                    .num_devices = group.num_devices(),
+                    .place = group.device_id()};
+  const Placement& placement = actual.placement();
+  return compare(name, evidence, placement.axis, actual.offset(), [&](Evidence& e) {
+    if (placement.kind == Placement::Kind::sharded)
+      e.slices = slices_of(expected, placement.axis, group.num_devices());
+    if (background.before) e.before = mine(background.before().at(name));
+    if (background.addends)
+      for (const Background::Results& of_device : background.addends())
+        e.addends.push_back(mine(of_device.at(name)));
+  });
 }
 
 }  // namespace shard

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "engine/host_tensor.hpp"
 #include "engine/placed.hpp"
+#include "engine/proof/diagnosis.hpp"
 
 namespace shard {
 
@@ -14,15 +18,24 @@ struct Comparison {
   std::int64_t max_ulp = 0;
   /// max |a − b| / max |b|; 0 for empty tensors.
   double relative = 0;
-  /// One line on the first difference: tensor, device, index, expected, got, and what the ratio looks like.
-  /// Empty when there is none.
+  /// One line: tensor, device, index of the first difference, expected, given, and the likely cause
+  /// (diagnosis.hpp). Empty when there is no difference.
   std::string first_difference;
+  Cause cause = Cause::unknown;
 
   bool is_equal() const { return max_ulp == 0; }
 };
 
+/// Whole results, by name, that a wrong one may be mistaken for. They are made only when something differs.
+struct Background {
+  using Results = std::map<std::string, HostTensor>;
+  std::function<Results()> before = {};                ///< of the step before
+  std::function<std::vector<Results>()> addends = {};  ///< of which the results are sums, by device
+};
+
 /// Compares this device's part of `actual` with the same part of the expected whole.
-Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected);
+Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
+                   const Background& background = {});
 /// Compares two arrays of one shape. `num_devices` helps to name the likely cause; `offset` is added to the
 /// reported index along `axis`.
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,

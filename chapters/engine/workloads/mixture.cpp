@@ -175,6 +175,11 @@ std::vector<Parameter> Mixture::parameters() const {
   return all;
 }
 
+double Mixture::parameter_elements() const {
+  return static_cast<double>(model_.num_experts) *
+         (stack_elements(model_) + static_cast<double>(model_.model_dim));
+}
+
 std::string Mixture::input_hint(Index width) const {
   if (width != model_.num_experts || width == model_.model_dim) return "";
   return fmt::format("{} is {}: PyTorch stores (out, in)?", router_name(),

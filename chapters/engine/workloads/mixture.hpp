@@ -7,7 +7,8 @@
 
 namespace shard {
 
-/// A mixture of experts (mixture_model.hpp) whose router chooses by a rule. Its engines are also RoutesTokens.
+/// A mixture of experts (mixture_model.hpp) whose router chooses by a rule. Its engines are also
+/// RoutesTokens.
 class Mixture : public DenoisingWorkload {
  public:
   /// \throws Error usage when a token is to have more experts than there are
@@ -22,6 +23,7 @@ class Mixture : public DenoisingWorkload {
   std::string describe() const override;
   /// Experts as in Mlp; the router as a layer without a ReLU before it.
   std::vector<Parameter> parameters() const override;
+  double parameter_elements() const override;
   Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
   Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
   std::string input_hint(Index width) const override;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "engine/workloads/mlp_unsharded.hpp"
+
 namespace shard {
 
 namespace {
@@ -47,7 +49,7 @@ class MlpKind : public WorkloadKind {
     std::vector<TestCase> all;
     for (Index layers : depths(accepts, {1, 2, 3, 6}, {0, 1, 3}))
       for (auto [batch, dim, hidden] :
-           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 2, 2}, {13, 4, 11}, {16, 8, 16}})
+           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 5, 2}, {13, 4, 11}, {16, 8, 16}})
         all.push_back({sized(layers, dim, hidden), batch});
     return all;
   }
@@ -121,6 +123,10 @@ std::vector<Parameter> stack_parameters(const Model& model, const std::string& b
 
 std::vector<Parameter> Mlp::parameters() const {
   return stack_parameters(model_, "");
+}
+
+std::unique_ptr<ShardedEngine> Mlp::unsharded(Communicator& alone) const {
+  return unsharded_mlp(alone);
 }
 
 std::string Mlp::input_hint(Index width) const {

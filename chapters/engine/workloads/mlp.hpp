@@ -19,9 +19,11 @@ class Mlp : public DenoisingWorkload {
   /// Uniform in ±sqrt(6 / rows) for a layer after a ReLU (He et al. 2015, eq. 10), ±sqrt(3 / rows) for the
   /// others, which keep the variance as it is.
   std::vector<Parameter> parameters() const override;
+  double parameter_elements() const override { return stack_elements(model_); }
   Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
   Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
   std::string input_hint(Index width) const override;
+  std::unique_ptr<ShardedEngine> unsharded(Communicator& alone) const override;
 
   /// Small integers throughout, and Σ |a| |b| ≤ 2²⁴ for every product, forward and backward. The input is
   /// 0..16, digits if they are as wide; the last of several rows is zeros: the kink of every ReLU. Weights

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <charconv>
 
 #include "engine/checkpoint.hpp"
 #include "engine/printable.hpp"
@@ -13,6 +13,11 @@ Index Model::weights() const {
   Index sum = 0;
   for (Index layer = 0; layer < num_layers; ++layer) sum += weights(layer);
   return sum;
+}
+
+double stack_elements(const Model& model) {
+  return static_cast<double>(model.num_layers) * static_cast<double>(model.model_dim) *
+         static_cast<double>(model.hidden_dim);
 }
 
 std::string layer_name(Index layer) {
@@ -32,14 +37,25 @@ void require_parameter(const Checkpoint& from, const std::string& name, const Sh
                    to_string(given) + (is_transposed ? ": PyTorch stores (out, in)?" : ""));
 }
 
+namespace {
+
+/// Whether it is that of a layer below `num_layers`.
+bool is_layer_name(const std::string& name, Index num_layers) {
+  constexpr std::string_view before = "layer_";
+  Index layer = -1;
+  if (name.starts_with(before))
+    std::from_chars(name.data() + before.size(), name.data() + name.size(), layer);
+  return layer >= 0 && layer < num_layers && name == layer_name(layer);
+}
+
+}  // namespace
+
 Model model_of(const Checkpoint& checkpoint) {
   Model model;
   model.num_layers = static_cast<Index>(checkpoint.names().size());
   if (model.num_layers == 0) refuse_parameter(checkpoint, layer_name(0), "a matrix", "no parameter at all");
-  std::set<std::string> wanted;
-  for (Index layer = 0; layer < model.num_layers; ++layer) wanted.insert(layer_name(layer));
   for (const std::string& name : checkpoint.names())
-    if (!wanted.contains(name))
+    if (!is_layer_name(name, model.num_layers))
       refuse_parameter(
           checkpoint, "parameters",
           "layer_0/weights, layer_1/weights, ... without a gap, and no other (layers have no biases)",

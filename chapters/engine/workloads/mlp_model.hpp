@@ -29,6 +29,9 @@ struct Model {
   bool operator==(const Model&) const = default;
 };
 
+/// Elements of a stack's weights, of stacks of any size.
+double stack_elements(const Model& model);
+
 /// "layer_0/weights", ...
 std::string layer_name(Index layer);
 

@@ -1,9 +1,31 @@
 #include "engine/workloads/workload.hpp"
 
+#include <algorithm>
+
+#include "engine/sharded_engine.hpp"
+
 namespace shard {
+
+std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
+  return nullptr;
+}
 
 Solution solve(const ExactProblem& problem) {
   return problem.workload->solve(problem);
+}
+
+std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices) {
+  const Index rows = problem.output_grad.shape.at(0), width = problem.output_grad.shape.at(1);
+  std::vector<Solution> addends;
+  for (int d = 0; d < devices; ++d) {
+    ExactProblem of_device = problem;
+    const Range mine = part(rows, devices, d);
+    auto begin = of_device.output_grad.values.begin();
+    std::fill(begin, begin + mine.begin * width, 0.0F);
+    std::fill(begin + mine.end * width, of_device.output_grad.values.end(), 0.0F);
+    addends.push_back(solve(of_device));
+  }
+  return addends;
 }
 
 void integer_step(ExactProblem& problem, const Solution& gradients) {

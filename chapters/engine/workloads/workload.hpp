@@ -69,6 +69,8 @@ class Workload {
   /// "2 layers 64 -> 128".
   virtual std::string describe() const = 0;
   virtual std::vector<Parameter> parameters() const = 0;
+  /// Elements of all parameters, of networks of any size: no number of 64 bits might hold them.
+  virtual double parameter_elements() const = 0;
   virtual Shape input_shape(Index batch) const = 0;
   virtual Shape output_shape(Index batch) const = 0;
   /// Where an input of this width would fit if the parameters were stored in another way: a sentence that
@@ -86,6 +88,9 @@ class Workload {
   virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
   /// One line above the examples.
   virtual std::string examples_title() const = 0;
+  /// An engine on a group of one device whose losses those of every variant must follow. Null where the
+  /// chapter has a variant for that (Variant::reference).
+  virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& alone) const;
   /// Nothing where there is nothing to note.
   virtual std::unique_ptr<Journal> journal() const { return nullptr; }
   /// @}
@@ -110,6 +115,10 @@ class Workload {
 
 /// Results of the problem, by its workload.
 Solution solve(const ExactProblem& problem);
+/// What each of so many devices adds to the results where the rows of the batch are divided: the solutions of
+/// the problem with the output gradients of other devices' rows 0. (A loss that depends on the routing of a
+/// whole batch is in each of them.)
+std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices);
 /// The problem's weights after one step of the integer optimizer with these gradients.
 void integer_step(ExactProblem& problem, const Solution& gradients);
 /// The problem with every weight halved that need not stay as it is: exact again.

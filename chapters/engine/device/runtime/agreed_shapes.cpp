@@ -16,36 +16,40 @@ Shape shape_from(const std::vector<Index>& numbers) {
   return Shape(numbers.begin() + 1, numbers.begin() + 1 + numbers[0]);
 }
 
-std::optional<int> source_of(const Call& call, const Shape& dst) {
+std::optional<int> source_of(const Call& call) {
   std::optional<int> source;
   for (int d = 0; d < call.devices(); ++d) {
-    Index theirs = call.said_by(d).peer;
+    const Index target = call.agreement().number_of(d);
     for (int e = 0; e < d; ++e)
-      if (theirs >= 0 && call.said_by(e).peer == theirs)
-        refuse(Code::mismatch, "send_async", "distinct targets",
+      if (target >= 0 && call.agreement().number_of(e) == target)
+        refuse(Code::mismatch, "send_async" + call.group().in_group(), "distinct targets",
                fmt::format("device {} as the target of both {} and {}",
-                           call.group().member(static_cast<int>(theirs)), call.group().member(e),
+                           call.group().member(static_cast<int>(target)), call.group().member(e),
                            call.group().member(d)));
-    if (theirs == call.me()) source = d;
+    if (target == call.me()) source = d;
   }
-  if (source && call.said_by(*source).shape != dst)
-    refuse(Code::mismatch, "send_async", fmt::format("{} as my dst", to_string(dst)),
-           fmt::format("{} from device {}", to_string(call.said_by(*source).shape),
-                       call.group().member(*source)));
   return source;
 }
 
-Arrivals arrivals(const Call& call, const Shape& mine, int split_axis, int concat_axis) {
+void require_same_shape(const Call& call, int source, const Shape& dst) {
+  if (call.received_shape() != dst)
+    refuse(Code::mismatch, "send_async" + call.group().in_group(),
+           fmt::format("{} as my dst", to_string(dst)),
+           fmt::format("{} from device {}", to_string(call.received_shape()), call.group().member(source)));
+}
+
+Arrivals arrivals(Call& call, const Shape& mine, int split_axis, int concat_axis) {
   const auto split = static_cast<std::size_t>(split_axis);
   const auto concat = static_cast<std::size_t>(concat_axis);
   std::vector<Index> elements, extents;
   for (int d = 0; d < call.devices(); ++d) {
-    Shape from = with_extent(call.said_by(d).shape, split_axis, call.said_by(d).for_you);
+    Shape from = with_extent(mine, concat_axis, call.agreement().extent_of(d));
+    from[split] = call.counts()[static_cast<std::size_t>(d)];
     elements.push_back(num_elements(from));
     extents.push_back(from[concat]);
   }
   Arrivals all{cut(elements), cut(extents), mine};
-  all.result[split] = call.said_by(call.me()).for_you;
+  all.result[split] = call.counts()[static_cast<std::size_t>(call.me())];
   all.result[concat] = all.placed.back().end;
   return all;
 }

@@ -10,7 +10,12 @@ namespace shard {
 Index bytes_of(const Shape& shape) {
   if (std::ranges::any_of(shape, [](Index extent) { return extent < 0; }))
     refuse(Code::argument, "Tensor", "extents of 0 or more", to_string(shape));
-  return num_elements(shape) * static_cast<Index>(sizeof(float));
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
+  Index bytes = sizeof(float);
+  for (Index extent : shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes))
+      refuse(Code::argument, "Tensor", "at most 2^63-1 bytes", to_string(shape));
+  return bytes;
 }
 
 void require_values(const char* call, const Tensor& t, std::span<const float> values) {

@@ -1,42 +1,15 @@
 #pragma once
 
-/// The beginning of every collective. The devices tell each other in control messages what they call. So an
-/// error can explain a mistake, and slices may differ in size.
-
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "engine/device/device.hpp"
-#include "engine/device/runtime/group.hpp"
+#include "engine/device/runtime/agreement.hpp"
 
 namespace shard::runtime {
 
-/// What a device says of its call.
-struct Header {
-  static constexpr Index no_call = -1;  ///< an exchange of numbers that is not a collective call
-  static constexpr int most_axes = 32;
-
-  Index collective = no_call;
-  Index op = 0;
-  Index axis = 0;
-  Index concat_axis = 0;
-  Index peer = -1;    ///< root or target; -1: none
-  Index for_you = 0;  ///< a number that differs for each receiving device
-  Shape shape;
-
-  /// "all_gather of (2, 3) along axis 1".
-  std::string describe(const Group& group) const;
-};
-
-/// Which extents may differ between devices.
-struct MayDiffer {
-  int axis;
-  static MayDiffer nothing() { return {-1}; }
-  static MayDiffer along(int axis) { return {axis}; }
-  static MayDiffer all() { return {-2}; }
-};
-
-/// A collective call in progress, as its body sees it.
+/// A collective call in progress, as its body sees it. At the beginning of every collective the members tell
+/// each other in control messages what they call. So an error can explain a mistake, and slices may differ in
+/// size.
 class Call {
  public:
   Call(std::shared_ptr<Group> group, Collective collective, Header mine);
@@ -51,27 +24,55 @@ class Call {
   /// Any whole number as a place in the ring.
   int place(int k) const { return ((k % devices()) + devices()) % devices(); }
 
-  /// Sends this device's header to all members and receives their headers: `co_await call.announce()`.
-  Posts& announce();
-  Posts& announce(const std::vector<Index>& for_each);
-  /// \throws Error mismatch unless all members make the same call on shapes that fit.
-  void require_agreement(MayDiffer difference);
-  /// What a device said, once announcements are complete.
-  const Header& said_by(int device) const { return theirs_[static_cast<std::size_t>(device)]; }
+  /// Tells the other members what this device calls. What a body sends before it awaits the agreement, the
+  /// others receive only if they make the same call.
+  void announce(MayDiffer difference) { agreement_.begin(*group_, std::move(mine_), difference); }
+  /// `co_await call.agreement()` returns when all members are known to make this call on shapes that fit.
+  /// \throws Error mismatch, on all members, if they do not.
+  Agreement& agreement() { return agreement_; }
+  const Agreement& agreement() const { return agreement_; }
+
+  /// Sends number k to member k, and receives one from each: complete with the call's messages.
+  void exchange_counts(const std::vector<Index>& for_each);
+  /// What the others sent, by member, and this member's own.
+  const std::vector<Index>& counts() const { return counts_; }
+
+  /// Sends a shape to one member, and receives one from another: complete with the call's messages.
+  void exchange_shapes(const Shape& shape, std::optional<int> to, std::optional<int> from);
+  /// What that member sent.
+  Shape received_shape() const;
 
   Collective collective() const { return collective_; }
   /// Posts of one step: `co_await call.messages()` returns when they are complete.
   Posts& messages() { return posts_; }
 
  private:
-  void read_announcements();
-
   std::shared_ptr<Group> group_;
   Collective collective_ = Collective::barrier;
   Header mine_;
-  std::vector<Header> theirs_;
-  std::vector<Index> outgoing_;  // my header as numbers, for one device after the other
-  std::vector<Index> incoming_;  // each device's, at distances of the longest that there can be
+  Agreement agreement_;
+  std::vector<Index> sent_counts_, counts_;
+  std::vector<Index> sent_shape_, received_shape_;
+  Posts posts_;
+};
+
+/// The shape of what a broadcast's root sends, passed on along a binomial tree.
+class RootShape : public Awaited {
+ public:
+  /// `root` is the root's place. `shape` is read on the root only. Begins at once.
+  RootShape(Call& call, int root, const Shape& shape);
+  bool test() override;
+  std::optional<Blocked::Needs> needs() const override { return posts_.needs(); }
+  /// Known on every member once it is complete.
+  Shape shape() const;
+
+ private:
+  void pass_on();
+
+  Group& group_;
+  std::vector<int> children_;
+  std::vector<Index> numbers_;
+  bool has_passed_on_ = false;
   Posts posts_;
 };
 

@@ -4,8 +4,8 @@
 /// functions about its device.
 ///
 /// A body gets its operation. `o.tensor` is the argument at the beginning and the result at the end. The body
-/// announces the call, checks that all members agree, and then moves the data. The closed forms in
-/// chapters/engine/device/collective_costs.hpp say what each collective sends.
+/// announces the call, awaits the agreement of all members, and moves the data. It may send before that. The
+/// closed forms in chapters/engine/device/collective_costs.hpp say what each collective sends.
 
 #include <optional>
 
@@ -53,9 +53,10 @@ Task post_receive(std::shared_ptr<Group> group, Operation& o, int from);
 inline constexpr std::size_t most_shape_numbers = 1 + Header::most_axes;
 std::vector<Index> numbers_of(const Shape& shape);
 Shape shape_from(const std::vector<Index>& numbers);
-/// Whom send_async receives from, once announcements are complete. \throws Error mismatch when targets are
-/// not distinct, or what comes does not fit `dst`.
-std::optional<int> source_of(const Call& call, const Shape& dst);
+/// Whom send_async receives from. \throws Error mismatch when targets are not distinct.
+std::optional<int> source_of(const Call& call);
+/// \throws Error mismatch when the shape that a device has sent is not that of `dst`.
+void require_same_shape(const Call& call, int source, const Shape& dst);
 
 /// What arrives in an all_to_all, from whom, and what it makes.
 struct Arrivals {
@@ -64,7 +65,8 @@ struct Arrivals {
   Shape result;
 };
 
-/// Device d sends me its tensor, cut down along split_axis to the part that it says is for me.
-Arrivals arrivals(const Call& call, const Shape& mine, int split_axis, int concat_axis);
+/// Device d sends me its tensor, cut down along split_axis to the part that it says is for me. The counts and
+/// the agreement are complete.
+Arrivals arrivals(Call& call, const Shape& mine, int split_axis, int concat_axis);
 
 }  // namespace shard::runtime

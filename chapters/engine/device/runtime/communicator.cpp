@@ -9,6 +9,7 @@
 
 #include "engine/device/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/flight_record.hpp"
 #include "engine/device/runtime/tensor_memory.hpp"
 
 namespace shard {
@@ -24,8 +25,13 @@ class Started : public Pending {
   bool test() override {
     stream().advance();
     const bool is_done = operation_->done && (!operation_->on_device || operation_->on_device->is_reached());
-    // A program may ask in a loop. That is a wait, so it must notice a failed device and a deadlock.
-    if (!is_done) patience_.idle([this] { return stream().describe(*operation_); });
+    // A program may ask in a loop, so it must notice a failed device, and a call that can never be done.
+    if (!is_done)
+      patience_.idle([this] {
+        Blocked blocked = stream().describe(*operation_);
+        blocked.is_polling = true;
+        return blocked;
+      });
     return is_done;
   }
   void wait() override { stream().wait_for(*operation_); }
@@ -49,11 +55,11 @@ void require_rank(const char* call, int rank) {
     refuse(Code::argument, call, fmt::format("at most {} axes", Header::most_axes), fmt::to_string(rank));
 }
 
-/// What each device announces for me.
+/// What each device announces.
 Task announced_numbers(Call call, std::vector<Index>& numbers) {
-  co_await call.announce();
-  call.require_agreement(MayDiffer::all());
-  for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.said_by(d).for_you);
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  for (int d = 0; d < call.devices(); ++d) numbers.push_back(call.agreement().number_of(d));
 }
 
 /// While it lives, this device makes a group. It begins before the last exchange, when all members are in
@@ -76,7 +82,8 @@ class GroupCommunicator : public Communicator {
   const std::vector<int>& members() const override { return group_->members(); }
   Index group_id() const override { return group_->id(); }
 
-  std::unique_ptr<Communicator> split(std::optional<Index> color, Index key) override {
+ protected:
+  std::unique_ptr<Communicator> do_split(std::optional<Index> color, Index key) override {
     const std::vector<Index> has_color = exchange("whether split has a color", color ? 1 : 0);
     const std::vector<Index> colors = exchange("the color of split", color.value_or(0));
     const std::vector<Index> keys = exchange("the key of split", key);
@@ -93,13 +100,13 @@ class GroupCommunicator : public Communicator {
     return std::make_unique<GroupCommunicator>(group_->part(id, places));
   }
 
-  void barrier() override {
+  void do_barrier() override {
     start(Collective::barrier, Tensor(), [&](Operation& o) {
       return runtime::barrier(call(Collective::barrier, {}), o);
     }).get();
   }
 
-  void send(int dest_id, const Tensor& t) override {
+  void do_send(int dest_id, const Tensor& t) override {
     require_peer("send", dest_id, false);
     require_rank("send", t.rank());
     stream().count_call();
@@ -107,14 +114,14 @@ class GroupCommunicator : public Communicator {
         [&](Operation& o) { return runtime::send(group_, o, dest_id); });
   }
 
-  Tensor receive(int src_id) override {
+  Tensor do_receive(int src_id) override {
     require_peer("receive", src_id, false);
     stream().count_call();
     return run(make_operation("receive", Tensor()),
                [&](Operation& o) { return runtime::receive(group_, o, src_id); });
   }
 
-  Future<> post_send(int dest_id, Tensor&& t) override {
+  Future<> do_post_send(int dest_id, Tensor&& t) override {
     require_peer("post_send", dest_id, false);
     require_rank("post_send", t.rank());
     stream().count_call();
@@ -123,7 +130,7 @@ class GroupCommunicator : public Communicator {
         .then([](Tensor) {});
   }
 
-  Future<Tensor> post_receive(int src_id, const Shape& shape) override {
+  Future<Tensor> do_post_receive(int src_id, const Shape& shape) override {
     require_peer("post_receive", src_id, false);
     require_rank("post_receive", static_cast<int>(shape.size()));
     stream().count_call();
@@ -131,13 +138,12 @@ class GroupCommunicator : public Communicator {
                 [&](Operation& o) { return runtime::post_receive(group_, o, src_id); });
   }
 
-  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
+  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
     if (target_device_id) require_peer("send_async", *target_device_id, true);
     if (TensorMemory::overlap(src, dst))
       refuse(Code::argument, "send_async", "src and dst to be different tensors", "the same memory twice");
     Header header;
-    header.peer = target_device_id.value_or(-1);
-    header.shape = src.shape();
+    header.number = target_device_id.value_or(-1);
     Future<Tensor> started = start(Collective::send_async, Tensor(), [&](Operation& o) {
       return runtime::send_async(call(Collective::send_async, header), o, TensorMemory::share(src),
                                  TensorMemory::share(dst), target_device_id);
@@ -145,18 +151,18 @@ class GroupCommunicator : public Communicator {
     return std::move(started).then([](Tensor) {});
   }
 
-  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
     require_axis("all_gather", slice.shape(), axis);
     return start(Collective::all_gather, std::move(slice), [&](Operation& o) {
       return runtime::all_gather(call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
     });
   }
 
-  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
     return all_gather_async(num_devices() == 1 ? slice.clone() : TensorMemory::share(slice), axis);
   }
 
-  Future<Tensor> all_reduce_async(Tensor&& argument, ReduceOp op) override {
+  Future<Tensor> do_all_reduce(Tensor&& argument, ReduceOp op) override {
     return start(Collective::all_reduce, std::move(argument), [&](Operation& o) {
       Tensor buffer = ring_buffer_of(ring_buffer(o.tensor.size(), num_devices()));
       return runtime::all_reduce(call(Collective::all_reduce, header_of(o.tensor, 0, op)), o, op,
@@ -164,7 +170,7 @@ class GroupCommunicator : public Communicator {
     });
   }
 
-  Future<Tensor> reduce_scatter_async(Tensor&& argument, ReduceOp op, int axis) override {
+  Future<Tensor> do_reduce_scatter(Tensor&& argument, ReduceOp op, int axis) override {
     require_axis("reduce_scatter", argument.shape(), axis);
     Header header = header_of(argument, axis, op);
     if (num_devices() == 1)
@@ -192,14 +198,14 @@ class GroupCommunicator : public Communicator {
     return start(Collective::reduce_scatter, std::move(argument), body, finish);
   }
 
-  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
     require_axis("all_to_all", t.shape(), split_axis);
     require_axis("all_to_all", t.shape(), concat_axis);
     std::vector<Range> parts = cut(t.extent(split_axis), num_devices());
     return start_all_to_all(std::move(t), split_axis, concat_axis, std::move(parts));
   }
 
-  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
     require_axis("all_to_all", t.shape(), axis);
     bool fits = counts.size() == static_cast<std::size_t>(num_devices()) &&
                 std::ranges::all_of(counts, [](Index c) { return c >= 0; }) &&
@@ -210,35 +216,39 @@ class GroupCommunicator : public Communicator {
     return start_all_to_all(std::move(t), axis, axis, cut(counts));
   }
 
-  Future<Tensor> broadcast_async(Tensor&& argument, int root) override {
+  Future<Tensor> do_broadcast(Tensor&& argument, int root) override {
     require_peer("broadcast", root, true);
     return start(Collective::broadcast, std::move(argument), [&](Operation& o) {
       Header header = header_of(o.tensor, 0);
-      header.peer = root;
+      header.root = root;
       return runtime::broadcast(call(Collective::broadcast, std::move(header)), o, root);
     });
   }
 
-  void synchronize() override {
+  void do_synchronize() override {
     stream().drain();
     finish_device();
   }
 
-  std::vector<Index> exchange(const char* what, Index mine) override {
+  std::vector<Index> do_exchange(const char* what, Index mine) override {
     Header header;
-    header.op = static_cast<Index>(std::hash<std::string_view>()(what));  // so that all mean the same number
-    header.for_you = mine;
+    header.what = what;
+    header.number = mine;
+    header.call = stream().calls();
+    header.where = current_call_site();
     std::vector<Index> numbers;
-    run(make_operation(what, Tensor()),
+    std::shared_ptr<Operation> operation = make_operation(header.name(), Tensor());
+    operation->collective_of = group_;
+    run(std::move(operation),
         [&](Operation&) { return announced_numbers(Call(group_, std::move(header)), numbers); });
     return numbers;
   }
 
-  std::vector<std::string> gather(const char* what, const std::string& mine) override {
+  std::vector<std::string> do_gather(const char* what, const std::string& mine) override {
     return group_->gather(what, mine);
   }
 
-  void verify_replicated(const Tensor&) override {}
+  void do_verify_replicated(const Tensor&) override {}
 
  private:
   /// What the next group to be split off may be called: larger than any that this device is in.
@@ -256,6 +266,8 @@ class GroupCommunicator : public Communicator {
   }
 
   Call call(Collective collective, Header header) const {
+    header.call = stream().calls();
+    header.where = current_call_site();
     return Call(group_, collective, std::move(header));
   }
 
@@ -271,7 +283,9 @@ class GroupCommunicator : public Communicator {
     operation->call = what;
     operation->call += group_->in_group();
     operation->number = stream().calls();
+    operation->where = current_call_site();
     operation->tensor = std::move(argument);
+    FlightRecord::instance().note_call(operation->number, operation->call, operation->where);
     return operation;
   }
 
@@ -281,6 +295,7 @@ class GroupCommunicator : public Communicator {
                        std::function<void(Tensor&)> finish = nullptr) const {
     stream().count_call();
     std::shared_ptr<Operation> operation = make_operation(name(collective), std::move(argument));
+    operation->collective_of = group_;
     operation->body = body(*operation);
     operation->finish = std::move(finish);
     stream().start(operation);
@@ -322,10 +337,12 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   set_up_device();
   const std::shared_ptr<Group> all = Group::world();
   GroupCommunicator world(all);
-  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); });
+  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); },
+                                      [] { return stream().calls(); });
   const int exit_code = body(world);
   world.synchronize();
   std::fflush(stdout);
+  ControlPlane::instance().is_at_end();
   return static_cast<int>(std::ranges::max(all->all_gather("the end of the program", exit_code)));
 }
 

@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <new>
+#include <list>
 #include <thread>
 
 #include "engine/device/error.hpp"
+#include "engine/device/runtime/flight_record.hpp"
 
 namespace shard::runtime {
 
@@ -20,29 +21,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto patience = 1000ms;          // a device that waits longer asks for a search for a deadlock
-constexpr auto between_questions = 200ms;  // the time between two rounds of that search
-constexpr auto grace = 3000ms;             // the time in which device 0 must print another device's last line
+constexpr auto before_sleep = 100us;  // a device that waits longer lets the core sleep
+constexpr auto nap = 15us;
+constexpr auto between_looks = 1ms;
+constexpr auto grace = 3000ms;  // the time in which device 0 must print another device's last line
 
 enum Tag { failure = 1, question, answer, verdict };
-
-/// Numbers and a text as bytes, and back.
-std::string pack(const std::vector<Index>& numbers, const std::string& text) {
-  Index count = static_cast<Index>(numbers.size());
-  std::string bytes(sizeof(Index) * (numbers.size() + 1), '\0');
-  std::memcpy(bytes.data(), &count, sizeof count);
-  if (count > 0) std::memcpy(bytes.data() + sizeof count, numbers.data(), sizeof(Index) * numbers.size());
-  return bytes + text;
-}
-
-std::pair<std::vector<Index>, std::string> unpack(const std::string& bytes) {
-  Index count = 0;
-  std::memcpy(&count, bytes.data(), sizeof count);
-  std::vector<Index> numbers(static_cast<std::size_t>(count));
-  std::size_t end = sizeof(Index) * (numbers.size() + 1);
-  if (count > 0) std::memcpy(numbers.data(), bytes.data() + sizeof count, end - sizeof count);
-  return {numbers, bytes.substr(end)};
-}
 
 void print_line(const std::string& line) {
   std::fflush(stdout);
@@ -54,11 +38,22 @@ void print_line(const std::string& line) {
 
 /// The MPI side: a communicator of our own, so that no message meets tensor data.
 struct ControlPlane::Messages {
+  struct Sent {
+    std::string bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
   MPI_Comm comm = MPI_COMM_NULL;
+  std::list<Sent> on_their_way;
 
-  void send(int to, Tag tag, const std::string& bytes) const {
-    // Small enough to be buffered: this returns whatever the other device is doing.
-    MPI_Send(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, to, tag, comm);
+  /// Does not wait: the other device may be doing something else.
+  void send(int to, Tag tag, std::string bytes) {
+    on_their_way.remove_if([](Sent& sent) {
+      int done = 0;
+      MPI_Test(&sent.request, &done, MPI_STATUS_IGNORE);
+      return done != 0;
+    });
+    Sent& sent = on_their_way.emplace_back(Sent{std::move(bytes)});
+    MPI_Isend(sent.bytes.data(), static_cast<int>(sent.bytes.size()), MPI_BYTE, to, tag, comm, &sent.request);
   }
   /// A message with this tag, if one has come.
   bool take(int from, Tag tag, int& source, std::string& bytes) const {
@@ -75,57 +70,6 @@ struct ControlPlane::Messages {
   }
 };
 
-/// One device's state in a round of questions.
-struct ControlPlane::Answer {
-  std::string call;
-  std::vector<Blocked::Needs> in_flight;
-  std::map<Index, std::vector<Index>> posted;  // by group and slot
-  bool operator==(const Answer&) const = default;
-
-  std::string packed() const;
-  static Answer from(const std::string& bytes);
-  bool meets(const Blocked::Need& need) const;
-};
-
-std::string ControlPlane::Answer::packed() const {
-  std::vector<Index> numbers = {static_cast<Index>(in_flight.size())};
-  for (const Blocked::Needs& needs : in_flight) {
-    numbers.push_back(static_cast<Index>(needs.size()));
-    for (const Blocked::Need& need : needs)
-      numbers.insert(numbers.end(), {need.peer, need.group, need.slot, need.entries});
-  }
-  for (const auto& [group, counts] : posted) {
-    numbers.insert(numbers.end(), {group, static_cast<Index>(counts.size())});
-    numbers.insert(numbers.end(), counts.begin(), counts.end());
-  }
-  return pack(numbers, call);
-}
-
-ControlPlane::Answer ControlPlane::Answer::from(const std::string& bytes) {
-  auto [numbers, call] = unpack(bytes);
-  auto at = numbers.begin();
-  std::vector<Blocked::Needs> in_flight(static_cast<std::size_t>(*at++));
-  for (Blocked::Needs& needs : in_flight) {
-    needs.resize(static_cast<std::size_t>(*at++));
-    for (Blocked::Need& need : needs) {
-      need = {at[0], at[1], at[2], at[3]};
-      at += 4;
-    }
-  }
-  std::map<Index, std::vector<Index>> posted;
-  while (at != numbers.end()) {
-    const auto counts = at + 2;
-    posted[at[0]] = {counts, counts + at[1]};
-    at = counts + at[1];
-  }
-  return {call, std::move(in_flight), std::move(posted)};
-}
-
-bool ControlPlane::Answer::meets(const Blocked::Need& need) const {
-  const auto counts = posted.find(need.group);
-  return counts != posted.end() && counts->second.at(static_cast<std::size_t>(need.slot)) >= need.entries;
-}
-
 ControlPlane::ControlPlane() : messages_(std::make_unique<Messages>()) {}
 ControlPlane::~ControlPlane() = default;
 
@@ -140,33 +84,61 @@ void ControlPlane::start(int& argc, char**& argv) {
   MPI_Comm_rank(messages_->comm, &id_);
   MPI_Comm_size(messages_->comm, &size_);
   set_this_device(id_);
+  search_.emplace(id_, size_);
+  FlightRecord::instance().begin(id_);
+  learn_to_wait();
+}
+
+/// The more devices share a core, the longer a device that waits lets the core to others.
+void ControlPlane::learn_to_wait() {
+  MPI_Comm neighbours;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours);
+  int on_this_host = 1;
+  MPI_Comm_size(neighbours, &on_this_host);
+  MPI_Comm_free(&neighbours);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  devices_a_core_ = (on_this_host + cores - 1) / cores;
+  prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds; else a nap of 15 µs takes 65
 }
 
 void ControlPlane::keep_going(std::function<void()> advance,
-                              std::function<std::vector<Blocked::Needs>()> in_flight) {
+                              std::function<std::vector<Blocked::Needs>()> in_flight,
+                              std::function<Index()> calls) {
   advance_ = std::move(advance);
   in_flight_ = std::move(in_flight);
+  calls_ = std::move(calls);
 }
 
 void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
                             const std::function<bool()>& is_done) {
   auto describe = [&] {
-    Blocked blocked{what, in_flight_()};
-    blocked.in_flight.push_back(needs);
+    Blocked blocked;
+    blocked.call = what;
+    blocked.place = fmt::format("after {} calls", calls_());
+    blocked.needs = needs;
+    blocked.in_flight = in_flight_();
+    blocked.is_at_end = is_at_end_;
     return blocked;
   };
   for (Wait wait; !is_done(); wait.idle(describe)) advance_();
 }
 
-void ControlPlane::Wait::look(const std::function<Blocked()>& describe) {
+void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
   ControlPlane& plane = instance();
-  sched_yield();  // there may be more devices than cores
+  spins_ = 0;
+  const auto now = steady_clock::now();
+  if (since_ == steady_clock::time_point{}) since_ = listened_ = now;
+  if (now - since_ < before_sleep)
+    sched_yield();
+  else
+    std::this_thread::sleep_for(nap * plane.devices_a_core_);
+  if (now - listened_ < between_looks) return;
+  listened_ = now;
+  if (!is_noted_) FlightRecord::instance().note_state(FlightRecord::State::waits);
+  is_noted_ = true;
   plane.hear_of_failures();
   plane.hear_of_deadlock();
-  plane.answer_question(describe());
-  auto now = steady_clock::now();
-  if (since_ == steady_clock::time_point{}) since_ = now;
-  if (plane.id() == 0 && now - since_ > patience) plane.ask_around(describe());
+  plane.search_for_deadlock(describe, since_);
 }
 
 void ControlPlane::hear_of_failures() {
@@ -180,74 +152,62 @@ void ControlPlane::hear_of_failures() {
 void ControlPlane::hear_of_deadlock() {
   int source = 0;
   std::string bytes;
-  if (id_ != 0 && messages_->take(0, verdict, source, bytes))
-    throw Error(Code::deadlock, unpack(bytes).second);
+  if (messages_->take(MPI_ANY_SOURCE, verdict, source, bytes)) throw Error(Code::deadlock, bytes);
 }
 
-ControlPlane::Answer ControlPlane::my_answer(const Blocked& mine) const {
-  Answer answer{mine.call, mine.in_flight, {}};
-  for (const auto& [group, counts] : posted_) answer.posted[group] = *counts;
-  return answer;
+ControlPlane::Wait::~Wait() {
+  if (is_noted_) FlightRecord::instance().note_state(FlightRecord::State::runs);
 }
 
-void ControlPlane::answer_question(const Blocked& mine) {
+DeviceState ControlPlane::my_state(Blocked blocked) const {
+  DeviceState state{std::move(blocked), {}, calls_()};
+  for (const auto& [group, counts] : posted_)
+    for (std::size_t slot = 0; slot < counts->size(); ++slot)
+      if ((*counts)[slot] != 0) state.posted[group][static_cast<Index>(slot)] = (*counts)[slot];
+  return state;
+}
+
+void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,
+                                       DeadlockSearch::Clock::time_point since) {
   int source = 0;
   std::string bytes;
-  if (id_ == 0 || !messages_->take(0, question, source, bytes)) return;
-  messages_->send(0, answer, my_answer(mine).packed());
+  while (messages_->take(MPI_ANY_SOURCE, question, source, bytes)) search_->hear_question(source);
+  while (messages_->take(MPI_ANY_SOURCE, answer, source, bytes)) search_->hear_answer(source, bytes);
+  const DeadlockSearch::Outgoing out = {
+      [&](int to, const std::string& text) { messages_->send(to, question, text); },
+      [&](int to, const std::string& text) { messages_->send(to, answer, text); }};
+  const auto found = search_->look([&] { return my_state(describe()); }, since, out);
+  if (!found) return;
+  const std::string line = explain_deadlock(found->states, found->stuck);
+  for (int d : found->stuck)
+    if (d != id_) messages_->send(d, verdict, line);
+  if (std::ranges::find(found->stuck, id_) != found->stuck.end()) throw Error(Code::deadlock, line);
 }
 
-/// Device 0 asks all devices in rounds. If all answers are the same in two rounds, no device has gone on
-/// between them, so the answers describe one state of the job.
-void ControlPlane::ask_around(const Blocked& mine) {
-  int source = 0;
-  std::string bytes;
-  while (missing_answers_ > 0 && messages_->take(MPI_ANY_SOURCE, answer, source, bytes)) {
-    answers_[static_cast<std::size_t>(source)] = Answer::from(bytes);
-    --missing_answers_;
-  }
-  if (missing_answers_ > 0 || steady_clock::now() - asked_ < between_questions) return;
-  if (round_ > 0) {
-    bool i_moved = answers_[0] != my_answer(mine);
-    if (!i_moved && answers_ == earlier_answers_) judge();
-    earlier_answers_ = answers_;
-  }
-  answers_.resize(static_cast<std::size_t>(size_));
-  answers_[0] = my_answer(mine);
-  asked_ = steady_clock::now();
-  missing_answers_ = size_ - 1;
-  ++round_;
-  for (int d = 1; d < size_; ++d) messages_->send(d, question, pack({round_}, ""));
-}
-
-/// All devices wait, and none has gone on. This is a deadlock, unless the needs of some operation are met:
-/// then its messages have been sent and will arrive.
-void ControlPlane::judge() {
-  auto is_met = [&](const Blocked::Need& need) {
-    return answers_[static_cast<std::size_t>(need.peer)].meets(need);
-  };
-  auto goes_on = [&](const Blocked::Needs& needs) { return std::ranges::all_of(needs, is_met); };
-  std::string line = "deadlock:";
-  for (std::size_t d = 0; d < answers_.size(); ++d) {
-    if (std::ranges::any_of(answers_[d].in_flight, goes_on)) return;
-    line += fmt::format("{} device {} waits in {}", d == 0 ? "" : ";", d, answers_[d].call);
-  }
-  for (int d = 1; d < size_; ++d) messages_->send(d, verdict, pack({}, line));
-  throw Error(Code::deadlock, line);
+/// Leaves it to device 0 to print the line. \returns when device 0 should have ended this device by now.
+void ControlPlane::tell_device_0(Code code, const std::string& line) {
+  MPI_Request request;
+  const std::string bytes = pack({static_cast<Index>(code)}, line);
+  MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, failure, messages_->comm, &request);
+  int sent = 0;
+  for (auto start = steady_clock::now(); steady_clock::now() - start < grace;
+       std::this_thread::sleep_for(1ms))
+    if (!sent) MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
 }
 
 void ControlPlane::fail(Code code, const std::string& line) {
-  if (id_ != 0) {
-    MPI_Request request;
-    std::string bytes = pack({static_cast<Index>(code)}, line);
-    MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, failure, messages_->comm, &request);
-    int sent = 0;
-    for (auto start = steady_clock::now(); steady_clock::now() - start < grace;
-         std::this_thread::sleep_for(1ms))
-      if (!sent) MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
+  switch (FlightRecord::instance().leave_last_words(static_cast<int>(code), line)) {
+    case FlightRecord::Speaker::this_device:
+      if (code != Code::interrupted) print_line(line);  // the launcher, which a signal ends too, says that
+      break;
+    case FlightRecord::Speaker::another_device:
+      std::this_thread::sleep_for(grace);  // it ends this one
+      break;
+    case FlightRecord::Speaker::unknown:
+      if (id_ != 0) tell_device_0(code, line);
+      print_line(line);
   }
-  print_line(line);
-  if (size_ == 1) {  // nobody else to end, and MPI_Abort would add lines of its own
+  if (size_ == 1 && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) {  // no launcher, and MPI_Abort says more
     MPI_Finalize();
     std::_Exit(static_cast<int>(code));
   }
@@ -256,6 +216,7 @@ void ControlPlane::fail(Code code, const std::string& line) {
 }
 
 void ControlPlane::finish() {
+  FlightRecord::instance().note_state(FlightRecord::State::has_ended);
   MPI_Comm_free(&messages_->comm);
   MPI_Finalize();
 }

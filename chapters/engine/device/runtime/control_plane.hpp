@@ -11,25 +11,9 @@
 #include <vector>
 
 #include "engine/device/error.hpp"
-#include "engine/device/split.hpp"
+#include "engine/device/runtime/deadlock_search.hpp"
 
 namespace shard::runtime {
-
-/// What a blocked device waits for. A slot of a group counts what a device has posted to one of its channels
-/// (sends to member 1, say); a need is met when device `peer` of the job has posted `entries` to that slot.
-struct Blocked {
-  struct Need {
-    Index peer;
-    Index group;
-    Index slot;
-    Index entries;
-    bool operator==(const Need&) const = default;
-  };
-  /// The needs of one operation. It goes on when all of them are met.
-  using Needs = std::vector<Need>;
-  std::string call;              ///< "all_reduce (call 3), for device 1"
-  std::vector<Needs> in_flight;  ///< the device can go on only if one of these operations can
-};
 
 class ControlPlane {
  public:
@@ -44,7 +28,9 @@ class ControlPlane {
 
   /// What a backend has in flight goes on while a device waits in a control collective: others may need it
   /// before they come there. `advance` must not wait; `in_flight` as in Blocked.
-  void keep_going(std::function<void()> advance, std::function<std::vector<Blocked::Needs>()> in_flight);
+  /// `calls` is the number of calls that this device has made.
+  void keep_going(std::function<void()> advance, std::function<std::vector<Blocked::Needs>()> in_flight,
+                  std::function<Index()> calls);
 
   /// Returns when `is_done`. What is in flight goes on meanwhile. \throws Error deadlock
   void wait_for(const std::string& what, Blocked::Needs needs, const std::function<bool()>& is_done);
@@ -52,24 +38,32 @@ class ControlPlane {
   /// Patience of one wait. Construct it when a wait begins and call `idle` as long as nothing happens.
   class Wait {
    public:
-    /// Spins at first, later yields the core. Ends this device if another one has reported an error. After
-    /// about a second, takes part in the search for a deadlock. \throws Error deadlock, which says what each
-    /// device waits for, when there is one.
+    Wait() = default;
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+    /// Spins at first, later yields the core, then sleeps for microseconds: other devices may need the core.
+    /// Every millisecond listens for errors of other devices, and takes part in the search for a deadlock.
+    /// \throws Error deadlock, which says what each device waits for, when there is one.
     template <class Describe>
     void idle(const Describe& describe) {
-      if (++spins_ % spins_before_a_look == 0) look(describe);
+      if (++spins_ >= spins_before_a_pause) pause(describe);
     }
 
    private:
-    static constexpr int spins_before_a_look = 64;
-    void look(const std::function<Blocked()>& describe);
+    static constexpr int spins_before_a_pause = 64;
+    void pause(const std::function<Blocked()>& describe);
 
+    bool is_noted_ = false;  // in this device's record
     int spins_ = 0;
-    std::chrono::steady_clock::time_point since_{};
+    std::chrono::steady_clock::time_point since_{}, listened_{};
   };
 
-  /// Ends the whole job with the error's code. The error's line is printed once, by device 0 if it still
-  /// runs.
+  /// Says that this device begins no more calls: it waits for the others to end.
+  void is_at_end() { is_at_end_ = true; }
+
+  /// Ends the whole job with the error's code. The error is printed once: by the first device that fails, or,
+  /// where devices keep no records (flight_record.hpp), by device 0 if it still answers.
   [[noreturn]] void fail(Code code, const std::string& line);
 
   /// Begins the job: before any group is made.
@@ -78,29 +72,27 @@ class ControlPlane {
   void finish();
 
  private:
-  struct Answer;    // one device's state in a round of questions
   struct Messages;  // the MPI side
 
   ControlPlane();
   ~ControlPlane();
   void hear_of_failures();
   void hear_of_deadlock();
-  void answer_question(const Blocked& mine);
-  void ask_around(const Blocked& mine);
-  void judge();
-  Answer my_answer(const Blocked& mine) const;
+  void learn_to_wait();
+  void tell_device_0(Code code, const std::string& line);
+  void search_for_deadlock(const std::function<Blocked()>& describe, DeadlockSearch::Clock::time_point since);
+  DeviceState my_state(Blocked blocked) const;
 
   std::unique_ptr<Messages> messages_;
   int id_ = 0;
   int size_ = 1;
+  int devices_a_core_ = 1;  // on this host, rounded up
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::map<Index, const std::vector<Index>*> posted_;  // by group
-  std::vector<Answer> answers_;                        // device 0: of this round of questions
-  std::vector<Answer> earlier_answers_;                // and of the one before
-  Index round_ = 0;
-  int missing_answers_ = 0;
-  std::chrono::steady_clock::time_point asked_{};
+  bool is_at_end_ = false;
+  std::optional<DeadlockSearch> search_;
+  std::function<Index()> calls_ = [] { return Index{0}; };
 };
 
 }  // namespace shard::runtime

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -50,7 +51,7 @@ Group::Group(MPI_Comm comm, Index id, std::vector<int> members)
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &place_);
   const std::size_t channels = 2 * num_channels * members_.size();
-  posted_.resize(1 + channels);  // slot 0 counts control collectives
+  posted_.resize(calls_slot + 1 + channels);
   ControlPlane::instance().add(id_, posted_);
 }
 
@@ -68,39 +69,54 @@ std::string Group::in_group() const {
 
 Index Group::slot(Side side, Channel channel, int peer) const {
   const Index row = static_cast<Index>(side) * num_channels + static_cast<Index>(channel);
-  return 1 + row * num_devices() + peer;
+  return static_cast<Index>(calls_slot) + 1 + row * num_devices() + peer;
+}
+
+int Group::tag(Channel channel) const {
+  constexpr int of_calls = static_cast<int>(first_of_messages);
+  constexpr int calls_apart = first_free_tag / of_calls - 1;  // calls whose messages have tags of their own
+  const int c = static_cast<int>(channel);
+  if (c >= of_calls) return of_calls * calls_apart + c - of_calls;
+  return c + of_calls * static_cast<int>(calls_begun() % calls_apart);
+}
+
+void Group::forget_posts_of_calls() {
+  for (Side side : {Side::sending, Side::receiving})
+    for (int c = 0; c < static_cast<int>(first_of_messages); ++c)
+      for (int peer = 0; peer < num_devices(); ++peer)
+        posted_[static_cast<std::size_t>(slot(side, static_cast<Channel>(c), peer))] = 0;
 }
 
 /// Our k-th post to a channel is met by the peer's k-th post to the other end of it.
 void Group::track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer) {
   const Index entries = ++posted_[static_cast<std::size_t>(slot(side, channel, peer))];
   const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
-  posts.requests_.push_back(request);
+  posts.requests_.push_back({request, side});
   posts.needs_.push_back({member(peer), id_, slot(other_side, channel, place_), entries});
 }
 
 void Group::post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous) {
   MPI_Request request;
   auto* send = synchronous ? MPI_Issend : MPI_Isend;
-  require_success(send(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to,
-                       static_cast<int>(channel), comm_, &request),
-                  "send");
+  require_success(
+      send(numbers.data(), message_size(numbers.size()), MPI_INT64_T, to, tag(channel), comm_, &request),
+      "send");
   track(posts, request, Side::sending, channel, to);
 }
 
 void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers) {
   MPI_Request request;
-  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from,
-                            static_cast<int>(channel), comm_, &request),
+  require_success(MPI_Irecv(numbers.data(), message_size(numbers.size()), MPI_INT64_T, from, tag(channel),
+                            comm_, &request),
                   "receive");
   track(posts, request, Side::receiving, channel, from);
 }
 
 void Group::wait_for(const char* what, MPI_Request request) {
-  const Index entered = ++posted_[0];
+  const Index entered = ++posted_[control_slot];
   Blocked::Needs everybody;
   for (int d : members_)
-    if (d != member(place_)) everybody.push_back({d, id_, 0, entered});
+    if (d != member(place_)) everybody.push_back({d, id_, control_slot, entered});
   ControlPlane::instance().wait_for(what + in_group(), std::move(everybody), [&request] {
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -133,10 +149,20 @@ std::vector<std::string> Group::gather(const char* what, const std::string& mine
   return texts;
 }
 
+Posts::~Posts() {
+  int is_over = 0;
+  MPI_Finalized(&is_over);
+  if (is_over) return;
+  for (auto& [request, side] : requests_) {
+    if (side == Side::receiving) MPI_Cancel(&request);
+    MPI_Request_free(&request);
+  }
+}
+
 bool Posts::test() {
   for (std::size_t i = 0; i < requests_.size();) {
     int done = 0;
-    require_success(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "wait");
+    require_success(MPI_Test(&requests_[i].request, &done, MPI_STATUS_IGNORE), "wait");
     if (!done) {
       ++i;
       continue;
@@ -147,6 +173,19 @@ bool Posts::test() {
     needs_.pop_back();
   }
   return requests_.empty();
+}
+
+std::string devices_text(std::vector<int> devices) {
+  std::ranges::sort(devices);
+  std::vector<std::string> runs;
+  for (std::size_t first = 0, next; first < devices.size(); first = next) {
+    for (next = first + 1; next < devices.size() && devices[next] == devices[next - 1] + 1;) ++next;
+    if (next - first > 2)
+      runs.push_back(fmt::format("{} to {}", devices[first], devices[next - 1]));
+    else
+      for (std::size_t i = first; i < next; ++i) runs.push_back(fmt::to_string(devices[i]));
+  }
+  return fmt::format("device{} {}", devices.size() == 1 ? "" : "s", fmt::join(runs, ", "));
 }
 
 }  // namespace shard::runtime

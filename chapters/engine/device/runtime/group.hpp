@@ -12,12 +12,16 @@
 #include <vector>
 
 #include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/header.hpp"
 
 namespace shard::runtime {
 
 /// Messages between two devices do not overtake one another on a channel. Each backend uses some of them.
 enum class Channel : int {
-  header,          ///< what a call is, before its data
+  header,          ///< fingerprints of a call
+  claim,           ///< the call as a text, when fingerprints differ
+  counts,          ///< the sizes of an all_to_all's parts
+  shape,           ///< the shape of what a member sends in a collective
   data,            ///< tensor data of collectives, where MPI carries it
   message_shape,   ///< shapes of what is sent and received
   message_data,    ///< its data, where MPI carries it
@@ -25,7 +29,14 @@ enum class Channel : int {
   place_to_send,   ///< the sender's message is the k-th between the two
   place_to_receive
 };
-inline constexpr int num_channels = 7;
+inline constexpr int num_channels = 10;
+/// The first of the channels that do not belong to one collective call.
+inline constexpr Channel first_of_messages = Channel::message_shape;
+/// Tags from here on are free for a backend's own use; there are 16384 of them at least (MPI 4.0, section
+/// 9.1.2, promises tags up to 32767).
+inline constexpr int first_free_tag = 16383;
+
+enum class Side { sending, receiving };
 
 /// What an operation waits for.
 class Awaited {
@@ -34,22 +45,31 @@ class Awaited {
   virtual bool test() = 0;
   /// What it needs from other devices, or nothing if it waits for another operation of this device.
   virtual std::optional<Blocked::Needs> needs() const = 0;
+  /// Called when who awaits goes on. It may throw.
+  virtual void finish() {}
 };
 
 /// Messages posted and not yet known to be complete.
 class Posts : public Awaited {
  public:
+  Posts() = default;
+  Posts(Posts&&) = default;
+  Posts& operator=(Posts&&) = default;
+  /// Gives up the messages that are not complete: an error has ended their call.
+  ~Posts() override;
   /// Removes complete messages; true when none is left. \throws Error lost when a peer is gone
   bool test() override;
   std::optional<Blocked::Needs> needs() const override { return needs_; }
 
  private:
   friend class Group;
-  std::vector<MPI_Request> requests_;
+  struct Post {
+    MPI_Request request;
+    Side side;
+  };
+  std::vector<Post> requests_;
   Blocked::Needs needs_;
 };
-
-enum class Side { sending, receiving };
 
 /// A backend's own part of a group: how it sends tensor data.
 class DataPlane {
@@ -84,6 +104,21 @@ class Group {
   void post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous = false);
   void post_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers);
 
+  /// Begins the next collective call. Its number is part of the tags of its messages, so that no message of a
+  /// call that has failed is taken for one of a later call.
+  void begin_call() { ++posted_[calls_slot]; }
+  /// How many calls this device has begun.
+  Index calls_begun() const { return posted_[calls_slot]; }
+  /// The last call that all members have made.
+  std::optional<Header> last_agreed;
+  /// Called on all members when a call has failed: what was posted for it will not be met.
+  void forget_posts_of_calls();
+  /// The tag of messages on a channel.
+  int tag(Channel channel) const;
+
+  /// The slots of the control plane that count no channel: control collectives, and collective calls begun.
+  static constexpr std::size_t control_slot = 0, calls_slot = 1;
+
   /// MPI's communicator, for a backend that also sends tensor data over MPI.
   MPI_Comm comm() const { return comm_; }
   void track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer);
@@ -111,6 +146,8 @@ class Group {
   std::vector<Index> posted_;  // by slot
 };
 
+/// "device 1", "devices 0 to 3, 5".
+std::string devices_text(std::vector<int> devices);
 /// \throws Error lost unless an MPI call was a success.
 void require_success(int result, const char* what);
 /// The number of elements as MPI takes it. \throws Error argument when it is too large for MPI.

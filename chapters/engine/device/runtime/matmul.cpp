@@ -28,14 +28,16 @@ Precision precision() {
   return current_precision;
 }
 
-Tensor matmul(Operand a, Operand b) {
+Tensor matmul(Operand a, Operand b, SourceLine where) {
+  const CallSite call(where);
   Extents e = extents_of_product(a, b);
   Tensor c = e.k == 0 ? Tensor({e.m, e.n}) : TensorMemory::make({e.m, e.n});  // an empty sum is zero
   multiply_into(c, a, b, e, 0.0F);
   return c;
 }
 
-void matmul_accumulate(Operand a, Operand b, Tensor& c) {
+void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where) {
+  const CallSite call(where);
   Extents e = extents_of_product(a, b);
   require_shape("matmul_accumulate", {e.m, e.n}, c);
   multiply_into(c, a, b, e, 1.0F);

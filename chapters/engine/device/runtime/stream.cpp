@@ -1,10 +1,9 @@
 #include "engine/device/runtime/stream.hpp"
 
-#include <fmt/ranges.h>
-
-#include <set>
+#include <fmt/format.h>
 
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/own_thread.hpp"
 
 namespace shard::runtime {
 
@@ -32,9 +31,14 @@ void Stream::post(std::shared_ptr<Operation> operation) {
 }
 
 void Stream::advance() {
-  posted_.remove_if([](const std::shared_ptr<Operation>& o) { return o->done = o->body.advance(); });
+  require_own_thread();
+  posted_.remove_if([](const std::shared_ptr<Operation>& o) {
+    const CallSite::Resumed its_call(o->where);
+    return o->done = o->body.advance();
+  });
   while (!queue_.empty()) {
     Operation& first = *queue_.front();
+    const CallSite::Resumed its_call(first.where);
     if (!first.body.advance()) return;
     first.done = true;
     queue_.pop_front();
@@ -63,13 +67,6 @@ std::optional<Blocked::Needs> needs_of(const Operation& operation) {
   return awaited == nullptr ? Blocked::Needs{} : awaited->needs();
 }
 
-std::string waiting_in(const Operation& operation) {
-  std::string text = fmt::format("{} (call {})", operation.call, operation.number);
-  std::set<Index> peers;  // each once
-  for (const Blocked::Need& need : needs_of(operation).value_or(Blocked::Needs{})) peers.insert(need.peer);
-  return peers.empty() ? text : fmt::format("{} for device {}", text, fmt::join(peers, ", "));
-}
-
 }  // namespace
 
 std::vector<Blocked::Needs> Stream::in_flight() const {
@@ -83,17 +80,36 @@ std::vector<Blocked::Needs> Stream::in_flight() const {
 }
 
 Blocked Stream::blocked_by(const Operation& operation) const {
-  return {waiting_in(operation), in_flight()};
+  Blocked blocked;
+  blocked.call = operation.call;
+  blocked.place = place_of_call(operation.number, operation.where);
+  blocked.needs = needs_of(operation);
+  blocked.in_flight = in_flight();
+  if (const std::shared_ptr<Group>& group = operation.collective_of) {
+    blocked.group = group->id();
+    blocked.members = group->members();
+    blocked.call_of_group = group->calls_begun();
+  }
+  return blocked;
 }
 
 Blocked Stream::describe(const Operation& operation) const {
-  if (operation.done) return {waiting_in(operation), {Blocked::Needs{}}};  // only its own GPU is still at it
+  if (operation.done) {  // only its own GPU is still at it
+    Blocked blocked = blocked_by(operation);
+    blocked.needs = Blocked::Needs{};
+    return blocked;
+  }
   return operation.is_posted || queue_.empty() ? blocked_by(operation) : blocked_by(*queue_.front());
 }
 
+/// All that is in flight has to be done.
 Blocked Stream::describe() const {
-  if (!queue_.empty()) return blocked_by(*queue_.front());
-  return posted_.empty() ? Blocked{} : blocked_by(*posted_.front());
+  if (queue_.empty() && posted_.empty()) return {};
+  Blocked blocked = blocked_by(queue_.empty() ? *posted_.front() : *queue_.front());
+  blocked.needs = Blocked::Needs{};
+  for (const Blocked::Needs& needs : blocked.in_flight)
+    blocked.needs->insert(blocked.needs->end(), needs.begin(), needs.end());
+  return blocked;
 }
 
 Stream& stream() {

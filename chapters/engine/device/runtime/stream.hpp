@@ -57,7 +57,7 @@ class Task {
     Awaited& awaited;
     bool await_ready() { return awaited.test(); }
     void await_suspend(std::coroutine_handle<promise_type> body) { body.promise().awaited = &awaited; }
-    void await_resume() {}
+    void await_resume() { awaited.finish(); }
   };
 
   explicit Task(std::coroutine_handle<promise_type> body) : body_(body) {}
@@ -77,9 +77,11 @@ class OnDevice {
 
 /// One call: its arguments and result, its body, and what its errors call it.
 struct Operation {
-  std::string call;         ///< "all_reduce", "all_reduce in group {4, 1, 3}"
-  std::int64_t number = 0;  ///< the call's number among this device's calls, counted from 0
-  Tensor tensor;            ///< the argument, later the result
+  std::string call;                      ///< "all_reduce", "all_reduce in group {4, 1, 3}"
+  std::int64_t number = 0;               ///< the call's number among this device's calls, counted from 0
+  SourceLine where;                      ///< the line of the source that made the call
+  std::shared_ptr<Group> collective_of;  ///< a collective's group; null for a message
+  Tensor tensor;                         ///< the argument, later the result
   /// The body holds its buffers until the caller waits, so that the bytes held do not depend on the speed of
   /// messages.
   Task body;

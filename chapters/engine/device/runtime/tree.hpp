@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace shard::emu {
+namespace shard::runtime {
 
 /// A binomial tree over devices, counted from the root. The parent of device v is v with its lowest set bit
 /// cleared.
@@ -20,4 +20,4 @@ struct Tree {
   }
 };
 
-}  // namespace shard::emu
+}  // namespace shard::runtime

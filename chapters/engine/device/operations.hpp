@@ -1,0 +1,130 @@
+#pragma once
+
+/// The operations on tensors. (Part of device.hpp.)
+
+#include "engine/device/tensor.hpp"
+
+namespace shard {
+
+/// \name Operations
+/// Most return a new tensor. An operation that can reuse an argument's memory consumes it (`Tensor&&`).
+/// All throw Error argument when shapes do not fit. Each comment gives the shapes.
+/// @{
+
+/// A matrix that a product reads as it is, or transposed. The tensor must outlive it.
+struct Operand {
+  const Tensor* tensor;
+  bool is_transposed = false;
+
+  Operand(const Tensor& matrix, bool transpose = false) : tensor(&matrix), is_transposed(transpose) {}
+};
+inline Operand transposed(const Tensor& matrix) {
+  return {matrix, true};
+}
+
+/// How matrix products round their operands, to 24, 11 or 8 bits of significand. They add in float32 always.
+enum class Precision { float32, tf32, bf16 };
+/// Sets the precision of this device's products from now on. Until the first call it is float32.
+void set_precision(Precision precision);
+Precision precision();
+
+/// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied.
+Tensor matmul(Operand a, Operand b, SourceLine where = SourceLine::current());
+/// c += a b, in place. Engines accumulate gradients with it.
+void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where = SourceLine::current());
+
+/// max(z, 0), same shape.
+Tensor relu(const Tensor& z, SourceLine where = SourceLine::current());
+Tensor relu(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = dh where z > 0, else 0 (the derivative at 0 is 0). z may be ReLU's argument or its result.
+Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine::current());
+
+/// Elementwise, same shapes.
+Tensor add(Tensor&& a, const Tensor& b, SourceLine where = SourceLine::current());
+Tensor subtract(Tensor&& a, const Tensor& b, SourceLine where = SourceLine::current());
+Tensor multiply(Tensor&& a, const Tensor& b, SourceLine where = SourceLine::current());
+/// Every element times `factor`.
+Tensor scale(Tensor&& a, float factor, SourceLine where = SourceLine::current());
+
+/// Elements [begin, end) along `axis`, as a new tensor.
+Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where = SourceLine::current());
+/// Copies `values` into these rows. `values` has the rows' shape.
+void assign(Rows rows, const Tensor& values, SourceLine where = SourceLine::current());
+/// Joins tensors one behind the other along `axis`. Their other extents are equal.
+Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where = SourceLine::current());
+
+/// Sum of squares, accumulated in float64.
+double sum_of_squares(const Tensor& t, SourceLine where = SourceLine::current());
+/// Whether no element is a NaN or an infinity.
+bool all_finite(const Tensor& t, SourceLine where = SourceLine::current());
+
+/// factor * (output - target), the gradient of a squared error, in the memory of `target`.
+Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor,
+                         SourceLine where = SourceLine::current());
+
+/// w -= rate * g. `g` has the shape of the rows.
+void sgd_update(Rows w, const Tensor& g, float rate, SourceLine where = SourceLine::current());
+/// One step of Adam (Kingma and Ba 2015, algorithm 1) with bias correction; m and v have the rows' shape.
+struct AdamSettings {
+  float rate = 1e-3F;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+};
+void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step,
+                 SourceLine where = SourceLine::current());
+/// w <- ((w - g) mod 5) - 2, where mod gives 0..4. Small integers stay small integers, so sums stay exact in
+/// several steps.
+void integer_update(Rows w, const Tensor& g, SourceLine where = SourceLine::current());
+/// @}
+
+/// \name Operations by rows, on matrices: what a router and its mixture of experts need
+/// Each row of the result depends on one or a few rows of the arguments, so a GPU gives a row to one thread
+/// or one block. Indices lie in the host's memory. All functions check them and throw Error argument for one
+/// that is out of range.
+/// @{
+
+/// exp(z) / Σ exp(z) of each row, in the memory of z. The largest element of a row is subtracted first.
+Tensor softmax(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = p ⊙ (dp − Σ p dp), the sum over the row, in the memory of dp. p is softmax's result.
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where = SourceLine::current());
+/// t (m, n) with `row` (n) added to each row, in the memory of t.
+Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where = SourceLine::current());
+/// The columns of the k largest elements of each row of t (m, n), largest first; of equal elements, the one
+/// in the lower column comes first. Returns m k columns, row by row.
+std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
+
+/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it.
+Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k,
+                    SourceLine where = SourceLine::current());
+/// The reverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
+/// columns of one row differ.
+Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n,
+                   SourceLine where = SourceLine::current());
+
+/// Row i of the result is row at[i] of t.
+Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where = SourceLine::current());
+/// The reverse of gather_rows: copies row i of `rows` to row at[i] of `into`. The at[i] differ. Other rows
+/// stay as they are.
+void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
+                  SourceLine where = SourceLine::current());
+/// Multiplies row i by element at[i] of `factors`, counted in row-major order. Works in the rows' memory.
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at,
+                  SourceLine where = SourceLine::current());
+
+/// Stands for "no slot" in a list of slots.
+inline constexpr Index no_slot = -1;
+/// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. `weights`
+/// is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d). The result is (m, d).
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
+                    SourceLine where = SourceLine::current());
+/// The same, with k slots for each row and every weight 1.
+Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k,
+                    SourceLine where = SourceLine::current());
+/// The gradient of combine_rows with respect to its weights, (m, k). Element (i, r) is the dot product of row
+/// i of t (m, d) and row slots(i, r) of rows (n, d), or 0 for no_slot.
+Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
+                SourceLine where = SourceLine::current());
+/// @}
+
+}  // namespace shard

@@ -1,0 +1,82 @@
+#include "engine/device/runtime/agreement.hpp"
+
+#include <algorithm>
+
+#include "engine/device/runtime/disagreement.hpp"
+
+namespace shard::runtime {
+
+void Agreement::begin(Group& group, Header mine, MayDiffer difference) {
+  group_ = &group;
+  mine_ = std::move(mine);
+  group.begin_call();
+  words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
+  const bool has_extent = difference.axis >= 0;
+  words_[0] = fingerprint(mine_, difference);
+  words_[1] = has_extent ? mine_.shape[static_cast<std::size_t>(difference.axis)] : 0;
+  words_[2] = mine_.number;
+  pass_on();
+}
+
+std::span<Index> Agreement::words(int first, int count) {
+  return std::span(words_).subspan(word_size * static_cast<std::size_t>(first),
+                                   word_size * static_cast<std::size_t>(count));
+}
+
+const Index* Agreement::word(int place) const {
+  const int n = group_->num_devices();
+  return &words_[word_size * static_cast<std::size_t>((place - group_->device_id() + n) % n)];
+}
+
+/// Sends what has been heard to the member that lies as far behind, and hears as much from the one ahead.
+void Agreement::pass_on() {
+  const int n = group_->num_devices();
+  if (heard_ >= n) return;
+  const int more = std::min(heard_, n - heard_);
+  group_->post_receive(posts_, Channel::header, (group_->device_id() + heard_) % n, words(heard_, more));
+  group_->post(posts_, Channel::header, (group_->device_id() + n - heard_) % n, words(0, more));
+  heard_ += more;
+}
+
+bool Agreement::test() {
+  while (posts_.test()) {
+    if (heard_ < group_->num_devices())
+      pass_on();
+    else if (claims_.empty() && !all_say_the_same())
+      exchange_claims();
+    else
+      return true;
+  }
+  return false;
+}
+
+bool Agreement::all_say_the_same() const {
+  for (std::size_t i = word_size; i < words_.size(); i += word_size)
+    if (words_[i] != words_[0]) return false;
+  return true;
+}
+
+void Agreement::exchange_claims() {
+  const int n = group_->num_devices();
+  const auto me = static_cast<std::size_t>(group_->device_id());
+  claims_.assign(static_cast<std::size_t>(n), std::vector<Index>(Claim::numbers));
+  claims_[me] = claim_of(*group_, mine_).as_numbers();
+  for (int d = 0; d < n; ++d)
+    if (d != group_->device_id())
+      group_->post_receive(posts_, Channel::claim, d, claims_[static_cast<std::size_t>(d)]);
+  for (int d = 0; d < n; ++d)
+    if (d != group_->device_id()) group_->post(posts_, Channel::claim, d, claims_[me]);
+}
+
+void Agreement::finish() {
+  if (claims_.empty()) {
+    group_->last_agreed = std::move(mine_);
+    return;
+  }
+  std::vector<Claim> claims;
+  for (const std::vector<Index>& numbers : claims_) claims.push_back(Claim::from(numbers));
+  group_->forget_posts_of_calls();
+  throw_disagreement(*group_, claims);
+}
+
+}  // namespace shard::runtime

@@ -1,0 +1,99 @@
+#include "engine/device/runtime/deadlock_search.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace shard::runtime {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto before_answering = 20ms;  // a device that waits for a shorter time does not answer
+constexpr auto before_asking = 50ms;     // nor ask
+constexpr auto between_rounds = 100ms;
+constexpr auto for_more_answers = 1s;      // a deadlock that is proved may grow: so long for a silent device,
+constexpr auto for_a_larger_proof = 2s;    // and so long if more devices seem to belong to it
+constexpr auto leave_it_to_lower = 300ms;  // when a device with a lower id has asked, it will ask again
+
+}  // namespace
+
+DeadlockSearch::DeadlockSearch(int me, int devices) : me_(me), known_(static_cast<std::size_t>(devices)) {}
+
+void DeadlockSearch::hear_question(int asker) {
+  if (asker < me_) heard_of_lower_ = Clock::now();
+  askers_.push_back(asker);
+}
+
+void DeadlockSearch::hear_answer(int device, const std::string& bytes) {
+  Known& known = known_[static_cast<std::size_t>(device)];
+  known.is_asked = false;
+  known.confirmed = known.asked;
+  learn(device, DeviceState::from(bytes));
+  has_news_ = true;
+}
+
+void DeadlockSearch::learn(int device, DeviceState state) {
+  Known& known = known_[static_cast<std::size_t>(device)];
+  if (known.state == state) return;
+  known.state = std::move(state);
+  known.first = Clock::now();
+}
+
+std::optional<DeadlockSearch::Found> DeadlockSearch::look(const std::function<DeviceState()>& describe,
+                                                          Clock::time_point since, const Outgoing& out) {
+  const auto now = Clock::now();
+  if (now - since >= before_answering) {
+    for (int asker : askers_) out.answer(asker, describe().packed());
+    askers_.clear();
+  }
+  if (now - since < before_asking || now - heard_of_lower_ < leave_it_to_lower) return std::nullopt;
+  ask(now, out);
+  if (std::exchange(has_news_, false)) {
+    learn(me_, describe());
+    known_[static_cast<std::size_t>(me_)].confirmed = now;
+    judge();
+  }
+  if (!found_ || now - proved_ < time_to_grow()) return std::nullopt;
+  return std::exchange(found_, std::nullopt);
+}
+
+void DeadlockSearch::ask(Clock::time_point now, const Outgoing& out) {
+  if (!std::exchange(is_urgent_, false) && now - last_round_ < between_rounds) return;
+  last_round_ = now;
+  for (int d = 0; d < static_cast<int>(known_.size()); ++d) {
+    Known& known = known_[static_cast<std::size_t>(d)];
+    if (d == me_ || known.is_asked) continue;
+    known.is_asked = true;
+    known.asked = now;
+    out.question(d, {});
+  }
+}
+
+DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
+  if (found_->stuck.size() == known_.size()) return 0s;
+  if (is_urgent_) return for_a_larger_proof;
+  return std::ranges::any_of(known_, &Known::is_asked) ? for_more_answers : 0s;
+}
+
+/// What devices said last is not of one moment, so it shows only who may be stuck. A proof takes a moment that
+/// lies between two equal answers of each stuck device: after the first one, before the question of the last.
+void DeadlockSearch::judge() {
+  DeviceStates last;
+  for (const Known& known : known_) last.push_back(known.state);
+  const std::vector<int> candidates = stuck_devices(last);
+  auto moment = Clock::time_point::min();
+  for (int d : candidates)
+    if (const Known& known = known_[static_cast<std::size_t>(d)]; known.first < known.confirmed)
+      moment = std::max(moment, known.first);
+  Found found;
+  for (const Known& known : known_)
+    found.states.push_back(known.first <= moment && moment < known.confirmed ? known.state : std::nullopt);
+  found.stuck = stuck_devices(found.states);
+  is_urgent_ = found.stuck.size() < candidates.size();
+  if (found.stuck.empty() || (found_ && found.stuck.size() <= found_->stuck.size())) return;
+  if (!found_) proved_ = Clock::now();
+  found_ = std::move(found);
+}
+
+}  // namespace shard::runtime

@@ -1,0 +1,48 @@
+#pragma once
+
+/// What this device is doing, in memory that outlives its process. If the device is lost, its launcher reads
+/// there how far it came; while it runs, the launcher sees whether it waits.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/device/call_site.hpp"
+
+namespace shard::runtime {
+
+/// One device's record: the file device_ID in the folder that SHARDBOOK_RECORDS names. chapters/launch.py
+/// reads it. Without that folder, on another host say, nothing is recorded.
+class FlightRecord {
+ public:
+  enum class State : std::int64_t { runs, waits, has_ended };
+  /// The file's content. Texts end in zeros.
+  struct Content {
+    std::int64_t process;
+    std::int64_t state;
+    std::int64_t since;  ///< of the state, in milliseconds of the system's clock
+    std::int64_t calls;
+    std::int64_t line;  ///< where the last call was made, in `file`
+    char call[80];      ///< "all_reduce in group {0, 1}"
+    char file[168];
+  };
+
+  static FlightRecord& instance();
+
+  /// Begins this device's record.
+  void begin(int device);
+  void note_call(std::int64_t number, std::string_view call, SourceLine where);
+  void note_state(State state);
+  /// Leaves an error's code and line in the file last_words, unless another device of this host has done so.
+  /// Tells who prints it; unknown where there are no records. The launcher reads the file: it may stay after
+  /// an error, and it prints the line of an interruption itself.
+  enum class Speaker { this_device, another_device, unknown };
+  Speaker leave_last_words(int code, const std::string& line) const;
+
+ private:
+  std::string folder_;
+  Content nowhere_{};
+  Content* content_ = &nowhere_;
+};
+
+}  // namespace shard::runtime

@@ -1,0 +1,92 @@
+#pragma once
+
+/// A tensor: an array in the device's memory. (Part of device.hpp.)
+
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/device/call_site.hpp"
+#include "engine/device/error.hpp"
+#include "engine/device/ledger.hpp"
+#include "engine/device/split.hpp"
+
+namespace shard {
+
+/// Extents of a tensor's axes, outermost first. A scalar has no axes.
+using Shape = std::vector<Index>;
+
+/// The number of elements, 1 for a scalar.
+Index num_elements(const Shape& shape);
+/// "(2, 3)".
+std::string to_string(const Shape& shape);
+
+/// A block of the device's memory, charged to a purpose. Each backend defines what it consists of.
+class Storage;
+
+/// An owning, movable, row-major, N-dimensional array of float32 in the device's memory.
+///
+/// A tensor does not know what other devices hold; the types in layouts.hpp do. A tensor that was moved from
+/// is empty and has shape (0).
+class Tensor {
+ public:
+  Tensor();
+  /// A tensor of zeros. \throws Error argument when an extent is negative.
+  explicit Tensor(Shape shape, SourceLine where = SourceLine::current());
+  /// A tensor without defined values, for a caller that writes every element next.
+  static Tensor uninitialized(Shape shape, SourceLine where = SourceLine::current());
+  /// A tensor with these values, in row-major order.
+  /// \throws Error argument when there are not as many values as the shape has elements.
+  static Tensor from_host(Shape shape, std::span<const float> values,
+                          SourceLine where = SourceLine::current());
+
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(Tensor&& other) noexcept;
+  ~Tensor();
+
+  const Shape& shape() const { return shape_; }
+  int rank() const { return static_cast<int>(shape_.size()); }
+  Index size() const { return num_elements(shape_); }
+  Index bytes() const { return size() * static_cast<Index>(sizeof(float)); }
+  /// Extent of an axis. \throws Error argument when there is no such axis.
+  Index extent(int axis, SourceLine where = SourceLine::current()) const;
+
+  /// A copy, charged to the same purpose. This is the only way to copy a tensor.
+  Tensor clone() const;
+  /// The same elements under another shape of the same size. Consumes this tensor.
+  Tensor reshaped(Shape shape, SourceLine where = SourceLine::current()) &&;
+  /// All elements in row-major order, in the host's memory.
+  std::vector<float> to_host() const;
+  /// Books the memory under another purpose from now on.
+  void charge_to(Purpose purpose);
+
+ private:
+  friend class TensorMemory;  // through it a backend reaches the memory
+  Tensor(Shape shape, std::shared_ptr<Storage> storage)
+      : shape_(std::move(shape)), storage_(std::move(storage)) {}
+
+  Shape shape_{0};
+  std::shared_ptr<Storage> storage_;  // shared only with a future that still needs it
+};
+
+/// Rows [begin, end) along axis 0 of a parameter, to be updated in place. The tensor must outlive them.
+struct Rows {
+  Tensor* tensor;
+  Index begin;
+  Index end;
+
+  /// All rows.
+  explicit Rows(Tensor& whole, SourceLine where = SourceLine::current())
+      : Rows(whole, 0, whole.extent(0, where), where) {}
+  /// \throws Error argument when the rows are not inside the tensor.
+  Rows(Tensor& whole, Index first, Index last, SourceLine where = SourceLine::current());
+  /// Shape of these rows.
+  Shape shape() const;
+};
+
+/// Prints shape and elements in aligned rows. Leaves out the middle of long axes.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+}  // namespace shard

@@ -1,0 +1,121 @@
+#include "engine/files/regular_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
+#include "engine/device/error.hpp"
+#include "engine/printable.hpp"
+
+namespace shard {
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+FileDescriptor open_regular(const std::string& path, std::uint64_t& size) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) system_error(path, "cannot open");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) system_error(path, "cannot inspect");
+  if (!S_ISREG(status.st_mode))
+    bad_file(path, "not a file of bytes", "a regular file", "a folder, a pipe or a device");
+  size = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+Replacement::Replacement(const std::string& path) : path_(path), target_(path.substr(path.rfind('/') + 1)) {
+  const std::string folder = path.substr(0, path.size() - target_.size());
+  folder_ = FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder_.get() < 0) system_error(path_, "cannot open the folder to write in");
+  refuse_special_target();
+  create();
+}
+
+Replacement::~Replacement() {
+  if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
+}
+
+void Replacement::write(const void* data, std::uint64_t bytes) {
+  std::uint64_t done = 0;
+  while (done < bytes) {  // a write may be short: a signal, or the disk is nearly full
+    const ssize_t now = ::write(file_.get(), static_cast<const std::byte*>(data) + done, bytes - done);
+    if (now < 0 && errno == EINTR) continue;
+    if (now <= 0) system_error(path_, "cannot write", now < 0 ? errno : ENOSPC);
+    done += static_cast<std::uint64_t>(now);
+  }
+}
+
+void Replacement::commit() {
+  if (::fsync(file_.get()) != 0) system_error(path_, "cannot write to the disk");
+  if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), target_.c_str()) != 0)
+    system_error(path_, "cannot put the new file in place");
+  temporary_.clear();
+  // Some file systems do not synchronise folders and say so by EINVAL.
+  if (::fsync(folder_.get()) != 0 && errno != EINVAL)
+    system_error(path_, "cannot write the folder to the disk");
+}
+
+/// A rename would put a file in the place of, say, /dev/null.
+void Replacement::refuse_special_target() const {
+  struct stat status {};
+  const bool exists = ::fstatat(folder_.get(), target_.c_str(), &status, 0) == 0;
+  if (target_.empty() || (exists && !S_ISREG(status.st_mode)))
+    bad_file(path_, "cannot replace", "a regular file or none", "a folder, a pipe or a device");
+}
+
+/// Names that a killed run left behind are passed over.
+void Replacement::create() {
+  for (int attempt = 0; attempt < 1000 && file_.get() < 0; ++attempt) {
+    const std::string name = fmt::format(".shardbook-{}-{}.tmp", ::getpid(), attempt);
+    file_ =
+        FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file_.get() >= 0) temporary_ = name;
+    if (file_.get() < 0 && errno != EEXIST) break;
+  }
+  if (file_.get() < 0) system_error(path_, "cannot create a file in its folder");
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  Replacement replacement(path);
+  replacement.write(text.data(), text.size());
+  replacement.commit();
+}
+
+void require_replaceable(const std::string& path) {
+  const Replacement unused(path);
+}
+
+void bad_file(const std::string& path, std::string_view what, std::string_view expected,
+              std::string_view given) {
+  throw Error(Code::file,
+              fmt::format("{}: {}, expected {}, given {}", one_line(path), what, expected, given));
+}
+
+void system_error(const std::string& path, std::string_view what, int error) {
+  throw Error(Code::file,
+              fmt::format("{}: {}: {}", one_line(path), what, std::generic_category().message(error)));
+}
+
+std::string one_line(const std::string& path) {
+  std::string result;
+  for (const char c : path) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    result += control ? printable(std::string_view(&c, 1)) : std::string(1, c);
+  }
+  return result;
+}
+
+}  // namespace shard

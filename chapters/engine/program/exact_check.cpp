@@ -1,0 +1,79 @@
+#include "engine/program/exact_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/host_checkpoint.hpp"
+#include "engine/proof/compare.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Matrix products use float32 during the lifetime of this object.
+class InFloat32 {
+ public:
+  InFloat32() { set_precision(Precision::float32); }
+  ~InFloat32() { set_precision(before_); }
+  InFloat32(const InFloat32&) = delete;
+  InFloat32& operator=(const InFloat32&) = delete;
+
+ private:
+  Precision before_ = precision();
+};
+
+Tensor rows_of(const HostTensor& t, Range rows) {
+  return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
+}
+
+/// One step of this device, with or without dL/dx, held against the problem's solution.
+std::vector<Comparison> compare_step(const Run& run, const ExactProblem& problem, const Solution& expected,
+                                     bool input_grad) {
+  std::unique_ptr<ShardedEngine> engine =
+      run.variant.make(run.group, *problem.workload, run.arguments.options);
+  engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
+  engine->want_input_grad(input_grad);
+  std::vector<Comparison> comparisons;
+  auto loss_gradient = [&](const Tensor& output, Index first_row) {
+    const Range seen = {first_row, first_row + output.extent(0)};
+    const Tensor want = rows_of(expected.at("output"), seen);
+    comparisons.push_back(compare("output", {output.shape(), output.to_host()},
+                                  {want.shape(), want.to_host()}, run.group.num_devices(), 0, first_row));
+    return rows_of(problem.output_grad, seen);
+  };
+  Tensor input = rows_of(problem.input, engine->input_rows(problem.input.shape[0]));
+  const Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
+  const Gradients gradients = engine->forward_backward(std::move(input), loss_gradient);
+  for (const auto& [name, gradient] : gradients)
+    comparisons.push_back(compare(name, gradient, expected.at(name), background));
+  return comparisons;
+}
+
+/// The largest difference over all devices; device 0 prints the first of each.
+Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons, const char* when) {
+  Index worst = 0;
+  std::string first;
+  for (const Comparison& c : comparisons) {
+    worst = std::max(worst, c.max_ulp);
+    if (first.empty()) first = c.first_difference;
+  }
+  for (const std::string& line : group.gather("exact mode", first))
+    if (!line.empty()) fmt::print("  differs{}: {}\n", when, line);
+  return std::ranges::max(group.exchange("exact mode", worst));
+}
+
+}  // namespace
+
+Index exact_difference(const Run& run) {
+  const InFloat32 exact;
+  constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
+  const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
+  const Solution expected = solve(problem);
+  const Index with = worst_of_all(run.group, compare_step(run, problem, expected, true), "");
+  const Index without =
+      worst_of_all(run.group, compare_step(run, problem, expected, false), " where dL/dx is not wanted");
+  return std::max(with, without);
+}
+
+}  // namespace shard

@@ -1,0 +1,94 @@
+#include "engine/program/memory_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "engine/device/memory.hpp"
+#include "engine/optimizer.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Devices on this host: all, where no launcher says otherwise.
+int devices_here(const Communicator& group) {
+  const char* count = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return std::clamp(count == nullptr ? group.num_devices() : std::atoi(count), 1, group.num_devices());
+}
+
+std::string in_units(double bytes) {
+  constexpr double mebibyte = 1 << 20;
+  return bytes < 1024 * mebibyte ? fmt::format("{:.0f} MiB", bytes / mebibyte)
+                                 : fmt::format("{:.1f} GiB", bytes / mebibyte / 1024);
+}
+
+[[noreturn]] void refuse_sizes(double room, double needed, const std::string& where) {
+  throw Error(Code::missing,
+              fmt::format("train: expected sizes that need at most {} {}, given sizes that need {} "
+                          "or more",
+                          in_units(room), where, in_units(needed)));
+}
+
+/// `each`: what the device that holds most needs; `all`: what all devices of the job need together.
+void require_room(const Communicator& group, double each, double all) {
+  const std::optional<Room> room = room_for_devices();
+  if (!room) return;
+  const int here = devices_here(group);
+  const double together = all * here / group.num_devices();
+  if (each > room->each)
+    refuse_sizes(room->each, each, "on a device, its limit of address space (ulimit -v)");
+  if (together > room->together)
+    refuse_sizes(room->together, together,
+                 fmt::format("on the {} device{} of this host together", here, here == 1 ? "" : "s"));
+}
+
+Index state_per_element(const Arguments& arguments) {
+  return make_optimizer(arguments.optimizer, arguments.learning_rate,
+                        [](const std::string&) { return false; })
+      ->state_per_element();
+}
+
+/// The most bytes that a device holds in a step with so many rows.
+double step_bytes(const Variant& variant, const Workload& network, const Arguments& arguments, Index rows,
+                  int devices, int device) {
+  const Costs costs = variant.costs(
+      {.workload = &network, .batch = rows, .devices = devices, .device = device}, arguments.options);
+  return static_cast<double>(costs.step_peak_bytes(state_per_element(arguments), arguments.steps == 1));
+}
+
+}  // namespace
+
+void require_room_for_parameters(const Communicator& group, const Workload& network,
+                                 const Arguments& arguments) {
+  const double bytes = network.parameter_elements() * bytes_per_element;
+  // Exact mode keeps weights and gradients, whole, on every device. Training keeps each parameter, its
+  // gradient and its state on one device at least.
+  const double exact = 2 * bytes;
+  const double trained = bytes * static_cast<double>(2 + state_per_element(arguments));
+  require_room(group, exact, std::max(exact * group.num_devices(), trained));
+}
+
+void require_room_for_step(const Communicator& group, const Variant& variant, const Workload& network,
+                           const ShardedEngine& engine, const Arguments& arguments) {
+  const int devices = group.num_devices();
+  // Forms of sizes that do not fit could overflow, so the rows are doubled until something does not fit.
+  const bool has_form = variant.costs && network.step_data(engine) == nullptr;
+  for (Index rows = 1;; rows = std::min(2 * rows, arguments.batch)) {
+    double each = static_cast<double>(num_elements(network.input_shape(rows)) * bytes_per_element) / devices;
+    double all = each * devices;
+    if (has_form) {
+      each = all = 0;
+      for (int device = 0; device < devices; ++device) {
+        const double bytes = step_bytes(variant, network, arguments, rows, devices, device);
+        each = std::max(each, bytes);
+        all += bytes;
+      }
+    }
+    require_room(group, each, all);
+    if (rows == arguments.batch) return;
+  }
+}
+
+}  // namespace shard

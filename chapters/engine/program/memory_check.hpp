@@ -1,0 +1,19 @@
+#pragma once
+
+#include "engine/program/commands.hpp"
+
+namespace shard {
+
+/// For training, before anything is allocated: whether this host has room for what its devices are to hold,
+/// at the least. Sizes may be so large that even a list of the parameters would not fit.
+/// \throws Error missing, with both numbers
+/// @{
+/// Of the parameters: them, their gradients and the optimizer's state, and what exact mode keeps of them.
+void require_room_for_parameters(const Communicator& group, const Workload& network,
+                                 const Arguments& arguments);
+/// Of a step with so many rows: what its closed form says, or without one the batch.
+void require_room_for_step(const Communicator& group, const Variant& variant, const Workload& network,
+                           const ShardedEngine& engine, const Arguments& arguments);
+/// @}
+
+}  // namespace shard

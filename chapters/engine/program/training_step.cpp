@@ -1,0 +1,26 @@
+#include "engine/program/training_step.hpp"
+
+#include <chrono>
+
+#include "engine/gradient_norm.hpp"
+
+namespace shard {
+
+double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch) {
+  using std::chrono::steady_clock;
+  Tensor input = batch.input(engine.input_rows(run.arguments.batch));
+  const auto start = steady_clock::now();
+  Gradients gradients = engine.forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+    return batch.loss_gradient(out, first_row);
+  });
+  if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);
+  optimizer.step(engine, gradients);
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+}
+
+std::unique_ptr<Optimizer> optimizer_of(const Run& run) {
+  return make_optimizer(run.arguments.optimizer, run.arguments.learning_rate,
+                        [&](const std::string& parameter) { return run.network.must_stay(parameter); });
+}
+
+}  // namespace shard

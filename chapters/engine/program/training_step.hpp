@@ -1,0 +1,21 @@
+#pragma once
+
+#include "engine/optimizer.hpp"
+#include "engine/program/commands.hpp"
+
+namespace shard {
+
+/// What is trained, how, and on which devices.
+struct Run {
+  Communicator& group;
+  const Variant& variant;
+  const Workload& network;
+  const Arguments& arguments;
+};
+
+/// Forward, backward and the optimizer; returns the time it took, in milliseconds.
+double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch);
+/// The optimizer that the command line names.
+std::unique_ptr<Optimizer> optimizer_of(const Run& run);
+
+}  // namespace shard

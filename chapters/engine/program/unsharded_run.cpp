@@ -1,0 +1,159 @@
+#include "engine/program/unsharded_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/workloads/random.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Moves each weight by a relative error, up or down.
+class Moves {
+ public:
+  Moves(double relative, std::uint64_t seed) : relative_(static_cast<float>(relative)), seed_(seed) {}
+
+  /// Before a step: what is rounded in one step tells nothing of the next.
+  void move(ShardedEngine& engine, Index step) {
+    const bool is_turned = CounterRandom(seed_, "turned").bits(static_cast<std::uint64_t>(step)) % 2 == 1;
+    for (const Trainable& t : engine.trainable()) {
+      const auto& [tensor, begin, end] = t.parameter;
+      sgd_update(t.parameter, multiply(slice(*tensor, 0, begin, end), sides_of(t)),
+                 is_turned ? -relative_ : relative_);
+    }
+  }
+
+ private:
+  /// 1 or −1 for each weight.
+  const Tensor& sides_of(const Trainable& t) {
+    auto [found, is_new] = sides_.try_emplace(t.name);
+    if (is_new) {
+      const CounterRandom random(seed_, "moved " + t.name);
+      std::vector<float> sides(static_cast<std::size_t>(num_elements(t.parameter.shape())));
+      for (std::size_t i = 0; i < sides.size(); ++i) sides[i] = random.uniform(i) < 0.5F ? 1.0F : -1.0F;
+      found->second = Tensor::from_host(t.parameter.shape(), sides);
+    }
+    return found->second;
+  }
+
+  float relative_;
+  std::uint64_t seed_;
+  std::map<std::string, Tensor> sides_;
+};
+
+/// The products in the longest way through a step: each layer forward and backward, and the rows that are
+/// added up for its gradient.
+Index longest_sum(const Run& run) {
+  Index widest = 0;
+  for (const Parameter& p : run.network.parameters()) widest = std::max(widest, p.shape[0] + p.shape[1]);
+  return run.network.num_layers() * widest + run.arguments.batch;
+}
+
+/// The relative error that a step makes in each weight: d, that of its sums. Where products round their
+/// operands to a unit u, an operand that differs by d falls to the other side with a probability of d / 2u,
+/// and then differs by 2u: a root mean square of sqrt(2 d u).
+double rounding_of_step(const Run& run) {
+  const double of_sums = rounding_of_sum(longest_sum(run));
+  if (precision() == Precision::float32) return of_sums;
+  const double unit = precision() == Precision::tf32 ? 0x1p-11 : 0x1p-8;
+  return std::sqrt(2 * of_sums * unit);
+}
+
+/// An engine of the unsharded network on this device; null where there is none.
+std::unique_ptr<ShardedEngine> unsharded_engine(const Run& alone, const Chapter& chapter) {
+  const std::string& reference = alone.variant.reference;
+  std::unique_ptr<ShardedEngine> engine =
+      reference.empty()
+          ? alone.network.unsharded(alone.group)
+          : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
+  if (engine) engine->load_checkpoint(*generate_checkpoint(alone.network.parameters(), alone.arguments.seed));
+  return engine;
+}
+
+/// So many steps on this device alone, with weights that `moves` moves, if any.
+LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t steps, Moves* moves) {
+  LossCurve curve;
+  std::unique_ptr<ShardedEngine> engine = unsharded_engine(alone, chapter);
+  if (!engine) return curve;
+  std::unique_ptr<Optimizer> optimizer = optimizer_of(alone);
+  const std::unique_ptr<Journal> journal = alone.network.journal();
+  while (curve.losses.size() < steps) {
+    const auto step = static_cast<Index>(curve.losses.size()) + 1;
+    if (moves) moves->move(*engine, step);
+    const auto batch = alone.network.batch(alone.arguments.batch, alone.arguments.seed, step);
+    training_step(alone, *engine, *optimizer, *batch);
+    if (journal) journal->add(*engine);
+    curve.losses.push_back(batch->loss(alone.group));
+  }
+  if (journal) curve.decisions = journal->decisions();
+  return curve;
+}
+
+std::string packed(const LossCurve& curve) {
+  const auto* losses = reinterpret_cast<const char*>(curve.losses.data());
+  std::string bytes(losses, curve.losses.size() * sizeof(double));
+  for (const std::vector<Index>& step : curve.decisions)
+    bytes.append(reinterpret_cast<const char*>(step.data()), step.size() * sizeof(Index));
+  return bytes;
+}
+
+/// A curve of so many steps, as `packed` made it.
+LossCurve unpacked(const std::string& bytes, std::size_t steps) {
+  LossCurve curve;
+  if (bytes.empty()) return curve;
+  curve.losses.resize(steps);
+  std::memcpy(curve.losses.data(), bytes.data(), steps * sizeof(double));
+  const std::size_t rest = bytes.size() - steps * sizeof(double);
+  if (rest == 0) return curve;
+  curve.decisions.assign(steps, std::vector<Index>(rest / sizeof(Index) / steps));
+  const char* at = bytes.data() + steps * sizeof(double);
+  for (std::vector<Index>& step : curve.decisions) {
+    std::memcpy(step.data(), at, step.size() * sizeof(Index));
+    at += step.size() * sizeof(Index);
+  }
+  return curve;
+}
+
+}  // namespace
+
+std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
+                                                      const LossCurve& trained) {
+  const int me = run.group.device_id(), last = run.group.num_devices() - 1;
+  const std::size_t steps = trained.losses.size();
+  const double rounding = rounding_of_step(run);
+  const bool takes_part = me == 0 || me == last;
+  const std::unique_ptr<Communicator> alone =
+      run.group.split(takes_part ? std::optional<Index>(me) : std::nullopt, 0);
+  LossCurve reference, moved;
+  if (takes_part) {
+    const Run mine{*alone, run.variant, run.network, run.arguments};
+    Moves moves(rounding, run.arguments.seed);
+    if (me == 0) reference = train_alone(mine, chapter, steps, nullptr);
+    if (me == last) moved = train_alone(mine, chapter, steps, &moves);
+  }
+  const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed(moved));
+  if (me != 0 || reference.losses.empty()) return std::nullopt;
+  return compare_curves(trained, reference, unpacked(all.back(), steps), rounding);
+}
+
+std::string describe(const std::optional<CurveComparison>& comparison, Index steps) {
+  if (!comparison) return "  loss curve: there is no unsharded network to hold it against\n";
+  const CurveComparison& c = *comparison;
+  if (!c.is_good())
+    return fmt::format(
+        "  loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
+        "make "
+        "a difference of {:.1e}\n",
+        c.wrong_step, c.expected, c.given, c.allowed_then);
+  const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
+                                             : fmt::format("the first {} of {} steps", c.steps, steps);
+  return fmt::format(
+      "  loss curve: the unsharded network's to a relative {:.1e}, where rounding may make {:.1e}, in {}\n",
+      c.largest, c.allowed, where);
+}
+
+}  // namespace shard

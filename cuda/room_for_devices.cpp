@@ -1,0 +1,11 @@
+/// What GPUs can hold is not asked for: a network that is too large for them ends in "out of memory".
+
+#include "engine/device/memory.hpp"
+
+namespace shard {
+
+std::optional<Room> room_for_devices() {
+  return std::nullopt;
+}
+
+}  // namespace shard
