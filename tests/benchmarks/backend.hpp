@@ -44,8 +44,8 @@ std::optional<double> least_share(const std::string& number, const Network& netw
 
 /// So many that an optimizer finds nothing of them in a cache, as after the backward pass of a large network.
 Index parameters_of_optimizers();
-/// A copy as the backend's library makes it, of tensors of one size. It may still be queued when this returns:
-/// Communicator::synchronize waits for it.
+/// A copy as the backend's library makes it, of tensors of one size. The GPU may still be at work when this
+/// returns: Communicator::synchronize waits for it.
 void copy(Tensor& to, const Tensor& from);
 /// The share of that copy's bandwidth that Adam has to reach.
 double least_share_of_adam();

@@ -1,5 +1,5 @@
-/// The floor of a chapter's step on a GPU: its products once more, straight by cuBLAS, with copies of what they
-/// multiplied, and nothing else. What a device waits for others is in a step and not in its floor.
+/// The floor of a chapter's step on a GPU: its products once more, straight by cuBLAS, with copies of what
+/// they multiplied, and nothing else. What a device waits for others is in a step and not in its floor.
 
 #include <cstring>
 

@@ -14,8 +14,8 @@
 namespace shard::bench {
 
 /// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor
-/// finds in its caches what the chapter found. Collectives that the chapter leaves in flight while it computes are waited
-/// for here.
+/// finds in its caches what the chapter found. Collectives that the chapter leaves in flight while it
+/// computes are waited for here.
 class EmuFloor : public Floor {
  public:
   /// A collective.

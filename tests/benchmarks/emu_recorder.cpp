@@ -100,64 +100,63 @@ class RecordedGroup : public WrappedCommunicator {
   RecordedGroup(const RecordedGroup&) = delete;
   RecordedGroup& operator=(const RecordedGroup&) = delete;
 
-  void barrier() override {
+ protected:
+  void do_barrier() override {
     note(Collective::barrier, Tensor());
     inner().barrier();
   }
-  void send(int to, const Tensor& t) override {
+  void do_send(int to, const Tensor& t) override {
     note(Collective::send, t, to);
     inner().send(to, t);
   }
-  Tensor receive(int from) override {
+  Tensor do_receive(int from) override {
     const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = false});
     Tensor t = inner().receive(from);
     noted.result(t);
     return t;
   }
-  Future<> post_send(int to, Tensor&& t) override {
+  Future<> do_post_send(int to, Tensor&& t) override {
     const Noted noted = note_message(t, to, {.receives = false, .is_posted = true});
     return noted.wait_for(inner().post_send(to, std::move(t)));
   }
-  Future<Tensor> post_receive(int from, const Shape& shape) override {
+  Future<Tensor> do_post_receive(int from, const Shape& shape) override {
     const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = true});
     return noted.wait_for(noted.result_of(inner().post_receive(from, shape)));
   }
-  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
+  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
     note(Collective::send_async, src, target.value_or(-1)).result(dst);
     return inner().send_async(src, dst, target);
   }
-  Future<Tensor> all_gather_async(Tensor&& slice, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
     const Noted noted = note(Collective::all_gather, slice);
     return noted.result_of(inner().all_gather_async(std::move(slice), axis));
   }
-  Future<Tensor> all_gather_async(const Tensor& slice, int axis) override {
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
     return note(Collective::all_gather, slice).result_of(inner().all_gather_async(slice, axis));
   }
-  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     const Noted noted = note(Collective::all_reduce, t);
     return noted.result_of(inner().all_reduce_async(std::move(t), op));
   }
-  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
     const Noted noted = note(Collective::reduce_scatter, t);
     noted.equal_parts(t, axis, num_devices());
     return noted.result_of(inner().reduce_scatter_async(std::move(t), op, axis));
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
     const Noted noted = note(Collective::all_to_all, t);
     noted.equal_parts(t, split_axis, num_devices());
     return noted.result_of(inner().all_to_all_async(std::move(t), split_axis, concat_axis));
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
     const Noted noted = note(Collective::all_to_all, t);
     noted.parts(t, axis, counts);
     return noted.result_of(inner().all_to_all_async(std::move(t), counts, axis));
   }
-  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
     const Noted noted = note(Collective::broadcast, t, root);
     return noted.result_of(inner().broadcast_async(std::move(t), root));
   }
-
- protected:
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:

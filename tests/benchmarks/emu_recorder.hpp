@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a device computes and sends while something runs, as a list. Products are heard of by an observer, and
-/// calls by a communicator around the engine's group: no chapter knows of it, so a chapter that is added needs
-/// nothing for it.
+/// What a device computes and sends while something runs, as a list. Products are heard of by an observer,
+/// and calls by a communicator around the engine's group: no chapter knows of it, so a chapter that is added
+/// needs nothing for it.
 
 #include <mpi.h>
 

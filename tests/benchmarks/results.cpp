@@ -4,6 +4,7 @@
 #include <fstream>
 #include <thread>
 
+#include "engine/files/regular_file.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {
@@ -56,9 +57,7 @@ Results::Results(Communicator& world, const Options& options) : world_(world), p
 
 void Results::write() const {
   if (path_.empty() || world_.device_id() != 0) return;
-  std::ofstream out(path_);
-  out << all_.dump(1) << "\n";
-  if (!out.flush()) refuse_file(path_, "a file that can be written");
+  replace_file(path_, all_.dump(1) + "\n");
 }
 
 std::string Results::bar(const std::string& rule, bool is_met) const {

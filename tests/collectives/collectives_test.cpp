@@ -16,12 +16,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
 const HostTensor& mine(const std::vector<HostTensor>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
 }

@@ -13,13 +13,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-
 /// The action must be refused with this code and these words, on this device.
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
   CAPTURE(words);
@@ -28,6 +21,17 @@ void check_refused(Code code, const std::string& words, const std::function<void
   CHECK_THAT(refused.message, contains(fmt::format("device {}: ", this_device())));
   CHECK_THAT(refused.message, contains(words));
   CHECK_THAT(refused.message, !contains("\n"));
+}
+
+/// The action must be refused as a mismatch, in these words, the same ones on every device.
+void check_mismatch(const std::vector<std::string>& words, const std::function<void()>& action) {
+  CAPTURE(words);
+  const Refusal refused = refusal(action);
+  CHECK(refused.code == static_cast<int>(Code::mismatch));
+  for (const std::string& part : words) CHECK_THAT(refused.message, contains(part));
+  const auto print = static_cast<Index>(std::hash<std::string>()(refused.message));
+  const std::vector<Index> prints = group().exchange("the error's text", print);
+  CHECK(std::ranges::count(prints, print) == devices());
 }
 
 /// After a mistake everything goes on.
@@ -43,50 +47,27 @@ struct NamedCall {
   std::function<void()> make;
 };
 
+Tensor zeros(Index rows, Index columns) {
+  return Tensor({rows, columns});
+}
+
 std::vector<NamedCall> all_calls() {
   return {{"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
           {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
           {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
-          {"all_reduce(sum) of (3, 1)",
-           [] {
-             engine.all_reduce(Tensor({3, 1}));
-           }},
-          {"all_gather of (3, 2) along axis 0",
-           [] {
-             engine.all_gather(Tensor({3, 2}), 0);
-           }},
-          {"all_gather of (3, 2) along axis 1",
-           [] {
-             engine.all_gather(Tensor({3, 2}), 1);
-           }},
-          {"all_gather of (2, 3) along axis 1",
-           [] {
-             engine.all_gather(Tensor({2, 3}), 1);
-           }},
+          {"all_reduce(sum) of (3, 1)", [] { engine.all_reduce(zeros(3, 1)); }},
+          {"all_gather of (3, 2) along axis 0", [] { engine.all_gather(zeros(3, 2), 0); }},
+          {"all_gather of (3, 2) along axis 1", [] { engine.all_gather(zeros(3, 2), 1); }},
+          {"all_gather of (2, 3) along axis 1", [] { engine.all_gather(zeros(2, 3), 1); }},
           {"reduce_scatter(sum) of (3, 2) along axis 0",
-           [] {
-             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 0);
-           }},
+           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::sum, 0); }},
           {"reduce_scatter(sum) of (3, 2) along axis 1",
-           [] {
-             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::sum, 1);
-           }},
+           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::sum, 1); }},
           {"reduce_scatter(min) of (3, 2) along axis 1",
-           [] {
-             engine.reduce_scatter(Tensor({3, 2}), ReduceOp::min, 1);
-           }},
-          {"all_to_all of (3, 2) from axis 0 to axis 0",
-           [] {
-             engine.all_to_all(Tensor({3, 2}));
-           }},
-          {"all_to_all of (3, 2) from axis 0 to axis 1",
-           [] {
-             engine.all_to_all(Tensor({3, 2}), 0, 1);
-           }},
-          {"all_to_all of (3, 3) from axis 0 to axis 0",
-           [] {
-             engine.all_to_all(Tensor({3, 3}));
-           }},
+           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::min, 1); }},
+          {"all_to_all of (3, 2) from axis 0 to axis 0", [] { engine.all_to_all(zeros(3, 2)); }},
+          {"all_to_all of (3, 2) from axis 0 to axis 1", [] { engine.all_to_all(zeros(3, 2), 0, 1); }},
+          {"all_to_all of (3, 3) from axis 0 to axis 0", [] { engine.all_to_all(zeros(3, 3)); }},
           {fmt::format("broadcast from device {}", id(0)), [] { engine.broadcast(Tensor({3}), 0); }},
           {fmt::format("broadcast from device {}", id(1)), [] { engine.broadcast(Tensor({3}), 1); }},
           {"barrier", [] { engine.barrier(); }},
@@ -96,7 +77,7 @@ std::vector<NamedCall> all_calls() {
              Tensor dst({3});
              engine.send_async(src, dst, {}).wait();
            }},
-          {"a control message", [] { group().exchange("a number", 3); }}};
+          {"an exchange of \"a number\"", [] { group().exchange("a number", 3); }}};
 }
 
 }  // namespace
@@ -104,24 +85,24 @@ std::vector<NamedCall> all_calls() {
 TEST_CASE("a call that differs on one device is refused on all, naming both calls and the device") {
   if (devices() == 1) return;
   const std::vector<NamedCall> calls = all_calls();
+  group().exchange("the error's text", 0);
   for (int odd : {0, devices() - 1})
     for (const NamedCall& theirs : calls)
       for (const NamedCall& of_odd : calls) {
         if (theirs.text == of_odd.text) continue;
-        const bool am_odd = me() == odd;
-        const int other = !am_odd ? odd : odd == 0 ? 1 : 0;
-        check_refused(Code::mismatch,
-                      fmt::format("given {} here and {} on device {}", am_odd ? of_odd.text : theirs.text,
-                                  am_odd ? theirs.text : of_odd.text, id(other)),
-                      (am_odd ? of_odd : theirs).make);
+        check_mismatch({fmt::format("\n  device {} calls {} (call ", id(odd), of_odd.text),
+                        fmt::format(" {} {} (call ", devices() == 2 ? "calls" : "call", theirs.text),
+                        "\n  their last common call: an exchange of \"the error's text\", call "},
+                       (me() == odd ? of_odd : theirs).make);
       }
   check_going_on();
 }
 
 TEST_CASE("control messages about different things are refused") {
   if (devices() == 1) return;
-  check_refused(Code::mismatch, "given a control message here and another one on device",
-                [] { group().exchange(me() == 0 ? "rows" : "columns", 3); });
+  check_mismatch(
+      {fmt::format("device {} calls an exchange of \"rows\"", id(0)), " an exchange of \"columns\" (call "},
+      [] { group().exchange(me() == 0 ? "rows" : "columns", 3); });
   check_going_on();
 }
 
@@ -176,7 +157,8 @@ TEST_CASE("a device that is not there is refused") {
     const std::string other =
         fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
     check_refused(Code::argument, in_group("broadcast") + any, [&] { engine.broadcast(Tensor({2}), place); });
-    check_refused(Code::argument, in_group("send_async") + any, [&] { engine.send_async(t, dst, place); });
+    check_refused(Code::argument, in_group("send_async") + any,
+                  [&] { (void)engine.send_async(t, dst, place); });
     check_refused(Code::argument, in_group("send") + other, [&] { engine.send(place, t); });
     check_refused(Code::argument, in_group("receive") + other, [&] { engine.receive(place); });
   }
@@ -217,8 +199,8 @@ TEST_CASE("counts that do not add up are refused") {
 TEST_CASE("send_async refuses one memory as src and dst") {
   Tensor t({2});
   check_refused(Code::argument, "send_async: expected src and dst to be different tensors",
-                [&] { engine.send_async(t, t, {}); });
-  check_refused(Code::argument, "the same memory twice", [&] { engine.send_async(t, t, me()); });
+                [&] { (void)engine.send_async(t, t, {}); });
+  check_refused(Code::argument, "the same memory twice", [&] { (void)engine.send_async(t, t, me()); });
   check_going_on();
 }
 

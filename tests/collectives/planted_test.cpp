@@ -1,5 +1,5 @@
-// The mistakes that tests plant do what planted_faults.hpp says: else a test that "has been seen to fail" proves
-// nothing.
+// The mistakes that tests plant do what planted_faults.hpp says: else a test that "has been seen to fail"
+// proves nothing.
 
 #include <numeric>
 
@@ -13,19 +13,6 @@ using namespace shard::testing;
 namespace {
 
 PlainEngine engine(group());
-
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-int right() {
-  return (me() + 1) % devices();
-}
-int left() {
-  return (me() + devices() - 1) % devices();
-}
 
 /// Plants a mistake, and removes it at the end of its life.
 class Planted {

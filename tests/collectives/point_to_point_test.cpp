@@ -14,19 +14,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-int right() {
-  return (me() + 1) % devices();
-}
-int left() {
-  return (me() + devices() - 1) % devices();
-}
-
 /// Sends around the ring: even devices send first, so that nobody waits for ever.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {

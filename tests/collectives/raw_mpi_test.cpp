@@ -16,13 +16,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-
 const std::vector<Index> sizes = {1, 2, 63, 1000, 100'003};
 
 MPI_Op mpi_op(ReduceOp op) {

@@ -14,15 +14,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-int right() {
-  return (me() + 1) % devices();
-}
 int rank_of(const Shape& shape) {
   return static_cast<int>(shape.size());
 }

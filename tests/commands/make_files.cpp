@@ -135,6 +135,7 @@ void write_malformed_files(const std::filesystem::path& folder) {
   write_bytes(folder / "header_truncated", good.substr(0, 20));
   write_bytes(folder / "empty", "");
   write_bytes(folder / "text", "1,2,3,4\n1,2,3,4\n");
+  write_bytes(folder / "lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n");
   std::string header = R"({"layer_0/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[0,128]},)"
                        R"("layer_1/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[128,256]}})";
   std::string length(8, '\0');

@@ -1,4 +1,4 @@
-// expect: a Partial and a reduced tensor cannot be added: the reduced one would count once per device
+// expect: a Partial and a reduced tensor cannot be added, as the reduced one would count once per device
 // A bias added to each addend counts once per device.
 #include "engine/layouts.hpp"
 

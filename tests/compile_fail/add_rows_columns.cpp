@@ -1,4 +1,4 @@
-// expect: elementwise functions take operands of one layout: gather or shard one of them first
+// expect: the operands of + have different layouts: gather or shard one of them first
 // Slices along different axes.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: a Partial and a reduced tensor cannot be added: the reduced one would count once per device
+// expect: a Partial and a reduced tensor cannot be added, as the reduced one would count once per device
 // An addend and a slice of something finished.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: a Partial and a reduced tensor cannot be added: the reduced one would count once per device
+// expect: a Partial and a reduced tensor cannot be added, as the reduced one would count once per device
 // The same on the other side.
 #include "engine/layouts.hpp"
 

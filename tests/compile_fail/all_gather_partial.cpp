@@ -1,4 +1,4 @@
-// expect: no matching
+// expect: all_gather joins slices; a Partial is an addend: all_reduce(std::move(x)) makes the sum
 // Addends are summed, not put one behind the other.
 #include "engine/sharded_engine.hpp"
 

@@ -1,4 +1,4 @@
-// expect: no matching | cannot convert | could not convert
+// expect: a Replicated is on every device, an Owned on one: no call is needed to read it there
 // Everybody has it.
 #include "engine/sharded_engine.hpp"
 

@@ -8,7 +8,7 @@ struct Forgetful : ShardedEngine {
   Placed forward(Tensor x) override {
     Replicated input(group(), std::move(x));
     Sharded<1> z = matmul(input, w0_);
-    return matmul(relu(z), w1_);
+    return matmul(relu(z), w1_);  // <-
   }
 
   Sharded<1> w0_;

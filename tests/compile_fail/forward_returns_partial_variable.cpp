@@ -9,7 +9,7 @@ struct Forgetful : ShardedEngine {
     Replicated input(group(), std::move(x));
     Sharded<1> z = matmul(input, w0_);
     Partial out = matmul(relu(z), w1_);
-    return out;
+    return out;  // <-
   }
 
   Sharded<1> w0_;

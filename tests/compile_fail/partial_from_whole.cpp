@@ -1,9 +1,9 @@
-// expect: conversion from | no viable conversion | could not convert
-// The whole is no addend: it would count once per device.
+// expect: a Replicated is no addend: as a Partial it would count once per device
+// Replicated returned where Partial is declared.
 #include "engine/layouts.hpp"
 
 using namespace shard;
 
-Partial claim(Replicated&& r) {
-  return std::move(r);
+Partial give(Replicated&& x) {
+  return std::move(x);
 }

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: S1·S1 has no product: transposed(b) would make it S1·S0 = P
 // My columns meet rows that other devices hold.
 #include "engine/layouts.hpp"
 

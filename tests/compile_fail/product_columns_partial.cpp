@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: S1·P has no product: reduce_scatter<0>(std::move(b)) makes it S1·S0 = P
 // A cut tensor with a sum over the same devices.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: S1·R has no product: transposed(a) would make it S0·R = S0, and shard<0>(b) S1·S0 = P
 // My columns meet only some rows of the whole: cut that one too.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: an Owned multiplies an Owned only, as the other devices hold nothing of it
 // The owner has the whole as well, but the others have nothing of the result.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: S0·S0 has no product: transposed(a) would make it S1·S0 = P
 // The rows of one operand meet only some of the columns of the other.
 #include "engine/layouts.hpp"
 

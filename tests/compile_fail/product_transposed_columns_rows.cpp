@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: S0·S0 has no product: a without transposed would make it S1·S0 = P
 // Columns read transposed are rows.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: an Owned multiplies an Owned only, as the other devices hold nothing of it
 // The same on the other side.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: R·S0 has no product: transposed(b) would make it R·S1 = S1, and shard<1>(a) S1·S0 = P
 // The whole meets only some rows: cut it too.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: these layouts have no product without communication
+// expect: R·S0 has no product: b without transposed would make it R·S1 = S1, and a cut by shard S1·S0 = P
 // The same on the other side.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: no matching
+// expect: cannot convert | no matching | could not convert
 // A typed reduction is a sum.
 #include "engine/sharded_engine.hpp"
 

@@ -1,4 +1,4 @@
-// expect: cannot convert | no matching | no viable | could not convert
+// expect: a Replicated is no addend: as a Partial it would count once per device
 // Only addends are summed.
 #include "engine/sharded_engine.hpp"
 

@@ -1,4 +1,4 @@
-// expect: this function is not linear: f(a) + f(b) is not f(a + b), so reduce the Partial first
+// expect: the gradient is a Partial, and ReLU's derivative is taken of the sum: reduce the Partial first
 // A gradient that was not reduced.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: elementwise functions take operands of one layout: gather or shard one of them first
+// expect: the gradient and the mask have different layouts: gather or shard one of them first
 // A gradient that lies otherwise than its activation.
 #include "engine/layouts.hpp"
 

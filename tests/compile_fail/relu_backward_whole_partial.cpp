@@ -1,4 +1,4 @@
-// expect: this function is not linear: f(a) + f(b) is not f(a + b), so reduce the Partial first
+// expect: the mask is taken from a Partial, one addend of a sum: use what was reduced
 // An activation that was not reduced.
 #include "engine/layouts.hpp"
 

@@ -1,4 +1,4 @@
-// expect: this function is not linear: f(a) + f(b) is not f(a + b), so reduce the Partial first
+// expect: ReLU is not linear, so f(a) + f(b) is not f(a + b): reduce the Partial first
 // The same, keeping the argument.
 #include "engine/layouts.hpp"
 

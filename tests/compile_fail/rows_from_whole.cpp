@@ -1,9 +1,9 @@
-// expect: conversion from | no viable conversion | could not convert
-// Cutting is a call: shard<0>.
+// expect: a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device
+// Replicated returned where Sharded<0> is declared.
 #include "engine/layouts.hpp"
 
 using namespace shard;
 
-Sharded<0> cut(Replicated&& r) {
-  return std::move(r);
+Sharded<0> give(Replicated&& x) {
+  return std::move(x);
 }

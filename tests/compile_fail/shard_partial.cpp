@@ -1,4 +1,4 @@
-// expect: cannot convert | no matching | could not convert
+// expect: a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated
 // A slice of an addend would be a slice of nothing.
 #include "engine/sharded_engine.hpp"
 

@@ -1,9 +1,9 @@
-// expect: conversion from | no viable conversion | could not convert
-// Only a reduction makes addends whole.
+// expect: a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated
+// Partial returned where Replicated is declared.
 #include "engine/layouts.hpp"
 
 using namespace shard;
 
-Replicated finish(Partial&& p) {
-  return std::move(p);
+Replicated give(Partial&& x) {
+  return std::move(x);
 }

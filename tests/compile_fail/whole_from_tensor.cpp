@@ -1,9 +1,9 @@
-// expect: conversion from | no viable conversion | could not convert
-// That a tensor is the same everywhere is a claim, and is written out: Replicated(group, std::move(t)).
+// expect: a tensor has no layout: Replicated(group(), std::move(x)) claims that all devices hold the same
+// Tensor returned where Replicated is declared.
 #include "engine/layouts.hpp"
 
 using namespace shard;
 
-Replicated claim(Tensor&& t) {
-  return std::move(t);
+Replicated give(Tensor&& x) {
+  return std::move(x);
 }

@@ -82,21 +82,21 @@ Allocation& allocation_of(const Access& access, const char* what) {
 
 }  // namespace
 
-void check_order(const Access& access, cudaStream_t queue, const char* what) {
+void check_order(const Access& access, cudaStream_t stream, const char* what) {
   Allocation& a = allocation_of(access, what);
-  Clock& now = queue->clock;
+  Clock& now = stream->clock;
   if (a.writer >= 0 && now[a.writer] < a.written)
-    violation(fmt::format("{} {} memory that another queue writes ({}), without waiting for it", what,
+    violation(fmt::format("{} {} memory that another stream writes ({}), without waiting for it", what,
                           access.is_write ? "writes" : "reads", a.writing));
   if (!access.is_write) {
-    a.readers[queue->number] = now[queue->number];
+    a.readers[stream->number] = now[stream->number];
     return;
   }
   for (const auto& [reader, tick] : a.readers)
     if (now[reader] < tick)
-      violation(fmt::format("{} writes memory that another queue reads, without waiting for it", what));
-  a.writer = queue->number;
-  a.written = now[queue->number];
+      violation(fmt::format("{} writes memory that another stream reads, without waiting for it", what));
+  a.writer = stream->number;
+  a.written = now[stream->number];
   a.writing = what;
   a.readers.clear();
 }
@@ -141,7 +141,7 @@ cudaError_t cudaFree(void* data) {
   const Allocation& a = allocations[static_cast<char*>(data)];
   bool in_use = a.writer >= 0 && !host_knows(a.writer, a.written);
   for (const auto& [reader, tick] : a.readers) in_use = in_use || !host_knows(reader, tick);
-  if (in_use) violation("cudaFree of memory that a queue still uses, as far as the host knows");
+  if (in_use) violation("cudaFree of memory that a stream still uses, as far as the host knows");
   const std::size_t aligned = Memory::aligned(a.bytes);
   const auto begin = static_cast<std::size_t>(static_cast<char*>(data) - memory().shown);
   memory().protect(begin + aligned, aligned, PROT_NONE);

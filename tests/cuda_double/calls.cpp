@@ -43,7 +43,7 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
 }
 
 /// Launches the calls of a group, those of each communicator together.
-void queue_calls(std::vector<Call> calls) {
+void launch_calls(std::vector<Call> calls) {
   while (!calls.empty()) {
     const Call first = calls.front();
     std::vector<Call> together, others;
@@ -51,15 +51,15 @@ void queue_calls(std::vector<Call> calls) {
     for (const Call& c : calls) {
       (c.comm == first.comm ? together : others).push_back(c);
       if (c.comm != first.comm) continue;
-      if (c.queue != first.queue) violation("one communicator in several queues of a group");
+      if (c.stream != first.stream) violation("one communicator in several streams of a group");
       const std::vector<Access> more = accesses_of(c);
       require_in_place_or_apart(c, more);
       require_apart(accesses, more);
       accesses.insert(accesses.end(), more.begin(), more.end());
     }
     note_launch(together);
-    enqueue(first.queue, name_of(first.line.kind), accesses, transfer_of(std::move(together)));
-    first.comm->used[first.queue->number] = first.queue->clock[first.queue->number];
+    add_work(first.stream, name_of(first.line.kind), accesses, transfer_of(std::move(together)));
+    first.comm->used[first.stream->number] = first.stream->clock[first.stream->number];
     calls = std::move(others);
   }
 }
@@ -74,7 +74,7 @@ ncclResult_t call(const char* name, Call c) {
   if (open_groups > 0)
     grouped.push_back(c);
   else
-    queue_calls({c});
+    launch_calls({c});
   return ncclSuccess;
 }
 
@@ -93,41 +93,41 @@ ncclResult_t ncclGroupEnd() {
   if (const int error = planted("ncclGroupEnd"))
     return static_cast<ncclResult_t>(error == left_out ? 0 : error);
   if (open_groups == 0) violation("ncclGroupEnd without ncclGroupStart");
-  if (--open_groups == 0) queue_calls(std::exchange(grouped, {}));
+  if (--open_groups == 0) launch_calls(std::exchange(grouped, {}));
   return ncclSuccess;
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t queue) {
-  return call("ncclAllReduce", {line(Kind::all_reduce, count, type, op), from, to, -1, comm, queue});
+                           ncclComm_t comm, cudaStream_t stream) {
+  return call("ncclAllReduce", {line(Kind::all_reduce, count, type, op), from, to, -1, comm, stream});
 }
 
 ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
-                        int root, ncclComm_t comm, cudaStream_t queue) {
-  return call("ncclReduce", {line(Kind::reduce, count, type, op, root), from, to, -1, comm, queue});
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  return call("ncclReduce", {line(Kind::reduce, count, type, op, root), from, to, -1, comm, stream});
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t queue) {
-  return call("ncclBroadcast", {line(Kind::broadcast, count, type, -1, root), from, to, -1, comm, queue});
+                           ncclComm_t comm, cudaStream_t stream) {
+  return call("ncclBroadcast", {line(Kind::broadcast, count, type, -1, root), from, to, -1, comm, stream});
 }
 
 ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t queue) {
-  return call("ncclReduceScatter", {line(Kind::reduce_scatter, count, type, op), from, to, -1, comm, queue});
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return call("ncclReduceScatter", {line(Kind::reduce_scatter, count, type, op), from, to, -1, comm, stream});
 }
 
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                           ncclComm_t comm, cudaStream_t queue) {
-  return call("ncclAllGather", {line(Kind::all_gather, count, type), from, to, -1, comm, queue});
+                           ncclComm_t comm, cudaStream_t stream) {
+  return call("ncclAllGather", {line(Kind::all_gather, count, type), from, to, -1, comm, stream});
 }
 
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t queue) {
-  return call("ncclSend", {line(Kind::send, count, type), from, nullptr, peer, comm, queue});
+                      cudaStream_t stream) {
+  return call("ncclSend", {line(Kind::send, count, type), from, nullptr, peer, comm, stream});
 }
 
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t queue) {
-  return call("ncclRecv", {line(Kind::send, count, type), nullptr, to, peer, comm, queue});
+                      cudaStream_t stream) {
+  return call("ncclRecv", {line(Kind::send, count, type), nullptr, to, peer, comm, stream});
 }

@@ -126,8 +126,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (planted("ncclCommDestroy")) return ncclSuccess;
   given_back("communicators", comm, "ncclCommDestroy");
-  for (const auto& [queue, tick] : comm->used)
-    if (!host_knows(queue, tick))
+  for (const auto& [stream, tick] : comm->used)
+    if (!host_knows(stream, tick))
       violation("ncclCommDestroy while its calls may be on their way, as far as the host knows");
   delete comm;
   return ncclSuccess;

@@ -14,19 +14,19 @@ namespace {
 struct Delivery {
   void* to;
   std::shared_ptr<std::vector<char>> values;
-  int queue;
+  int stream;
   std::uint64_t tick;
 };
 std::list<Delivery> deliveries;
 
-cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t queue) {
+cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   std::memset(to, 0xff, bytes);  // NaNs, for a host that does not wait
   auto values = std::make_shared<std::vector<char>>(bytes);
-  const cudaError_t result = enqueue(queue, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
+  const cudaError_t result = add_work(stream, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
     std::memcpy(values->data(), kept_at(from), bytes);
     return true;
   });
-  deliveries.push_back({to, values, queue->number, queue->clock[queue->number]});
+  deliveries.push_back({to, values, stream->number, stream->clock[stream->number]});
   return result;
 }
 
@@ -34,41 +34,41 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
 
 void cuda_double::deliver() {
   deliveries.remove_if([](const Delivery& d) {
-    if (!host_knows(d.queue, d.tick)) return false;
+    if (!host_knows(d.stream, d.tick)) return false;
     std::memcpy(d.to, d.values->data(), d.values->size());
     return true;
   });
 }
 
-cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t queue) {
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
   PLANTED("cudaMemsetAsync");
-  return enqueue(queue, "cudaMemsetAsync", {{data, bytes, true}}, [=] {
+  return add_work(stream, "cudaMemsetAsync", {{data, bytes, true}}, [=] {
     std::memset(kept_at(data), value, bytes);
     return true;
   });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t queue) {
+                            cudaStream_t stream) {
   PLANTED("cudaMemcpyAsync");
   if (kind == cudaMemcpyDeviceToDevice)
-    return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, queue);
+    return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
   const bool to_device = kind == cudaMemcpyHostToDevice;
   if (is_of_device(to_device ? from : to)) violation("cudaMemcpyAsync: device memory given as the host's");
   if (to_device) {  // from pageable memory: it may be written again when the call returns
     const char* values = static_cast<const char*>(from);
-    return enqueue(queue, "cudaMemcpyAsync", {{to, bytes, true}},
-                   [=, copy = std::vector<char>(values, values + bytes)] {
-                     std::memcpy(kept_at(to), copy.data(), bytes);
-                     return true;
-                   });
+    return add_work(stream, "cudaMemcpyAsync", {{to, bytes, true}},
+                    [=, copy = std::vector<char>(values, values + bytes)] {
+                      std::memcpy(kept_at(to), copy.data(), bytes);
+                      return true;
+                    });
   }
-  return copy_to_host(to, from, bytes, queue);
+  return copy_to_host(to, from, bytes, stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind kind,
-                              cudaStream_t queue) {
+                              cudaStream_t stream) {
   PLANTED("cudaMemcpy2DAsync");
   if (kind != cudaMemcpyDeviceToDevice) violation("cudaMemcpy2DAsync: within the device only");
   if (width > to_pitch || width > from_pitch || width == 0 || height == 0)
@@ -76,7 +76,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
   const std::vector<Access> accesses = {{from, from_pitch * (height - 1) + width, false},
                                         {to, to_pitch * (height - 1) + width, true}};
   if (overlap(accesses[0], accesses[1])) violation("a copy onto a part of itself");
-  return enqueue(queue, "cudaMemcpy2DAsync", accesses, [=] {
+  return add_work(stream, "cudaMemcpy2DAsync", accesses, [=] {
     const char* source = static_cast<char*>(kept_at(from));
     char* target = static_cast<char*>(kept_at(to));
     for (std::size_t row = 0; row < height; ++row)

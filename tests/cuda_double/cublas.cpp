@@ -11,7 +11,7 @@
 using namespace cuda_double;
 
 struct cublasContext {
-  cudaStream_t queue = nullptr;
+  cudaStream_t stream = nullptr;
 };
 
 const char* cublasGetStatusString(cublasStatus_t status) {
@@ -32,9 +32,9 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t queue) {
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   require_there("cuBLAS handles", handle, "cublasSetStream");
-  handle->queue = queue;
+  handle->stream = stream;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -94,7 +94,7 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
   const Matrix c("c", c_data, c_type, m, n, ldc);
   const float factor = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  enqueue(handle->queue, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
+  add_work(handle->stream, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
     auto order = [](bool is_turned) { return is_turned ? CblasTrans : CblasNoTrans; };
     const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);
     cblas_sgemm(CblasColMajor, order(turn_a), order(turn_b), static_cast<int>(m), static_cast<int>(n),

@@ -18,7 +18,7 @@ extern "C" {
 const char* cublasGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
-cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t queue);
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b,
                                std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
                                const void* a, cudaDataType_t a_type, std::int64_t lda, const void* b,

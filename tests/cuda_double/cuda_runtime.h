@@ -45,18 +45,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaMalloc(void** data, std::size_t bytes);
 cudaError_t cudaFree(void* data);
-cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t queue);
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t queue);
+                            cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
-                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t queue);
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* queue, unsigned flags);
-cudaError_t cudaStreamDestroy(cudaStream_t queue);
-cudaError_t cudaStreamSynchronize(cudaStream_t queue);
-cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned flags);
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 
 namespace cuda_double {
@@ -69,8 +70,8 @@ struct Access {
 };
 
 /// Launches work in a stream. The double calls it again and again until it returns true.
-cudaError_t enqueue(cudaStream_t queue, const char* what, const std::vector<Access>& accesses,
-                    std::function<bool()> work);
+cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
+                     std::function<bool()> work);
 
 /// The double's own address of the memory that the program knows by this address.
 void* kept_at(const void* device_address);
@@ -91,10 +92,10 @@ T as_kept(T argument) {
 /// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
 /// The kernel reads through pointers to const and writes through the others.
 template <class Kernel, class... Args>
-cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t queue, Args... args) {
+cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
   std::vector<Access> accesses;
   (note_access(accesses, args), ...);
-  return enqueue(queue, "a kernel", accesses, [=] {
+  return add_work(stream, "a kernel", accesses, [=] {
     for (std::int64_t i = 0; i < n; ++i) kernel(i, as_kept(args)...);
     return true;
   });

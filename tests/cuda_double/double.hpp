@@ -28,7 +28,7 @@ void given_back(const char* kind, const void* thing, const char* call);
 /// A vector clock: for each stream, how much of its work is known to be done.
 using Clock = std::map<int, std::uint64_t>;
 /// Whether the host knows that a stream has done its work up to this tick.
-bool host_knows(int queue, std::uint64_t tick);
+bool host_knows(int stream, std::uint64_t tick);
 /// Delivers the copies to the host's memory that the host now knows to be done. The host cannot read them
 /// earlier.
 void deliver();
@@ -36,14 +36,14 @@ void deliver();
 /// Does all launched work that can be done now.
 void progress();
 /// Whether a stream still has work to do.
-bool is_busy(cudaStream_t queue);
+bool is_busy(cudaStream_t stream);
 
 bool overlap(const Access& a, const Access& b);
 /// Whether this is the program's address of device memory.
 bool is_of_device(const void* data);
 /// Notes an access at the stream's present time. Ends the program if an earlier access that conflicts with it
 /// may not be done by then.
-void check_order(const Access& access, cudaStream_t queue, const char* what);
+void check_order(const Access& access, cudaStream_t stream, const char* what);
 
 }  // namespace cuda_double
 

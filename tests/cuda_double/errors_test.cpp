@@ -86,27 +86,27 @@ TEST_CASE("a reduction of squares and a search for numbers that are not finite s
 }
 
 TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and nothing earlier") {
-  cudaStream_t queue;
+  cudaStream_t stream;
   cudaEvent_t done;
   void* data;
-  cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking);
+  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   cudaEventCreateWithFlags(&done, cudaEventDisableTiming);
   cudaMalloc(&data, sizeof(float));
-  cudaMemsetAsync(data, 0, sizeof(float), queue);
+  cudaMemsetAsync(data, 0, sizeof(float), stream);
   float value = 1;
-  cudaMemcpyAsync(&value, data, sizeof value, cudaMemcpyDeviceToHost, queue);
+  cudaMemcpyAsync(&value, data, sizeof value, cudaMemcpyDeviceToHost, stream);
   CHECK(std::isnan(value));
-  cudaEventRecord(done, queue);
+  cudaEventRecord(done, stream);
   CHECK(cudaEventQuery(done) == cudaErrorNotReady);
   CHECK(std::isnan(value));
   CHECK(cudaEventQuery(done) == cudaSuccess);
   CHECK(value == 0);
-  cudaEventRecord(done, queue);
-  cudaStreamSynchronize(queue);
+  cudaEventRecord(done, stream);
+  cudaStreamSynchronize(stream);
   CHECK(cudaEventQuery(done) == cudaSuccess);
   cudaFree(data);
   cudaEventDestroy(done);
-  cudaStreamDestroy(queue);
+  cudaStreamDestroy(stream);
 }
 
 // Last: nothing can be sent afterwards.

@@ -9,7 +9,7 @@ float* memory(std::size_t elements) {
   cudaMalloc(&data, elements * sizeof(float));
   return static_cast<float*>(data);
 }
-cudaStream_t queue() {
+cudaStream_t new_stream() {
   cudaStream_t made;
   cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
   return made;
@@ -21,6 +21,6 @@ void clear(float* data, cudaStream_t in) {
 int main(int argc, char** argv) {
   setenv("CUDA_DOUBLE_PATIENCE", "3", 0);  // seconds that the double waits for what never comes
   return shard::testing::run_cases(
-      argc, argv, {mistakes_in_queues, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
+      argc, argv, {mistakes_in_streams, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
       shard::testing::Speaks::each_device);
 }

@@ -9,10 +9,11 @@
 
 using shard::testing::Case;
 using shard::testing::group;
+using shard::testing::me;
 using shard::testing::Where;
 
 /// Mistakes with memory, streams and events.
-extern const std::vector<Case> mistakes_in_queues;
+extern const std::vector<Case> mistakes_in_streams;
 /// Mistakes with communicators and groups.
 extern const std::vector<Case> mistakes_in_groups;
 /// Mistakes with several communicators: launches in different orders.
@@ -22,6 +23,6 @@ extern const std::vector<Case> mistakes_in_order;
 extern const std::vector<Case> mistakes_in_library;
 
 float* memory(std::size_t elements = 8);
-cudaStream_t queue();
+cudaStream_t new_stream();
 /// A tensor of 8 elements.
 void clear(float* data, cudaStream_t in);

@@ -10,14 +10,10 @@ using namespace shard;
 
 namespace {
 
-int me() {
-  return group().device_id();
-}
-
 /// A communicator of all devices, with memory and a stream to use it.
 struct Together {
   ncclComm_t comm;
-  cudaStream_t in = queue();
+  cudaStream_t in = new_stream();
   float* data = memory(64);
 
   Together() {

@@ -30,12 +30,12 @@ const std::vector<Case> mistakes_in_library = {
     {"library_collective_does_not_wait_for_its_argument",
      {2},
      70,
-     {"ncclAllReduce reads memory that another queue writes (a kernel)"},
+     {"ncclAllReduce reads memory that another stream writes (a kernel)"},
      [] { in_library("cudaStreamWaitEvent", 0, reduce); }},
     {"library_computation_does_not_wait_for_a_collective",
      {2},
      70,
-     {"a kernel writes memory that another queue writes (ncclAllReduce)"},
+     {"a kernel writes memory that another stream writes (ncclAllReduce)"},
      [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
     {"library_does_not_record_its_argument",
      {2},
@@ -47,15 +47,15 @@ const std::vector<Case> mistakes_in_library = {
      70,
      {"in an open group"},
      [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }},
-    {"library_block_is_taken_while_another_queue_uses_it",
+    {"library_block_is_taken_while_another_stream_uses_it",
      {2},
      70,
-     {"cudaMemsetAsync writes memory that another queue writes (ncclAllReduce)"},
+     {"cudaMemsetAsync writes memory that another stream writes (ncclAllReduce)"},
      [] {
        // Freed while its collective may still run: whoever takes the block must wait for that.
        group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
        Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
-       group().exchange("it is in its queue", 0);  // which no host has waited for
+       group().exchange("it is in its stream", 0);  // which no host has waited for
        try {
          Future<Tensor> lost = std::move(given_up);
          throw 1;
@@ -79,10 +79,10 @@ const std::vector<Case> mistakes_in_library = {
      {"not given back: 1 events"},
      [] { in_library("cudaEventDestroy", 0, reduce); }},
     {"library_keeps_memory", {2}, 70, {"not given back: 1 memory"}, [] { plant("cudaFree", 0, left_out); }},
-    {"library_keeps_a_queue",
+    {"library_keeps_a_stream",
      {2},
      70,
-     {"not given back: 1 queues"},
+     {"not given back: 1 streams"},
      [] { plant("cudaStreamDestroy", 0, left_out); }},
     {"library_keeps_its_handle",
      {2},

@@ -14,7 +14,7 @@ namespace {
 /// A communicator of these devices, each of which makes it, and a stream and memory for it.
 struct Among {
   ncclComm_t comm = nullptr;
-  cudaStream_t in = queue();
+  cudaStream_t in = new_stream();
   float* data = memory();
 
   explicit Among(const std::vector<int>& devices) {

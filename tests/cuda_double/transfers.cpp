@@ -30,7 +30,7 @@ struct Outgoing {
 class Transfer {
  public:
   explicit Transfer(std::vector<Call> calls) : calls_(std::move(calls)), comm_(calls_[0].comm) {
-    turn_ = comm_->queued++;
+    turn_ = comm_->launched++;
   }
 
   /// True when all data have been sent and received.

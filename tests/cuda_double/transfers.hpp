@@ -32,7 +32,7 @@ struct Call {
   void* to = nullptr;          // none: a send
   int peer = -1;
   ncclComm_t comm;
-  cudaStream_t queue;
+  cudaStream_t stream;
 };
 
 std::size_t bytes_of(std::int64_t count, std::int64_t type);
@@ -55,7 +55,7 @@ struct ncclComm {
   int rank;
   std::vector<int> members;  // their ranks in the world
   int tag;
-  std::int64_t queued = 0;  // the number of groups launched so far
+  std::int64_t launched = 0;  // the number of groups launched so far
   std::int64_t done = 0;
   std::int64_t collectives = 0;  // called
   cuda_double::Clock used = {};  // the times of the launched work that uses this communicator

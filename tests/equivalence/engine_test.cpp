@@ -10,14 +10,12 @@
 
 #include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
-#include "engine/optimizer.hpp"
-#include "engine/program/report.hpp"
-#include "engine/proof/compare.hpp"
 #include "engine/tape.hpp"
 #include "engine/workloads/mlp.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/harness/text_file.hpp"
 
 namespace shard::testing {
 
@@ -28,20 +26,6 @@ std::vector<float> counting(Index n, float first = 0) {
   std::iota(values.begin(), values.end(), first);
   return values;
 }
-
-/// A file with this text, removed at the end.
-class TextFile {
- public:
-  explicit TextFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / ("shardbook_test_" + std::to_string(getpid()))) {
-    std::ofstream(path_) << text;
-  }
-  ~TextFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace
 
@@ -233,50 +217,6 @@ TEST_CASE("matmul reads operands transposed, and an empty sum is zero") {
   CHECK_THAT(o.message, contains("(2, 3) and (3, 2) transposed"));
 }
 
-TEST_CASE("optimizers update just their rows") {
-  Tensor w = Tensor::from_host({3, 2}, counting(6));
-  Tensor g = Tensor::from_host({1, 2}, std::vector<float>{1, -2});
-  sgd_update(Rows(w, 1, 2), g, 0.5F);
-  CHECK(w.to_host() == std::vector<float>{0, 1, 1.5F, 4, 4, 5});
-  CHECK(refusal([&] { sgd_update(Rows(w, 0, 2), g, 0.5F); }).code == 84);
-  CHECK(refusal([&] { Rows(w, 2, 4); }).code == 84);
-  CHECK(refusal([&] { make_optimizer("adagrad", 1, [](const std::string&) { return false; }); }).code == 64);
-}
-
-TEST_CASE(
-    "the integer optimizer: ((w - g) mod 5) - 2, exactly, for gradients as large as exact mode has them") {
-  std::vector<float> gradients = {0, 1, -1, 7, -7, 16777215, -16777215, 8388606};
-  for (float w : {-2.0F, 0.0F, 2.0F}) {
-    Tensor weight = Tensor::from_host({8}, std::vector<float>(8, w));
-    integer_update(Rows(weight), Tensor::from_host({8}, gradients));
-    std::vector<float> updated = weight.to_host();
-    for (std::size_t i = 0; i < 8; ++i) {
-      auto difference = static_cast<long>(w) - static_cast<long>(gradients[i]);
-      CHECK(updated[i] == static_cast<float>((difference % 5 + 5) % 5 - 2));
-    }
-  }
-}
-
-TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
-  constexpr double rate = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  Tensor w = Tensor::from_host({2}, std::vector<float>{1, -1});
-  Tensor m({2}), v({2});
-  std::array<double, 2> expected = {1, -1}, mean{}, variance{};
-  for (int t = 1; t <= 20; ++t) {
-    std::array<float, 2> g = {0.5F * static_cast<float>(t), -0.25F};
-    adam_update(Rows(w), Tensor::from_host({2}, g), m, v, {rate, beta1, beta2, epsilon}, t);
-    for (std::size_t i = 0; i < 2; ++i) {
-      mean[i] = beta1 * mean[i] + (1 - beta1) * double{g[i]};
-      variance[i] = beta2 * variance[i] + (1 - beta2) * double{g[i]} * double{g[i]};
-      double corrected = mean[i] / (1 - std::pow(beta1, t));
-      expected[i] -= rate * corrected / (std::sqrt(variance[i] / (1 - std::pow(beta2, t))) + epsilon);
-    }
-  }
-  // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and
-  // weight.
-  for (std::size_t i = 0; i < 2; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
-}
-
 TEST_CASE("mean squared error: over the global batch, each row once") {
   MeanSquaredError loss(4, 2, [](Range rows) { return Tensor({rows.size(), 2}); });  // targets of 0
   Tensor first = loss.gradient(Tensor::from_host({1, 2}, std::vector<float>{1, 2}), 0);
@@ -314,18 +254,6 @@ TEST_CASE("a batch's rows do not depend on who asks for them") {
   CHECK(DenoisingBatch(digits, 1, 4).noisy({0, 8}).to_host() != whole.to_host());
 }
 
-TEST_CASE("comparisons say where and what the ratio looks like") {
-  HostTensor expected{{2, 2}, {1, 2, 3, -0.0F}};
-  CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, expected).is_equal());
-  Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, expected, 1, 0, 10);
-  CHECK_THAT(c.first_difference, contains("w on device 0 at (11, 0): expected 3, got -3 (exactly -1"));
-  CHECK(c.relative == 2);
-  CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, expected).max_ulp == 1);
-  CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, expected).is_equal());
-  CHECK_FALSE(compare("w", {{4}, {1, 2, 3, 0}}, expected).is_equal());
-  CHECK(ulp_distance(-0x1p-149F, 0x1p-149F) == 2);
-}
-
 TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   ExactProblem problem = make_exact_problem({6, 5, 7}, 9, 1);
   CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
@@ -334,29 +262,6 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
   Refusal o = refusal([&] { solve(problem); });
   CHECK_THAT(o.message, contains("2^24"));
-}
-
-TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
-  using testing::contains;
-  Report report;
-  report.losses = {1, 0.5};
-  report.bytes = {{4, 12288}, {4, 12288}};
-  report.messages = {{3, 2}};
-  report.peak = {{8192, 1}, {8192, 1}};
-  CHECK(report.is_good());
-  CHECK_THAT(table({report}), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
-  CHECK_THAT(table_notes({report}), contains("has no closed form") && !contains("booked"));
-  TextFile file("");
-  write_report(file.path(), report);
-  CHECK(table({read_report(file.path())}) == table({report}));
-  report.messages.formula = {3, 2};
-  report.messages.is_booked = true;
-  report.peak.formula = {4096, 1};
-  CHECK_FALSE(report.is_good());
-  CHECK_THAT(table({report}), contains("3 booked") && contains("8,192 not 4,096"));
-  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("has no closed form"));
-  write_report(file.path(), report);
-  CHECK(table({read_report(file.path())}) == table({report}));
 }
 
 TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mode") {

@@ -23,7 +23,7 @@ struct Results {
     HostTensor rows;
   };
   std::vector<Piece> output;  ///< as the loss saw it
-  Gradients gradients;        ///< with dL/dx
+  Gradients gradients;        ///< with dL/dx, if wanted
 };
 
 /// Rows of a host tensor, as a device tensor.
@@ -58,21 +58,28 @@ struct Case {
   std::shared_ptr<const Workload> network;
   Index batch;
 
-  /// An engine with these weights that also computes dL/dx. `of`: the network as a problem wants it.
-  std::unique_ptr<ShardedEngine> engine(const std::map<std::string, HostTensor>& weights,
-                                        const Workload& of) const {
+  /// An engine with these weights. `of`: the network as a problem wants it. Training wants no dL/dx, and
+  /// `gradients` wants it: a backward pass may do different things.
+  std::unique_ptr<ShardedEngine> engine(const std::map<std::string, HostTensor>& weights, const Workload& of,
+                                        bool input_grad) const {
     std::unique_ptr<ShardedEngine> made = variant.make(group(), of, options);
     made->load_checkpoint(*host_checkpoint(weights, "test"));
-    made->want_input_grad(true);
+    made->want_input_grad(input_grad);
     return made;
   }
-  std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem) const {
-    return engine(problem.weights, *problem.workload);
+  std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem, bool input_grad = true) const {
+    return engine(problem.weights, *problem.workload, input_grad);
   }
   ExactProblem exact_problem(std::uint64_t seed) const { return network->exact_problem(batch, seed); }
   /// What a closed form is told of this case on this device.
   Setting setting(bool input_grad, std::shared_ptr<const StepData> data) const {
     return {network.get(), batch, input_grad, group().num_devices(), group().device_id(), std::move(data)};
+  }
+  /// Elements of the parameters, for each row of the batch.
+  Index size() const {
+    Index elements = 0;
+    for (const Parameter& p : network->parameters()) elements += num_elements(p.shape);
+    return elements * batch;
   }
   std::string describe() const {
     return variant.name + ", " + network->describe() + ", batch " + std::to_string(batch) + " " +
@@ -86,9 +93,15 @@ inline IntegerOptimizer integer_optimizer(const ExactProblem& problem) {
       [network = problem.workload](const std::string& name) { return network->must_stay(name); });
 }
 
+/// What `expected` has for an engine that is not asked for dL/dx.
+inline Solution without_input_grad(Solution expected) {
+  expected.erase(Gradients::input_grad);
+  return expected;
+}
+
 /// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
-inline std::vector<Comparison> compare_all(const Results& results,
-                                           const std::map<std::string, HostTensor>& expected) {
+inline std::vector<Comparison> compare_all(const Results& results, const Solution& expected,
+                                           const Background& background = {}) {
   std::vector<Comparison> all;
   for (const auto& [first_row, rows] : results.output) {
     Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
@@ -96,7 +109,7 @@ inline std::vector<Comparison> compare_all(const Results& results,
         compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0, first_row));
   }
   for (const auto& [name, wanted] : expected)
-    if (name != "output") all.push_back(compare(name, results.gradients.at(name), wanted));
+    if (name != "output") all.push_back(compare(name, results.gradients.at(name), wanted, background));
   return all;
 }
 
@@ -107,17 +120,27 @@ inline std::string first_difference(const std::vector<Comparison>& comparisons) 
   return "";
 }
 
+/// What a wrong result of this problem may be mistaken for.
+inline Background background_of(const ExactProblem& problem) {
+  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices()); }};
+}
+
 /// Whether a variant, with these options, takes a network on this group.
 inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& options) {
   return [&](const Workload& network) { return variant.accepts(group().num_devices(), network, options); };
 }
 
-/// All that a variant is tested on: networks that its workload declares, without those that it refuses.
+/// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
+/// smallest come first.
 inline std::vector<Case> cases(const Variant& variant) {
-  std::vector<Case> all;
+  std::multimap<Index, Case> by_size;
   for (const Options& options : variant.tested_with)
-    for (const TestCase& c : variant.workload->cases(accepted_by(variant, options)))
-      all.push_back({variant, options, c.workload, c.batch});
+    for (const TestCase& c : variant.workload->cases(accepted_by(variant, options))) {
+      const Case made{variant, options, c.workload, c.batch};
+      by_size.emplace(made.size(), made);
+    }
+  std::vector<Case> all;
+  for (const auto& [size, made] : by_size) all.push_back(made);
   return all;
 }
 

@@ -1,5 +1,5 @@
-/// Chapters register themselves: numbers and titles come from folders, names must be of one chapter, and what a
-/// variant does not take is refused.
+/// Chapters register themselves: numbers and titles come from folders, names must be of one chapter, and what
+/// a variant does not take is refused.
 
 #include "engine/program/registry.hpp"
 

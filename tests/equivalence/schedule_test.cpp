@@ -217,6 +217,40 @@ TEST_CASE("a backward before its forward, a cycle, and receives in another order
   CHECK(cycle.size() == 2);
 }
 
+TEST_CASE("a backward before its gradient has come, and a message to oneself, are refused") {
+  // Stage 0 goes back after its forward, but before it has waited for the gradient.
+  Schedule schedule = with_messages(2, 1, gpipe(2, 1));
+  std::vector<Action>& mine = schedule.actions[0];
+  const auto wait = std::ranges::find(mine, Action::Kind::wait_received, &Action::kind);
+  const auto backward = std::ranges::find(mine, Action::Kind::backward, &Action::kind);
+  REQUIRE((wait != mine.end() && backward != mine.end() && wait < backward));
+  std::rotate(wait, backward, backward + 1);
+  CHECK_THAT(complaint(schedule), contains("its gradient before it"));
+
+  // Two stages on one device: what stage 1 reads is there already.
+  schedule = with_messages(2, 1, interleaved(1, 2, 1));
+  CHECK(complaint(schedule) == "");
+  std::vector<Action>& all = schedule.actions[0];
+  all.insert(all.begin() + 1, Action{Action::Kind::post_send, 0, 1});
+  CHECK_THAT(complaint(schedule), contains("a message to another device"));
+}
+
+TEST_CASE("a sender waits in the timeline until its receiver posts") {
+  // Device 0 sends after its forward of 1 and waits; device 1 posts its receive only after work of 5.
+  Schedule schedule{2, 4, 1, {}};
+  auto of = [](Action::Kind kind, int stage) { return Action{kind, 0, stage}; };
+  schedule.actions = {{of(Action::Kind::forward, 0), of(Action::Kind::post_send, 1),
+                       of(Action::Kind::wait_sent, 1), of(Action::Kind::forward, 2)},
+                      {of(Action::Kind::backward_weights, 3), of(Action::Kind::post_receive, 1),
+                       of(Action::Kind::wait_received, 1), of(Action::Kind::forward, 1)}};
+  const Timeline timeline = simulate(schedule, Durations{1, 1, 5});
+  REQUIRE(timeline.work[0].size() == 2);
+  CHECK(timeline.work[0][0].end == 1);
+  CHECK(timeline.work[0][1].begin == 5);
+  CHECK(timeline.work[1][1].begin == 5);
+  CHECK(timeline.length == 6);
+}
+
 TEST_CASE("layers are cut into stages") {
   auto sizes = [](const std::vector<Range>& cut) {
     std::vector<Index> all;
@@ -234,6 +268,10 @@ TEST_CASE("layers are cut into stages") {
   CHECK(sizes(cut_into_stages({7, 8, 8}, 3, "1,5,1")) == Sizes{1, 5, 1});
   CHECK(sizes(cut_into_stages({6, 8, 4}, 2, "bytes")) == Sizes{3, 3});
   CHECK(sizes(cut_into_stages({9, 8, 4}, 3, "flops")) == Sizes{3, 3, 3});
+  // The first layer has two products, each other one three: 8 and 6. A dearer first layer would go with one.
+  CHECK(sizes(cut_into_stages({5, 8, 4}, 2, "flops")) == Sizes{3, 2});
+  CHECK(sizes(cut_into_stages({7, 8, 8}, 5, "flops")) == Sizes{2, 2, 1, 1, 1});
+  CHECK(sizes(cut_into_stages({4, 8, 4}, 3, "flops")) == Sizes{2, 1, 1});
   CHECK(sizes(cut_by_cost({1, 1, 1, 1, 10}, 2)) == Sizes{4, 1});
   CHECK(sizes(cut_by_cost({10, 1, 1, 1, 1}, 2)) == Sizes{1, 4});
   CHECK(sizes(cut_by_cost({5, 5, 5, 5}, 4)) == Sizes{1, 1, 1, 1});

@@ -1,79 +1,22 @@
-// misbehave CASE: a program whose devices go wrong in the way of that name, and how its job must end then. Cases that
-// are no mistake, only slow, are among them: they must end well.
+// misbehave CASE: a program whose devices go wrong in the way of that name, and how its job must end then.
+// Cases that are no mistake, only slow, are among them: they must end well.
 
-#include <fmt/format.h>
+#include "tests/failures/misbehave.hpp"
 
-#include <chrono>
+#include <unistd.h>
+
 #include <csignal>
-#include <cstdio>
-#include <sstream>
+#include <cstdlib>
 #include <stdexcept>
-#include <string>
-#include <thread>
-
-#include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
-#include "tests/harness/cases.hpp"
-#include "tests/harness/devices.hpp"
-
-using namespace shard;
-using namespace std::chrono_literals;
-using testing::Case;
-using testing::group;
-using testing::Where;
 
 namespace {
 
-constexpr int last = -1;  // the device with the highest number
-
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-int right() {
-  return (me() + 1) % devices();
-}
-int left() {
-  return (me() + devices() - 1) % devices();
-}
-void all_reduce() {
-  group().all_reduce_async(Tensor({5}), ReduceOp::sum).get();
-}
-void all_reduce_late() {
-  std::this_thread::sleep_for(3s);
-  all_reduce();
-}
-void poll_all_reduce() {
-  Future<Tensor> future = group().all_reduce_async(Tensor({5}), ReduceOp::sum);
-  while (!future.ready()) continue;
-  future.get();
-}
-void exchange_a_number() {
-  group().exchange("a number", 1);
-}
-void nothing() {}
-
-/// Device `culprit` does the first thing, the others the second.
-template <class Wrong, class Meanwhile>
-auto only(int culprit, Wrong wrong, Meanwhile meanwhile) {
-  return [=] { me() == (culprit == last ? devices() - 1 : culprit) ? wrong() : meanwhile(); };
-}
 void throw_file_error() {
   throw Error(Code::file, fmt::format("device {}: no such file", me()));
 }
 
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
 
-void send_to_the_right() {
-  group().send(right(), Tensor({3}));
-  group().receive(left());
-}
-void receive_from_the_left() {
-  group().receive(left());
-  group().send(right(), Tensor({3}));
-}
 void send_to_a_dst_of_another_shape() {
   const Tensor src({3});
   Tensor dst({me() == 1 ? 4 : 3});
@@ -86,168 +29,16 @@ void expect_another_length(Index sent, Index expected_on_1) {
   on_its_way.wait();
 }
 
-/// A message back and forth between devices 1 and 2, with pauses, for longer than anybody's patience.
-void play_slowly() {
-  for (int turn = 0; turn < 8; ++turn) {
-    std::this_thread::sleep_for(300ms);
-    if ((turn + me()) % 2 == 0)
-      group().send(3 - me(), Tensor({2}));
-    else
-      group().receive(3 - me());
-  }
+/// A second thread makes a call, while the first goes on, or waits for it.
+void call_from_two_threads() {
+  std::thread second(all_reduce);
+  for (;;) all_reduce();
 }
-
-void play_slowly_without_0() {
-  if (me() != 0) play_slowly();
-  all_reduce();
-}
-
-void print_while_0_waits() {
-  Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
-  std::ostringstream out;
-  if (me() == 0) future.get();
-  print_in_device_order(group(), out, "mine:", Tensor({2}));
-  if (me() != 0) future.get();
-}
-
-int drop_a_future_on_0() {
-  Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
-  if (me() == 0) return 0;
-  return future.get().size() == 3 * devices() ? 0 : 1;
-}
-
-void drop_messages_on_0() {
-  if (me() == 0) {
-    group().post_receive(devices() - 1, {100'000});
-    group().post_send(1, Tensor({100'000}));
-    return;
-  }
-  std::this_thread::sleep_for(300ms);
-  group().send(right(), group().receive(left()));
-}
-
-void print_before_messages_are_met() {
-  Future<Tensor> received, early;
-  Future<> sent;
-  if (me() == 0) {
-    received = group().post_receive(1, {100'000});
-    sent = group().post_send(2, Tensor({100'000}));
-    early = group().post_receive(2, {100'000});
-  }
-  if (me() == 1) sent = group().post_send(2, Tensor({100'000}));
-  if (me() == 2) received = group().post_receive(1, {100'000});
-  if (me() == 2) group().receive(0), group().send(0, Tensor({100'000}));
-  std::ostringstream out;
-  print_in_device_order(group(), out, "mine:", Tensor({2}));
-  if (me() == 1) group().send(0, Tensor({100'000}));
-  early.get(), received.get(), sent.wait();
-}
-
-/// Each device meets the next one in a group of the two before the one before it: nobody comes first.
-void meet_in_groups_of_two() {
-  std::unique_ptr<Communicator> with_next, with_previous;
-  for (int first = 0; first < devices(); ++first) {
-    const bool is_first = me() == first, is_second = me() == (first + 1) % devices();
-    std::unique_ptr<Communicator> pair =
-        group().split(is_first || is_second ? std::optional<Index>(0) : std::nullopt, is_first ? 0 : 1);
-    if (is_first) with_next = std::move(pair);
-    if (is_second) with_previous = std::move(pair);
-  }
-  with_next->barrier();
-  with_previous->barrier();
+void call_from_a_thread() {
+  std::thread(all_reduce).join();
 }
 
 // ---- The cases: name, numbers of devices, exit code, what the error line says, what the devices do -----------
-
-const std::vector<Case> everybody_waits = {
-    {"sends_to_the_right",
-     {2},
-     82,
-     {"deadlock: device 0 waits in send (call 1) for device 1; device 1 waits in send (call 1) for device 0"},
-     send_to_the_right},
-    {"sends_to_the_right",
-     {3},
-     82,
-     {"device 0 waits in send (call 1) for device 1; device 1 waits in send"},
-     send_to_the_right,
-     Where::cuda_too},
-    {"sends_to_the_right", {5}, 82, {"device 4 waits in send (call 1) for device 0"}, send_to_the_right},
-    {"receives_from_the_left",
-     {3},
-     82,
-     {"device 0 waits in receive (call 1) for device 2; device 1 waits in receive"},
-     receive_from_the_left,
-     Where::cuda_too},
-    {"1_ends_early",
-     {3},
-     82,
-     {"device 0 waits in all_reduce (call 1) for device 1", "device 1 waits in the end of the program"},
-     only(1, nothing, all_reduce),
-     Where::cuda_too},
-    {"0_ends_early",
-     {2},
-     82,
-     {"device 0 waits in the end of the program; device 1 waits in all_reduce"},
-     only(0, nothing, all_reduce)},
-    {"all_but_the_last_end_early",
-     {4},
-     82,
-     {"device 0 waits in the end of the program; device 1 waits in the end",
-      "device 3 waits in receive (call 1) for device 0"},
-     only(
-         last, [] { group().receive(0); }, nothing)},
-    {"1_ends_while_others_poll",
-     {3},
-     82,
-     {"device 0 waits in all_reduce (call 1)", "the end of the program"},
-     only(1, nothing, poll_all_reduce)},
-    {"1_sends_in_an_all_reduce",
-     {2},
-     82,
-     {"device 0 waits in all_reduce", "device 1 waits in send"},
-     only(
-         1, [] { group().send(0, Tensor({3})); }, all_reduce),
-     Where::cuda_too},
-    {"0_receives_in_a_barrier",
-     {3},
-     82,
-     {"device 0 waits in receive", "device 2 waits in barrier"},
-     only(
-         0, [] { group().receive(1); }, [] { group().barrier(); })},
-    {"groups_in_a_circle",
-     {3},
-     82,
-     {"device 0 waits in barrier in group {0, 1} (call 1) for device 1; device 1 waits in barrier in group "
-      "{1, 2} "
-      "(call 1) for device 2; device 2 waits in barrier in group {2, 0} (call 1) for device 0"},
-     meet_in_groups_of_two,
-     Where::cuda_too},
-    {"1_leaves_out_an_exchange",
-     {3},
-     82,
-     {"device 0 waits in a number", "device 1 waits in the end of the program"},
-     only(
-         1, [] { group().synchronize(); }, exchange_a_number)},
-    {"all_wait_for_posts",
-     {3},
-     82,
-     {"deadlock: device 0 waits in post_receive (call 1) for device 1; device 1 waits"},
-     [] { group().post_receive(right(), {2}).get(); },
-     Where::cuda_too},
-    {"0_drops_a_message_that_nobody_receives",
-     {2},
-     82,
-     {"device 0 waits in post_send (call 1) for device 1; device 1 waits in the end of the program"},
-     only(
-         0, [] { group().post_send(1, Tensor({100'000})); }, nothing),
-     Where::cuda_too},
-    {"0_drops_a_receive_of_what_nobody_sends",
-     {3},
-     82,
-     {"device 0 waits in post_receive (call 1) for device 1"},
-     only(
-         0, [] { group().post_receive(1, {3}); }, nothing)},
-};
 
 const std::vector<Case> somebody_throws = {
     {"1_throws", {2, 8}, 65, {"error: device 1: no such file"}, only(1, throw_file_error, all_reduce)},
@@ -312,10 +103,27 @@ const std::vector<Case> somebody_throws = {
     {"1_is_killed",
      {3},
      83,
-     {"a device was lost"},
+     {"error: device 1 was lost: it was killed by SIGKILL after no call\n",
+      "  devices 0, 2 were in call 1 (all_reduce) at tests/failures/misbehave.hpp:"},
      only(
          1, [] { std::raise(SIGKILL); }, all_reduce),
      Where::cuda_too},
+    {"1_exits",
+     {3},
+     83,
+     {"error: device 1 was lost: it left the program with exit code 0 after no call\n"},
+     only(
+         1, [] { std::exit(0); }, all_reduce)},
+    {"1_exits_at_once",
+     {3},
+     83,
+     {"error: device 1 was lost: it left the program with exit code 3 after call 1 (all_reduce) at tests/",
+      "  devices 0, 2 were in call 2 (barrier) at tests/failures/misbehave.cpp:"},
+     [] {
+       all_reduce();
+       if (me() == 1) _exit(3);
+       group().barrier();
+     }},
 };
 
 const std::vector<Case> calls_do_not_fit = {
@@ -324,7 +132,7 @@ const std::vector<Case> calls_do_not_fit = {
      84,
      {"error: device 1: all_gather: expected an axis of (3,), given axis 1"},
      only(
-         1, [] { group().all_gather_async(Tensor({3}), 1); }, all_reduce)},
+         1, [] { (void)group().all_gather_async(Tensor({3}), 1); }, all_reduce)},
     {"1_sends_too_many_axes",
      {2},
      84,
@@ -334,7 +142,11 @@ const std::vector<Case> calls_do_not_fit = {
     {"1_makes_another_call",
      {3},
      81,
-     {"all_reduce(sum) of (5,)", "barrier"},
+     {"error: the devices do not make the same call\n",
+      fmt::format("\n  devices 0, 2 call all_reduce(sum) of (5,) ({})\n",
+                  call_1_at("misbehave.hpp", line_of_all_reduce)),
+      "\n  device 1 calls barrier (call 1 at tests/failures/misbehave.cpp:",
+      "\n  look at what device 1 alone does"},
      only(
          1, [] { group().barrier(); }, all_reduce),
      Where::cuda_too},
@@ -356,22 +168,53 @@ const std::vector<Case> calls_do_not_fit = {
      [] { expect_another_length(4000, 3); }},
 };
 
-const std::vector<Case> nobody_is_wrong = {
-    {"1_returns_86", {3}, 86, {}, [] { return me() == 1 ? 86 : 0; }},
-    {"returns_80_plus_id", {3}, 82, {}, [] { return 80 + me(); }},
-    {"1_is_slow", {3}, 0, {}, only(1, all_reduce_late, all_reduce), Where::cuda_too},
-    {"0_is_slow", {3}, 0, {}, only(0, all_reduce_late, all_reduce)},
-    {"0_waits_for_a_slow_game", {3}, 0, {}, play_slowly_without_0},
-    {"0_polls_while_1_is_slow", {3}, 0, {}, only(1, all_reduce_late, poll_all_reduce), Where::cuda_too},
-    {"1_prints_while_0_waits", {2}, 0, {}, print_while_0_waits},
-    {"0_drops_a_future_and_ends", {3}, 0, {}, drop_a_future_on_0},
-    {"0_drops_messages_and_ends", {3}, 0, {}, drop_messages_on_0, Where::cuda_too},
-    {"0_prints_before_its_messages_are_met", {3}, 0, {}, print_before_messages_are_met, Where::cuda_too},
+const std::string second_thread =
+    "error: device 1: a call to the device: expected from the thread that runs the program, given from a "
+    "second";
+const std::vector<Case> threads_and_sizes = {
+    {"1_calls_from_two_threads",
+     {3},
+     84,
+     {second_thread},
+     only(1, call_from_two_threads,
+          [] {
+            for (;;) all_reduce();
+          })},
+    {"1_calls_from_a_thread", {3}, 84, {second_thread}, only(1, call_from_a_thread, all_reduce)},
+    {"1_makes_a_tensor_of_2^64_bytes",
+     {3},
+     84,
+     {"error: device 1: Tensor: expected at most 2^63-1 bytes, given (2147483648, 2147483648)"},
+     only(
+         1,
+         [] {
+           Tensor({Index{1} << 31, Index{1} << 31});
+         },
+         all_reduce),
+     Where::cuda_too},
+    {"1_makes_a_tensor_of_2^62_bytes",
+     {3},
+     70,
+     {"error: device 1: out of memory"},
+     only(
+         1,
+         [] {
+           Tensor({Index{1} << 30, Index{1} << 30});
+         },
+         all_reduce)},
+    {"no_elements_have_any_extent",
+     {1},
+     0,
+     {},
+     [] {
+       return Tensor({Index{1} << 31, Index{1} << 31, Index{1} << 31, 0}).size() == 0 ? 0 : 1;
+     }},
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return testing::run_cases(argc, argv,
-                            {everybody_waits, somebody_throws, calls_do_not_fit, nobody_is_wrong});
+                            {everybody_waits, some_wait_for_ever, somebody_throws, calls_do_not_fit,
+                             threads_and_sizes, nobody_is_wrong});
 }

@@ -50,6 +50,26 @@ struct Folder {
   std::string path = (std::filesystem::temp_directory_path() / "safetensors-test-XXXXXX").string();
 };
 
+/// While this lives, the process has the rights of nobody where it has those of root, whom permission bits do
+/// not stop. It can look into the folder, and cannot write there.
+class AsNobody {
+ public:
+  explicit AsNobody(const Folder& folder) : folder_(folder) {
+    REQUIRE(chmod(folder_.path.c_str(), 0555) == 0);
+    if (was_root_) REQUIRE(seteuid(65534) == 0);
+  }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+  ~AsNobody() {
+    if (was_root_) CHECK(seteuid(0) == 0);
+    CHECK(chmod(folder_.path.c_str(), 0700) == 0);
+  }
+
+ private:
+  const Folder& folder_;
+  bool was_root_ = geteuid() == 0;
+};
+
 template <class T>
 inline std::string raw(std::initializer_list<T> values) {
   return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T)};

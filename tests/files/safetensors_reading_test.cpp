@@ -136,6 +136,9 @@ TEST_CASE("safetensors: slices larger than the window, in few and many runs, wit
   for (const Slice& s : {Slice{700, 3, 300, 1, 2},           // many short runs, read through the gaps
                          Slice{5, 3000, 20, 10, 20},         // few short runs, far apart
                          Slice{2, 3, 140000, 1, 3},          // runs beyond the window
+                         Slice{2, 300000, 1, 0, 299900},     // and small gaps between them
+                         Slice{5, 65536, 1, 0, 65535},       // in F64, half a window from one run to the next
+                         Slice{4, 65537, 1, 1, 65537},       // in F64, more
                          Slice{1, 400000, 1, 1, 399999}}) {  // one run
     INFO(s.outer << " x " << s.length << " x " << s.inner);
     const std::size_t count = s.outer * s.length * s.inner;

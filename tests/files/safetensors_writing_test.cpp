@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,28 @@ TEST_CASE("safetensors: a write that fails leaves the old file and nothing besid
   }
 }
 
+TEST_CASE("files: a text takes the place of a file or of a link, and of nothing else") {
+  const Folder folder;
+  const std::string other = save(folder, "other", "other");
+  REQUIRE(symlink(other.c_str(), (folder / "link").c_str()) == 0);
+  for (const char* name : {"new", "link"}) {
+    replace_file(folder / name, "text");
+    CHECK(contents(folder / name) == "text");
+  }
+  CHECK(contents(other) == "other");
+  CHECK(!std::filesystem::is_symlink(folder / "link"));
+  REQUIRE(symlink("/dev/full", (folder / "device").c_str()) == 0);
+  const auto refused = [&](const std::string& path) {
+    check_error([&] { require_replaceable(path); }, Code::file, path, "expected a regular file or none");
+    check_error([&] { replace_file(path, "text"); }, Code::file, path, "expected a regular file or none");
+  };
+  refused(folder / "device");
+  refused("/dev/full");
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+  require_replaceable(folder / "unused");
+  CHECK(folder.names() == std::vector<std::string>{"device", "link", "new", "other"});
+}
+
 TEST_CASE("safetensors: places where no file can be written are refused") {
   const Folder folder;
   const auto refused = [&](const std::string& path, const std::string& reason) {
@@ -128,14 +151,13 @@ TEST_CASE("safetensors: places where no file can be written are refused") {
   refused(folder / std::string(300, 'n'), "cannot put the new file in place: File name too long");
   CHECK(folder.names() == before);
   CHECK(std::filesystem::is_fifo(folder / "fifo"));
-  if (geteuid() == 0) return;  // permission bits do not stop root, so that there is nothing to see
-  REQUIRE(chmod((folder / "folder").c_str(), 0500) == 0);
-  refused(folder / "folder/t", "cannot create a file in its folder: Permission denied");
+  const AsNobody nobody(folder);
+  refused(folder / "t", "cannot create a file in its folder: Permission denied");
 }
 
 TEST_CASE("safetensors: what a killed run left behind is in nobody's way") {
   const Folder folder;
-  const std::string left = ".safetensors-" + std::to_string(getpid()) + "-0.tmp";
+  const std::string left = ".shardbook-" + std::to_string(getpid()) + "-0.tmp";
   save(folder, "left", left);
   write_safetensors(folder / "t", some_tensors);
   CHECK(SafetensorsFile(folder / "t").entries().size() == 1);
@@ -151,6 +173,59 @@ TEST_CASE("safetensors: a new file has the permissions that the user's mask leav
   struct stat status {};
   REQUIRE(stat((folder / "t").c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0640);
+}
+
+namespace {
+
+/// What each call of fsync was for: a regular file, or a folder; and whether `watched` was there then.
+struct Synced {
+  bool is_folder;
+  bool has_watched;
+};
+std::vector<Synced> synced;
+std::string watched;
+
+}  // namespace
+
+/// In the place of the C library's, for this program.
+extern "C" int fsync(int file) {
+  struct stat status {};
+  if (fstat(file, &status) == 0)
+    synced.push_back({S_ISDIR(status.st_mode), std::filesystem::exists(watched)});
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
+
+TEST_CASE("safetensors: the new file is on the disk before it takes its place, and then its folder is") {
+  const Folder folder;
+  watched = folder / "t";
+  synced.clear();
+  write_safetensors(watched, some_tensors);
+  REQUIRE(synced.size() == 2);
+  CHECK((!synced[0].is_folder && !synced[0].has_watched));
+  CHECK((synced[1].is_folder && synced[1].has_watched));
+}
+
+TEST_CASE("safetensors: the longest name that is written is read again, and a longer one is refused") {
+  const Folder folder;
+  const std::size_t longest = (1 << 20) - 2;  // and two quotation marks
+  write_safetensors(folder / "t", {{std::string(longest, 'n'), {{1}, {7}}}});
+  CHECK(SafetensorsFile(folder / "t").read(std::string(longest, 'n'), 0, 0, 1) == std::vector<float>{7});
+  check_error(
+      [&] {
+        write_safetensors(folder / "t", {{std::string(longest + 1, 'n'), {{1}, {7}}}});
+      },
+      Code::argument, folder / "t", "a name of at most 1048576 bytes");
+  check_refused(save(folder, file_of("{\"" + std::string((1 << 20) + 1, 'n') + "\":1}")),
+                "string in the header too long");
+}
+
+TEST_CASE("safetensors: white space of 4095 bytes is read, of more than 4096 refused") {
+  const Folder folder;
+  auto spaced = [](std::size_t spaces) {
+    return file_of("{" + std::string(spaces, ' ') + good + "}", "DATA");
+  };
+  CHECK(SafetensorsFile(save(folder, spaced(4095))).entries().size() == 1);
+  check_refused(save(folder, spaced(4097)), "number or white space in the header too long");
 }
 
 namespace {

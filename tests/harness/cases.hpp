@@ -1,7 +1,7 @@
 #pragma once
 
-/// A program of cases: each says on how many devices it runs, with which exit code its job ends, and what that job
-/// says. The program lists them (`--list`), `harness/cases` makes tests of the list and checks each.
+/// A program of cases: each says on how many devices it runs, with which exit code its job ends, and what
+/// that job says. The program lists them (`--list`), `harness/cases` makes tests of the list and checks each.
 
 #include <functional>
 #include <map>
@@ -46,8 +46,8 @@ struct Case {
 /// Who writes an error line when a case goes wrong: one device for all, or each that meets the error.
 enum class Speaks { one_device, each_device };
 
-/// The main function of a program of cases: `--list` prints them as JSON, in one process and without MPI; a case's
-/// name runs it.
+/// The main function of a program of cases: `--list` prints them as JSON, in one process and without MPI; a
+/// case's name runs it.
 int run_cases(int argc, char** argv, const std::vector<std::vector<Case>>& tables,
               Speaks speaks = Speaks::one_device);
 

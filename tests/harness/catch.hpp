@@ -29,12 +29,22 @@
 
 namespace shard::testing {
 
-/// On how many devices a program's tests run, each number one test: `const RunsOn runs_on({1, 3});` in one of the
-/// program's sources. Without one, they run in one process, without a launcher.
+/// On how many devices a program's tests run, each number one test: `const RunsOn runs_on({1, 3});` in one of
+/// the program's sources. Without one, they run in one process, without a launcher.
 struct RunsOn {
-  /// On CUDA: as many, but 4 at most, if not told. \throws std::logic_error when the program has said so before
+  /// On CUDA: as many, but 4 at most, if not told. \throws std::logic_error when the program has said so
+  /// before
   explicit RunsOn(std::vector<int> devices, std::vector<int> on_cuda = {});
 };
+
+/// A program's tests end after the first test case that fails on a device: each device that it fails on says
+/// why, in one line. `--verbose` among the program's arguments: all test cases run, and everything is
+/// printed. Written in one of the program's sources: `const EndsAtFirstFailure ends;`.
+struct EndsAtFirstFailure {
+  EndsAtFirstFailure();
+};
+/// Whether an assertion of this test case has failed on a device, and it is to end there. A collective.
+bool is_to_end();
 
 /// A matcher: the text has `part` in it.
 inline auto contains(const std::string& part) {

@@ -22,6 +22,19 @@ GroupUnderTest& group() {
   return instance;
 }
 
+int me() {
+  return group().device_id();
+}
+int devices() {
+  return group().num_devices();
+}
+int left() {
+  return (me() + devices() - 1) % devices();
+}
+int right() {
+  return (me() + 1) % devices();
+}
+
 int id(int place) {
   return group().members().at(static_cast<std::size_t>(place));
 }

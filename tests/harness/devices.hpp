@@ -36,6 +36,13 @@ class CheckedRun {
   CheckedCommunicator checking_;
 };
 
+/// \name This device's place in it, their number, and this device's neighbours in a ring of them
+/// @{
+int me();
+int devices();
+int left();
+int right();
+/// @}
 /// The id in the job of a member of it: how errors name it.
 int id(int place);
 

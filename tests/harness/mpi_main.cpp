@@ -2,9 +2,10 @@
 ///
 /// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
 /// case the devices meet, so that one which has left its test early, or is in another one, is found out.
-/// `--groups 4,1,3/0,2` as the first arguments: devices 4, 1 and 3, in that order, run the tests as a group of
-/// three, and so do 0 and 2 as a group of two, at the same time; others just wait for the end. (Started with
-/// several programs, mpirun -n 1 A : -n 2 B, each group can run tests of its own.)
+/// `--groups 4,1,3/0,2` as the first arguments: devices 4, 1 and 3, in that order, run the tests as a group
+/// of three, and so do 0 and 2 as a group of two, at the same time; others just wait for the end. (Started
+/// with several programs, mpirun -n 1 A : -n 2 B, each group can run tests of its own.)
+/// `--verbose`: see EndsAtFirstFailure.
 /// `--list` says on how many devices the tests are to run, in one process and without MPI.
 
 #define SHARDBOOK_TEST_MAIN
@@ -36,6 +37,19 @@ struct Progress {
 };
 Progress progress;
 
+/// Whether tests end at the first failure, and what has failed in this test case on this device.
+struct Brevity {
+  bool is_on = false;
+  Index failures_here = 0;
+};
+Brevity& brevity() {
+  static Brevity instance;  // here, since tests' sources write to it before main
+  return instance;
+}
+
+/// Thrown on all devices at once: no more test cases.
+struct EndOfTests {};
+
 /// On how many devices this program's tests are to run.
 struct NumbersOfDevices {
   std::vector<int> emulated;
@@ -64,6 +78,7 @@ class DeviceListener : public Listener {
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     path_ = {info.name};
     ++progress.test_cases;
+    brevity().failures_here = 0;
   }
   void sectionStarting(const Catch::SectionInfo& info) override { path_.push_back(info.name); }
   void sectionEnded(const Catch::SectionStats&) override { path_.pop_back(); }
@@ -71,7 +86,8 @@ class DeviceListener : public Listener {
   void asserted(const Catch::AssertionStats& stats) override {
     if (stats.assertionResult.isOk()) return;
     if (stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition) is_dying_ = true;
-    std::string text = describe(stats);
+    if (brevity().failures_here++ > 0 && brevity().is_on) return;  // one line is enough
+    std::string text = brevity().is_on ? line_of(stats) : describe(stats);
     std::fflush(stdout);
     std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece: other devices write here too
     std::fflush(stderr);
@@ -86,6 +102,8 @@ class DeviceListener : public Listener {
       runtime::ControlPlane::instance().fail(error.code(),
                                              "after test case \"" + path_[0] + "\": " + error.what());
     }
+    if (brevity().is_on && std::ranges::any_of(progress.failed, [](Index n) { return n > 0; }))
+      throw EndOfTests();
   }
 
  private:
@@ -98,6 +116,20 @@ class DeviceListener : public Listener {
         refuse(Code::mismatch, "the end of a test case", fmt::format("test case {} on every device", mine),
                fmt::format("test case {} on device {}", ended[d], d));
     progress.failed = group().exchange("failed assertions", failed_here_);
+  }
+
+  /// All of that in one line: "device 2: a == b; notes; test case; FILE:LINE".
+  std::string line_of(const Catch::AssertionStats& stats) const {
+    const Catch::AssertionResult& result = stats.assertionResult;
+    std::ostringstream text;
+    text << "device " << this_device() << ": ";
+    if (result.hasExpandedExpression()) text << result.getExpandedExpression() << "; ";
+    for (auto note = stats.infoMessages.rbegin(); note != stats.infoMessages.rend(); ++note)
+      text << note->message << "; ";  // what was said last, first
+    text << path_[0] << "; " << result.getSourceInfo().file << ':' << result.getSourceInfo().line;
+    std::string line = text.str();
+    std::ranges::replace(line, '\n', ' ');
+    return line + '\n';
   }
 
   /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
@@ -144,7 +176,11 @@ int run_tests(int argc, char** argv) {
   // A random order, where one is asked for, is everybody's order.
   session.configData().rngSeed =
       static_cast<unsigned>(group().exchange("seed", static_cast<Index>(session.configData().rngSeed))[0]);
-  const int failed = session.run();
+  int failed = 1;
+  try {
+    failed = session.run();
+  } catch (const EndOfTests&) {  // after a failure
+  }
   if (!progress.has_begun) return failed;
   print_summary();
   return failed == 0 && progress.test_cases > 0 ? 0 : 1;
@@ -170,8 +206,18 @@ std::vector<std::vector<int>> take_groups(int& argc, char** argv, int devices) {
   return groups;
 }
 
+/// Whether `--verbose` is among the arguments; taken off the command line.
+bool take_verbose(int& argc, char** argv) {
+  char** const end = std::remove_if(argv + 1, argv + argc,
+                                    [](const char* word) { return std::string_view(word) == "--verbose"; });
+  const bool is_there = end != argv + argc;
+  argc = static_cast<int>(end - argv);
+  return is_there;
+}
+
 /// Runs the tests in the group that this device belongs to.
 int run_in_groups(Communicator& world, int argc, char** argv) {
+  if (take_verbose(argc, argv)) brevity().is_on = false;
   const std::vector<std::vector<int>> groups = take_groups(argc, argv, world.num_devices());
   std::optional<Index> color;
   Index key = 0;
@@ -197,6 +243,15 @@ RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) {
     std::ranges::copy_if(devices, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
   if (!numbers_of_devices().emulated.empty()) throw std::logic_error("expected one RunsOn, given two");
   numbers_of_devices() = {std::move(devices), std::move(on_cuda)};
+}
+
+EndsAtFirstFailure::EndsAtFirstFailure() {
+  brevity().is_on = true;
+}
+
+bool is_to_end() {
+  if (!brevity().is_on) return false;
+  return std::ranges::max(group().exchange("failures", brevity().failures_here)) > 0;
 }
 
 }  // namespace shard::testing

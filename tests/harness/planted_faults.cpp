@@ -4,28 +4,12 @@
 #include <vector>
 
 #include "emu/message_filter.hpp"
+#include "engine/device/fault.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
 namespace {
-
-/// A call that was left out: it is done, and returns what it was given.
-class LeftOut : public Pending {
- public:
-  explicit LeftOut(Tensor given) : given_(std::move(given)) {}
-  bool test() override { return true; }
-  void wait() override {}
-  Tensor take_result() override { return std::move(given_); }
-  void dropped() noexcept override {}
-
- private:
-  Tensor given_;
-};
-
-Future<Tensor> left_out(Tensor given) {
-  return {std::make_shared<LeftOut>(std::move(given)), [](Tensor t) { return t; }};
-}
 
 /// Counts calls, and leaves one out.
 class FaultyCommunicator : public WrappedCommunicator {
@@ -36,56 +20,55 @@ class FaultyCommunicator : public WrappedCommunicator {
   using WrappedCommunicator::inner;
   std::int64_t calls() const { return calls_; }
 
-  void barrier() override {
+ protected:
+  void do_barrier() override {
     if (!is_next()) inner().barrier();
   }
-  void send(int to, const Tensor& t) override {
+  void do_send(int to, const Tensor& t) override {
     if (is_next())
       inner().send(to, Tensor(t.shape()));
     else
       inner().send(to, t);
   }
-  Tensor receive(int from) override {
+  Tensor do_receive(int from) override {
     const bool leave_out = is_next();
     Tensor t = inner().receive(from);
     return leave_out ? Tensor(t.shape()) : std::move(t);
   }
-  Future<> post_send(int to, Tensor&& t) override {
+  Future<> do_post_send(int to, Tensor&& t) override {
     return inner().post_send(to, is_next() ? Tensor(t.shape()) : std::move(t));
   }
-  Future<Tensor> post_receive(int from, const Shape& shape) override {
+  Future<Tensor> do_post_receive(int from, const Shape& shape) override {
     const bool leave_out = is_next();
     return inner().post_receive(from, shape).then([=](Tensor t) {
       return leave_out ? Tensor(t.shape()) : std::move(t);
     });
   }
-  Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
+  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
     return is_next() ? Future<>() : inner().send_async(src, dst, target);
   }
-  Future<Tensor> all_gather_async(Tensor&& t, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& t, int axis) override {
     return is_next() ? left_out(std::move(t)) : inner().all_gather_async(std::move(t), axis);
   }
-  Future<Tensor> all_gather_async(const Tensor& t, int axis) override {
+  Future<Tensor> do_all_gather(const Tensor& t, int axis) override {
     return is_next() ? left_out(t.clone()) : inner().all_gather_async(t, axis);
   }
-  Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op) override {
+  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     return is_next() ? left_out(std::move(t)) : inner().all_reduce_async(std::move(t), op);
   }
-  Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis) override {
+  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
     return is_next() ? left_out(std::move(t)) : inner().reduce_scatter_async(std::move(t), op, axis);
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
     return is_next() ? left_out(std::move(t))
                      : inner().all_to_all_async(std::move(t), split_axis, concat_axis);
   }
-  Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis) override {
+  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
     return is_next() ? left_out(std::move(t)) : inner().all_to_all_async(std::move(t), counts, axis);
   }
-  Future<Tensor> broadcast_async(Tensor&& t, int root) override {
+  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
     return is_next() ? left_out(std::move(t)) : inner().broadcast_async(std::move(t), root);
   }
-
- protected:
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
 
  private:

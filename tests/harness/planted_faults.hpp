@@ -1,7 +1,7 @@
 #pragma once
 
-/// Mistakes that a test plants in the group under test, to see that a comparison notices them. On the emulator
-/// only: a message of NCCL cannot be changed on its way.
+/// Mistakes that a test plants in the group under test, to see that a comparison notices them. On the
+/// emulator only: a message of NCCL cannot be changed on its way.
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,8 @@ namespace shard::testing {
 
 /// Every device plants the same.
 struct Faults {
-  /// Leaves out the k-th call: a collective returns what it was given, a message arrives as zeros of its shape.
+  /// Leaves out the k-th call: a collective returns what it was given, a message arrives as zeros of its
+  /// shape.
   std::optional<std::int64_t> leave_out_call;
   /// Adds 1 to the first number of the k-th message with content that device `corrupting_device` of the group
   /// sends.

@@ -15,13 +15,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-
 constexpr int mismatch = static_cast<int>(Code::mismatch);
 constexpr int argument = static_cast<int>(Code::argument);
 
@@ -44,15 +37,12 @@ static_assert(is_legal<P, R> && legal_partners<P> == 1);
 static_assert(is_legal<O, O> && legal_partners<O> == 1);
 static_assert(legal_partners<Sharded<2>> == 0);
 
-// Layouts move, are not copied, and none becomes another by itself.
-template <class L, class... Others>
-constexpr bool only_moves =
-    std::is_nothrow_move_constructible_v<L>&& std::is_nothrow_move_assignable_v<L> &&
-    !std::is_copy_constructible_v<L> && !std::is_copy_assignable_v<L> &&
-    (!std::is_constructible_v<L, Others&&> && ...) && (!std::is_assignable_v<L&, Others&&> && ...) &&
-    !std::is_convertible_v<Tensor&&, L>;
-static_assert(only_moves<R, S0, S1, P, O> && only_moves<S0, R, S1, P, O> && only_moves<S1, R, S0, P, O>);
-static_assert(only_moves<P, R, S0, S1, O> && only_moves<O, R, S0, S1, P>);
+// Layouts move and are not copied. That none becomes another by itself is tested in compile_fail/: the
+// compiler finds such a conversion, to answer it with a sentence, and refuses it.
+template <class L>
+constexpr bool only_moves = std::is_nothrow_move_constructible_v<L>&& std::is_nothrow_move_assignable_v<L> &&
+                            !std::is_copy_constructible_v<L> && !std::is_copy_assignable_v<L>;
+static_assert(only_moves<R> && only_moves<S0> && only_moves<S1> && only_moves<P> && only_moves<O>);
 static_assert(!std::is_copy_constructible_v<Placed> && std::is_nothrow_move_constructible_v<Placed>);
 
 struct Extents {
@@ -70,7 +60,7 @@ using Seen = std::conditional_t<
 /// The axis along which a product's result, stored operand or whatever is cut; -1 if it is not.
 template <class L>
 constexpr int axis_of() {
-  if constexpr (detail::IsSharded<L>::value) return detail::IsSharded<L>::axis;
+  if constexpr (detail::Slice<L>) return detail::axis_of<L>;
   return -1;
 }
 

@@ -11,13 +11,6 @@ namespace {
 
 PlainEngine engine(group());
 
-int me() {
-  return group().device_id();
-}
-int devices() {
-  return group().num_devices();
-}
-
 /// Around the number of devices, below it, and none.
 const std::vector<Shape> matrices = {{7, 6}, {1, 1}, {3, 10}, {0, 4}, {5, 0}, {16, 8}};
 

@@ -18,6 +18,7 @@ from pathlib import Path
 root = Path(__file__).resolve().parents[2]
 build = Path(sys.argv.pop(1)).resolve()
 python = Path("/usr/bin/python3")
+os.environ.pop("MPIRUN", None)  # as a user has it: tests play launchers by their name
 
 
 class Scripts(unittest.TestCase):
@@ -47,11 +48,11 @@ class Scripts(unittest.TestCase):
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
 
-    def start(self, script, *words, **environment):
+    def start(self, script, *words, new_session=False, **environment):
         paths = {"PATH": f"{self.scratch / 'bin'}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
         job = subprocess.Popen([self.project / script, *words], cwd=self.scratch / "elsewhere", text=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={**os.environ, **paths, **environment})
+                               env={**os.environ, **paths, **environment}, start_new_session=new_session)
         self.addCleanup(job.kill)
         return job
 
@@ -124,25 +125,128 @@ class Building(Scripts):
         self.assertEqual((job.returncode, err), (0, "waiting for another run, which builds in build\n"))
 
 
+class Launching(Scripts):
+    """What stands between a script and its devices."""
+    train = ("chapters/run", "03", "-n", "2", "--steps", "2")
+
+    def host_file(self, text, name="a host file"):
+        (self.scratch / name).write_text(text)
+        return "--host-file", self.scratch / name
+
+    def test_host_files(self):
+        self.assertEqual(self.run_script(*self.train, *self.host_file("localhost slots=2\n"))[0], 0)
+        for text in ("", "\n \n", "# localhost\n"):
+            self.refused(65, "a host file: expected a host on each line, given none", *self.train,
+                         *self.host_file(text))
+
+        self.refused(65, "a host file: expected a host file of Open MPI's", *self.train,
+                     *self.host_file("localhost slots=many\n"))
+
+    def test_a_host_that_cannot_be_reached(self):
+        self.play("ssh", "echo 'ssh: no such host' >&2; exit 255")
+        code, out, err = self.run_script(*self.train, *self.host_file("nowhere.invalid slots=2\n"))
+        self.assertEqual((code, out), (69, ""))
+        self.assertRegex(err, "^ssh: no such host\nerror: mpirun: [^\n]*a host that cannot be reached\n$")
+
+    def test_no_launcher(self):
+        self.play("python3", folder="tools")
+        self.play("ninja", folder="tools")
+        self.play("dpkg-query", 'shift 3; for name; do echo "$name installed"; done', "tools")
+        self.play("apt-get", "exit 1", "tools")
+        for words in (self.train, ("chapters/on_devices", "2", build / "emu/03_tensor_parallel")):
+            self.refused(69, "mpirun: expected a program, given none; .*openmpi-bin", *words,
+                         PATH=str(self.scratch / "tools"))
+
+    def test_a_limit_of_address_space(self):
+        program = build / "emu/03_tensor_parallel"
+        for command in ([self.project / "chapters/on_devices", "2", program], [program]):
+            self.refused_with_limit(300000, "limit of address space: expected 512 MiB or more", *command)
+            room = "sizes that need at most 977 MiB on a device"
+            self.refused_with_limit(1000000, f"{room}.* need 4.0 GiB", *command, "--hidden-dim", "4194304")
+            self.refused_with_limit(1000000, f"{room}.* need [0-9]", *command, "--batch", "8388608")
+
+    def refused_with_limit(self, kibibytes, text, *command):
+        limited = ["bash", "-c", f'ulimit -v {kibibytes}; exec "$@"', "bash", *command]
+        job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+        self.assertEqual((job.returncode, job.stdout), (69, ""), job.stderr)
+        self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
+
+    def test_a_launcher_that_stays(self):
+        """Its devices are gone; or one has failed, and another one stays."""
+        program = f"'{build}/emu/03_tensor_parallel'"
+        for text, code, says in ((f"{program} --steps 0; exec sleep 1000", 64, "--steps: expected"),
+                                 (f"{program} --steps 0; sleep 1000", 64, "--steps: expected"),
+                                 ("sleep 2; exec sleep 1000", 70, "given one that stays: ended")):
+            with self.subTest(launcher=text):
+                self.play("launcher", f'[ "$1" = --version ] && exit\n{text}')
+                start = time.monotonic()
+                self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
+                             MPIRUN=str(self.scratch / "bin/launcher"))
+                self.assertLess(time.monotonic() - start, 20)
+
+
 class Ending(Scripts):
     def tearDown(self):
         for process in self.devices():
             os.kill(int(process.parent.name), signal.SIGKILL)
 
-    def test_a_signal_ends_all(self):
-        for script, words in (("chapters/run", ["03", "-n", "3"]),
-                              ("chapters/on_devices", ["3", build / "emu/03_tensor_parallel"])):
-            for number in (signal.SIGINT, signal.SIGTERM):
-                with self.subTest(script=script, signal=number):
-                    seed = str(os.getpid())
-                    job = self.start(script, *words, "train", "--steps", "100000000", "--seed", seed)
-                    for line in job.stdout:
-                        if "step     1" in line:
-                            break
-                    self.assertEqual(len(self.devices()), 3)
-                    job.send_signal(number)
-                    job.communicate(timeout=30)
-                    self.assertEqual((job.returncode, self.devices()), (128 + number, []))
+    def end_each_way(self, script, *words):
+        """Sends a signal in the first step: to all processes, as Ctrl-C does, or to the script alone. Gives
+        what is said from then on."""
+        said = []
+        for number, of_all in ((signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)):
+            with self.subTest(script=script, signal=number, of_all=of_all):
+                job = self.start(script, *words, new_session=True, CI="")
+                next((line for line in job.stdout if "step     1" in line), None)
+                self.assertEqual(len(self.devices()), 3)
+                os.killpg(job.pid, number) if of_all else job.send_signal(number)
+                said.append(job.communicate(timeout=30))
+                self.assertEqual((job.returncode, self.devices()), (128 + number, []))
+        self.assertEqual(len(said), 3)
+        return said
+
+    def test_a_signal_ends_training(self):
+        train = ["train", "--steps", "100000000", "--seed", str(os.getpid())]
+        for words in (["chapters/run", "03", "-n", "3", *train],
+                      ["chapters/on_devices", "3", build / "emu/03_tensor_parallel", *train]):
+            for _, err in self.end_each_way(*words):
+                self.assertRegex(err, r"^error: interrupted at step \d+\n$")
+
+    def test_a_stopped_device_is_named(self):
+        """Once, after ten seconds. It is not accused: when it goes on, all is well."""
+        job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel", "train", "--steps", "3",
+                         "--seed", str(os.getpid()), "--fault", "device=1,call=5,kind=stop")
+        self.assertRegex(job.stderr.readline(), r"^waiting 10 s for device 1 \(its process is stopped\), last "
+                                                r"heard of in call 4 \(all_reduce\) at chapters/03_tensor")
+        for process in self.devices():
+            os.kill(int(process.parent.name), signal.SIGCONT)
+        _, err = job.communicate(timeout=30)
+        self.assertEqual((job.returncode, err), (0, ""))
+
+    def test_a_signal_ends_one_device(self):
+        """Without a launcher."""
+        command = [build / "emu/03_tensor_parallel", "--steps", "100000000", "--seed", str(os.getpid())]
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        next(line for line in job.stdout if "step     1" in line)
+        job.terminate()
+        _, err = job.communicate(timeout=30)
+        self.assertEqual(job.returncode, 130)
+        self.assertRegex(err, r"^error: interrupted at step \d+\n$")
+
+    def test_a_signal_ends_the_tour(self):
+        """And no chapter comes after it. Here each takes for ever, so that a signal meets the first."""
+        self.play("mpirun", f"""case "$*" in
+            *' train '*) exec {shutil.which("mpirun")} "$@" --steps 100000000 --seed {os.getpid()};;
+            *) exec {shutil.which("mpirun")} "$@";;
+            esac""")
+        for out, _ in self.end_each_way("chapters/run", "-n", "3"):
+            self.assertNotIn("data parallel", out)
+
+    def test_a_signal_ends_tests(self):
+        (self.project / "build/CMakeCache.txt").write_text("SHARDBOOK_TESTS:BOOL=ON\n")
+        job = f"'{root}/chapters/on_devices' 3 '{build}/emu/03_tensor_parallel'"
+        self.play("ctest", f"{job} train --steps 100000000 --seed {os.getpid()}")
+        self.end_each_way("tests/run")
 
     def devices(self):
         """The devices of this test: no other has its seed."""
@@ -152,7 +256,8 @@ class Ending(Scripts):
                 words = process.read_bytes().split(b"\0")
             except OSError:
                 continue  # it has ended
-            if words[0].endswith(b"03_tensor_parallel") and str(os.getpid()).encode() in words:
+            is_program = words[0].endswith((b"emu/03_tensor_parallel", b"emu/shardbook"))
+            if is_program and str(os.getpid()).encode() in words:
                 found.append(process)
         return found
 
@@ -175,6 +280,14 @@ class New(Scripts):
                              ("does not use itself, given emu", "emu", "--bare")):
             self.refused(64, text, "chapters/new", *words)
         self.assertEqual(sorted(self.project.glob("**/*")), before)
+
+    def test_a_copied_folder_is_refused(self):
+        chapters = self.project / "chapters"
+        self.assertEqual(self.run_script("chapters/namespaces", *chapters.glob("*/*.?pp")), (0, "", ""))
+        shutil.copytree(chapters / "02_data_parallel", chapters / "07_mine")
+        code, _, err = self.run_script("chapters/namespaces", *sorted(chapters.glob("*/*.?pp")))
+        self.assertEqual(code, 1)
+        self.assertRegex(err, "^chapters/07_mine: expected .* given shard::data_parallel as in .*/02_data")
 
     def test_chapters_of_ones_own(self):
         """Beside all others in one program, they train as chapter 01 does; and nothing else has changed."""

@@ -20,13 +20,13 @@ namespace cuda_double {
 namespace {
 
 /// Never destroyed, as the host's clock is not: they are used until the program ends.
-std::set<cudaStream_t>& queues() {
+std::set<cudaStream_t>& streams() {
   static auto* all = new std::set<cudaStream_t>;
   return *all;
 }
 
-void require_queue(cudaStream_t queue, const char* call) {
-  if (!queues().contains(queue)) violation(fmt::format("{}: no such queue", call));
+void require_stream(cudaStream_t stream, const char* call) {
+  if (!streams().contains(stream)) violation(fmt::format("{}: no such stream", call));
 }
 
 void merge(Clock& into, const Clock& from) {
@@ -45,12 +45,12 @@ void tell_host(const Clock& clock) {
 
 }  // namespace
 
-bool host_knows(int queue, std::uint64_t tick) {
-  return host()[queue] >= tick;
+bool host_knows(int stream, std::uint64_t tick) {
+  return host()[stream] >= tick;
 }
 
-bool is_busy(cudaStream_t queue) {
-  return !queue->work.empty();
+bool is_busy(cudaStream_t stream) {
+  return !stream->work.empty();
 }
 
 void progress() {
@@ -59,23 +59,23 @@ void progress() {
   is_progressing = true;
   for (bool moved = true; moved;) {
     moved = false;
-    for (cudaStream_t queue : queues())
-      while (!queue->work.empty() && queue->work.front()()) {
-        queue->work.pop_front();
+    for (cudaStream_t stream : streams())
+      while (!stream->work.empty() && stream->work.front()()) {
+        stream->work.pop_front();
         moved = true;
       }
   }
   is_progressing = false;
 }
 
-cudaError_t enqueue(cudaStream_t queue, const char* what, const std::vector<Access>& accesses,
-                    std::function<bool()> work) {
-  require_queue(queue, what);
+cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
+                     std::function<bool()> work) {
+  require_stream(stream, what);
   require_no_open_group(what);
-  merge(queue->clock, host());
-  ++queue->clock[queue->number];
-  for (const Access& access : accesses) check_order(access, queue, what);
-  queue->work.push_back(std::move(work));
+  merge(stream->clock, host());
+  ++stream->clock[stream->number];
+  for (const Access& access : accesses) check_order(access, stream, what);
+  stream->work.push_back(std::move(work));
   progress();
   return cudaSuccess;
 }
@@ -86,43 +86,43 @@ using namespace cuda_double;
 
 cudaError_t cudaDeviceSynchronize() {
   PLANTED("cudaDeviceSynchronize");
-  for (cudaStream_t queue : queues()) cudaStreamSynchronize(queue);
+  for (cudaStream_t stream : streams()) cudaStreamSynchronize(stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* queue, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   PLANTED("cudaStreamCreateWithFlags");
   static int made = 0;
-  *queue = new CUstream_st{++made, {}, {}};
-  queues().insert(*queue);
-  gained("queues", *queue);
+  *stream = new CUstream_st{++made, {}, {}};
+  streams().insert(*stream);
+  gained("streams", *stream);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t queue) {
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   PLANTED("cudaStreamDestroy");
-  given_back("queues", queue, "cudaStreamDestroy");
-  if (is_busy(queue)) violation("cudaStreamDestroy of a queue that is not empty");
-  queues().erase(queue);
-  delete queue;
+  given_back("streams", stream, "cudaStreamDestroy");
+  if (is_busy(stream)) violation("cudaStreamDestroy of a stream that is not empty");
+  streams().erase(stream);
+  delete stream;
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t queue) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   PLANTED("cudaStreamSynchronize");
-  require_queue(queue, "cudaStreamSynchronize");
+  require_stream(stream, "cudaStreamSynchronize");
   require_no_open_group("cudaStreamSynchronize");
-  for (progress(); is_busy(queue); progress()) sched_yield();
-  tell_host(queue->clock);
+  for (progress(); is_busy(stream); progress()) sched_yield();
+  tell_host(stream->clock);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t queue, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   PLANTED("cudaStreamWaitEvent");
   require_there("events", event, "cudaStreamWaitEvent");
   if (!event->is_reached) violation("cudaStreamWaitEvent: an event that was never recorded");
-  merge(queue->clock, event->clock);
-  return enqueue(queue, "cudaStreamWaitEvent", {}, [reached = event->is_reached] { return *reached; });
+  merge(stream->clock, event->clock);
+  return add_work(stream, "cudaStreamWaitEvent", {}, [reached = event->is_reached] { return *reached; });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -139,15 +139,15 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t queue) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   PLANTED("cudaEventRecord");
   require_there("events", event, "cudaEventRecord");
-  require_queue(queue, "cudaEventRecord");
+  require_stream(stream, "cudaEventRecord");
   auto reached = std::make_shared<bool>(false);
   event->is_reached = reached;
   event->is_asked = false;
-  const cudaError_t result = enqueue(queue, "cudaEventRecord", {}, [reached] { return *reached = true; });
-  event->clock = queue->clock;
+  const cudaError_t result = add_work(stream, "cudaEventRecord", {}, [reached] { return *reached = true; });
+  event->clock = stream->clock;
   return result;
 }
 

@@ -14,7 +14,7 @@ struct Fill {
 
 }  // namespace
 
-const std::vector<Case> mistakes_in_queues = {
+const std::vector<Case> mistakes_in_streams = {
     {"host_reads",
      {1},
      70,
@@ -27,75 +27,75 @@ const std::vector<Case> mistakes_in_queues = {
      {"a kernel uses what is no device memory"},
      [] {
        float value = 0;
-       cuda_double::launch(Fill(), 1, queue(), &value);
+       cuda_double::launch(Fill(), 1, new_stream(), &value);
      }},
     {"device_memory_as_the_hosts",
      {1},
      70,
      {"device memory given as the host's"},
-     [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, queue()); }},
+     [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, new_stream()); }},
     {"beyond_the_end",
      {1},
      70,
      {"cudaMemsetAsync goes beyond the end of its memory"},
-     [] { cudaMemsetAsync(memory(8), 0, 33, queue()); }},
+     [] { cudaMemsetAsync(memory(8), 0, 33, new_stream()); }},
     {"kernel_beyond_the_end",
      {1},
      70,
      {"a kernel goes beyond the end of its memory"},
-     [] { cuda_double::launch(Fill(), 9, queue(), memory(8)); }},
+     [] { cuda_double::launch(Fill(), 9, new_stream(), memory(8)); }},
     {"copy_onto_a_part_of_itself",
      {1},
      70,
      {"a copy onto a part of itself"},
      [] {
        float* data = memory(8);
-       cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, queue());
+       cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, new_stream());
      }},
     {"reads_without_waiting",
      {1},
      70,
-     {"reads memory that another queue writes (cudaMemsetAsync), without waiting for it"},
+     {"reads memory that another stream writes (cudaMemsetAsync), without waiting for it"},
      [] {
        float* data = memory();
-       clear(data, queue());
-       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, queue());
+       clear(data, new_stream());
+       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, new_stream());
      }},
     {"writes_without_waiting_for_a_writer",
      {1},
      70,
-     {"writes memory that another queue writes"},
+     {"writes memory that another stream writes"},
      [] {
        float* data = memory();
-       clear(data, queue());
-       clear(data, queue());
+       clear(data, new_stream());
+       clear(data, new_stream());
      }},
     {"writes_without_waiting_for_a_reader",
      {1},
      70,
-     {"writes memory that another queue reads"},
+     {"writes memory that another stream reads"},
      [] {
        float* data = memory();
-       cudaStream_t reader = queue();
+       cudaStream_t reader = new_stream();
        cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, reader);
-       clear(data, queue());
+       clear(data, new_stream());
      }},
-    {"kernel_in_the_wrong_queue",
+    {"kernel_in_the_wrong_stream",
      {1},
      70,
-     {"a kernel writes memory that another queue writes"},
+     {"a kernel writes memory that another stream writes"},
      [] {
        float* data = memory();
-       clear(data, queue());
-       cuda_double::launch(Fill(), 8, queue(), data);
+       clear(data, new_stream());
+       cuda_double::launch(Fill(), 8, new_stream(), data);
      }},
     {"waits_for_an_earlier_record",
      {1},
      70,
-     {"writes memory that another queue writes"},
+     {"writes memory that another stream writes"},
      [] {
        float* data = memory();
-       cudaStream_t first = queue(), second = queue();
+       cudaStream_t first = new_stream(), second = new_stream();
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
        cudaEventRecord(event, first);
@@ -110,7 +110,7 @@ const std::vector<Case> mistakes_in_queues = {
      [] {
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-       cudaStreamWaitEvent(queue(), event, 0);
+       cudaStreamWaitEvent(new_stream(), event, 0);
      }},
     {"query_of_an_event_never_recorded",
      {1},
@@ -124,10 +124,10 @@ const std::vector<Case> mistakes_in_queues = {
     {"freed_while_in_use",
      {1},
      70,
-     {"cudaFree of memory that a queue still uses"},
+     {"cudaFree of memory that a stream still uses"},
      [] {
        float* data = memory();
-       clear(data, queue());
+       clear(data, new_stream());
        cudaFree(data);
      }},
     {"freed_twice",
@@ -146,23 +146,23 @@ const std::vector<Case> mistakes_in_queues = {
      [] {
        float* data = memory();
        cudaFree(data);
-       clear(data, queue());
+       clear(data, new_stream());
      }},
-    {"queue_used_after_it_was_destroyed",
+    {"stream_used_after_it_was_destroyed",
      {1},
      70,
-     {"no such queue"},
+     {"no such stream"},
      [] {
-       cudaStream_t in = queue();
+       cudaStream_t in = new_stream();
        cudaStreamDestroy(in);
        clear(memory(), in);
      }},
     {"leaks_memory", {1}, 70, {"not given back: 1 memory"}, [] { memory(); }},
-    {"leaks_a_queue", {1}, 70, {"not given back: 1 queues"}, [] { queue(); }},
+    {"leaks_a_stream", {1}, 70, {"not given back: 1 streams"}, [] { new_stream(); }},
     {"matrix_of_the_wrong_distance", {1}, 70, {"a of 2 rows and 2 columns at a distance of 1"}, [] {
        cublasHandle_t blas;
        cublasCreate(&blas);
-       cublasSetStream(blas, queue());
+       cublasSetStream(blas, new_stream());
        const float one = 1;
        cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, memory(), CUDA_R_32F, 1, memory(),
                        CUDA_R_32F, 2, &one, memory(), CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);

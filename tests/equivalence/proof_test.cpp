@@ -1,0 +1,191 @@
+/// What proofs say: the likely cause of a difference, and whether two loss curves agree.
+
+#include <cmath>
+
+#include "engine/proof/compare.hpp"
+#include "engine/proof/loss_curve.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1, 3});
+
+namespace {
+
+const HostTensor expected{{3, 3}, {1, -2, 3, 4, 5, -6, 7, 0, 9}};
+
+HostTensor each(HostTensor t, const std::function<float(float)>& of) {
+  for (float& v : t.values) v = of(v);
+  return t;
+}
+
+/// The evidence of a square matrix on device 1 of three.
+Evidence evidence(HostTensor given) {
+  Evidence e;
+  e.given = std::move(given);
+  e.expected = expected;
+  e.num_devices = 3;
+  e.place = 1;
+  return e;
+}
+
+}  // namespace
+
+TEST_CASE("a difference is explained by the first rule that fits") {
+  auto cause = [](HostTensor given) { return diagnose(evidence(std::move(given))).cause; };
+  CHECK(cause(each(expected, [](float v) { return v == 0 ? NAN : v; })) == Cause::not_finite);
+  CHECK(cause(each(expected, [](float) { return 0.0F; })) == Cause::zero);
+  CHECK(cause(each(expected, [](float v) { return -v; })) == Cause::negated);
+  CHECK(cause(each(expected, [](float v) { return v / 3; })) == Cause::averaged);
+  CHECK(cause(each(expected, [](float v) { return v * (1 / 3.0F); })) == Cause::averaged);
+  CHECK(cause(each(expected, [](float v) { return v / 2; })) == Cause::unknown);  // of three devices
+  CHECK(cause(each(expected, [](float v) { return 3 * v; })) == Cause::counted_n_times);
+  CHECK(cause({{3, 3}, {1, 4, 7, -2, 5, 0, 3, -6, 9}}) == Cause::transposed);
+  CHECK(cause({{3, 3}, {8, 8, 8, 1, -2, 3, 4, 5, -6}}) == Cause::shifted);
+  CHECK(cause({{3, 3}, {-2, 3, 8, 5, -6, 8, 0, 9, 8}}) == Cause::shifted);
+  CHECK(cause({{3, 3}, {1, -2, 3, 4, 5, -6, 7, 8, 9}}) == Cause::mask_forgotten);
+  CHECK(cause({{3, 3}, {1, -2, 3, 4, 5.5F, -6, 7, 0, 9}}) == Cause::unknown);
+  CHECK(diagnose(evidence(each(expected, [](float v) { return v / 3; }))).text ==
+        "1/3 of it in every element: a mean where a sum is meant?");
+  CHECK(diagnose(evidence({{3, 3}, {8, 8, 8, 1, -2, 3, 4, 5, -6}})).text == "it, but 1 row further down");
+  CHECK(diagnose(evidence({{3, 3}, {-2, 3, 8, 5, -6, 8, 0, 9, 8}})).text == "it, but 1 column further left");
+  CHECK(diagnose(evidence({{3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 1}})).text == "no known cause");
+}
+
+TEST_CASE("a difference is explained by what the tensor was mistaken for, if that is known") {
+  const HostTensor before{{3, 3}, {2, 2, 2, 0, 1, 2, 3, 4, 5}};
+  const HostTensor one{{3, 3}, {1, 0, 0, 0, 5, 0, 0, 0, 9}}, rest{{3, 3}, {0, -2, 3, 4, 0, -6, 7, 0, 0}};
+  const HostTensor none{{3, 3}, std::vector<float>(9)};
+  auto diagnosis = [&](const HostTensor& given) {
+    Evidence e = evidence(given);
+    e.before = before;
+    e.addends = {none, one, rest};
+    e.slices = {{{3, 3}, {6, 6, 6, 6, 6, 6, 6, 6, 6}}, expected, {{3, 3}, {9, 8, 7, 6, 5, 4, 3, 2, 1}}};
+    return diagnose(e);
+  };
+  CHECK(diagnosis(before).cause == Cause::previous_step);
+  CHECK(diagnosis(one).cause == Cause::one_addend);
+  CHECK(diagnosis(one).text == "device 1's addend alone: a reduction left out?");
+  CHECK(diagnosis(rest).text == "device 2's addend alone: a reduction left out?");
+  CHECK(diagnosis(each(one, [](float v) { return 2 * v; })).cause == Cause::unknown);
+  CHECK(diagnosis({{3, 3}, {2, -2, 3, 4, 10, -6, 7, 0, 18}}).text == "device 1's addend is in the sum twice");
+  CHECK(diagnosis({{3, 3}, {9, 8, 7, 6, 5, 4, 3, 2, 1}}).text == "device 2's slice, not device 1's");
+  Evidence e = evidence(rest);  // of three addends, one is missing
+  e.addends = {one, each(rest, [](float v) { return v / 2; }), each(rest, [](float v) { return v / 2; })};
+  CHECK(diagnose(e).text == "device 0's addend is missing from the sum");
+}
+
+TEST_CASE("a mask that was forgotten fills rows or columns of zeros") {
+  Evidence e;
+  e.expected = {{2, 3}, {1, 0, 2, 3, 0, 4}};
+  e.given = {{2, 3}, {1, 7, 5, 3, 8, 4}};  // what follows from it differs elsewhere, too
+  CHECK(diagnose(e).cause == Cause::mask_forgotten);
+  e.expected = {{2, 3}, {1, 2, 3, 0, 0, 0}};
+  e.given = {{2, 3}, {1, 2, 4, 0, 5, 0}};
+  CHECK(diagnose(e).cause == Cause::mask_forgotten);
+  e.given = {{2, 3}, {1, 2, 4, 0, 0, 0}};
+  CHECK(diagnose(e).cause == Cause::unknown);
+  e.expected = {{4, 1}, {1, 0, 0, 0}};
+  e.given = {{4, 1}, {2, 0, 5, 0}};  // one of three
+  CHECK(diagnose(e).cause == Cause::unknown);
+}
+
+TEST_CASE("comparisons say where and why, and keep the largest difference beside the first") {
+  const HostTensor wanted{{2, 2}, {1, 2, 3, -0.0F}};
+  CHECK(compare("w", {{2, 2}, {1, 2, 3, 0}}, wanted).is_equal());
+  Comparison c = compare("w", {{2, 2}, {1, 2, -3, 0}}, wanted, 1, 0, 10);
+  CHECK_THAT(c.first_difference, contains("w on device "));
+  CHECK_THAT(c.first_difference, contains(" at (11, 0): expected 3, given -3: no known cause"));
+  CHECK(c.relative == 2);
+  CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, wanted).max_ulp == 1);
+  CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, wanted).is_equal());
+  CHECK(compare("w", {{4}, {1, 2, 3, 0}}, wanted).cause == Cause::unknown);
+  CHECK_FALSE(compare("w", {{4}, {1, 2, 3, 0}}, wanted).is_equal());
+  CHECK(compare("w", {{3, 2}, {}}, {{2, 3}, {}}).cause == Cause::transposed);
+  CHECK(ulp_distance(-0x1p-149F, 0x1p-149F) == 2);
+
+  // The first difference is the smallest, the largest comes later, and a middle one comes last.
+  const float next = std::nextafter(1.0F, 2.0F);
+  c = compare("w", {{2, 2}, {next, 8, 3 + 0x1p-21F, 0}}, wanted);
+  CHECK_THAT(c.first_difference, contains(" at (0, 0): expected 1, given 1"));
+  CHECK(c.max_ulp == ulp_distance(8, 2));
+  CHECK(c.relative == 2);  // 6 of 3
+}
+
+TEST_CASE("a placed result is explained by the other devices' slices, the step before, and the addends") {
+  const int devices = group().num_devices(), me = group().device_id();
+  if (devices == 1) return;
+  HostTensor whole{{2 * devices, 2}, {}}, before = whole;
+  for (Index i = 0; i < num_elements(whole.shape); ++i) {
+    whole.values.push_back(static_cast<float>(1 + i * i));
+    before.values.push_back(static_cast<float>(3 + i));
+  }
+  const Background background{.before =
+                                  [&] {
+                                    return Background::Results{{"w", before}};
+                                  },
+                              .addends =
+                                  [&] {
+                                    return std::vector<Background::Results>(
+                                        static_cast<std::size_t>(devices),
+                                        {{"w", each(whole, [&](float v) { return v / 4; })}});
+                                  }};
+  auto cause = [&](const HostTensor& from, int slice_of) {
+    Tensor mine = slice(to_device(from), 0, 2 * slice_of, 2 * slice_of + 2);
+    return compare("w", Sharded<0>(group(), std::move(mine), whole.shape, 2 * me), whole, background).cause;
+  };
+  CHECK(cause(whole, (me + 1) % devices) == Cause::other_slice);
+  CHECK(cause(before, me) == Cause::previous_step);
+  CHECK(cause(each(whole, [](float v) { return v / 4; }), me) == Cause::one_addend);
+}
+
+namespace {
+
+LossCurve curve(std::vector<double> losses, std::vector<std::vector<Index>> decisions = {}) {
+  return {std::move(losses), std::move(decisions)};
+}
+constexpr double rounding = 1e-6;
+
+}  // namespace
+
+TEST_CASE("loss curves agree within what rounding makes of the unsharded network's") {
+  const LossCurve reference = curve({1, 0.5, 0.25});
+  CurveComparison c = compare_curves(curve({1 + 3.9e-6, 0.5, 0.25}), reference, reference, rounding);
+  CHECK(c.is_good());
+  CHECK(c.steps == 3);
+  CHECK(std::abs(c.largest - 3.9e-6) < 1e-12);
+  CHECK(std::abs(c.allowed - 4e-6) < 1e-12);
+  c = compare_curves(curve({1, 0.5 + 2.1e-6, 0.25}), reference, reference, rounding);  // 4 × 1e-6 × 0.5
+  CHECK(c.wrong_step == 2);
+  CHECK(c.steps == 2);
+  CHECK(c.expected == 0.5);
+  CHECK(c.given == 0.5 + 2.1e-6);
+  // Where moved weights change the loss by 1e-3, four times that is allowed, in later steps, too.
+  const LossCurve moved = curve({1, 0.501, 0.25});
+  c = compare_curves(curve({1, 0.5, 0.3}), reference, moved, rounding);
+  CHECK(c.steps == 2);  // in step 3, 0.004 is allowed, and that is 1.6 % of the loss
+  CHECK(c.is_good());
+  CHECK(compare_curves(curve({1, 0.5035, 0.25}), reference, curve({1, 0.5009, 0.25}), rounding).is_good());
+  CHECK(compare_curves(curve({1, 0.5037, 0.25}), reference, curve({1, 0.5009, 0.25}), rounding).wrong_step ==
+        2);
+  CHECK(compare_curves(curve({1.0001, 0.5, 0.25}), reference, moved, rounding).wrong_step == 1);
+  CHECK(compare_curves(curve({1, NAN, 0.25}), reference, reference, rounding).wrong_step == 2);
+  CHECK(compare_curves(curve({1, 0.5, 0.25}), reference, curve({1, NAN, 0.25}), rounding).steps == 1);
+}
+
+TEST_CASE("loss curves are compared up to a choice that rounding turned, and no more choices than that") {
+  const LossCurve reference = curve({1, 0.5, 0.25}, {{3, 1}, {2, 2}, {2, 2}});
+  auto run = [&](std::vector<std::vector<Index>> decisions) {
+    return compare_curves(curve({1, 0.5, 0.3}, std::move(decisions)), reference, reference, rounding);
+  };
+  CHECK(run({{3, 1}, {2, 2}, {3, 1}}).is_good());
+  CHECK(run({{3, 1}, {2, 2}, {3, 1}}).steps == 2);
+  CHECK(run({{3, 1}, {2, 2}, {4, 0}}).wrong_step == 3);
+  CHECK(run({{3, 1}, {2, 2}, {2, 2}}).wrong_step == 3);
+  CHECK(run({{1, 3}, {2, 2}, {2, 2}}).wrong_step == 1);
+  const LossCurve moved = curve({1, 0.5, 0.25}, {{3, 1}, {4, 0}, {2, 2}});  // two choices
+  CHECK(compare_curves(curve({1, 0.5, 0.3}, {{3, 1}, {2, 2}, {4, 0}}), reference, moved, rounding).is_good());
+}
+
+}  // namespace shard::testing

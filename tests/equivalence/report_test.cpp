@@ -1,0 +1,63 @@
+/// What a training run's report says: figures, their marks, and whether all is as it should be.
+
+#include "engine/program/report.hpp"
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+#include "tests/harness/text_file.hpp"
+
+namespace shard::testing {
+
+TEST_CASE("a table says of each figure whether it is its closed form's, and a report's file keeps that") {
+  Report report;
+  report.losses = {1, 0.5};
+  report.bytes = {{4, 12288}, {4, 12288}};
+  report.messages = {{3, 2}};
+  report.peak = {{8192, 1}, {8192, 1}};
+  CHECK(report.is_good());
+  CHECK_THAT(table({report}), contains("12,288 =") && contains("3 –") && contains("8,192 ="));
+  CHECK_THAT(table_notes({report}), contains("has no closed form") && !contains("booked"));
+  TextFile file("");
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
+  report.messages.formula = {3, 2};
+  report.messages.is_booked = true;
+  report.peak.formula = {4096, 1};
+  CHECK_FALSE(report.is_good());
+  CHECK_THAT(table({report}), contains("3 booked") && contains("8,192 not 4,096"));
+  CHECK_THAT(table_notes({report}), contains("books the closed form") && !contains("has no closed form"));
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
+}
+
+TEST_CASE("a report is good only if each figure of each device is its form's") {
+  Report report;
+  report.losses = {1};
+  report.bytes = report.messages = report.flops = report.peak = Figure{{4, 8, 4}, {4, 8, 4}};
+  CHECK(report.is_good());
+  for (Figure Report::*figure : {&Report::bytes, &Report::messages, &Report::flops, &Report::peak}) {
+    Report wrong = report;
+    (wrong.*figure).measured[2] = 5;  // and the largest is right
+    CHECK_FALSE((wrong.*figure).is_met());
+    CHECK_FALSE(wrong.is_good());
+    if (figure != &Report::flops) CHECK_THAT(table({wrong}), contains("8 not 8"));
+  }
+  report.max_ulp = 1;
+  CHECK_FALSE(report.is_good());
+  report.max_ulp = 0;
+  report.curve = CurveComparison{.steps = 1, .wrong_step = 1};
+  CHECK_FALSE(report.is_good());
+}
+
+TEST_CASE("figures are gathered from every device, in order") {
+  const Figure figure = gather_figure(group(), "test", 10 + group().device_id(), 10);
+  REQUIRE(static_cast<int>(figure.measured.size()) == group().num_devices());
+  for (int d = 0; d < group().num_devices(); ++d) {
+    CHECK(figure.measured[static_cast<std::size_t>(d)] == 10 + d);
+    CHECK(figure.formula[static_cast<std::size_t>(d)] == 10);
+  }
+  CHECK(figure.is_met() == (group().num_devices() == 1));
+  CHECK_FALSE(gather_figure(group(), "test", 1).has_form());
+}
+
+}  // namespace shard::testing

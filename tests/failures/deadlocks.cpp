@@ -1,0 +1,157 @@
+// Deadlocks: of all devices, and of some while others go on.
+
+#include "tests/failures/misbehave.hpp"
+
+namespace {
+
+constexpr int line_of_send = __LINE__ + 2;
+void send_to_the_right() {
+  group().send(right(), Tensor({3}));
+  group().receive(left());
+}
+void receive_from_the_left() {
+  group().receive(left());
+  group().send(right(), Tensor({3}));
+}
+/// Messages back and forth between devices 2 and 3, without an end.
+void talk_for_ever() {
+  for (int turn = 0;; ++turn)
+    if ((turn + me()) % 2 == 0)
+      group().send(5 - me(), Tensor({2}));
+    else
+      group().receive(5 - me());
+}
+
+/// Each device meets the next one in a group of the two before the one before it: nobody comes first.
+void meet_in_groups_of_two() {
+  std::unique_ptr<Communicator> with_next, with_previous;
+  for (int first = 0; first < devices(); ++first) {
+    const bool is_first = me() == first, is_second = me() == (first + 1) % devices();
+    std::unique_ptr<Communicator> pair =
+        group().split(is_first || is_second ? std::optional<Index>(0) : std::nullopt, is_first ? 0 : 1);
+    if (is_first) with_next = std::move(pair);
+    if (is_second) with_previous = std::move(pair);
+  }
+  with_next->barrier();
+  with_previous->barrier();
+}
+
+}  // namespace
+
+const std::vector<Case> everybody_waits = {
+    {"sends_to_the_right",
+     {2, 5},
+     82,
+     {"error: deadlock: devices 0", " can never go on\n",
+      fmt::format("\n  device 0 waits in send ({}) for device 1\n", call_1_at("deadlocks.cpp", line_of_send)),
+      "\n  each sends first: let one of them receive first, or post the sends"},
+     send_to_the_right},
+    {"sends_to_the_right", {3}, 82, {"devices 0 to 2 can never go on"}, send_to_the_right, Where::cuda_too},
+    {"receives_from_the_left",
+     {3},
+     82,
+     {"  device 0 waits in receive (", ") for device 2\n  device 1 waits in receive (",
+      "each receives first"},
+     receive_from_the_left,
+     Where::cuda_too},
+    {"1_ends_early",
+     {3},
+     82,
+     {fmt::format("\n  devices 0, 2 wait in all_reduce ({}) for device 1\n",
+                  call_1_at("misbehave.hpp", line_of_all_reduce)),
+      "\n  device 1 waits in the end of the program (after 0 calls)\n", "(uneven batches)?"},
+     only(1, nothing, all_reduce),
+     Where::cuda_too},
+    {"0_ends_early",
+     {2},
+     82,
+     {"  device 0 waits in the end of the program (after 0 calls)\n  device 1 waits in all_reduce ("},
+     only(0, nothing, all_reduce)},
+    {"all_but_the_last_end_early",
+     {4},
+     82,
+     {"  devices 0 to 2 wait in the end of the program (after 0 calls)\n  device 3 waits in receive (",
+      ") for device 0\n"},
+     only(
+         last, [] { group().receive(0); }, nothing)},
+    {"1_ends_while_others_poll",
+     {3},
+     82,
+     {"devices 0, 2 can never go on", "  devices 0, 2 poll in all_reduce (", ") for device 1\n",
+      "  device 1 waits in the end of the program"},
+     only(1, nothing, poll_all_reduce)},
+    {"1_sends_in_an_all_reduce",
+     {2},
+     82,
+     {"device 0 waits in all_reduce", "device 1 waits in send",
+      "they wait in calls that do not belong together"},
+     only(
+         1, [] { group().send(0, Tensor({3})); }, all_reduce),
+     Where::cuda_too},
+    {"0_receives_in_a_barrier",
+     {3},
+     82,
+     {"device 0 waits in receive", "devices 1, 2 wait in barrier (", ") for device 0\n"},
+     only(
+         0, [] { group().receive(1); }, [] { group().barrier(); })},
+    {"groups_in_a_circle",
+     {3},
+     82,
+     {"  device 0 waits in barrier in group {0, 1} (call 1 at ",
+      ") for device 1\n  device 1 waits in barrier in group {1, 2} (call 1 at ",
+      ") for device 2\n  device 2 waits in barrier in group {2, 0} (call 1 at ",
+      "collectives of several groups in different orders"},
+     meet_in_groups_of_two,
+     Where::cuda_too},
+    {"1_leaves_out_an_exchange",
+     {3},
+     82,
+     {"  devices 0, 2 wait in an exchange of \"a number\" (", ") for device 1\n  device 1 waits in the end"},
+     only(
+         1, [] { group().synchronize(); }, exchange_a_number)},
+    {"all_wait_for_posts",
+     {3},
+     82,
+     {"  device 0 waits in post_receive (call 1 at ", ") for device 1\n  device 1 waits"},
+     [] { group().post_receive(right(), {2}).get(); },
+     Where::cuda_too},
+    {"0_drops_a_message_that_nobody_receives",
+     {2},
+     82,
+     {"  device 0 waits in post_send (call 1 at ",
+      ") for device 1\n  device 1 waits in the end of the program"},
+     only(
+         0, [] { (void)group().post_send(1, Tensor({100'000})); }, nothing),
+     Where::cuda_too},
+    {"0_drops_a_receive_of_what_nobody_sends",
+     {3},
+     82,
+     {"  device 0 waits in post_receive (call 1 at ", ") for device 1\n"},
+     only(
+         0, [] { (void)group().post_receive(1, {3}); }, nothing)},
+};
+
+/// Devices that can never go on while others do: those are accused of nothing.
+const std::vector<Case> some_wait_for_ever = {
+    {"1_and_2_face_each_other_while_0_computes",
+     {3},
+     82,
+     {"error: deadlock: devices 1, 2 can never go on\n", "  device 1 waits in receive (",
+      "each receives first"},
+     only(
+         0, [] { std::this_thread::sleep_for(60s); }, [] { group().receive(3 - me()); })},
+    {"0_and_1_face_each_other_while_2_and_3_talk",
+     {4},
+     82,
+     {"error: deadlock: devices 0, 1 can never go on\n", "  device 0 waits in send (", "each sends first"},
+     [] { me() < 2 ? group().send(1 - me(), Tensor({2})) : talk_for_ever(); }},
+    {"1_waits_for_2_that_faces_3_while_0_computes",
+     {4},
+     82,
+     {"error: deadlock: devices 1 to 3 can never go on\n", "  devices 1, 3 wait in receive (",
+      ") for device 2\n"},
+     [] {
+       if (me() == 0) std::this_thread::sleep_for(60s);
+       group().receive(me() == 3 ? 2 : me() + 1);
+     }},
+};

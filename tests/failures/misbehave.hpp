@@ -1,0 +1,59 @@
+#pragma once
+
+/// What the cases of `misbehave` share, and its tables.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "engine/device/device.hpp"
+#include "tests/harness/cases.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace std::chrono_literals;
+using testing::Case;
+using testing::devices;
+using testing::group;
+using testing::left;
+using testing::me;
+using testing::right;
+using testing::Where;
+
+/// Devices that wait for one another, all of them or some.
+extern const std::vector<Case> everybody_waits, some_wait_for_ever;
+/// Slow devices, and others that look as if something were wrong: they must end well.
+extern const std::vector<Case> nobody_is_wrong;
+
+constexpr int last = -1;  ///< the device with the highest number
+
+constexpr int line_of_all_reduce = __LINE__ + 2;
+inline void all_reduce() {
+  group().all_reduce_async(Tensor({5}), ReduceOp::sum).get();
+}
+inline void all_reduce_late() {
+  std::this_thread::sleep_for(3s);
+  all_reduce();
+}
+inline void poll_all_reduce() {
+  Future<Tensor> future = group().all_reduce_async(Tensor({5}), ReduceOp::sum);
+  while (!future.ready()) continue;
+  future.get();
+}
+inline void exchange_a_number() {
+  group().exchange("a number", 1);
+}
+inline void nothing() {}
+
+/// Device `culprit` does the first thing, the others the second.
+template <class Wrong, class Meanwhile>
+auto only(int culprit, Wrong wrong, Meanwhile meanwhile) {
+  return [=] { me() == (culprit == last ? devices() - 1 : culprit) ? wrong() : meanwhile(); };
+}
+
+/// "call 1 at tests/failures/FILE:70", the call of that line.
+inline std::string call_1_at(const char* file, int line) {
+  return fmt::format("call 1 at tests/failures/{}:{}", file, line);
+}

@@ -1,0 +1,95 @@
+// Programs in which nobody is wrong: devices that are slow, that poll, or that let others wait.
+
+#include <sstream>
+
+#include "tests/failures/misbehave.hpp"
+
+namespace {
+
+/// A message back and forth between devices 1 and 2, with pauses, for longer than anybody's patience.
+void play_slowly() {
+  for (int turn = 0; turn < 8; ++turn) {
+    std::this_thread::sleep_for(300ms);
+    if ((turn + me()) % 2 == 0)
+      group().send(3 - me(), Tensor({2}));
+    else
+      group().receive(3 - me());
+  }
+}
+
+/// Asks for longer than anybody's patience whether a message has come, and only then sends what its sender
+/// waits for.
+void poll_and_then_send() {
+  if (me() == 1) {
+    group().receive(0);
+    group().send(0, Tensor({2}));
+    return;
+  }
+  Future<Tensor> message = group().post_receive(1, {2});
+  for (const auto start = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - start < 2s;)
+    (void)message.ready();
+  group().send(1, Tensor({2}));
+  message.get();
+}
+
+void play_slowly_without_0() {
+  if (me() != 0) play_slowly();
+  all_reduce();
+}
+
+void print_while_0_waits() {
+  Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
+  std::ostringstream out;
+  if (me() == 0) future.get();
+  print_in_device_order(group(), out, "mine:", Tensor({2}));
+  if (me() != 0) future.get();
+}
+
+int drop_a_future_on_0() {
+  Future<Tensor> future = group().all_gather_async(Tensor({3}), 0);
+  if (me() == 0) return 0;
+  return future.get().size() == 3 * devices() ? 0 : 1;
+}
+
+void drop_messages_on_0() {
+  if (me() == 0) {
+    (void)group().post_receive(devices() - 1, {100'000});
+    (void)group().post_send(1, Tensor({100'000}));
+    return;
+  }
+  std::this_thread::sleep_for(300ms);
+  group().send(right(), group().receive(left()));
+}
+
+void print_before_messages_are_met() {
+  Future<Tensor> received, early;
+  Future<> sent;
+  if (me() == 0) {
+    received = group().post_receive(1, {100'000});
+    sent = group().post_send(2, Tensor({100'000}));
+    early = group().post_receive(2, {100'000});
+  }
+  if (me() == 1) sent = group().post_send(2, Tensor({100'000}));
+  if (me() == 2) received = group().post_receive(1, {100'000});
+  if (me() == 2) group().receive(0), group().send(0, Tensor({100'000}));
+  std::ostringstream out;
+  print_in_device_order(group(), out, "mine:", Tensor({2}));
+  if (me() == 1) group().send(0, Tensor({100'000}));
+  early.get(), received.get(), sent.wait();
+}
+
+}  // namespace
+
+const std::vector<Case> nobody_is_wrong = {
+    {"1_returns_86", {3}, 86, {}, [] { return me() == 1 ? 86 : 0; }},
+    {"returns_80_plus_id", {3}, 82, {}, [] { return 80 + me(); }},
+    {"1_is_slow", {3}, 0, {}, only(1, all_reduce_late, all_reduce), Where::cuda_too},
+    {"0_is_slow", {3}, 0, {}, only(0, all_reduce_late, all_reduce)},
+    {"0_waits_for_a_slow_game", {3}, 0, {}, play_slowly_without_0},
+    {"0_polls_while_1_is_slow", {3}, 0, {}, only(1, all_reduce_late, poll_all_reduce), Where::cuda_too},
+    {"1_prints_while_0_waits", {2}, 0, {}, print_while_0_waits},
+    {"0_drops_a_future_and_ends", {3}, 0, {}, drop_a_future_on_0},
+    {"0_drops_messages_and_ends", {3}, 0, {}, drop_messages_on_0, Where::cuda_too},
+    {"0_polls_and_then_sends", {2}, 0, {}, poll_and_then_send, Where::cuda_too},
+    {"0_prints_before_its_messages_are_met", {3}, 0, {}, print_before_messages_are_met, Where::cuda_too},
+};
