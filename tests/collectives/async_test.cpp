@@ -80,10 +80,12 @@ int next_call_number() {
 }
 
 /// On a group that is a part of all devices, the line names it.
-std::string dropped_line(const std::string& call, int number) {
+std::string dropped_line(const std::string& call, int number, int line) {
   const std::string part = name_of_group(group());
-  return fmt::format("device {}: the future of {}{} (call {}) was dropped without waiting for it\n",
-                     this_device(), call, part.empty() ? "" : " in group " + part, number);
+  return fmt::format(
+      "device {}: the future of {}{} (call {} at tests/collectives/async_test.cpp:{}) was "
+      "dropped without waiting for it\n",
+      this_device(), call, part.empty() ? "" : " in group " + part, number, line);
 }
 
 }  // namespace
@@ -201,28 +203,34 @@ TEST_CASE("a future dropped without waiting is reported, and its call is made al
   const Tensor source = to_device(src);
   Tensor dst({5});
   const int first = next_call_number();
+  int line = 0;
   SECTION("at the end of its life") {
-    CHECK(standard_error_of([&] { (void)group().all_reduce_async(Tensor({3}), ReduceOp::sum); }) ==
-          dropped_line("all_reduce", first));
-    CHECK(standard_error_of([&] { (void)group().send_async(source, dst, (me() + 1) % devices()); }) ==
-          dropped_line("send_async", first + 1));
+    line = __LINE__ + 1;
+    auto reduce = [&] { (void)group().all_reduce_async(Tensor({3}), ReduceOp::sum); };
+    CHECK(standard_error_of(reduce) == dropped_line("all_reduce", first, line));
+    line = __LINE__ + 1;
+    auto send = [&] { (void)group().send_async(source, dst, (me() + 1) % devices()); };
+    CHECK(standard_error_of(send) == dropped_line("send_async", first + 1, line));
     group().synchronize();
     CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
   }
   SECTION("when another one takes its place") {
+    line = __LINE__ + 1;
     Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
     CHECK(standard_error_of([&] { future = group().all_gather_async(Tensor({2}), 0); }) ==
-          dropped_line("all_gather", first));
+          dropped_line("all_gather", first, line));
     CHECK(future.get().size() == 2 * devices());
   }
   SECTION("even if it is done, or was passed on") {
+    line = __LINE__ + 1;
     Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
     while (!future.ready()) continue;
     CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
-          dropped_line("all_gather", first));
+          dropped_line("all_gather", first, line));
+    line = __LINE__ + 1;
     Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
     CHECK(standard_error_of([&] { (void)std::move(other).then([](Tensor) {}); }) ==
-          dropped_line("broadcast", first + 1));
+          dropped_line("broadcast", first + 1, line));
   }
   group().synchronize();
 }

@@ -52,7 +52,9 @@ void violation(const std::string& what) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: cuda double: %s\n", what.c_str());
   std::fflush(stderr);
-  shard::runtime::FlightRecord::instance().leave_last_words(70, what);
+  if (auto& record = shard::runtime::FlightRecord::instance();
+      record.claim_last_words() == shard::runtime::FlightRecord::Speaker::this_device)
+    record.leave_last_words(70, what);
   int is_job = 0, is_over = 0, devices = 0;
   MPI_Initialized(&is_job);
   MPI_Finalized(&is_over);

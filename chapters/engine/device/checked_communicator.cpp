@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace shard {
@@ -23,6 +25,14 @@ Index fingerprint(const Tensor& t) {
   return result;
 }
 
+/// The index along each axis of an element of this shape.
+Shape place_of(Index element, const Shape& shape) {
+  Shape place(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
+    place[axis] = element % shape[axis];
+  return place;
+}
+
 /// A checked group that owns what it checks.
 class CheckedPart : public CheckedCommunicator {
  public:
@@ -35,13 +45,37 @@ class CheckedPart : public CheckedCommunicator {
 
 }  // namespace
 
+/// All members call this when fingerprints differ: the member `alike` holds what most hold, and `odd` is the
+/// first that does not. \returns what differs first, on every member.
+std::string CheckedCommunicator::first_difference(const Tensor& t, int alike, int odd) {
+  const auto a = static_cast<std::size_t>(alike), b = static_cast<std::size_t>(odd);
+  const Tensor most = broadcast_async(t.clone(), alike).get();
+  const Shape usual = most.shape(), rare = broadcast_async(t.clone(), odd).get().shape();
+  if (usual != rare)
+    return fmt::format("{} on device {}, and {} on device {}", to_string(rare), members()[b],
+                       to_string(usual), members()[a]);
+  // Bits are compared, and told to all, as numbers.
+  const std::vector<float> expected = most.to_host(), given = t.to_host();
+  auto bits = [](float value) { return static_cast<Index>(std::bit_cast<std::int32_t>(value)); };
+  const auto first =
+      static_cast<std::size_t>(std::ranges::mismatch(expected, given, {}, bits, bits).in1 - expected.begin());
+  const Index element = exchange("the first difference", static_cast<Index>(first))[b];
+  const auto i = static_cast<std::size_t>(element);
+  const Index value = exchange("the value that differs", i < given.size() ? bits(given[i]) : 0)[b];
+  return fmt::format("{} at {} on device {}, and {} there on device {}",
+                     std::bit_cast<float>(static_cast<std::int32_t>(value)),
+                     to_string(place_of(element, usual)), members()[b], expected[i], members()[a]);
+}
+
 void CheckedCommunicator::do_verify_replicated(const Tensor& t) {
   const std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
-  for (std::size_t d = 1; d < prints.size(); ++d)
-    if (prints[d] != prints[0])
-      refuse(Code::mismatch, "Replicated", "the same values on every device",
-             fmt::format("{} here, and device {} holds other values or another shape than device {}",
-                         to_string(t.shape()), members()[d], members()[0]));
+  auto is_rare = [&](Index print) { return std::ranges::count(prints, print); };
+  const auto alike = std::ranges::max_element(prints, {}, is_rare);
+  const auto odd = std::ranges::find_if(prints, [&](Index print) { return print != *alike; });
+  if (odd == prints.end()) return;
+  refuse(
+      Code::mismatch, "Replicated", "the same values on every device",
+      first_difference(t, static_cast<int>(alike - prints.begin()), static_cast<int>(odd - prints.begin())));
 }
 
 std::unique_ptr<Communicator> CheckedCommunicator::wrap(std::unique_ptr<Communicator> part) {

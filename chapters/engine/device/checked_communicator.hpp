@@ -5,7 +5,8 @@
 namespace shard {
 
 /// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.
-/// This class verifies each claim, with one control message.
+/// This class verifies each claim, with one control message. An error names the first element that differs,
+/// both values, and the devices that hold them: one of most that are alike, and the first other one.
 class CheckedCommunicator : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;
@@ -14,6 +15,9 @@ class CheckedCommunicator : public WrappedCommunicator {
   /// \throws Error mismatch unless all members hold the same shape and the same bits.
   void do_verify_replicated(const Tensor& t) override;
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+
+ private:
+  std::string first_difference(const Tensor& t, int alike, int odd);
 };
 
 }  // namespace shard

@@ -33,6 +33,9 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
+/// Adds a result that differs from its reference to what the launcher's --diagnosis writes.
+void note_difference(const std::string& line);
+
 /// The id in the job of this process's device: 0 before a job begins.
 int this_device();
 /// Called by the code that starts the job.

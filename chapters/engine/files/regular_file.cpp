@@ -41,7 +41,13 @@ Replacement::Replacement(const std::string& path) : path_(path), target_(path.su
   folder_ = FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder_.get() < 0) system_error(path_, "cannot open the folder to write in");
   refuse_special_target();
-  create();
+  file_ = FileDescriptor(::openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
+  if (file_.get() >= 0) return;
+  with_free_name([&](const char* name) {  // this file system has no files without a name
+    file_ = FileDescriptor(::openat(folder_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return file_.get() >= 0;
+  });
+  if (temporary_.empty()) system_error(path_, "cannot create a file in its folder");
 }
 
 Replacement::~Replacement() {
@@ -60,6 +66,12 @@ void Replacement::write(const void* data, std::uint64_t bytes) {
 
 void Replacement::commit() {
   if (::fsync(file_.get()) != 0) system_error(path_, "cannot write to the disk");
+  const std::string nameless = fmt::format("/proc/self/fd/{}", file_.get());
+  if (temporary_.empty())
+    with_free_name([&](const char* name) {
+      return ::linkat(AT_FDCWD, nameless.c_str(), folder_.get(), name, AT_SYMLINK_FOLLOW) == 0;
+    });
+  if (temporary_.empty()) system_error(path_, "cannot name the new file");
   if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), target_.c_str()) != 0)
     system_error(path_, "cannot put the new file in place");
   temporary_.clear();
@@ -77,15 +89,12 @@ void Replacement::refuse_special_target() const {
 }
 
 /// Names that a killed run left behind are passed over.
-void Replacement::create() {
-  for (int attempt = 0; attempt < 1000 && file_.get() < 0; ++attempt) {
+void Replacement::with_free_name(const std::function<bool(const char*)>& try_name) {
+  for (int attempt = 0; attempt < 1000 && temporary_.empty(); ++attempt) {
     const std::string name = fmt::format(".shardbook-{}-{}.tmp", ::getpid(), attempt);
-    file_ =
-        FileDescriptor(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file_.get() >= 0) temporary_ = name;
-    if (file_.get() < 0 && errno != EEXIST) break;
+    if (try_name(name.c_str())) temporary_ = name;
+    if (temporary_.empty() && errno != EEXIST) return;
   }
-  if (file_.get() < 0) system_error(path_, "cannot create a file in its folder");
 }
 
 void replace_file(const std::string& path, std::string_view text) {

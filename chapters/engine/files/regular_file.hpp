@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -27,10 +28,10 @@ class FileDescriptor {
 /// Opens `path` to be read, and gives its size. \throws Error file unless it is a regular file
 FileDescriptor open_regular(const std::string& path, std::uint64_t& size);
 
-/// A temporary file beside `path`, `.shardbook-PID-N.tmp`. It takes the place of `path` on commit(), and
-/// vanishes without it. Whoever opens `path`, also after this process was killed or the machine lost power,
-/// finds the old file or the new one, whole. A symbolic link at `path` is replaced, not followed. A killed
-/// run can leave its temporary; nothing else does.
+/// A file without a name in the folder of `path`. On commit() it gets one, `.shardbook-PID-N.tmp`, and takes
+/// the place of `path`; without that it vanishes, also if this process is killed. Whoever opens `path`, also
+/// after the machine lost power, finds the old file or the new one, whole. A symbolic link at `path` is
+/// replaced, not followed. Where a file system has no files without a name, a killed run leaves its temporary.
 class Replacement {
  public:
   /// \throws Error file when no file can be written there
@@ -46,11 +47,12 @@ class Replacement {
 
  private:
   void refuse_special_target() const;
-  void create();
+  /// Sets `temporary_` to the first name that the function can use.
+  void with_free_name(const std::function<bool(const char*)>& try_name);
 
   std::string path_;
   std::string target_;     // the last part of the path
-  std::string temporary_;  // empty once there is none
+  std::string temporary_;  // empty where there is none
   FileDescriptor folder_;
   FileDescriptor file_;
 };

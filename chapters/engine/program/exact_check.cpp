@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/device/checked_communicator.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/proof/compare.hpp"
 
@@ -27,11 +28,13 @@ Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
-/// One step of this device, with or without dL/dx, held against the problem's solution.
+/// One step of this device, with or without dL/dx, held against the problem's solution. Claims that all
+/// devices hold the same are checked, too.
 std::vector<Comparison> compare_step(const Run& run, const ExactProblem& problem, const Solution& expected,
                                      bool input_grad) {
+  CheckedCommunicator checking(run.group);
   std::unique_ptr<ShardedEngine> engine =
-      run.variant.make(run.group, *problem.workload, run.arguments.options);
+      run.variant.make(checking, *problem.workload, run.arguments.options);
   engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
   engine->want_input_grad(input_grad);
   std::vector<Comparison> comparisons;
@@ -59,7 +62,10 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
     if (first.empty()) first = c.first_difference;
   }
   for (const std::string& line : group.gather("exact mode", first))
-    if (!line.empty()) fmt::print("  differs{}: {}\n", when, line);
+    if (!line.empty()) {
+      fmt::print("  differs{}: {}\n", when, line);
+      note_difference(line + when);
+    }
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 

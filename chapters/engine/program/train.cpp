@@ -95,7 +95,11 @@ Report report_of(const Run& run, const Chapter& chapter) {
 void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
-  if (speaks(run.group)) fmt::print("{}", describe(report.curve, run.arguments.steps));
+  if (speaks(run.group)) {
+    const std::string line = describe(report.curve, run.arguments.steps);
+    fmt::print("  {}\n", line);
+    if (!is_good) note_difference(line);
+  }
   const Index wrong_step = run.group.exchange("loss curve", is_good ? 0 : report.curve->wrong_step)[0];
   if (!speaks(run.group) && wrong_step > 0) report.curve = CurveComparison{.wrong_step = wrong_step};
 }
@@ -105,7 +109,10 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine) {
   std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
   Training training = run_steps(run, engine, *optimizer);
   training.figures.gather_into(report, run);
-  for (const std::string& line : training.figures.misses(run)) fmt::print("  {}\n", line);
+  for (const std::string& line : training.figures.misses(run)) {
+    fmt::print("  {}\n", line);
+    note_difference(line);
+  }
   print_journal(run.group, training);
   report.losses = training.losses;
   if (training.journal) report.decisions = training.journal->decisions();

@@ -141,18 +141,17 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chap
 }
 
 std::string describe(const std::optional<CurveComparison>& comparison, Index steps) {
-  if (!comparison) return "  loss curve: there is no unsharded network to hold it against\n";
+  if (!comparison) return "loss curve: there is no unsharded network to hold it against";
   const CurveComparison& c = *comparison;
   if (!c.is_good())
     return fmt::format(
-        "  loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
-        "make "
-        "a difference of {:.1e}\n",
+        "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may make "
+        "a difference of {:.1e}",
         c.wrong_step, c.expected, c.given, c.allowed_then);
   const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
                                              : fmt::format("the first {} of {} steps", c.steps, steps);
   return fmt::format(
-      "  loss curve: the unsharded network's to a relative {:.1e}, where rounding may make {:.1e}, in {}\n",
+      "loss curve: the unsharded network's to a relative {:.1e}, where rounding may make {:.1e}, in {}",
       c.largest, c.allowed, where);
 }
 

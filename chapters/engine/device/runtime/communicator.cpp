@@ -37,8 +37,9 @@ class Started : public Pending {
   void wait() override { stream().wait_for(*operation_); }
   Tensor take_result() override { return std::move(operation_->tensor); }
   void dropped() noexcept override {
-    std::fprintf(stderr, "device %d: the future of %s (call %lld) was dropped without waiting for it\n",
-                 this_device(), operation_->call.c_str(), static_cast<long long>(operation_->number));
+    std::fprintf(stderr, "device %d: the future of %s (%s) was dropped without waiting for it\n",
+                 this_device(), operation_->call.c_str(),
+                 place_of_call(operation_->number, operation_->where).c_str());
   }
 
  private:

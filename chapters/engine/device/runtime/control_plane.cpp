@@ -196,9 +196,11 @@ void ControlPlane::tell_device_0(Code code, const std::string& line) {
 }
 
 void ControlPlane::fail(Code code, const std::string& line) {
-  switch (FlightRecord::instance().leave_last_words(static_cast<int>(code), line)) {
+  FlightRecord& record = FlightRecord::instance();
+  switch (record.claim_last_words()) {
     case FlightRecord::Speaker::this_device:
       if (code != Code::interrupted) print_line(line);  // the launcher, which a signal ends too, says that
+      record.leave_last_words(static_cast<int>(code), line);
       break;
     case FlightRecord::Speaker::another_device:
       std::this_thread::sleep_for(grace);  // it ends this one

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "engine/device/error.hpp"
 
 namespace shard::runtime {
 
@@ -19,6 +22,15 @@ void write_text(char (&field)[size], std::string_view text) {
   const std::size_t length = std::min(text.size(), size - 1);
   std::memcpy(field, text.data(), length);
   std::memset(field + length, 0, size - length);
+}
+
+/// One write, so that lines of several devices do not mix.
+void append_line(const std::string& path, const std::string& line) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) return;
+  const std::string text = line + '\n';
+  [[maybe_unused]] const ssize_t written = write(file, text.data(), text.size());
+  close(file);
 }
 
 }  // namespace
@@ -57,15 +69,27 @@ void FlightRecord::note_state(State state) {
   content_->state = static_cast<std::int64_t>(state);
 }
 
-FlightRecord::Speaker FlightRecord::leave_last_words(int code, const std::string& line) const {
+FlightRecord::Speaker FlightRecord::claim_last_words() const {
   if (folder_.empty()) return Speaker::unknown;
-  const std::string path = folder_ + "/last_words";
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int file = open((folder_ + "/speaker").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return errno == EEXIST ? Speaker::another_device : Speaker::unknown;
-  const std::string text = std::to_string(code) + ' ' + line + '\n';
-  const bool is_written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(file);
-  return is_written ? Speaker::this_device : Speaker::unknown;
+  return Speaker::this_device;
+}
+
+void FlightRecord::leave_last_words(int code, const std::string& text) const {
+  if (folder_.empty()) return;
+  const std::string path = folder_ + "/last_words", part = path + ".part";
+  append_line(part, std::to_string(code) + ' ' + text);
+  std::rename(part.c_str(), path.c_str());  // the launcher reads all of it or nothing
+}
+
+void FlightRecord::note_difference(const std::string& line) const {
+  if (!folder_.empty()) append_line(folder_ + "/differences", line);
 }
 
 }  // namespace shard::runtime
+
+void shard::note_difference(const std::string& line) {
+  shard::runtime::FlightRecord::instance().note_difference(line);
+}

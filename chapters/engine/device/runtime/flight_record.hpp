@@ -33,11 +33,15 @@ class FlightRecord {
   void begin(int device);
   void note_call(std::int64_t number, std::string_view call, SourceLine where);
   void note_state(State state);
-  /// Leaves an error's code and line in the file last_words, unless another device of this host has done so.
-  /// Tells who prints it; unknown where there are no records. The launcher reads the file: it may stay after
-  /// an error, and it prints the line of an interruption itself.
+  /// Who prints the error that ends the job: the first device of this host that asks. Unknown where there are
+  /// no records.
   enum class Speaker { this_device, another_device, unknown };
-  Speaker leave_last_words(int code, const std::string& line) const;
+  Speaker claim_last_words() const;
+  /// Leaves that error's code and text in the file last_words, once it is printed. The launcher then ends the
+  /// devices of this host, and the job's code is this one.
+  void leave_last_words(int code, const std::string& text) const;
+  /// Adds a line to the file differences: a result that differs from its reference.
+  void note_difference(const std::string& line) const;
 
  private:
   std::string folder_;

@@ -1,0 +1,138 @@
+"""Looks after a job. What goes wrong with a process, which cannot say it itself, is found here: a device that
+was lost, or that others wait for."""
+import contextlib, os, re, signal, struct, time
+from pathlib import Path
+
+from setup import descendants, is_alive, say
+
+# ---- What devices say ------------------------------------------------------------------------------------
+class Record:
+    """What a device was doing last: chapters/engine/device/runtime/flight_record.hpp."""
+    layout = struct.Struct("<5q80s168s")
+
+    def __init__(self, device, content):
+        self.device = device
+        self.process, state, since, self.calls, line, call, file = self.layout.unpack(content)
+        self.state = ("runs", "waits", "has ended")[state]
+        self.seconds = time.time() - since / 1000  # in this state
+        self.call, file = (text.split(b"\0")[0].decode(errors="replace") for text in (call, file))
+        self.file, self.line = re.sub(".*/(?=(chapters|tests)/)", "", file), line
+        place = f" at {self.file}:{line}" if line else ""
+        self.last_call = f"call {self.calls} ({self.call}){place}" if self.call else "no call"
+
+    def is_lost(self):
+        return self.process > 0 and self.state != "has ended" and not is_alive(self.process)
+
+class Records:
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def last_words(self):
+        """Code and text of the error that ends the job, or (0, "")."""
+        code, _, text = self.text_of("last_words").partition(" ")
+        return int(code or 0), text.rstrip("\n")
+
+    def text_of(self, name):
+        path = self.folder / name
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def all(self):
+        found = []
+        for path in self.folder.glob("device_*"):
+            content = path.read_bytes()
+            if len(content) == Record.layout.size:
+                found.append(Record(int(path.name[7:]), content))
+        return sorted(found, key=lambda record: record.device)
+
+# ---- What goes wrong with a process ----------------------------------------------------------------------
+def lost_device(records, lost, about_processes, code):
+    """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those whose
+    processes were gone first; the text about processes is Open MPI's."""
+    if code in (0, 130, 143):
+        return None, []
+    killed = re.search(r"process rank (\d+) .*exited on signal (\d+)", about_processes)
+    left = re.search(r"due to process rank (\d+)", about_processes)
+    ended = re.search(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)", about_processes)
+    named = [int(found[1]) for found in (killed, left, ended) if found]
+    device = next((d for d in named if d in lost), (lost or named or [None])[0])
+    known = {record.device: record for record in records.all()}
+    record = known.get(device)
+    if record is None and code > 128 and code - 128 in set(signal.Signals):
+        return device, [f"a device was lost: killed by {signal.Signals(code - 128).name}"]
+    if record is None or record.state == "has ended":
+        return None, []
+    how = "ended"
+    if device in named:
+        how = (f"was killed by {signal.Signals(int(killed[2])).name}" if killed else
+               f"left the program with exit code {ended[2] if ended else 0}")
+    others = {}
+    for other in known.values():
+        if other.device != device and other.state != "has ended":
+            what = f"{'in' if other.state == 'waits' else 'after'} {other.last_call}"
+            others.setdefault(what, []).append(other.device)
+    return device, [f"device {device} was lost: it {how} after {record.last_call}",
+                    *(f"  {devices_text(devices)} {'was' if len(devices) == 1 else 'were'} {what}"
+                      for what, devices in others.items())]
+
+def devices_text(devices):
+    return f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}"
+
+class Watch:
+    """Looks after a job, ten times a second. Says once of each call for whom the others wait, after ten
+    seconds. When a device has failed or is lost, ends the other devices of this host: Open MPI's launcher
+    would take seconds. Ends a launcher that stays without devices, as Open MPI's does at times, after five
+    seconds."""
+    def __init__(self, launcher, records):
+        self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
+        self.looks, self.told, self.lost = 0, set(), []
+
+    def __call__(self, launcher):
+        """The exit code where it stays too long, else None."""
+        self.looks += 1
+        failed, _ = self.records.last_words()
+        if not failed and not self.lost and self.looks % 5:  # to look at all processes costs more
+            return None
+        processes = descendants(launcher.pid)[1:]
+        self.end_devices(failed, processes)
+        are_there = any(map(is_alive, processes))
+        self.has_devices |= are_there
+        if not failed and (are_there or not self.has_devices):
+            self.since = None
+            self.tell_who_is_awaited()
+            return None
+        self.since = self.since or time.monotonic()
+        if time.monotonic() - self.since < 5:
+            return None
+        if not failed:
+            say(f"error: {self.launcher}: expected to end with its devices, given one that stays: ended")
+        return failed or 70
+
+    def end_devices(self, failed, processes):
+        """Ends all devices once one has failed, or at the second look that finds one lost: by then the
+        launcher knows how that one ended. Devices that were interrupted end by themselves."""
+        if failed in (130, 143):
+            return
+        records = self.records.all()
+        if failed or self.lost:
+            for record in records:
+                if record.process in processes:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(record.process, signal.SIGKILL)
+        self.lost = self.lost or [record.device for record in records if record.is_lost()]
+
+    def tell_who_is_awaited(self):
+        """A device that runs for long while another waits for long is named, and not accused."""
+        records = self.records.all()
+        longest = max((record.seconds for record in records if record.state == "waits"), default=0)
+        for record in records:
+            key = (record.device, record.calls)
+            if record.state == "runs" and min(longest, record.seconds) >= 10 and key not in self.told:
+                self.told.add(key)
+                stopped = " (its process is stopped)" if is_stopped(record.process) else ""
+                say(f"waiting 10 s for device {record.device}{stopped}, last heard of in {record.last_call}")
+
+def is_stopped(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
