@@ -52,13 +52,20 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const std::unique_ptr<Floor> floor = recorder->floor_of(ours.call);
   const auto flops = static_cast<double>(ledger().flops() - flops_before);
   const Side lowest = {[&] { floor->prepare(); }, [&] { floor->run(); }};
-  const Pair pair = measure(ours, lowest, options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000});
+  const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000};
+  const Pair pair = measure(ours, lowest, budget);
   const double share = 1 / pair.ratio();
+  const Side unchecked = {ours.prepare, [&] {
+                            set_agreement(false);
+                            ours.call();
+                            set_agreement(true);
+                          }};
+  const double checks = 100 * (measure(ours, unchecked, budget).ratio() - 1);
   const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
   const std::string rule = least ? results.bar(fmt::format("share >= {}", *least), share >= *least) : "";
-  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f}   {}\n", chapter.number,
+  results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f} {:>6.1f}   {}\n", chapter.number,
                             c.variant.name, name_of(c.precision), c.network_name(), pair.ours.text(),
-                            pair.reference.text(), share, flops / pair.ours.median / 1e3, rule));
+                            pair.reference.text(), share, flops / pair.ours.median / 1e3, checks, rule));
   results.add("chapters", {{"chapter", chapter.number},
                            {"variant", c.variant.name},
                            {"precision", name_of(c.precision)},
@@ -66,6 +73,7 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
                            {"layers", options.layers},
                            {"flops", flops},
                            {"share", share},
+                           {"checks", checks},
                            {"bar", rule},
                            {"times", pair}});
 }
@@ -76,10 +84,11 @@ void measure_all(Communicator& world, const Options& options, Results& results) 
   const Chapter& chapter = only_chapter();
   results.print(fmt::format(
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
-      "distance of the quartiles; 10^9 operations/s of device 0\n"
-      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8}   bar\n",
+      "distance of the quartiles; 10^9 operations/s of device 0; what devices' agreement on reductions adds, "
+      "%\n"
+      "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8} {:>6}   bar\n",
       chapter.number, chapter.title, options.layers, "variant", "", "network", "ours", "floor", "share",
-      "Gflop/s"));
+      "Gflop/s", "checks"));
   for (const Variant& variant : chapter.variants)
     for (const Precision precision : precisions())
       for (const Network& network : options.networks) try {

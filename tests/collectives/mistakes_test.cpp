@@ -116,6 +116,27 @@ TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
   check_going_on();
 }
 
+TEST_CASE("without agreement a reduction is not compared, and other collectives are") {
+  set_agreement(false);
+  const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
+  CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
+        "");
+  // Device 0 means another operation, and nobody hears of it.
+  const ReduceOp op = me() == 0 ? ReduceOp::max : ReduceOp::sum;
+  CHECK(refusal([&] { engine.all_reduce(Tensor({7, 2}), op); }).code == 0);
+  if (devices() > 1)
+    check_mismatch({"all_gather of (2,) along axis 0", "broadcast from device"}, [&] {
+      if (me() == 0)
+        engine.all_gather(Tensor({2}), 0);
+      else
+        group().broadcast_async(Tensor({2}), 0).get();
+    });
+  set_agreement(true);
+  if (devices() > 1)
+    check_mismatch({"all_reduce(max)", "all_reduce(sum)"}, [&] { engine.all_reduce(Tensor({7, 2}), op); });
+  check_going_on();
+}
+
 TEST_CASE("an axis that is not there is refused") {
   for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 3}})
     for (int axis : {-1, static_cast<int>(shape.size()), 100}) {

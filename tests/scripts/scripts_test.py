@@ -171,6 +171,39 @@ class Launching(Scripts):
         self.assertEqual((job.returncode, job.stdout), (69, ""), job.stderr)
         self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
 
+    def test_a_diagnosis(self):
+        """What is said of an error, each device's last call, and what differs; and nothing where all is well."""
+        path = self.scratch / "diagnosis.json"
+        train = ["chapters/on_devices", "--diagnosis", path, "3", build / "emu/03_tensor_parallel", "train",
+                 "--steps", "2"]
+        line = r"chapters/03_tensor_parallel/tensor_parallel.hpp:\d+"
+        for kind, code, name, message in (
+                ("skip", 82, "deadlock", "^deadlock: devices 0 to 2 can never go on$"),
+                ("kill", 83, "lost", rf"^device 1 was lost: it was killed by SIGKILL after call 4 .* at {line}$"),
+                ("throw", 70, "internal", "^device 1: the planted fault of --fault$"),
+                ("corrupt", 86, "differs", "^loss curve: step 1: expected 0.63"),
+                ("delay", 0, "none", None)):
+            with self.subTest(kind=kind):
+                path.write_text("of an earlier job")
+                given, _, err = self.run_script(*train, "--fault", f"device=1,call=5,kind={kind}")
+                said = json.loads(path.read_text())
+                self.assertEqual((given, said["code"], said["kind"]), (code, code, name), err)
+                self.assertRegex(said["message"] or "", message or "^$")
+                self.assertEqual([said["message"], *said["details"]] if code in (70, 82, 83) else [],
+                                 [text.removeprefix("error: ").strip() for text in err.splitlines()])
+                self.assertEqual([bool(said["differences"])], [code == 86])
+                self.assertEqual([d["lost"] for d in said["devices"]], [False, code == 83, False])
+                if code == 82:
+                    self.assertEqual([(d["state"], d["calls"], d["last_call"]) for d in said["devices"]],
+                                     [("waits", calls, "all_reduce") for calls in (5, 4, 5)])
+                    self.assertRegex(f'{said["devices"][1]["file"]}:{said["devices"][1]["line"]}', f"^{line}$")
+        for place, text in (("/dev/full", "expected a regular file"), ("none/d.json", "expected a folder that")):
+            self.refused(65, text, "chapters/on_devices", "--diagnosis", place, *train[3:])
+        self.refused(64, "--diagnosis: expected one chapter", "chapters/run", "--diagnosis", path)
+        self.refused(64, "--diagnosis: expected a file", "chapters/on_devices", "--diagnosis")
+        self.assertEqual(sorted(p.name for p in self.scratch.iterdir()),
+                         ["bin", "diagnosis.json", "elsewhere", "project"])
+
     def test_a_launcher_that_stays(self):
         """Its devices are gone; or one has failed, and another one stays."""
         program = f"'{build}/emu/03_tensor_parallel'"

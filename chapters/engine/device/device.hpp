@@ -214,6 +214,10 @@ void print_in_device_order(Communicator& group, std::ostream& out, const std::st
 /// devices. Returns the largest exit code of all devices. An Error, or any other exception, ends every device
 /// with its code and one line.
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
+/// Whether all_reduce and reduce_scatter first find out if all members make the same call; from the beginning
+/// they do. Without that, devices that disagree hang or compute wrong numbers. To be set on all devices before
+/// the same call. The other collectives always agree: their members need numbers of one another.
+void set_agreement(bool is_wanted);
 /// Whether bytes and messages are booked from closed forms, as with NCCL, which does not tell what it sends;
 /// else they are counted as they are sent.
 bool traffic_is_booked();

@@ -136,6 +136,9 @@ std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& ch
       ->check(CLI::Validator(is_fault, ""))
       ->type_name("device=D,call=C,kind=KIND");
   command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
+  command.add_flag("--unchecked", a.unchecked,
+                   "Leave out that devices agree on each all_reduce and reduce_scatter before it: a little\n"
+                   "faster, but a mistake hangs or gives wrong numbers");
   return declared;
 }
 
@@ -275,6 +278,7 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   CheckedCommunicator checking(believing);
   Communicator& group = arguments.check_claims ? checking : believing;
   if (arguments.command == "variants") return list_variants(group, chapter);
+  set_agreement(!arguments.unchecked);
   set_precision(
       static_cast<Precision>(std::ranges::find(precisions, arguments.precision) - precisions.begin()));
   const Variant& variant = chapter.variant(arguments.variant);

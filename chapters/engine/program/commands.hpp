@@ -17,6 +17,7 @@ struct Arguments {
   std::string variant;
   Options options;  ///< those that the variant and its workload declare
   bool check_claims = false;
+  bool unchecked = false;  ///< reductions do not compare what the devices call
   std::string precision = "float32";
   std::optional<Fault> fault;
   std::uint64_t seed = 0;

@@ -18,7 +18,8 @@ namespace shard::runtime {
 class Agreement : public Awaited {
  public:
   Agreement() = default;
-  /// Begins the exchange. `difference` is the same for all members that make the same call.
+  /// Begins the exchange. `difference` is the same for all members that make the same call. If nothing may
+  /// differ, and no agreement is wanted (set_agreement), it is complete at once.
   void begin(Group& group, Header mine, MayDiffer difference);
 
   bool test() override;
@@ -41,6 +42,7 @@ class Agreement : public Awaited {
 
   Group* group_ = nullptr;
   Header mine_;
+  bool is_left_out_ = false;
   int heard_ = 1;                           // members whose words are here or on their way
   std::vector<Index> words_;                // of this member, the next one, and so on
   std::vector<std::vector<Index>> claims_;  // by member: its call as a text, if the fingerprints differ

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <list>
 #include <thread>
 
@@ -156,7 +157,8 @@ void ControlPlane::hear_of_deadlock() {
 }
 
 ControlPlane::Wait::~Wait() {
-  if (is_noted_) FlightRecord::instance().note_state(FlightRecord::State::runs);
+  const bool has_failed = std::uncaught_exceptions() > 0;  // then the record tells that it waited
+  if (is_noted_ && !has_failed) FlightRecord::instance().note_state(FlightRecord::State::runs);
 }
 
 DeviceState ControlPlane::my_state(Blocked blocked) const {
