@@ -121,9 +121,9 @@ TEST_CASE("without agreement a reduction is not compared, and other collectives 
   const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
   CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
-  // Device 0 means another operation, and nobody hears of it.
+  // Device 0 means another operation, and nobody hears of it. (With NCCL nothing is known of what comes then.)
   const ReduceOp op = me() == 0 ? ReduceOp::max : ReduceOp::sum;
-  CHECK(refusal([&] { engine.all_reduce(Tensor({7, 2}), op); }).code == 0);
+  if (!traffic_is_booked()) CHECK(refusal([&] { engine.all_reduce(Tensor({7, 2}), op); }).code == 0);
   if (devices() > 1)
     check_mismatch({"all_gather of (2,) along axis 0", "broadcast from device"}, [&] {
       if (me() == 0)
