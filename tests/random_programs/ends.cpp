@@ -11,7 +11,6 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <memory>
 #include <tuple>
 
 #include "tests/harness/devices.hpp"
@@ -71,10 +70,10 @@ class Simulation {
  private:
   struct Device {
     std::size_t next = 0;  // action
-    std::deque<std::shared_ptr<Part>> stream;
-    std::list<std::shared_ptr<Part>> posted;
-    std::map<int, std::shared_ptr<Part>> flights;  // by item
-    std::shared_ptr<Part> awaited;
+    std::deque<Part*> stream;
+    std::list<Part*> posted;
+    std::map<int, Part*> flights;  // by item
+    Part* awaited = nullptr;
   };
 
   Device& device(int d) { return devices_[static_cast<std::size_t>(d)]; }
@@ -122,7 +121,7 @@ class Simulation {
   void start(int d, int index) {
     Device& me = device(d);
     const Item& item = plan_.items[static_cast<std::size_t>(index)];
-    auto part = std::make_shared<Part>(Part{&item, index, place_in(members(item), d)});
+    Part* part = &parts_.emplace_back(Part{&item, index, place_in(members(item), d)});
     const bool is_sender = part->place == item.from;
     const bool blocks = is_blocking(item, is_sender);
     part->is_posted = item.what == What::message && !blocks;
@@ -168,7 +167,7 @@ class Simulation {
     if (part.is_done) return true;
     if (part.number < 0) {  // it has not come to the front of its stream
       const auto& stream = device(members(*part.item)[static_cast<std::size_t>(part.place)]).stream;
-      if (stream.front().get() != &part) return false;
+      if (stream.front() != &part) return false;
       begin(part);
     }
     return part.is_done = part.item->what == What::message ? is_message_done(part) : is_collective_done(part);
@@ -241,6 +240,7 @@ class Simulation {
 
   const Plan& plan_;
   int skipped_device_, skipped_item_;
+  std::list<Part> parts_;
   std::vector<Device> devices_;
   std::map<std::tuple<int, int>, std::vector<Part*>> calls_, gathers_;      // by group and place
   std::map<std::tuple<int, int, int, bool>, std::vector<Part*>> messages_;  // by group, from, to, is_sender

@@ -59,11 +59,10 @@ class Execution {
     switch (action.kind) {
       case Action::Kind::start:
         return start(action.item);
-      case Action::Kind::wait: {
-        Flight flight = std::move(flights_.extract(action.item).mapped());
-        for (int i = 0; i < action.amount && !flight.ready(); ++i) continue;
-        return check(action.item, flight.get());
-      }
+      case Action::Kind::poll:
+        return poll(flights_.at(action.item), std::chrono::microseconds(action.amount));
+      case Action::Kind::wait:
+        return check(action.item, flights_.extract(action.item).mapped().get());
       case Action::Kind::synchronize:
         return world_.synchronize();
       case Action::Kind::pause:
@@ -71,6 +70,11 @@ class Execution {
       case Action::Kind::work:
         workers_.emplace_back(compute, action.amount);
     }
+  }
+
+  static void poll(Flight& flight, std::chrono::microseconds most) {
+    const auto end = std::chrono::steady_clock::now() + most;
+    while (!flight.ready() && std::chrono::steady_clock::now() < end) continue;
   }
 
   void start(int index) {

@@ -67,9 +67,8 @@ class Generator {
   void live(int device) {
     if (random_.one_in(8)) add(device, {Action::Kind::pause, -1, random_.between(1, 200)});
     if (random_.one_in(300)) add(device, {Action::Kind::work, -1, random_.between(500, 5'000)});
-    if (random_.one_in(60) && !is_in_half(device)) {
-      add(device, {Action::Kind::synchronize, -1, 0});
-    }
+    if (random_.one_in(60) && !is_in_half(device)) add(device, {Action::Kind::synchronize, -1, 0});
+    if (random_.one_in(20)) poll_one(device);
     const auto& flying = in_flight_[static_cast<std::size_t>(device)];
     while (random_.one_in(3) || flying.size() > most_in_flight)
       if (!wait_for_one(device)) break;
@@ -92,8 +91,20 @@ class Generator {
     if (possible.empty()) return false;
     const int item = random_.pick(possible);
     flying.erase(std::ranges::find(flying, item));
-    add(device, {Action::Kind::wait, item, random_.one_in(3) ? random_.between(1, 300) : 0});
+    if (random_.one_in(4)) add(device, {Action::Kind::poll, item, random_.between(1, 300)});
+    add(device, {Action::Kind::wait, item, 0});
     return true;
+  }
+
+  /// Polls any call, also one that cannot be done before this device goes on; rarely for so long that others
+  /// ask what it waits for.
+  void poll_one(int device) {
+    const std::vector<int>& flying = in_flight_[static_cast<std::size_t>(device)];
+    if (flying.empty()) return;
+    const bool is_long = random_.one_in(40);
+    const int item = random_.pick(flying);
+    add(device,
+        {Action::Kind::poll, item, is_long ? random_.between(100'000, 400'000) : random_.between(1, 300)});
   }
 
   // ---- Shapes ----------------------------------------------------------------------------------------------

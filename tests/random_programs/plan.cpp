@@ -54,10 +54,10 @@ std::string describe(const Plan& plan, const Action& action) {
     case Action::Kind::start:
       return fmt::format("call {}: {}", action.item,
                          describe(plan, plan.items[static_cast<std::size_t>(action.item)]));
+    case Action::Kind::poll:
+      return fmt::format("poll {} for {} µs", action.item, action.amount);
     case Action::Kind::wait:
-      return action.amount == 0
-                 ? fmt::format("wait for {}", action.item)
-                 : fmt::format("poll {} times at most, then wait for {}", action.amount, action.item);
+      return fmt::format("wait for {}", action.item);
     case Action::Kind::synchronize:
       return "synchronize";
     case Action::Kind::pause:

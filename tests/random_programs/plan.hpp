@@ -48,9 +48,9 @@ struct Item {
 
 /// What one device does next.
 struct Action {
-  enum class Kind { start, wait, synchronize, pause, work } kind;
+  enum class Kind { start, poll, wait, synchronize, pause, work } kind;
   int item = -1;
-  int amount = 0;  ///< wait: how often it polls first; pause and work: microseconds
+  int amount = 0;  ///< poll, pause and work: microseconds, at most
 };
 
 struct Plan {
