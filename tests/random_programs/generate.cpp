@@ -144,7 +144,7 @@ class Generator {
     if (!halves_.empty() && random_.one_in(2))
       return start_later_half(static_cast<std::size_t>(random_.below(static_cast<int>(halves_.size()))));
     const int kind = random_.below(100);
-    if (kind < 25) return add_message();
+    if (kind < 25) return add_messages();
     if (kind < 33 && plan_.groups.size() < 8) return add_split();
     add_collective();
   }
@@ -239,29 +239,45 @@ class Generator {
 
   // ---- Messages --------------------------------------------------------------------------------------------
 
-  /// Between two devices the k-th send belongs to the k-th receive, so a half that waits comes first.
-  void add_message() {
-    Item item{.what = What::message, .group = a_group()};
-    const int n = size_of(item.group);
+  /// One message or several between two devices, one behind the other.
+  void add_messages() {
+    const int group = a_group();
+    const int n = size_of(group);
     if (n == 1) return add_collective();
-    item.from = random_.below(n);
-    item.to = (item.from + random_.between(1, n - 1)) % n;
-    const auto half = std::ranges::find_if(halves_, [&](const Half& h) {
-      return h.group == item.group && h.from == item.from && h.to == item.to;
-    });
-    if (half != halves_.end()) return start_later_half(static_cast<std::size_t>(half - halves_.begin()));
+    const int from = random_.below(n);
+    const int to = (from + random_.between(1, n - 1)) % n;
+    for (int left = random_.one_in(4) ? random_.between(2, 5) : 1; left > 0; --left)
+      add_message(group, from, to);
+  }
+
+  /// The first message of this pair of which one side has not started.
+  std::vector<Half>::iterator first_half(int group, int from, int to) {
+    return std::ranges::find_if(
+        halves_, [&](const Half& half) { return half.group == group && half.from == from && half.to == to; });
+  }
+
+  void add_message(int group, int from, int to) {
+    Item item{.what = What::message, .group = group};
+    item.from = from;
+    item.to = to;
     item.shapes = {any_shape()};
     item.is_posted_send = random_.one_in(2);
     item.is_posted_receive = random_.one_in(2);
-    start_message(std::move(item));
+    bool sender_waits = item.is_posted_receive && random_.one_in(2);
+    bool receiver_waits = !sender_waits && item.is_posted_send && random_.one_in(2);
+    // The k-th send belongs to the k-th receive: behind a side that has not started, this one may not start.
+    if (const auto half = first_half(group, from, to); half != halves_.end()) {
+      sender_waits = half->is_sender_left;
+      receiver_waits = !sender_waits;
+      (sender_waits ? item.is_posted_receive : item.is_posted_send) = true;
+    }
+    start_message(std::move(item), sender_waits, receiver_waits);
   }
 
   /// A side that posts may do so long before the other side.
-  void start_message(Item&& item) {
+  void start_message(Item&& item, bool sender_waits, bool receiver_waits) {
     const int index = static_cast<int>(plan_.items.size());
     const std::vector<int>& members = plan_.groups[static_cast<std::size_t>(item.group)];
-    const bool sender_waits = item.is_posted_receive && random_.one_in(2);
-    const bool receiver_waits = !sender_waits && item.is_posted_send && random_.one_in(2);
     if (!sender_waits) start(members[static_cast<std::size_t>(item.from)], index, !item.is_posted_send);
     if (!receiver_waits) start(members[static_cast<std::size_t>(item.to)], index, !item.is_posted_receive);
     if (sender_waits || receiver_waits)
@@ -270,8 +286,9 @@ class Generator {
   }
 
   void start_later_half(std::size_t which) {
-    const Half half = halves_[which];
-    halves_.erase(halves_.begin() + static_cast<std::ptrdiff_t>(which));
+    const auto first = first_half(halves_[which].group, halves_[which].from, halves_[which].to);
+    const Half half = *first;
+    halves_.erase(first);
     const Item& item = plan_.items[static_cast<std::size_t>(half.item)];
     const std::vector<int>& members = plan_.groups[static_cast<std::size_t>(half.group)];
     const int place = half.is_sender_left ? half.from : half.to;
