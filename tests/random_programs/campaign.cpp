@@ -24,16 +24,20 @@ struct Options {
   bool prints = false;
 };
 
-Fault given_fault(const std::string& text) {
-  if (const std::optional<Fault> fault = fault_from(text)) return *fault;
-  throw Error(Code::usage, "--fault: expected device=2,call=17,kind=kill, given " + text);
+/// \throws Error usage when it does not happen: there is no such device, or no such call
+Fault given_fault(const Plan& plan, const std::string& text) {
+  const std::optional<Fault> fault = fault_from(text);
+  if (!fault) throw Error(Code::usage, "--fault: expected device=2,call=17,kind=kill, given " + text);
+  if (fault->device >= plan.devices || fault->call > calls_of(plan, fault->device))
+    throw Error(Code::usage, "--fault: expected a call that the program makes, given " + text);
+  return *fault;
 }
 
 /// A random call of a random device of the program, where a fault of this kind happens.
 std::string drawn_fault(const Plan& plan, const std::string& kind) {
-  const Fault fault = given_fault("device=0,call=1,kind=" + kind);
-  Random random(
-      {plan.seed, static_cast<std::uint64_t>(plan.program), static_cast<std::uint64_t>(fault.kind)});
+  const std::optional<Fault> any = fault_from("device=0,call=1,kind=" + kind);
+  if (!any) throw Error(Code::usage, "--draw: expected a kind of fault, given " + kind);
+  Random random({plan.seed, static_cast<std::uint64_t>(plan.program), static_cast<std::uint64_t>(any->kind)});
   int device = random.below(plan.devices);
   while (calls_of(plan, device) == 0) device = (device + 1) % plan.devices;
   const int call = random.between(1, static_cast<int>(calls_of(plan, device)));
@@ -41,19 +45,22 @@ std::string drawn_fault(const Plan& plan, const std::string& kind) {
 }
 
 /// What needs no devices.
-int show(const Options& options) {
+int show(const Options& options) try {
   const Plan plan = generate_plan(options.seed, options.first, options.devices);
   if (options.prints) fmt::print("{}", describe(plan));
   const std::string text = options.draw.empty() ? options.fault : drawn_fault(plan, options.draw);
-  if (!text.empty()) fmt::print("{} {}\n", text, expected_code(plan, given_fault(text)));
+  if (!text.empty()) fmt::print("{} {}\n", text, expected_code(plan, given_fault(plan, text)));
   return 0;
+} catch (const Error& error) {
+  fmt::print(stderr, "error: {}\n", error.what());
+  return error.exit_code();
 }
 
 /// One program; the number of wrong results on this device.
 int run_program(const Plan& plan, Communicator& world, const Options& options) {
   try {
     if (options.fault.empty()) return execute(plan, world, std::nullopt);
-    const Fault fault = given_fault(options.fault);
+    const Fault fault = given_fault(plan, options.fault);
     FaultyCommunicator faulty(world, fault);
     return execute(plan, faulty, fault);
   } catch (const Error& error) {
@@ -88,7 +95,11 @@ int main(int argc, char** argv) {
                "Print the program, and with --fault how it must end; runs nothing");
   app.add_option("--draw", options.draw, "Print a fault of this kind, and how it must end; runs nothing");
   app.add_option("--devices", options.devices, "For --print and --draw: on how many devices it would run");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(Code::usage);
+  }
   if (program) options.first = options.last = *program;
   if (options.prints || !options.draw.empty()) return show(options);
   return run_on_devices(argc, argv, [&](Communicator& world) { return run(world, options); });

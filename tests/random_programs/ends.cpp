@@ -31,7 +31,7 @@ int faulty_item(const Plan& plan, const Fault& fault) {
   for (const Action& action : plan.actions[static_cast<std::size_t>(fault.device)])
     if (action.kind == Action::Kind::start && is_counted(plan.items[static_cast<std::size_t>(action.item)]))
       if (++calls == fault.call) return action.item;
-  throw Error(Code::usage, "--fault: expected a call that the program makes, given a later one");
+  throw Error(Code::internal, "expected_code: expected a fault that happens, given another one");
 }
 
 bool is_same(const HostTensor& a, const HostTensor& b) {
@@ -173,7 +173,7 @@ class Simulation {
     return part.is_done = part.item->what == What::message ? is_message_done(part) : is_collective_done(part);
   }
 
-  // ---- Messages: the k-th send belongs to the k-th receive -------------------------------------------------
+  // ---- Messages: the k-th send belongs to the k-th receive --------------------------------------------
 
   bool is_message_done(Part& part) {
     const Item& item = *part.item;
@@ -193,7 +193,7 @@ class Simulation {
     return true;
   }
 
-  // ---- Collectives: the k-th calls of all members belong together --------------------------------------------
+  // ---- Collectives: the k-th calls of all members belong together ---------------------------------------
 
   bool is_collective_done(Part& part) {
     std::vector<Part*> all;

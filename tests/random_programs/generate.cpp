@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include "tests/random_programs/plan.hpp"
 #include "tests/random_programs/random.hpp"
@@ -54,7 +53,7 @@ class Generator {
     bool is_sender_left;
   };
 
-  // ---- Devices ---------------------------------------------------------------------------------------------
+  // ---- Devices ----------------------------------------------------------------------------------------
 
   int a_device() { return random_.below(plan_.devices); }
   void add(int device, Action action) { plan_.actions[static_cast<std::size_t>(device)].push_back(action); }
@@ -107,7 +106,7 @@ class Generator {
         {Action::Kind::poll, item, is_long ? random_.between(100'000, 400'000) : random_.between(1, 300)});
   }
 
-  // ---- Shapes ----------------------------------------------------------------------------------------------
+  // ---- Shapes -----------------------------------------------------------------------------------------
 
   Shape shape_of_rank(int rank) {
     if (rank > 0 && random_.one_in(60)) return large_shape(rank);
@@ -132,7 +131,7 @@ class Generator {
   Shape any_shape() { return shape_of_rank(random_.between(0, 4)); }
   Shape shape_with_axis() { return shape_of_rank(random_.between(1, 4)); }
 
-  // ---- Items -----------------------------------------------------------------------------------------------
+  // ---- Items ------------------------------------------------------------------------------------------
 
   /// Collectives are called in any group; half of them in the world.
   int a_group() { return random_.one_in(2) ? 0 : random_.below(static_cast<int>(plan_.groups.size())); }
@@ -237,7 +236,7 @@ class Generator {
     }
   }
 
-  // ---- Messages --------------------------------------------------------------------------------------------
+  // ---- Messages ---------------------------------------------------------------------------------------
 
   /// One message or several between two devices, one behind the other.
   void add_messages() {

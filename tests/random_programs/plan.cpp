@@ -116,7 +116,7 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-// ---- What each call is given, and what must come of it -----------------------------------------------------
+// ---- What each call is given, and what must come of it ------------------------------------------------
 
 namespace {
 
