@@ -12,8 +12,8 @@ namespace shard::testing {
 
 namespace {
 
-constexpr int most_elements = 500;         // of a usual tensor: few enough that MPI sends them eagerly
-constexpr int elements_of_large = 20'000;  // and too many for that
+constexpr int most_elements = 500;        // of a usual tensor: few enough that MPI sends them eagerly
+constexpr int elements_of_large = 5'000;  // and too many for that
 constexpr int most_in_flight = 6;
 
 const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min,
@@ -109,7 +109,7 @@ class Generator {
   // ---- Shapes -----------------------------------------------------------------------------------------
 
   Shape shape_of_rank(int rank) {
-    if (rank > 0 && random_.one_in(60)) return large_shape(rank);
+    if (rank > 0 && random_.one_in(30)) return large_shape(rank);
     const int most = rank == 1 ? 40 : rank == 2 ? 12 : rank == 3 ? 6 : 4;
     Shape shape;
     for (int axis = 0; axis < rank; ++axis)
