@@ -25,8 +25,9 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
     std::span<float> sum = slice(call.me() - step - 2);
     std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
     send_values(call, call.right(), slice(call.me() - step - 1));
-    receive_values(call, call.left(), incoming);
+    // Only then a receive: another call's message may be longer, and Open MPI 4.1 writes it past the end.
     if (step == 0) co_await call.agreement();
+    receive_values(call, call.left(), incoming);
     co_await call.messages();
     combine(sum, incoming, op);
   }

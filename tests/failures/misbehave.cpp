@@ -22,6 +22,13 @@ void send_to_a_dst_of_another_shape() {
   Tensor dst({me() == 1 ? 4 : 3});
   group().send_async(src, dst, right()).wait();
 }
+/// Device 1 passes far more than the others have room for.
+void reduce_more_on_1() {
+  group().all_reduce_async(Tensor({me() == 1 ? 60'000 : 30}), ReduceOp::sum).get();
+}
+void scatter_more_on_1() {
+  group().reduce_scatter_async(Tensor({me() == 1 ? 60'000 : 30}), ReduceOp::sum, 0).get();
+}
 /// Everybody posts `sent` elements to the right; device 1 expects another number from the left.
 void expect_another_length(Index sent, Index expected_on_1) {
   Future<> on_its_way = group().post_send(right(), Tensor({sent}));
@@ -150,6 +157,8 @@ const std::vector<Case> calls_do_not_fit = {
      only(
          1, [] { group().barrier(); }, all_reduce),
      Where::cuda_too},
+    {"1_reduces_more", {3}, 81, {"device 1 calls all_reduce(sum) of (60000,)"}, reduce_more_on_1},
+    {"1_scatters_more", {3}, 81, {"device 1 calls reduce_scatter(sum) of (60000,)"}, scatter_more_on_1},
     {"1_has_a_dst_of_another_shape",
      {3},
      81,

@@ -20,6 +20,7 @@ class Ended:
     out: str
     err: str
     left: str  # "" if all is well
+    at: float  # in seconds since the epoch; what is left behind does not count
 
     def complaint(self, code, says=()):
         """What is wrong if the job was to end with `code`, and to say these words on standard error."""
@@ -70,6 +71,7 @@ def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launch
         except subprocess.TimeoutExpired:
             code = None
             process.terminate()
+        at = time.time()
         left = stop_rest(job.encode())
         if code is None:
             process.wait()
@@ -78,4 +80,4 @@ def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launch
         for stream in (out, err):
             stream.seek(0)
             texts.append(stream.read().decode(errors="backslashreplace"))
-        return Ended(code, *texts, left)
+        return Ended(code, *texts, left, at)

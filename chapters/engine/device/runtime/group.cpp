@@ -154,6 +154,7 @@ Posts::~Posts() {
   MPI_Finalized(&is_over);
   if (is_over) return;
   for (auto& [request, side] : requests_) {
+    if (request == MPI_REQUEST_NULL) continue;  // it has failed
     if (side == Side::receiving) MPI_Cancel(&request);
     MPI_Request_free(&request);
   }

@@ -1,0 +1,14 @@
+#pragma once
+
+/// Runs a plan on this device, and compares every result.
+
+#include "engine/device/fault.hpp"
+#include "tests/random_programs/plan.hpp"
+
+namespace shard::testing {
+
+/// Runs this device's part of the plan, and prints a line for each wrong result. Returns how many there were.
+/// At the call where `fault` will happen on this device, prints the time: "fault at 1700000000.123".
+int execute(const Plan& plan, Communicator& world, const std::optional<Fault>& fault);
+
+}  // namespace shard::testing
