@@ -76,16 +76,15 @@ DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   return std::ranges::any_of(known_, &Known::is_asked) ? for_more_answers : 0s;
 }
 
-/// What devices said last is not of one moment, so it shows only who may be stuck. A proof takes a moment that
-/// lies between two equal answers of each stuck device: after the first one, before the question of the last.
+/// What devices said last is not of one moment, so it shows only who may be stuck. A proof takes answers of one
+/// moment: it lies after a device's first answer of these words, and before the question of the last one.
 void DeadlockSearch::judge() {
   DeviceStates last;
   for (const Known& known : known_) last.push_back(known.state);
   const std::vector<int> candidates = stuck_devices(last);
   auto moment = Clock::time_point::min();
-  for (int d : candidates)
-    if (const Known& known = known_[static_cast<std::size_t>(d)]; known.first < known.confirmed)
-      moment = std::max(moment, known.first);
+  for (const Known& known : known_)  // the others', too: who is stuck depends on them
+    if (known.first < known.confirmed) moment = std::max(moment, known.first);
   Found found;
   for (const Known& known : known_)
     found.states.push_back(known.first <= moment && moment < known.confirmed ? known.state : std::nullopt);
