@@ -31,6 +31,7 @@ struct Background {
   using Results = std::map<std::string, HostTensor>;
   std::function<Results()> before = {};                ///< of the step before
   std::function<std::vector<Results>()> addends = {};  ///< of which the results are sums, by device
+  std::string otherwise = "no known cause";            ///< what is said where no rule fits
 };
 
 /// Compares this device's part of `actual` with the same part of the expected whole.

@@ -185,7 +185,7 @@ constexpr std::pair<Cause, Rule> rules[] = {{Cause::not_finite, not_finite},
 Diagnosis diagnose(const Evidence& evidence) {
   for (const auto& [cause, rule] : rules)
     if (std::string text = rule(evidence); !text.empty()) return {cause, std::move(text)};
-  return {Cause::unknown, "no known cause"};
+  return {Cause::unknown, evidence.otherwise};
 }
 
 }  // namespace shard

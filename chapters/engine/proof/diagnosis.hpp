@@ -22,6 +22,8 @@ struct Evidence {
   std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, where it is divided
   std::optional<HostTensor> before = {};  ///< what was expected one step before
   std::vector<HostTensor> addends = {};   ///< by device; what was expected is their sum
+  /// What is said where no rule fits.
+  std::string otherwise = "no known cause";
 };
 
 /// The causes that the rules know, in the order in which they are tried: the first one that fits counts.
@@ -45,7 +47,7 @@ enum class Cause {
 /// What the first rule that fits says.
 struct Diagnosis {
   Cause cause = Cause::unknown;
-  /// "1/4 of it in every element: a mean where a sum is meant?"; "no known cause" for Cause::unknown.
+  /// "1/4 of it in every element: a mean where a sum is meant?"; `otherwise` for Cause::unknown.
   std::string text;
 };
 
