@@ -23,7 +23,7 @@ const Tensor& Gradients::local(const std::string& name, SourceLine where) const 
 }
 
 const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows) const {
-  const Tensor& gradient = local(name);
+  const Tensor& gradient = local(name, SourceLine());
   if (gradient.shape() != rows) {
     const CallSite call(put_at_.at(name));
     refuse(Code::argument, name,

@@ -51,7 +51,7 @@ FIFTEEN = [
             "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
             "gradients.put(layer_name(l), reduce_scatter<1>(std::move(dw[l])));",
             "layer_0/weights: expected a gradient that is divided over the devices as its parameter is, here (64, 128), "
-            "given (64, 43)", of_student=4, code=84),
+            "given (64, 32)", of_student=4, code=84),
     Mistake(DATA, "data_parallel.hpp", "transposed forgotten on weights",
             "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));",
             "if (l > 0 || wants_input_grad()) d = matmul(d, weights_[l]);",
@@ -64,7 +64,7 @@ FIFTEEN = [
             "{\n        Replicated sum = all_reduce(std::move(dw[l]));\n"
             "        sum.parameter() = scale(std::move(sum.parameter()), 1.0F / static_cast<float>(num_devices()));\n"
             "        gradients.put(layer_name(l), std::move(sum));\n      }",
-            of_student=7, **differs("1/3 of it in every element: a mean where a sum is meant?")),
+            of_student=7, **differs("1/4 of it in every element: a mean where a sum is meant?")),
     Mistake(TENSOR, "tensor_parallel.hpp", "dL/dx not reduced",
             "d = all_reduce(std::move(dx));", "d = std::move(dx);",
             "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated", of_student=8),
@@ -143,21 +143,21 @@ OF_TENSOR_PARALLEL = [
 OF_PIPELINE = [
     Mistake(PIPE, "worker.hpp", "nobody waits for a message that was sent",
             "sends_.extract(m).mapped().wait();", "sends_.erase(m);",
-            "was dropped without waiting for it", code=0, run="--layers 3"),
+            "was dropped without waiting for it", code=0, run="--layers 4"),
     Mistake(PIPE, "worker.hpp", "receives from the device itself",
             "stages_.device_of(m.from_stage())", "group_.device_id()",
-            "post_receive: expected a device of 0 to 2 but oneself, given device", code=84, run="--layers 3"),
+            "post_receive: expected a device of 0 to 3 but oneself, given device", code=84, run="--layers 4"),
     Mistake(PIPE, "worker.hpp", "expects an activation where a gradient comes",
             "stages_.width(m.flow == Flow::activation ? m.stage : m.stage + 1)", "stages_.width(m.stage)",
-            "post_receive: expected (", code=81, run="--layers 3"),
+            "post_receive: expected (", code=81, run="--layers 4"),
     Mistake(PIPE, "worker.hpp", "the gradients of micro-batches not added up",
             "      accumulate(weight_grad(l), matmul(transposed(a), d));  // like the weights    O·O = O\n"
             "      d = d_input(l, d, a);",
             "      weight_grad(l) = matmul(transposed(a), d);\n      d = d_input(l, d, a);",
-            **differs("device 2's addend alone: a reduction left out?", run="--layers 3 --micro-batches 3")),
+            **differs("device 3's addend alone: a reduction left out?", run="--layers 4 --micro-batches 4")),
     Mistake(PIPE, "worker.hpp", "the mask forgotten",
             "return relu_before(l) ? relu_backward(std::move(da), a) : std::move(da);", "return da;",
-            **differs(MASK, run="--layers 3")),
+            **differs(MASK, run="--layers 4")),
 ]
 
 OF_EXPERT = [
@@ -165,7 +165,7 @@ OF_EXPERT = [
             "all_reduce(matmul(transposed(x), dlogits))", "matmul(transposed(x), dlogits)", CANNOT_LEAVE),
     Mistake(EXPERT, "expert.hpp", "answers sent as tokens were",
             "y = all_to_all(std::move(y), route.from);", "y = all_to_all(std::move(y), route.to);",
-            "all_to_all: expected 3 counts that add up to", code=84),
+            "all_to_all: expected 4 counts that add up to", code=84),
     Mistake(EXPERT, "expert.hpp", "transposed forgotten on weights",
             "matmul(d, transposed(layer(e, l)))", "matmul(d, layer(e, l))", "transposed(b) would fit", code=84),
     Mistake(EXPERT, "expert.hpp", "the mask forgotten",
@@ -183,7 +183,7 @@ OF_FULLY_SHARDED = [
             run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "weights not gathered after the step",
             "  void after_step() override {\n", "  void after_step() override {\n    return;\n",
-            **differs("weights", run="--variant zero1")),
+            **differs("weights not updated, or not gathered after it?", run="--variant zero1")),
     Mistake(ZERO, "zero3.hpp", "weights not gathered",
             "Sharded<0> out = matmul(a, w);", "Sharded<0> out = matmul(a, shards_[l]);",
             "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0"),

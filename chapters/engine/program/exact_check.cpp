@@ -46,7 +46,8 @@ std::vector<Comparison> compare_step(const Run& run, const ExactProblem& problem
   };
   Tensor input = rows_of(problem.input, engine->input_rows(problem.input.shape[0]));
   Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
-  if (!input_grad) background.otherwise = "a call that is made only if dL/dx is wanted?";
+  // With dL/dx nothing has differed.
+  if (!input_grad) background.known_cause = "a call that is made only if dL/dx is wanted?";
   const Gradients gradients = engine->forward_backward(std::move(input), loss_gradient);
   for (const auto& [name, gradient] : gradients)
     comparisons.push_back(compare(name, gradient, expected.at(name), background));
@@ -69,7 +70,7 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   std::erase(lines, "");
   for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
     fmt::print("  differs{}: {}\n", when, lines[i]);
-  if (lines.size() > most_shown) fmt::print("  and on {} more devices\n", lines.size() - most_shown);
+  if (lines.size() > most_shown) fmt::print("  and on others: {} in all\n", lines.size());
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 

@@ -146,9 +146,9 @@ std::string describe(const std::optional<CurveComparison>& comparison, Index ste
   if (!c.is_good())
     return fmt::format(
         "  loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
-        "make "
-        "a difference of {:.1e}\n",
-        c.wrong_step, c.expected, c.given, c.allowed_then);
+        "make a difference of {:.1e}{}\n",
+        c.wrong_step, c.expected, c.given, c.allowed_then,
+        c.wrong_step == 2 ? "; after the first update: weights not updated, or not gathered after it?" : "");
   const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
                                              : fmt::format("the first {} of {} steps", c.steps, steps);
   return fmt::format(

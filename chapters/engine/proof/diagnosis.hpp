@@ -22,8 +22,7 @@ struct Evidence {
   std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, where it is divided
   std::optional<HostTensor> before = {};  ///< what was expected one step before
   std::vector<HostTensor> addends = {};   ///< by device; what was expected is their sum
-  /// What is said where no rule fits.
-  std::string otherwise = "no known cause";
+  std::string known_cause = {};           ///< what is said, if not empty: no rule is tried
 };
 
 /// The causes that the rules know, in the order in which they are tried: the first one that fits counts.
@@ -47,7 +46,7 @@ enum class Cause {
 /// What the first rule that fits says.
 struct Diagnosis {
   Cause cause = Cause::unknown;
-  /// "1/4 of it in every element: a mean where a sum is meant?"; `otherwise` for Cause::unknown.
+  /// "1/4 of it in every element: a mean where a sum is meant?"; "no known cause" for Cause::unknown.
   std::string text;
 };
 
