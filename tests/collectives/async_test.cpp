@@ -79,11 +79,13 @@ int next_call_number() {
   return std::stoi(line.substr(line.find("(call ") + 6)) + 1;
 }
 
-/// On a group that is a part of all devices, the line names it.
-std::string dropped_line(const std::string& call, int number) {
+/// On a group that is a part of all devices, the text names it. `line` is that of the call.
+std::string dropped_line(const std::string& call, int number, unsigned line = __builtin_LINE()) {
   const std::string part = name_of_group(group());
-  return fmt::format("device {}: the future of {}{} (call {}) was dropped without waiting for it\n",
-                     this_device(), call, part.empty() ? "" : " in group " + part, number);
+  return fmt::format(
+      "device {}: the future of {}{} (call {} at tests/collectives/async_test.cpp:{}) was "
+      "dropped without waiting for it\n",
+      this_device(), call, part.empty() ? "" : " in group " + part, number, line);
 }
 
 }  // namespace
@@ -210,19 +212,22 @@ TEST_CASE("a future dropped without waiting is reported, and its call is made al
     CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
   }
   SECTION("when another one takes its place") {
+    const unsigned line = __builtin_LINE() + 1;
     Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
     CHECK(standard_error_of([&] { future = group().all_gather_async(Tensor({2}), 0); }) ==
-          dropped_line("all_gather", first));
+          dropped_line("all_gather", first, line));
     CHECK(future.get().size() == 2 * devices());
   }
   SECTION("even if it is done, or was passed on") {
+    const unsigned line = __builtin_LINE() + 1;
     Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
     while (!future.ready()) continue;
     CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
-          dropped_line("all_gather", first));
+          dropped_line("all_gather", first, line));
+    const unsigned later = __builtin_LINE() + 1;
     Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
     CHECK(standard_error_of([&] { (void)std::move(other).then([](Tensor) {}); }) ==
-          dropped_line("broadcast", first + 1));
+          dropped_line("broadcast", first + 1, later));
   }
   group().synchronize();
 }

@@ -11,7 +11,7 @@ namespace shard {
 
 namespace {
 
-constexpr std::size_t most_shown = 3;  // devices whose differences are printed
+constexpr std::size_t most_shown = 2;  // devices whose differences are printed
 
 /// Matrix products use float32 during the lifetime of this object.
 class InFloat32 {
@@ -62,7 +62,7 @@ std::string difference_to_show(const std::vector<Comparison>& comparisons) {
   return "";
 }
 
-/// The largest difference over all devices; device 0 prints one of each, for three devices at most.
+/// The largest difference over all devices; device 0 prints one of each, for two devices at most.
 Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons, const char* when) {
   Index worst = 0;
   for (const Comparison& c : comparisons) worst = std::max(worst, c.max_ulp);

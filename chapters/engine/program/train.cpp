@@ -95,7 +95,7 @@ Report report_of(const Run& run, const Chapter& chapter) {
 void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
-  if (speaks(run.group)) fmt::print("{}", describe(report.curve, run.arguments.steps));
+  if (speaks(run.group)) fmt::print("{}", describe(report.curve, run.arguments.steps, report.max_ulp == 0));
   const Index wrong_step = run.group.exchange("loss curve", is_good ? 0 : report.curve->wrong_step)[0];
   if (!speaks(run.group) && wrong_step > 0) report.curve = CurveComparison{.wrong_step = wrong_step};
 }
