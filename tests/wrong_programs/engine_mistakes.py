@@ -1,7 +1,8 @@
 """Mistakes in engines: what a reader of a chapter types wrongly, and what must be said of it.
 
-Each is an edit of a chapter's engine: a text that stands once in its file, and another in its place. `of_student`
-are the fifteen that a student tried first; the rest are typical mistakes of every strategy."""
+Each is an edit of a chapter's engine: a text that stands once in its file, and another in its place. Those that
+have a number `of_student` are the fifteen that a student tried first; the rest are typical mistakes of every
+strategy."""
 from dataclasses import dataclass
 
 DOES_NOT_COMPILE = "does not compile"
@@ -23,7 +24,8 @@ class Mistake:
 
 DATA, TENSOR, PIPE, EXPERT, ZERO = ("02_data_parallel", "03_tensor_parallel", "04_pipeline", "05_expert",
                                     "06_fully_sharded")
-CANNOT_LEAVE = ("a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it first "
+CANNOT_LEAVE = ("a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce "
+"it first "
                 "(all_reduce or reduce_scatter)")
 MASK = "a ReLU's mask forgotten?"
 
@@ -35,22 +37,26 @@ def differs(says, *, run="", **options):
 FIFTEEN = [
     Mistake(TENSOR, "tensor_parallel.hpp", "the forward reduction forgotten",
             "      x = all_reduce(std::move(out));", "      x = std::move(out);",
-            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated", of_student=1),
+            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated",
+            of_student=1),
     Mistake(TENSOR, "tensor_parallel.hpp", "the same, with auto",
             "      Partial out = matmul(h, block.w1);         // (B, D)     my addend:   S1·S0 = P\n"
             "      kept.push_back({std::move(x), std::move(h)});\n      x = all_reduce(std::move(out));",
             "      auto out = matmul(h, block.w1);\n      kept.push_back({std::move(x), std::move(h)});\n"
             "      x = std::move(out);",
-            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated", of_student=2),
+            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated",
+            of_student=2),
     Mistake(DATA, "data_parallel.hpp", "one reduction too many",
             "Sharded<0> out = matmul(a, weights_[l]);     // (b, F) or (b, D)    S0·R = S0\n      inputs",
             "Sharded<0> out = all_reduce(matmul(a, weights_[l]));\n      inputs",
-            "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once per "
+            "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it "
+            "once per "
             "device", of_student=3),
     Mistake(DATA, "data_parallel.hpp", "a reduction along a wrong axis",
             "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
             "gradients.put(layer_name(l), reduce_scatter<1>(std::move(dw[l])));",
-            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is, here (64, 128), "
+            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is, "
+            "here (64, 128), "
             "given (64, 32)", of_student=4, code=84),
     Mistake(DATA, "data_parallel.hpp", "transposed forgotten on weights",
             "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));",
@@ -62,12 +68,14 @@ FIFTEEN = [
     Mistake(DATA, "data_parallel.hpp", "a mean for a sum",
             "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
             "{\n        Replicated sum = all_reduce(std::move(dw[l]));\n"
-            "        sum.parameter() = scale(std::move(sum.parameter()), 1.0F / static_cast<float>(num_devices()));\n"
+            "        sum.parameter() = scale(std::move(sum.parameter()), 1.0F / "
+            "static_cast<float>(num_devices()));\n"
             "        gradients.put(layer_name(l), std::move(sum));\n      }",
             of_student=7, **differs("1/4 of it in every element: a mean where a sum is meant?")),
     Mistake(TENSOR, "tensor_parallel.hpp", "dL/dx not reduced",
             "d = all_reduce(std::move(dx));", "d = std::move(dx);",
-            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated", of_student=8),
+            "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated",
+            of_student=8),
     Mistake(TENSOR, "tensor_parallel.hpp", "dL/dx reduced only if it is wanted",
             "d = all_reduce(std::move(dx));", "if (wants_input_grad()) d = all_reduce(std::move(dx));",
             of_student=9, **differs("a call that is made only if dL/dx is wanted?", run="--layers 4")),
@@ -94,10 +102,12 @@ FIFTEEN = [
             "this is a future of the tensor, not the tensor: .get() waits for it", of_student=14),
     Mistake(TENSOR, "tensor_parallel.hpp", "a future dropped",
             "      x = all_reduce(std::move(out));", "      all_reduce_async(std::move(out));",
-            "a future: .get() or .wait() waits for the call, and its memory is needed until then", of_student=15),
+            "a future: .get() or .wait() waits for the call, and its memory is needed until then",
+            of_student=15),
 ]
 
-COUNTED_ONCE = ("all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once per "
+COUNTED_ONCE = ("all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would "
+"count it once per "
                 "device")
 
 OF_DATA_PARALLEL = [
@@ -105,7 +115,8 @@ OF_DATA_PARALLEL = [
             "gradients.put(layer_name(l), all_reduce(std::move(dw[l])));",
             "gradients.put(layer_name(l), std::move(dw[l]));", CANNOT_LEAVE),
     Mistake(DATA, "data_parallel.hpp", "each piece of the batch reduced, and the sum again",
-            "accumulate(dw[l], matmul(transposed(a), d));", "accumulate(dw[l], all_reduce(matmul(transposed(a), d)));",
+            "accumulate(dw[l], matmul(transposed(a), d));", "accumulate(dw[l], "
+            "all_reduce(matmul(transposed(a), d)));",
             "the sum is a Partial and the addend reduced: it would count once per device"),
     Mistake(DATA, "data_parallel.hpp", "transposed forgotten on activations",
             "accumulate(dw[l], matmul(transposed(a), d));", "accumulate(dw[l], matmul(a, d));",
@@ -118,13 +129,15 @@ OF_DATA_PARALLEL = [
 
 OF_TENSOR_PARALLEL = [
     Mistake(TENSOR, "tensor_parallel.hpp", "both matrices of a block cut by columns",
-            "load_sharded<0>(checkpoint, layer_name(l + 1))", "load_sharded<1>(checkpoint, layer_name(l + 1))",
+            "load_sharded<0>(checkpoint, layer_name(l + 1))", "load_sharded<1>(checkpoint, layer_name(l + "
+            "1))",
             "the slices are along another axis: all_to_all<From, To>(std::move(x)) moves the cut"),
     Mistake(TENSOR, "tensor_parallel.hpp", "addends gathered, not reduced",
             "x = all_reduce(std::move(out));", "x = all_gather(std::move(out));",
             "all_gather joins slices; a Partial is an addend: all_reduce(std::move(x)) makes the sum"),
     Mistake(TENSOR, "tensor_parallel.hpp", "slices of the activation reduced",
-            "Sharded<1> h = relu(matmul(x, block.w0));", "Sharded<1> h = relu(all_reduce(matmul(x, block.w0)));",
+            "Sharded<1> h = relu(matmul(x, block.w0));", "Sharded<1> h = relu(all_reduce(matmul(x, "
+            "block.w0)));",
             COUNTED_ONCE),
     Mistake(TENSOR, "tensor_parallel.hpp", "a weight gradient reduced",
             "gradients.put(layer_name(2 * i + 1), matmul(transposed(h), d));",
@@ -167,7 +180,8 @@ OF_EXPERT = [
             "y = all_to_all(std::move(y), route.from);", "y = all_to_all(std::move(y), route.to);",
             "all_to_all: expected 4 counts that add up to", code=84),
     Mistake(EXPERT, "expert.hpp", "transposed forgotten on weights",
-            "matmul(d, transposed(layer(e, l)))", "matmul(d, layer(e, l))", "transposed(b) would fit", code=84),
+            "matmul(d, transposed(layer(e, l)))", "matmul(d, layer(e, l))", "transposed(b) would fit",
+            code=84),
     Mistake(EXPERT, "expert.hpp", "the mask forgotten",
             "if (relu_before(l)) d = relu_backward(std::move(d), a);", "", **differs(MASK)),
 ]
@@ -175,11 +189,13 @@ OF_EXPERT = [
 OF_FULLY_SHARDED = [
     Mistake(ZERO, "zero1.hpp", "whole gradients for rows of the parameters",
             "reduce_scatter<0>(std::move(dw[l]))", "all_reduce(std::move(dw[l]))",
-            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is", code=84,
+            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is",
+            code=84,
             run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "the optimizer gets all rows",
             "layers(weights_).part(num_devices(), device_id())", "layers(weights_)",
-            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is", code=84,
+            "layer_0/weights: expected a gradient that is divided over the devices as its parameter is",
+            code=84,
             run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "weights not gathered after the step",
             "  void after_step() override {\n", "  void after_step() override {\n    return;\n",
@@ -188,10 +204,12 @@ OF_FULLY_SHARDED = [
             "Sharded<0> out = matmul(a, w);", "Sharded<0> out = matmul(a, shards_[l]);",
             "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0"),
     Mistake(ZERO, "zero3.hpp", "a gradient not reduced",
-            "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));", "accumulate(dw[l], std::move(addend));",
+            "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));", "accumulate(dw[l], "
+            "std::move(addend));",
             "the sum is reduced and the addend a Partial: reduce it first (all_reduce or reduce_scatter)"),
     Mistake(ZERO, "zero3.hpp", "a gradient reduced, but not cut",
-            "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));", "accumulate(dw[l], all_reduce(std::move(addend)));",
+            "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));", "accumulate(dw[l], "
+            "all_reduce(std::move(addend)));",
             "the sum and the addend have different layouts: gather or shard the addend first"),
     Mistake(ZERO, "zero3.hpp", "weights gathered on device 0 alone",
             "      if (l > 0 || wants_input_grad()) {", "      if (l > 0 || device_id() == 0) {",
