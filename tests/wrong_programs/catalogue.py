@@ -46,7 +46,7 @@ class Verdict:
 
 
 def pattern(line):
-    """What a line must be: `#` stands for a number, `*` for any words; a place may be said once for each device."""
+    """What a line must be: `#` stands for a number, `*` for any words; a place may be said repeatedly."""
     text = re.escape(line).replace(r"\#", r"\d+").replace(r"\*", ".*")
     return re.sub(r"\\\((call.*?)\\\)", r"\\((?:\1(?:, )?)+\\)", text)
 

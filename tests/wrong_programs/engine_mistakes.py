@@ -1,7 +1,7 @@
 """Mistakes in engines: what a reader of a chapter types wrongly, and what must be said of it.
 
-Each is an edit of a chapter's engine: a text that stands once in its file, and another in its place. Those that
-have a number `of_student` are the fifteen that a student tried first; the rest are typical mistakes of every
+Each is an edit of a chapter's engine: a text that stands once in its file, and another in its place. Those
+that have a number `of_student` are the fifteen that a student tried first; the rest are typical mistakes of every
 strategy."""
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Compiles chapters with the mistakes of engine_mistakes.py, each in a temporary copy, and runs what compiles."""
+"""Compiles chapters with the mistakes of engine_mistakes.py, each in a copy, and runs what compiles."""
 import os
 import re
 import shlex
@@ -14,7 +14,8 @@ from engine_mistakes import DOES_NOT_COMPILE, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = 4
-READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp", "engine/workloads/mlp_layers.hpp"]
+READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp",
+                   "engine/workloads/mlp_layers.hpp"]
 
 
 @dataclass
@@ -29,7 +30,8 @@ class Outcome:
     @property
     def is_right(self):
         says_why = self.mistake.says in "\n".join(self.lines)
-        return self.code == self.mistake.code and says_why and (self.names_line or not self.mistake.names_line)
+        return (self.code == self.mistake.code and says_why
+                and (self.names_line or not self.mistake.names_line))
 
     def complaint(self):
         m = self.mistake
@@ -80,8 +82,9 @@ class Workshop:
 def edit(file, mistake):
     text = file.read_text()
     if text.count(mistake.text) != 1:
-        raise SystemExit(f"engine_mistakes.py: {mistake.what}: expected once in {mistake.chapter}/{mistake.file}, "
-                         f"found {text.count(mistake.text)} times: {mistake.text}")
+        raise SystemExit(f"engine_mistakes.py: {mistake.what}: expected once in "
+                         f"{mistake.chapter}/{mistake.file}, found {text.count(mistake.text)} times: "
+                         f"{mistake.text}")
     file.write_text(text.replace(mistake.text, mistake.instead))
 
 
@@ -97,7 +100,8 @@ def of_compiler(mistake, text, folder):
 
 def of_run(mistake, program):
     ended = jobs.run([program, "train", "--steps", "2", *mistake.run.split()], DEVICES)
-    lines = [line for line in ended.out.splitlines() if re.match("  differs|  and on others|  loss curve: step", line)]
+    lines = [line for line in ended.out.splitlines()
+             if re.match("  differs|  and on others|  loss curve: step", line)]
     lines += ended.err.splitlines() + ([ended.left] if ended.left else [])
     place = rf"chapters/{mistake.chapter}/{re.escape(mistake.file)}:\d+"
     return Outcome(mistake, ended.code, lines, 0, bool(re.search(place, ended.err)))

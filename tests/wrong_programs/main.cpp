@@ -1,7 +1,7 @@
 /// wrong_programs: the programs of the catalogue.
 ///
 ///     wrong_programs --list        all of them, as JSON, in one process and without MPI
-///     wrong_programs --together    those that need no job of their own; device 0 prints what each device says
+///     wrong_programs --together    those that need no job of their own; device 0 prints what is said
 ///     wrong_programs NUMBER        one of them, by its place in the list
 
 #include <algorithm>

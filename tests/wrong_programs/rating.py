@@ -1,4 +1,4 @@
-"""The tables of the catalogue, as Markdown: rated as MPI-BugBench rates tools, by detection, line, cause and noise."""
+"""The tables of the catalogue, as Markdown, rated by detection, line, cause and noise, as in MPI-BugBench."""
 import re
 
 from engine_mistakes import DOES_NOT_COMPILE
@@ -41,8 +41,8 @@ def of_engines(outcomes):
     def row(name, some):
         return [name, len(some), sum(o.code == o.mistake.code for o in some), sum(o.names_line for o in some),
                 sum(not o.mistake.names_line for o in some), sum(o.is_right for o in some)]
-    rows = [row(f"`{name}`", some) for name, some in by(lambda o: o.mistake.chapter,
-                                                         sorted(outcomes, key=lambda o: o.mistake.chapter)).items()]
+    chapters = by(lambda o: o.mistake.chapter, sorted(outcomes, key=lambda o: o.mistake.chapter))
+    rows = [row(f"`{name}`", some) for name, some in chapters.items()]
     heads = ["chapter", "mistakes", "detected", "line named", "a result differs, at no line", "right cause"]
     return table(heads, [*rows, row("**all**", outcomes)])
 
