@@ -261,6 +261,10 @@ struct Access {
 
 template <class L>
 inline constexpr bool always_false = false;
+class NoLayout;
+/// Whether the compiler has refused the call of which this is the result.
+template <class L>
+inline constexpr bool is_no_layout = std::same_as<std::remove_cvref_t<L>, NoLayout>;
 
 }  // namespace detail
 

@@ -67,12 +67,29 @@ Shape my_part_of(const Communicator& group, Shape global, int axis) {
   return global;
 }
 
+namespace {
+
+/// "transposed(b) would fit": what to write where transposing one operand, or not, makes shapes fit.
+std::string what_would_fit(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed) {
+  if (a.size() != 2 || b.size() != 2) return "";
+  const Index k_of_a = a[a_transposed ? 0 : 1], k_of_b = b[b_transposed ? 1 : 0];
+  const Index m = a[a_transposed ? 1 : 0], n = b[b_transposed ? 0 : 1];
+  auto other = [](const char* operand, bool is_transposed) {
+    return is_transposed ? fmt::format(": {} without transposed would fit", operand)
+                         : fmt::format(": transposed({}) would fit", operand);
+  };
+  if (m == k_of_b) return other("a", a_transposed);
+  return n == k_of_a ? other("b", b_transposed) : "";
+}
+
+}  // namespace
+
 Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed) {
   auto axis = [](const Shape& s, bool is_transposed, int i) { return s[is_transposed ? 1 - i : i]; };
   if (a.size() != 2 || b.size() != 2 || axis(a, a_transposed, 1) != axis(b, b_transposed, 0))
     refuse(Code::argument, "matmul", "two matrices (m, k) and (k, n)",
-           fmt::format("{}{} and {}{}", to_string(a), a_transposed ? " transposed" : "", to_string(b),
-                       b_transposed ? " transposed" : ""));
+           fmt::format("{}{} and {}{}{}", to_string(a), a_transposed ? " transposed" : "", to_string(b),
+                       b_transposed ? " transposed" : "", what_would_fit(a, a_transposed, b, b_transposed)));
   return {axis(a, a_transposed, 0), axis(b, b_transposed, 1)};
 }
 

@@ -110,7 +110,7 @@ void accumulate(L& sum, L addend, SourceLine where = SourceLine::current()) {
 /// @{
 template <Layout L>
 requires(!detail::Reduced<L>) detail::NoLayout relu(L&&) {
-  static_assert(detail::Is<L, detail::NoLayout>,
+  static_assert(detail::is_no_layout<L>,
                 "ReLU is not linear, so f(a) + f(b) is not f(a + b): reduce the Partial first (all_reduce or "
                 "reduce_scatter)");
   return {};

@@ -4,7 +4,8 @@ namespace shard {
 
 void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {
   begin_step();
-  for (const Trainable& t : engine.trainable()) update(t, gradients.local(t.name));
+  for (const Trainable& t : engine.trainable())
+    update(t, gradients.of_parameter(t.name, t.parameter.shape()));
   engine.after_step();
 }
 

@@ -130,7 +130,8 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
 /// @{
 template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
 requires(!detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "S0·S0 has no product: transposed(a) would make it S1·S0 = P");
+  static_assert(detail::always_false<A>,
+                "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0");
   return {};
 }
 template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>

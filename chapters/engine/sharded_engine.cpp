@@ -9,16 +9,28 @@ Gradients::Gradients(Gradients&&) noexcept = default;
 Gradients& Gradients::operator=(Gradients&&) noexcept = default;
 Gradients::~Gradients() = default;
 
-void Gradients::put(const std::string& name, Placed gradient) {
+void Gradients::put(const std::string& name, Placed gradient, SourceLine where) {
   gradient.charge_to(Purpose::gradients);
+  put_at_[name] = where;
   insert_or_assign(name, std::move(gradient));
 }
 
 const Tensor& Gradients::local(const std::string& name, SourceLine where) const {
   const CallSite call(where);
   auto found = find(name);
-  if (found == end()) refuse(Code::argument, "gradient", "a parameter of the engine", name);
+  if (found == end()) refuse(Code::argument, "gradient", "one for every parameter", "none for " + name);
   return found->second.local();
+}
+
+const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows) const {
+  const Tensor& gradient = local(name, SourceLine());
+  if (gradient.shape() != rows) {
+    const CallSite call(put_at_.at(name));
+    refuse(Code::argument, name,
+           "a gradient that is divided over the devices as its parameter is, here " + to_string(rows),
+           to_string(gradient.shape()));
+  }
+  return gradient;
 }
 
 Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gradient) {

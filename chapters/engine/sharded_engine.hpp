@@ -27,9 +27,15 @@ class Gradients : public std::map<std::string, Placed> {
   ~Gradients();
 
   /// Adds a gradient and books its memory as gradients.
-  void put(const std::string& name, Placed gradient);
+  void put(const std::string& name, Placed gradient, SourceLine where = SourceLine::current());
   /// This device's part of a gradient. \throws Error argument when no gradient has that name.
   const Tensor& local(const std::string& name, SourceLine where = SourceLine::current()) const;
+  /// The same, for the rows of a parameter that this device updates. \throws Error argument, with the line
+  /// that has put the gradient, when it is divided in another way.
+  const Tensor& of_parameter(const std::string& name, const Shape& rows) const;
+
+ private:
+  std::map<std::string, SourceLine> put_at_;
 };
 
 /// Computes dL/dout of some rows of the output. `output` holds the rows of the global batch from `first_row`
@@ -145,7 +151,7 @@ class ShardedEngine {
     return {};
   }
   template <class L>
-  requires(detail::Reduced<L>) Replicated all_reduce(L&&) {
+  requires(detail::Reduced<L>) detail::NoLayout all_reduce(L&&) {
     static_assert(
         detail::always_false<L>,
         "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "

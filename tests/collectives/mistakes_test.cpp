@@ -92,7 +92,7 @@ TEST_CASE("a call that differs on one device is refused on all, naming both call
         if (theirs.text == of_odd.text) continue;
         check_mismatch({fmt::format("\n  device {} calls {} (call ", id(odd), of_odd.text),
                         fmt::format(" {} {} (call ", devices() == 2 ? "calls" : "call", theirs.text),
-                        "\n  their last common call: an exchange of \"the error's text\", call "},
+                        " do not make the same call after an exchange of \"the error's text\" (call "},
                        (me() == odd ? of_odd : theirs).make);
       }
   check_going_on();

@@ -88,12 +88,6 @@ const std::vector<Case> everybody_waits = {
      only(
          1, [] { group().send(0, Tensor({3})); }, all_reduce),
      Where::cuda_too},
-    {"0_receives_in_a_barrier",
-     {3},
-     82,
-     {"device 0 waits in receive", "devices 1, 2 wait in barrier (", ") for device 0\n"},
-     only(
-         0, [] { group().receive(1); }, [] { group().barrier(); })},
     {"groups_in_a_circle",
      {3},
      82,
@@ -103,12 +97,6 @@ const std::vector<Case> everybody_waits = {
       "collectives of several groups in different orders"},
      meet_in_groups_of_two,
      Where::cuda_too},
-    {"1_leaves_out_an_exchange",
-     {3},
-     82,
-     {"  devices 0, 2 wait in an exchange of \"a number\" (", ") for device 1\n  device 1 waits in the end"},
-     only(
-         1, [] { group().synchronize(); }, exchange_a_number)},
     {"all_wait_for_posts",
      {3},
      82,

@@ -42,9 +42,6 @@ inline void poll_all_reduce() {
   while (!future.ready()) continue;
   future.get();
 }
-inline void exchange_a_number() {
-  group().exchange("a number", 1);
-}
 inline void nothing() {}
 
 /// Device `culprit` does the first thing, the others the second.

@@ -12,6 +12,8 @@ namespace shard {
 
 namespace {
 
+constexpr std::size_t most_shown = 2;  // devices whose differences are printed
+
 /// Matrix products use float32 during the lifetime of this object.
 class InFloat32 {
  public:
@@ -46,26 +48,33 @@ std::vector<Comparison> compare_step(const Run& run, const ExactProblem& problem
     return rows_of(problem.output_grad, seen);
   };
   Tensor input = rows_of(problem.input, engine->input_rows(problem.input.shape[0]));
-  const Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
+  Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
+  // With dL/dx nothing has differed.
+  if (!input_grad) background.known_cause = "a call that is made only if dL/dx is wanted?";
   const Gradients gradients = engine->forward_backward(std::move(input), loss_gradient);
   for (const auto& [name, gradient] : gradients)
     comparisons.push_back(compare(name, gradient, expected.at(name), background));
   return comparisons;
 }
 
-/// The largest difference over all devices; device 0 prints the first of each.
+/// The difference to show: the first one with a known cause, or else the first one.
+std::string difference_to_show(const std::vector<Comparison>& comparisons) {
+  for (bool any : {false, true})
+    for (const Comparison& c : comparisons)
+      if (!c.is_equal() && (any || c.cause != Cause::unknown)) return c.first_difference;
+  return "";
+}
+
+/// The largest difference over all devices; device 0 prints one of each, for two devices at most.
 Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons, const char* when) {
   Index worst = 0;
-  std::string first;
-  for (const Comparison& c : comparisons) {
-    worst = std::max(worst, c.max_ulp);
-    if (first.empty()) first = c.first_difference;
-  }
-  for (const std::string& line : group.gather("exact mode", first))
-    if (!line.empty()) {
-      fmt::print("  differs{}: {}\n", when, line);
-      note_difference(line + when);
-    }
+  for (const Comparison& c : comparisons) worst = std::max(worst, c.max_ulp);
+  std::vector<std::string> lines = group.gather("exact mode", difference_to_show(comparisons));
+  std::erase(lines, "");
+  for (const std::string& line : lines) note_difference(line + when);
+  for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
+    fmt::print("  differs{}: {}\n", when, lines[i]);
+  if (lines.size() > most_shown) fmt::print("  and on others: {} in all\n", lines.size());
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 
@@ -76,10 +85,9 @@ Index exact_difference(const Run& run) {
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
   const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
   const Solution expected = solve(problem);
-  const Index with = worst_of_all(run.group, compare_step(run, problem, expected, true), "");
-  const Index without =
-      worst_of_all(run.group, compare_step(run, problem, expected, false), " where dL/dx is not wanted");
-  return std::max(with, without);
+  if (const Index with = worst_of_all(run.group, compare_step(run, problem, expected, true), ""); with > 0)
+    return with;
+  return worst_of_all(run.group, compare_step(run, problem, expected, false), " where dL/dx is not wanted");
 }
 
 }  // namespace shard

@@ -96,7 +96,7 @@ void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
   if (speaks(run.group)) {
-    const std::string line = describe(report.curve, run.arguments.steps);
+    const std::string line = describe(report.curve, run.arguments.steps, report.max_ulp == 0);
     fmt::print("  {}\n", line);
     if (!is_good) note_difference(line);
   }

@@ -140,14 +140,18 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chap
   return compare_curves(trained, reference, unpacked(all.back(), steps), rounding);
 }
 
-std::string describe(const std::optional<CurveComparison>& comparison, Index steps) {
+std::string describe(const std::optional<CurveComparison>& comparison, Index steps,
+                     bool gradients_are_right) {
   if (!comparison) return "loss curve: there is no unsharded network to hold it against";
   const CurveComparison& c = *comparison;
   if (!c.is_good())
     return fmt::format(
-        "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may make "
-        "a difference of {:.1e}",
-        c.wrong_step, c.expected, c.given, c.allowed_then);
+        "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
+        "make a difference of {:.1e}{}",
+        c.wrong_step, c.expected, c.given, c.allowed_then,
+        gradients_are_right && c.wrong_step == 2
+            ? "; after the first update: weights not updated, or not gathered after it?"
+            : "");
   const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
                                              : fmt::format("the first {} of {} steps", c.steps, steps);
   return fmt::format(

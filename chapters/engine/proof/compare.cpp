@@ -110,6 +110,7 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
                     .place = group.device_id()};
   const Placement& placement = actual.placement();
   return compare(name, evidence, placement.axis, actual.offset(), [&](Evidence& e) {
+    e.known_cause = background.known_cause;
     if (placement.kind == Placement::Kind::sharded)
       e.slices = slices_of(expected, placement.axis, group.num_devices());
     if (background.before) e.before = mine(background.before().at(name));

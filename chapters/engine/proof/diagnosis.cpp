@@ -183,6 +183,7 @@ constexpr std::pair<Cause, Rule> rules[] = {{Cause::not_finite, not_finite},
 }  // namespace
 
 Diagnosis diagnose(const Evidence& evidence) {
+  if (!evidence.known_cause.empty()) return {Cause::unknown, evidence.known_cause};
   for (const auto& [cause, rule] : rules)
     if (std::string text = rule(evidence); !text.empty()) return {cause, std::move(text)};
   return {Cause::unknown, "no known cause"};

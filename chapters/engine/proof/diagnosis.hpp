@@ -22,6 +22,7 @@ struct Evidence {
   std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, where it is divided
   std::optional<HostTensor> before = {};  ///< what was expected one step before
   std::vector<HostTensor> addends = {};   ///< by device; what was expected is their sum
+  std::string known_cause = {};           ///< what is said, if not empty: no rule is tried
 };
 
 /// The causes that the rules know, in the order in which they are tried: the first one that fits counts.

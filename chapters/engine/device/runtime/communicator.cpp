@@ -85,11 +85,11 @@ class GroupCommunicator : public Communicator {
 
  protected:
   std::unique_ptr<Communicator> do_split(std::optional<Index> color, Index key) override {
-    const std::vector<Index> has_color = exchange("whether split has a color", color ? 1 : 0);
-    const std::vector<Index> colors = exchange("the color of split", color.value_or(0));
-    const std::vector<Index> keys = exchange("the key of split", key);
+    const std::vector<Index> has_color = announce("split", color ? 1 : 0);
+    const std::vector<Index> colors = announce("split", color.value_or(0));
+    const std::vector<Index> keys = announce("split", key);
     const MakingGroup making;
-    const Index id = std::ranges::max(exchange("the number of groups", next_group_id()));
+    const Index id = std::ranges::max(announce("split", next_group_id()));
     next_group_id() = id + 1;
     if (!color) return nullptr;
     std::vector<int> places;
@@ -232,21 +232,16 @@ class GroupCommunicator : public Communicator {
   }
 
   std::vector<Index> do_exchange(const char* what, Index mine) override {
-    Header header;
-    header.what = what;
-    header.number = mine;
-    header.call = stream().calls();
-    header.where = current_call_site();
-    std::vector<Index> numbers;
-    std::shared_ptr<Operation> operation = make_operation(header.name(), Tensor());
-    operation->collective_of = group_;
-    run(std::move(operation),
-        [&](Operation&) { return announced_numbers(Call(group_, std::move(header)), numbers); });
-    return numbers;
+    return announce(fmt::format("an exchange of \"{}\"", what), mine);
   }
 
   std::vector<std::string> do_gather(const char* what, const std::string& mine) override {
-    return group_->gather(what, mine);
+    Header header;
+    header.what = fmt::format("a gather of \"{}\"", what);
+    header.call = stream().calls();
+    header.where = current_call_site();
+    FlightRecord::instance().note_call(header.call, header.what, header.where);
+    return group_->gather(header, mine);
   }
 
   void do_verify_replicated(const Tensor&) override {}
@@ -270,6 +265,21 @@ class GroupCommunicator : public Communicator {
     header.call = stream().calls();
     header.where = current_call_site();
     return Call(group_, collective, std::move(header));
+  }
+
+  /// The numbers of all members. Errors call this `name`.
+  std::vector<Index> announce(std::string name, Index mine) const {
+    Header header;
+    header.what = std::move(name);
+    header.number = mine;
+    header.call = stream().calls();
+    header.where = current_call_site();
+    std::vector<Index> numbers;
+    std::shared_ptr<Operation> operation = make_operation(header.name(), Tensor());
+    operation->collective_of = group_;
+    run(std::move(operation),
+        [&](Operation&) { return announced_numbers(Call(group_, std::move(header)), numbers); });
+    return numbers;
   }
 
   void require_peer(const char* what, int id, bool may_be_me) const {
@@ -344,7 +354,7 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   world.synchronize();
   std::fflush(stdout);
   ControlPlane::instance().is_at_end();
-  return static_cast<int>(std::ranges::max(all->all_gather("the end of the program", exit_code)));
+  return static_cast<int>(all->meet_at_end(exit_code));
 }
 
 }  // namespace

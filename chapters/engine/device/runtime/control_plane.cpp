@@ -14,6 +14,7 @@
 
 #include "engine/device/error.hpp"
 #include "engine/device/runtime/flight_record.hpp"
+#include "engine/device/runtime/header.hpp"
 
 namespace shard::runtime {
 
@@ -112,10 +113,11 @@ void ControlPlane::keep_going(std::function<void()> advance,
 
 void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
                             const std::function<bool()>& is_done) {
+  const SourceLine where = current_call_site();
   auto describe = [&] {
     Blocked blocked;
     blocked.call = what;
-    blocked.place = fmt::format("after {} calls", calls_());
+    blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where);
     blocked.needs = needs;
     blocked.in_flight = in_flight_();
     blocked.is_at_end = is_at_end_;

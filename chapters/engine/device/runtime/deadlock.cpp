@@ -183,6 +183,16 @@ std::vector<int> involved_devices(const DeviceStates& states, const std::vector<
   return {involved.begin(), involved.end()};
 }
 
+/// The device that waits in a call of its own, while all others wait in another one, and are at least two.
+std::optional<int> alone_in_its_call(const DeviceStates& states, const std::vector<int>& involved) {
+  std::map<std::string, std::vector<int>> by_call;
+  for (int d : involved) by_call[states[static_cast<std::size_t>(d)]->blocked.call].push_back(d);
+  if (by_call.size() != 2 || involved.size() < 3) return std::nullopt;
+  for (const auto& [call, devices] : by_call)
+    if (devices.size() == 1) return devices[0];
+  return std::nullopt;
+}
+
 /// What a reader should look for, from the calls that the devices wait in.
 std::string advice(const DeviceStates& states, const std::vector<int>& involved) {
   bool all_send = true, all_receive = true, all_collective = true, has_ended = false;
@@ -201,9 +211,12 @@ std::string advice(const DeviceStates& states, const std::vector<int>& involved)
   if (all_send) return "each sends first: let one of them receive first, or post the sends";
   if (all_receive) return "each receives first: let one of them send first";
   if (all_collective && groups.size() > 1)
-    return "they call the collectives of several groups in different orders: "
+    return "they call the collectives of several groups in different orders, or one of a wrong group: "
            "call them in one order on all devices";
-  return "they wait in calls that do not belong together: see which of them should not be there";
+  const std::string unrelated = "they wait in calls that do not belong together: ";
+  if (const std::optional<int> alone = alone_in_its_call(states, involved))
+    return unrelated + fmt::format("look at what device {} alone does", *alone);
+  return unrelated + "see which of them should not be there";
 }
 
 }  // namespace

@@ -38,8 +38,11 @@ std::string likely_cause(const std::vector<Party>& parties) {
   const Party& few = parties.back();
   const bool same_name =
       std::ranges::all_of(parties, [&](const Party& p) { return p.claim->name == many.claim->name; });
-  if (same_name) return "the calls' shapes, axes or operations must fit: see what each device passes";
-  if (few.devices.size() < many.devices.size())
+  const bool some_alone = few.devices.size() < many.devices.size();
+  if (same_name)
+    return fmt::format("the calls' shapes, axes, operations or roots must fit: see what {} passes",
+                       some_alone && few.devices.size() == 1 ? devices_text(few.devices) : "each device");
+  if (some_alone)
     return fmt::format(
         "look at what {} alone {}: a call that depends on the device's id, or another order of calls",
         devices_text(few.devices), few.devices.size() == 1 ? "does" : "do");
@@ -73,17 +76,17 @@ Claim Claim::from(const std::vector<Index>& row) {
 Claim claim_of(const Group& group, const Header& mine) {
   const auto& last = group.last_agreed;
   return {mine.describe(group.members()), mine.name(), mine.place(),
-          last ? fmt::format("{}, {}", last->name(), last->place()) : ""};
+          last ? fmt::format("{} ({})", last->name(), last->place()) : ""};
 }
 
 void throw_disagreement(const Group& group, const std::vector<Claim>& claims) {
   const std::vector<Party> parties = parties_of(group, claims);
-  std::string text = fmt::format("the devices{} do not make the same call", group.in_group());
+  const std::string& last = claims.front().last_agreed;
+  std::string text = fmt::format("the devices{} do not make the same call{}", group.in_group(),
+                                 last.empty() ? "" : " after " + last);
   for (const Party& p : parties)
     text += fmt::format("\n  {} {} {} ({})", devices_text(p.devices),
                         p.devices.size() == 1 ? "calls" : "call", p.claim->call, fmt::join(p.places, ", "));
-  const std::string& last = claims.front().last_agreed;
-  if (!last.empty()) text += fmt::format("\n  their last common call: {}", last);
   throw Error(Code::mismatch, text + "\n  " + likely_cause(parties));
 }
 

@@ -16,7 +16,7 @@ struct Claim {
   std::string call;         ///< "all_reduce(sum) of (5,)"
   std::string name;         ///< "all_reduce"
   std::string place;        ///< "call 3 at FILE:LINE"
-  std::string last_agreed;  ///< the last call that all members made: "barrier, call 2 at FILE:LINE"
+  std::string last_agreed;  ///< the last call that all members made: "barrier (call 2 at FILE:LINE)"
 
   std::vector<Index> as_numbers() const;
   static Claim from(const std::vector<Index>& numbers);

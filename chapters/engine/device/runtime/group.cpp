@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/device/runtime/disagreement.hpp"
+
 namespace shard::runtime {
 
 void require_success(int result, const char* what) {
@@ -30,7 +32,9 @@ std::shared_ptr<Group> Group::world() {
   MPI_Comm_size(comm, &size);
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
-  return std::shared_ptr<Group>(new Group(comm, 0, std::move(members)));
+  std::shared_ptr<Group> all(new Group(comm, 0, std::move(members)));
+  MPI_Comm_dup(MPI_COMM_WORLD, &all->comm_of_end_);
+  return all;
 }
 
 std::shared_ptr<Group> Group::part(Index id, const std::vector<int>& places) const {
@@ -51,7 +55,7 @@ Group::Group(MPI_Comm comm, Index id, std::vector<int> members)
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &place_);
   const std::size_t channels = 2 * num_channels * members_.size();
-  posted_.resize(calls_slot + 1 + channels);
+  posted_.resize(end_slot + 1 + channels);
   ControlPlane::instance().add(id_, posted_);
 }
 
@@ -60,7 +64,9 @@ Group::~Group() {
   ControlPlane::instance().remove(id_);
   int is_over = 0;
   MPI_Finalized(&is_over);
-  if (!is_over) MPI_Comm_free(&comm_);
+  if (is_over) return;
+  MPI_Comm_free(&comm_);
+  if (comm_of_end_ != MPI_COMM_NULL) MPI_Comm_free(&comm_of_end_);
 }
 
 std::string Group::in_group() const {
@@ -69,7 +75,7 @@ std::string Group::in_group() const {
 
 Index Group::slot(Side side, Channel channel, int peer) const {
   const Index row = static_cast<Index>(side) * num_channels + static_cast<Index>(channel);
-  return static_cast<Index>(calls_slot) + 1 + row * num_devices() + peer;
+  return static_cast<Index>(end_slot) + 1 + row * num_devices() + peer;
 }
 
 int Group::tag(Channel channel) const {
@@ -112,11 +118,11 @@ void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Inde
   track(posts, request, Side::receiving, channel, from);
 }
 
-void Group::wait_for(const char* what, MPI_Request request) {
-  const Index entered = ++posted_[control_slot];
+void Group::wait_for(const std::string& what, MPI_Request request, std::size_t slot) {
+  const Index entered = ++posted_[slot];
   Blocked::Needs everybody;
   for (int d : members_)
-    if (d != member(place_)) everybody.push_back({d, id_, control_slot, entered});
+    if (d != member(place_)) everybody.push_back({d, id_, static_cast<Index>(slot), entered});
   ControlPlane::instance().wait_for(what + in_group(), std::move(everybody), [&request] {
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -124,7 +130,7 @@ void Group::wait_for(const char* what, MPI_Request request) {
   });
 }
 
-std::vector<Index> Group::all_gather(const char* what, Index mine) {
+std::vector<Index> Group::all_gather(const std::string& what, Index mine) {
   if (num_devices() == 1) return {mine};
   std::vector<Index> all(members_.size());
   MPI_Request request;
@@ -133,7 +139,33 @@ std::vector<Index> Group::all_gather(const char* what, Index mine) {
   return all;
 }
 
-std::vector<std::string> Group::gather(const char* what, const std::string& mine) {
+Index Group::meet_at_end(Index exit_code) {
+  Index largest = 0;
+  MPI_Request request;
+  MPI_Iallreduce(&exit_code, &largest, 1, MPI_INT64_T, MPI_MAX, comm_of_end_, &request);
+  wait_for("the end of the program", request, end_slot);
+  return largest;
+}
+
+void Group::require_same_gather(const Header& mine) {
+  const Index hash = fingerprint(mine, MayDiffer::nothing());
+  const std::vector<Index> hashes = all_gather(mine.what, hash);
+  if (std::ranges::count(hashes, hash) == num_devices()) return;
+  const std::vector<Index> numbers = claim_of(*this, mine).as_numbers();
+  std::vector<Index> all(numbers.size() * members_.size());
+  MPI_Request request;
+  MPI_Iallgather(numbers.data(), message_size(numbers.size()), MPI_INT64_T, all.data(),
+                 message_size(numbers.size()), MPI_INT64_T, comm_, &request);
+  wait_for(mine.what, request);
+  std::vector<Claim> claims;
+  for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(numbers.size()))
+    claims.push_back(Claim::from({at, at + static_cast<std::ptrdiff_t>(numbers.size())}));
+  throw_disagreement(*this, claims);
+}
+
+std::vector<std::string> Group::gather(const Header& call, const std::string& mine) {
+  const std::string& what = call.what;
+  require_same_gather(call);
   const std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
   const std::vector<int> counts(sizes.begin(), sizes.end());
   std::vector<int> offsets(counts.size());

@@ -116,8 +116,9 @@ class Group {
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
-  /// The slots of the control plane that count no channel: control collectives, and collective calls begun.
-  static constexpr std::size_t control_slot = 0, calls_slot = 1;
+  /// The slots of the control plane that count no channel: control collectives, collective calls begun, and
+  /// ends of the program.
+  static constexpr std::size_t control_slot = 0, calls_slot = 1, end_slot = 2;
 
   /// MPI's communicator, for a backend that also sends tensor data over MPI.
   MPI_Comm comm() const { return comm_; }
@@ -125,9 +126,10 @@ class Group {
 
   /// Returns all members' texts, in order, on member 0, and nothing on the others. A collective that does not
   /// wait for its turn on the stream.
-  std::vector<std::string> gather(const char* what, const std::string& mine);
-  /// Returns all members' numbers on every device. A collective of the same kind.
-  std::vector<Index> all_gather(const char* what, Index mine);
+  std::vector<std::string> gather(const Header& call, const std::string& mine);
+  /// Returns the largest exit code, when every device has come to the end of the program. Of the world. It
+  /// cannot be taken for a gather, as it has a communicator of its own.
+  Index meet_at_end(Index exit_code);
 
   /// The backend's part of the group.
   std::unique_ptr<DataPlane> data_plane;
@@ -137,9 +139,13 @@ class Group {
   /// The control plane's slot of a channel, as its poster counts it.
   Index slot(Side side, Channel channel, int peer) const;
   /// Returns when the request is complete. Operations in flight go on while it waits.
-  void wait_for(const char* what, MPI_Request request);
+  void wait_for(const std::string& what, MPI_Request request, std::size_t slot = control_slot);
+  std::vector<Index> all_gather(const std::string& what, Index mine);
+  /// \throws Error mismatch, on all members, unless all of them make this gather.
+  void require_same_gather(const Header& mine);
 
   MPI_Comm comm_;
+  MPI_Comm comm_of_end_ = MPI_COMM_NULL;
   Index id_;
   int place_ = 0;
   std::vector<int> members_;

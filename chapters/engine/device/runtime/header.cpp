@@ -40,7 +40,7 @@ std::string Header::describe(const std::vector<int>& members) const {
 }
 
 std::string Header::name() const {
-  if (collective == no_call) return fmt::format("an exchange of \"{}\"", what);
+  if (collective == no_call) return what;
   return std::string(shard::name(static_cast<Collective>(collective)));
 }
 

@@ -19,7 +19,7 @@ struct Header {
   Index root = -1;   ///< the place of a broadcast's root; -1: none
   Index number = 0;  ///< a number of this device, which all members get to know
   Shape shape;
-  std::string what;  ///< of an exchange of numbers: what the number is
+  std::string what;  ///< of an exchange of numbers: its name
   Index call = 0;    ///< the call's number among this device's calls
   SourceLine where;  ///< the line that made the call
 

@@ -1,0 +1,71 @@
+#pragma once
+
+/// The collective calls of a communicator, each in the form that the programs of the catalogue make, and in
+/// others that do not belong together with it.
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+#include "tests/wrong_programs/program.hpp"
+
+namespace shard::testing {
+
+/// A call that was started: a future of any type, or nothing where the call is done.
+class InProgress {
+ public:
+  InProgress() = default;
+  template <class T>
+  InProgress(Future<T>&& future) {
+    auto shared = std::make_shared<Future<T>>(std::move(future));
+    ready_ = [shared] { return shared->ready(); };
+    get_ = [shared] { shared->get(); };
+  }
+  bool ready() const { return !ready_ || ready_(); }
+  void get() const {
+    if (get_) get_();
+  }
+
+ private:
+  std::function<bool()> ready_;
+  std::function<void()> get_;
+};
+
+/// A call, and the line on which it stands.
+struct Form {
+  template <class Action>
+  Form(std::string name_in_errors, SourceLine line, Action action)
+      : text(std::move(name_in_errors)), where(line), start([action](Communicator& g) -> InProgress {
+          if constexpr (std::is_constructible_v<InProgress, decltype(action(g))>)
+            return action(g);
+          else
+            return (void)action(g), InProgress();
+        }) {}
+
+  void make(Communicator& g = group()) const { start(g).get(); }
+
+  std::string text;  ///< as a mismatch names it: "all_reduce(sum) of (3,)"
+  SourceLine where;
+  std::function<InProgress(Communicator&)> start;
+};
+
+/// A call with another argument, which does not fit.
+struct OtherForm {
+  std::string class_;  ///< "another shape"
+  Form form;
+};
+
+struct CollectiveCall {
+  std::string name;       ///< "all_gather, kept"
+  std::string in_errors;  ///< as a deadlock names it: "all_gather"
+  bool is_async;
+  bool is_agreed;  ///< whether members compare it with other calls; gathers are made beside them
+  Form form;
+  std::vector<OtherForm> others;
+};
+
+const std::vector<CollectiveCall>& collective_calls();
+/// A call that is none of this name.
+const Form& another_call(const CollectiveCall& call);
+
+}  // namespace shard::testing

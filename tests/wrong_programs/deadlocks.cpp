@@ -1,0 +1,110 @@
+/// Devices that wait for each other, in collective calls: the job ends.
+
+#include "tests/wrong_programs/calls.hpp"
+
+namespace shard::testing {
+
+namespace {
+
+const char* const of_groups =
+    "  they call the collectives of several groups in different orders, or one of a wrong group: call them "
+    "in one "
+    "order on all devices";
+
+std::string at_end(const std::string& who) {
+  return fmt::format("  {} in the end of the program (after # calls)", who);
+}
+/// "devices 0, 2 wait in barrier (call # at FILE:LINE) for device 1"
+std::string waits(const std::string& who, const std::string& call, SourceLine where,
+                  const std::string& whom) {
+  return fmt::format("  {} in {} {} for {}", who, call, call_at(where), whom);
+}
+
+void add_at_the_end(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  auto add = [&](const char* class_, const std::string& waiting, const std::string& who_ended,
+                 const Body& body) {
+    programs.push_back(
+        {call.name, class_, 82, {all_stuck, waiting, at_end(who_ended), has_ended}, body, Runs::alone});
+  };
+  add("left out at the end", waits("devices 0, 2 wait", call.in_errors, form.where, "device 1"),
+      "device 1 waits", [&] {
+        if (me() != odd) form.make();
+      });
+  add("one too many at the end", waits("device 1 waits", call.in_errors, form.where, "devices 0, 2"),
+      "devices 0, 2 wait", [&] {
+        form.make();
+        if (me() == odd) form.make();
+      });
+  add("on device 0 alone, at the end", waits("device 0 waits", call.in_errors, form.where, "devices 1, 2"),
+      "devices 1, 2 wait", [&] {
+        if (group().device_id() == 0) form.make();
+      });
+}
+
+/// Device 1 makes the call on another group of all devices.
+void add_wrong_group(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  programs.push_back(
+      {call.name,
+       "on a wrong group",
+       82,
+       {all_stuck, waits("devices 0, 2 wait", call.in_errors, form.where, "device 1"),
+        waits("device 1 waits", call.in_errors + " in group {0, 1, 2}", form.where, "devices 0, 2"),
+        call.is_agreed ? of_groups : alone(odd)},
+       [&] {
+         const std::unique_ptr<Communicator> another = group().split(0, 0);
+         form.make(me() == odd ? *another : group().inner());
+       },
+       Runs::alone});
+}
+
+/// Gathers are no calls of a stream, so they and other calls wait for each other.
+void add_another_call(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  const Form& other = another_call(call);
+  auto add = [&](const char* class_, int culprit, const Form& its, const Form& theirs, const Body& body) {
+    auto name = [&](const Form& f) { return &f == &form ? call.in_errors : f.text; };
+    const std::string others = culprit == 0 ? "devices 1, 2" : "devices 0, 2";
+    const std::string one = fmt::format("device {}", culprit);
+    programs.push_back({call.name,
+                        class_,
+                        82,
+                        {all_stuck, waits(others + " wait", name(theirs), theirs.where, one),
+                         waits(one + " waits", name(its), its.where, others), alone(culprit)},
+                        body,
+                        Runs::alone});
+  };
+  add("another call on one device", odd, other, form, [&] { (me() == odd ? other : form).make(); });
+  add("left out in the middle", odd, other, form, [&] {
+    if (me() != odd) form.make();
+    other.make();
+  });
+  add("one too many in the middle", odd, form, other, [&] {
+    form.make();
+    if (me() == odd) form.make();
+    other.make();
+  });
+  add("on device 0 alone, in the middle", 0, form, other, [&] {
+    if (group().device_id() == 0) form.make();
+    other.make();
+  });
+  add("two calls in another order", odd, other, form, [&] {
+    for (const Form* next : me() == odd ? std::vector{&other, &form} : std::vector{&form, &other})
+      next->make();
+  });
+}
+
+}  // namespace
+
+Programs deadlocks() {
+  Programs programs;
+  for (const CollectiveCall& call : collective_calls()) {
+    add_at_the_end(programs, call);
+    add_wrong_group(programs, call);
+    if (!call.is_agreed) add_another_call(programs, call);
+  }
+  return programs;
+}
+
+}  // namespace shard::testing

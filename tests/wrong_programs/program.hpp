@@ -1,0 +1,73 @@
+#pragma once
+
+/// A program of the catalogue: what its devices do, and what must be said of it.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/harness/cases.hpp"
+#include "tests/harness/devices.hpp"
+
+namespace shard::testing {
+
+/// How a program of the catalogue is run.
+enum class Runs {
+  together,  ///< one behind the other in one job: after the error, the devices go on
+  alone      ///< in a job of its own, which the error ends
+};
+
+/// A program, on three devices. Where one device alone is wrong, it is device 1.
+struct Program {
+  std::string call;    ///< "all_reduce"
+  std::string class_;  ///< of the mistake: "left out in the middle"; of a right one: why it looks suspicious
+  int code = 0;        ///< 0: nobody is wrong
+  /// The lines that must be said, and no others. `#` stands for any number.
+  std::vector<std::string> says;
+  Body body;
+  Runs runs = Runs::together;
+};
+using Programs = std::vector<Program>;
+
+inline constexpr int number_of_devices = 3;
+inline constexpr int odd = 1;  ///< the device that is wrong
+
+/// A call as a function of the communicator `g`, behind the line that errors name. In a macro, as that is
+/// the same line for both, however a table is broken into lines.
+#define CALL(call) \
+  ::shard::SourceLine::current(), []([[maybe_unused]] ::shard::Communicator& g) { return call; }
+
+/// "(call # at tests/wrong_programs/calls.cpp:33)"
+inline std::string call_at(SourceLine where) {
+  return fmt::format("(call # at {})", to_string(where));
+}
+
+/// \name What is said of deadlocks: of all devices, where a device has ended, and where one is alone
+/// @{
+inline constexpr const char* all_stuck = "deadlock: devices 0 to 2 can never go on";
+inline constexpr const char* has_ended =
+    "  a device has ended, and others wait for calls that it never made: do all make the same number of "
+    "calls "
+    "(uneven batches)?";
+/// Of devices in calls of two kinds, one of them alone.
+inline std::string alone(int device) {
+  return fmt::format("  they wait in calls that do not belong together: look at what device {} alone does",
+                     device);
+}
+/// @}
+
+/// \name The parts of the catalogue
+/// @{
+Programs mismatches();
+Programs bad_arguments();
+Programs deadlocks();
+Programs messages();
+Programs lost_devices();
+Programs dropped_futures();
+Programs right_programs();
+/// @}
+
+}  // namespace shard::testing

@@ -1,0 +1,226 @@
+/// Right programs that look suspicious: nobody may be accused.
+
+#include "tests/wrong_programs/calls.hpp"
+
+namespace shard::testing {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Longer than a device waits before it asks the others what they wait for.
+void be_late() {
+  std::this_thread::sleep_for(120ms);
+}
+const Communicator& my_group() {
+  return group();
+}
+
+using Action = std::function<void()>;
+
+/// Programs of one call of all members.
+void add_of_call(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  const Form& other = another_call(call);
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back({call.name, class_, 0, {}, action});
+  };
+  add("from different lines", [&] {
+    const CallSite here(me() == odd ? SourceLine::current() : form.where);
+    form.make();
+  });
+  add("one device is late", [&] {
+    if (me() == odd) be_late();
+    form.make();
+  });
+  add("in a loop on one device", [&] {
+    if (me() == odd) {
+      for (int i = 0; i < 3; ++i) form.make();
+      return;
+    }
+    form.make();
+    form.make();
+    form.make();
+  });
+  add("under a condition that all fulfil", [&] {
+    if (my_group().num_devices() > 1 && me() < devices()) form.make();
+    other.make();
+  });
+  add("before the only call of another kind", [&] {
+    form.make();
+    other.make();
+    form.make();
+  });
+  add("in groups, other calls in each", [&] {
+    const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, me());
+    (me() == 2 ? other : form).make(*part);
+  });
+  add("in a group in reverse order", [&] {
+    const std::unique_ptr<Communicator> part = group().split(0, -me());
+    form.make(*part);
+  });
+  add("in a group of one device", [&] {
+    const std::unique_ptr<Communicator> part = group().split(me(), 0);
+    form.make(*part);
+  });
+  add("more often in one group than in another", [&] {
+    const std::unique_ptr<Communicator> part = group().split(me() == 0 ? 1 : 0, 0);
+    for (int i = 0; i < (me() == 0 ? 1 : 4); ++i) form.make(*part);
+  });
+  add("after a message that only two devices exchange", [&] {
+    if (me() == 0) group().send(1, Tensor({3}));
+    if (me() == 1) group().receive(0);
+    form.make();
+  });
+}
+
+/// Programs of a call that is started, and awaited later.
+void add_of_future(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  const Form& other = another_call(call);
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back({call.name, class_, 0, {}, action});
+  };
+  add("polled while one device is late", [&] {
+    if (me() == odd) be_late();
+    const InProgress started = form.start(group());
+    while (!started.ready()) continue;
+    started.get();
+  });
+  add("awaited in another order", [&] {
+    const InProgress a = form.start(group()), b = form.start(group());
+    me() == odd ? (b.get(), a.get()) : (a.get(), b.get());
+  });
+  add("awaited after another call", [&] {
+    const InProgress started = form.start(group());
+    if (me() == odd) started.get();
+    other.make();
+    if (me() != odd) started.get();
+  });
+  add("of two groups, in one order", [&] {
+    const std::unique_ptr<Communicator> twin = group().split(0, 0);
+    const InProgress a = form.start(group()), b = form.start(*twin);
+    me() == odd ? (b.get(), a.get()) : (a.get(), b.get());
+  });
+}
+
+/// A row: what looks suspicious in which call.
+void add_uneven(Programs& programs) {
+  auto add = [&](const char* call, const char* class_, const Action& action) {
+    programs.push_back({call, class_, 0, {}, action});
+  };
+  add("all_gather", "slices of other extents", [] { group().all_gather_async(Tensor({me(), 2}), 0).get(); });
+  add("all_to_all, counts", "other counts and extents", [] {
+    std::vector<Index> counts = {0, 0, 0};
+    counts[static_cast<std::size_t>(right())] = me();
+    group().all_to_all_async(Tensor({me(), 2}), counts, 0).get();
+  });
+  add("broadcast", "others pass nothing", [] {
+    group().broadcast_async(me() == 2 ? Tensor({4, 2}) : Tensor(), 2).get();
+  });
+  add("send_async", "a device without a target", [] {
+    const Tensor src({3});
+    Tensor dst({3});
+    group().send_async(src, dst, me() == 2 ? std::nullopt : std::optional(right())).wait();
+  });
+  add("split", "a device without a color",
+      [] { group().split(me() == odd ? std::nullopt : std::optional<Index>(4), 0); });
+  add("reduce_scatter", "fewer rows than devices", [] {
+    group().reduce_scatter_async(Tensor({2, 3}), ReduceOp::sum, 0).get();
+  });
+  add("gather", "texts of other lengths",
+      [] { group().gather("texts", std::string(static_cast<std::size_t>(100 * me()), 'x')); });
+  add("exchange", "another number on each device", [] { group().exchange("places", me()); });
+  for (const Shape& empty : {Shape{0}, Shape{0, 3}, Shape{3, 0}}) {
+    add("all_gather", "empty tensors", [empty] { group().all_gather_async(Tensor(empty), 0).get(); });
+    add("all_reduce", "empty tensors",
+        [empty] { group().all_reduce_async(Tensor(empty), ReduceOp::sum).get(); });
+    add("reduce_scatter", "empty tensors",
+        [empty] { group().reduce_scatter_async(Tensor(empty), ReduceOp::max, 0).get(); });
+    add("all_to_all", "empty tensors", [empty] { group().all_to_all_async(Tensor(empty), 0, 0).get(); });
+    add("broadcast", "empty tensors", [empty] { group().broadcast_async(Tensor(empty), 1).get(); });
+    add("send, receive", "empty tensors", [empty] {
+      if (me() == 0) group().send(1, Tensor(empty));
+      if (me() == 1) group().receive(0);
+    });
+  }
+}
+
+void add_messages(Programs& programs) {
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back({"send, receive", class_, 0, {}, action});
+  };
+  add("one device receives first in a ring", [] {
+    if (me() == 0)
+      group().send(right(), group().receive(left()));
+    else
+      group().send(right(), Tensor({3})), group().receive(left());
+  });
+  add("all post their sends first", [] {
+    Future<> sent = group().post_send(right(), Tensor({100'000}));
+    group().receive(left());
+    sent.wait();
+  });
+  add("posts that nobody waits for until the end", [] {
+    std::vector<Future<>> sent;
+    for (int i = 0; i < 8; ++i) sent.push_back(group().post_send(right(), Tensor({1000})));
+    for (int i = 0; i < 8; ++i) group().receive(left());
+    for (Future<>& future : sent) future.wait();
+  });
+  add("receives posted before any send", [] {
+    Future<Tensor> received = group().post_receive(left(), {3});
+    be_late();
+    group().send(right(), Tensor({3}));
+    received.get();
+  });
+  add("receives awaited in another order", [] {
+    Future<Tensor> a = group().post_receive(left(), {3}), b = group().post_receive(left(), {3});
+    group().send(right(), Tensor({3})), group().send(right(), Tensor({3}));
+    b.get(), a.get();
+  });
+  add("a receive across a collective", [] {
+    Future<Tensor> received = group().post_receive(left(), {3});
+    group().barrier();
+    group().send(right(), Tensor({3}));
+    received.get();
+  });
+  add("two devices talk while the third is late", [] {
+    for (int i = 0; i < 4 && me() != 2; ++i)
+      if ((me() + i) % 2 == 0)
+        group().send(1 - me(), Tensor({3}));
+      else
+        group().receive(1 - me());
+    if (me() == 2) be_late();
+    group().barrier();
+  });
+  add("polled while the sender is late", [] {
+    if (me() == 0) be_late(), group().send(1, Tensor({3}));
+    if (me() != 1) return;
+    Future<Tensor> received = group().post_receive(0, {3});
+    while (!received.ready()) continue;
+    received.get();
+  });
+  add("the sender is late", [] {
+    if (me() == 0) be_late(), group().send(1, Tensor({3}));
+    if (me() == 1) group().receive(0);
+  });
+  add("the receiver is late", [] {
+    if (me() == 0) group().send(1, Tensor({3}));
+    if (me() == 1) be_late(), group().receive(0);
+  });
+}
+
+}  // namespace
+
+Programs right_programs() {
+  Programs programs;
+  for (const CollectiveCall& call : collective_calls()) {
+    add_of_call(programs, call);
+    if (call.is_async) add_of_future(programs, call);
+  }
+  add_uneven(programs);
+  add_messages(programs);
+  return programs;
+}
+
+}  // namespace shard::testing
