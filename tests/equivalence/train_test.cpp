@@ -29,7 +29,8 @@ enum class Mistake {
   one_device,         // device 1 alone adds 1 to a weight's gradient
   later_steps,        // gradients are 0 from the third step on
   operations,         // device 1 makes a product too many, from step 2 on
-  message             // device 1 is told of a message too many
+  message,            // device 1 is told of a message too many
+  claim               // what device 1 says is the same on all devices is not, and is not used
 };
 
 /// Data parallel, with plain tensors, and one mistake.
@@ -64,6 +65,7 @@ class Mistaken : public ShardedEngine {
     }
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
     if (is(Mistake::operations) && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
+    if (is(Mistake::claim)) Replicated(group(), Tensor({device_id() == 1 ? 2 : 3}));
     return gradients;
   }
   Placement input_layout() const override { return Placement::sharded(0); }
@@ -118,7 +120,8 @@ const RegisteredChapter registered(
                   variant("reduced-if-wanted", Mistake::reduced_if_wanted),
                   variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
                   variant("one-device", Mistake::one_device), variant("later-steps", Mistake::later_steps),
-                  variant("operations", Mistake::operations), variant("message", Mistake::message)}});
+                  variant("operations", Mistake::operations), variant("message", Mistake::message),
+                  variant("false-claim", Mistake::claim)}});
 
 /// How a run ended.
 struct Ended {
@@ -201,6 +204,10 @@ TEST_CASE(
     CHECK(ended.report.max_ulp > 0);
     CHECK_THAT(ended.printed, contains("differs where dL/dx is not wanted: layer_0/weights on device 0") &&
                                   !contains("differs: "));
+    const bool is_claim_false = std::string(name) == "reduced-if-wanted";
+    CHECK(contains("a claim of layout is false: device 0: Replicated: expected the same values on every "
+                   "device, given ")
+              .match(ended.printed) == is_claim_false);
     REQUIRE(ended.report.curve.has_value());
     CHECK(ended.report.curve->wrong_step == 2);
     CHECK_THAT(ended.printed,
@@ -221,8 +228,16 @@ TEST_CASE("train: a difference is explained, and the largest of all devices coun
   if (speaks()) {
     CHECK(ended.report.max_ulp > 0);
     CHECK_THAT(ended.printed, contains("differs: layer_0/weights on device 1 at (63, 6)") &&
-                                  !contains("on device 0") && !contains("on device 2"));
+                                  !contains("weights on device 0") && !contains("weights on device 2") &&
+                                  contains(", at tests/equivalence/train_test.cpp:"));
   }
+}
+
+TEST_CASE("train: a false claim of layout is an error, also where all results are right") {
+  const Refusal refused = refusal([] { train("false-claim"); });
+  CHECK(refused.code == 81);
+  CHECK_THAT(refused.message,
+             contains("given (2,) on device 1, and (3,) on device 0, at tests/equivalence/train_test.cpp:"));
 }
 
 TEST_CASE("train: a mistake in later steps alone is noticed by the losses") {

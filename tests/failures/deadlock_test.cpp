@@ -1,7 +1,11 @@
-// Which devices can never go on, from what they say of themselves: no MPI, and no time.
+// Which devices can never go on, from what they say of themselves, and how one device asks the others: no MPI.
 
 #include "engine/device/runtime/deadlock.hpp"
 
+#include <set>
+#include <thread>
+
+#include "engine/device/runtime/deadlock_search.hpp"
 #include "tests/harness/catch.hpp"
 
 using namespace shard;
@@ -10,6 +14,8 @@ using namespace shard::runtime;
 namespace {
 
 const testing::RunsOn runs_on({1});
+
+using namespace std::chrono_literals;
 
 constexpr Index world = 0;
 
@@ -34,7 +40,55 @@ DeviceState at_end(int me, const std::vector<int>& peers) {
   return state;
 }
 
+/// What device 0 finds, whose own state is this, of two others. `answer` is asked, for so long after the first
+/// question, what a device says: nothing if it is silent.
+using Answer = std::function<std::optional<DeviceState>(int device, DeadlockSearch::Clock::duration after)>;
+std::optional<DeadlockSearch::Found> found_by_0(const DeviceState& mine, const Answer& answer) {
+  const auto start = DeadlockSearch::Clock::now();
+  DeadlockSearch search(0, 3);
+  std::set<int> asked;
+  const DeadlockSearch::Outgoing out = {[&](int to, const std::string&) { asked.insert(to); },
+                                        [](int, const std::string&) {}};
+  while (DeadlockSearch::Clock::now() - start < 4s) {
+    if (auto found = search.look([&] { return mine; }, start - 1s, out)) return found;
+    std::this_thread::sleep_for(1ms);
+    for (int device : std::set(asked))
+      if (const auto state = answer(device, DeadlockSearch::Clock::now() - start)) {
+        asked.erase(device);
+        search.hear_answer(device, state->packed());
+      }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+TEST_CASE("a search finds all that are stuck, whoever answers late") {
+  const std::vector<DeviceState> states = {waits_for(0, {1}, true), at_end(1, {0, 2}),
+                                           waits_for(2, {1}, true)};
+  for (int late : {1, 2}) {
+    CAPTURE(late);
+    const auto found = found_by_0(states[0], [&](int device, auto after) {
+      return device == late && after < 300ms ? std::nullopt : std::optional(states[std::size_t(device)]);
+    });
+    REQUIRE(found);
+    CHECK(found->stuck == std::vector<int>{0, 2});
+  }
+}
+
+TEST_CASE("a search finds devices that are stuck while another one talks, or is silent") {
+  for (bool talks : {false, true}) {
+    CAPTURE(talks);
+    const auto found = found_by_0(waits_for(0, {1}), [&](int device, auto after) {
+      if (device == 1) return std::optional(waits_for(1, {0}));
+      DeviceState state = waits_for(2, {});  // for nothing that is missing
+      state.calls = after / 30ms;
+      return talks ? std::optional(state) : std::nullopt;
+    });
+    REQUIRE(found);
+    CHECK(found->stuck == std::vector<int>{0, 1});
+  }
+}
 
 TEST_CASE("devices in a circle are stuck, whoever else runs") {
   CHECK(stuck_devices({waits_for(0, {1}), waits_for(1, {0}), std::nullopt}) == std::vector<int>{0, 1});

@@ -1,7 +1,12 @@
 /// Device 1 throws, or leaves the program, before a call that the others make; and futures that are dropped.
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <thread>
 
+#include "engine/device/runtime/flight_record.hpp"
 #include "tests/wrong_programs/calls.hpp"
 
 namespace shard::testing {
@@ -10,6 +15,20 @@ namespace {
 
 const char* const says_lost = "device 1 was lost: it left the program with exit code 0 after no call";
 const char* const says_thrown = "device 1: no such file";
+
+/// Returns when these devices wait, as their records say; or after 10 s, which makes the test fail.
+void until_they_wait(const std::vector<int>& waiting) {
+  using runtime::FlightRecord;
+  auto waits = [](int device) {
+    FlightRecord::Content content{};
+    std::ifstream file(std::getenv("SHARDBOOK_RECORDS") + fmt::format("/device_{}", device),
+                       std::ios::binary);
+    file.read(reinterpret_cast<char*>(&content), sizeof content);
+    return file && content.state == static_cast<std::int64_t>(FlightRecord::State::waits);
+  };
+  for (int i = 0; i < 10'000 && !std::ranges::all_of(waiting, waits); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 void add_lost(Programs& programs, const std::string& call, const std::string& in_errors, SourceLine where,
               const std::function<void()>& make) {
@@ -32,8 +51,11 @@ void add_lost(Programs& programs, const std::string& call, const std::string& in
   std::vector<std::string> lines = {says_lost, others};
   if (is_message) lines.push_back("  device 2 was *");
   programs.push_back({call, "a device leaves before it", 83, lines,
-                      [meanwhile] {
-                        if (me() == odd) std::exit(0);
+                      [meanwhile, is_message] {
+                        if (me() == odd) {
+                          until_they_wait(is_message ? std::vector<int>{0} : std::vector<int>{0, 2});
+                          std::exit(0);
+                        }
                         meanwhile();
                       },
                       Runs::alone});
