@@ -58,7 +58,7 @@ def end_tree(child):
     """Ends a process with all it has started. Ctrl-C has reached it too, so it has 1.5 s before it is told,
     and then 5. (At a second signal, mpirun would leave its devices no time for a last step.)"""
     tree = descendants(child.pid) if child.poll() is None else []
-    for seconds, number, ends in ((1.5, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree)):
+    for seconds, number, ends in ((1.5, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree), (1, None, [])):
         deadline = time.monotonic() + seconds
         while any(map(is_alive, tree)) and time.monotonic() < deadline:
             child.poll()
