@@ -195,8 +195,9 @@ class Launching(Scripts):
                 self.assertEqual([d["lost"] for d in said["devices"]], [False, code == 83, False])
                 if code == 82:
                     self.assertEqual([(d["state"], d["calls"], d["last_call"]) for d in said["devices"]],
-                                     [("waits", calls, "all_reduce") for calls in (5, 4, 5)])
-                    self.assertRegex(f'{said["devices"][1]["file"]}:{said["devices"][1]["line"]}', f"^{line}$")
+                                     [("waits", 5, "all_reduce"), ("waits", 4, 'a gather of "the loss"'),
+                                      ("waits", 5, "all_reduce")])
+                    self.assertRegex(f'{said["devices"][0]["file"]}:{said["devices"][0]["line"]}', f"^{line}$")
         for place, text in (("/dev/full", "expected a regular file"), ("none/d.json", "expected a folder that")):
             self.refused(65, text, "chapters/on_devices", "--diagnosis", place, *train[3:])
         self.refused(64, "--diagnosis: expected one chapter", "chapters/run", "--diagnosis", path)

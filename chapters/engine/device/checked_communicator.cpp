@@ -73,9 +73,9 @@ void CheckedCommunicator::do_verify_replicated(const Tensor& t) {
   const auto alike = std::ranges::max_element(prints, {}, is_rare);
   const auto odd = std::ranges::find_if(prints, [&](Index print) { return print != *alike; });
   if (odd == prints.end()) return;
-  refuse(
-      Code::mismatch, "Replicated", "the same values on every device",
-      first_difference(t, static_cast<int>(alike - prints.begin()), static_cast<int>(odd - prints.begin())));
+  const std::string difference =
+      first_difference(t, static_cast<int>(alike - prints.begin()), static_cast<int>(odd - prints.begin()));
+  throw FalseClaim(refusal_text("Replicated", "the same values on every device", difference));
 }
 
 std::unique_ptr<Communicator> CheckedCommunicator::wrap(std::unique_ptr<Communicator> part) {

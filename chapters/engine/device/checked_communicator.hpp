@@ -1,8 +1,15 @@
 #pragma once
 
+#include "engine/device/error.hpp"
 #include "engine/device/wrapped_communicator.hpp"
 
 namespace shard {
+
+/// The claim that all members hold the same tensor is false. All members throw it.
+class FalseClaim : public Error {
+ public:
+  explicit FalseClaim(const std::string& message) : Error(Code::mismatch, message) {}
+};
 
 /// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.
 /// This class verifies each claim, with one control message. An error names the first element that differs,
@@ -12,7 +19,7 @@ class CheckedCommunicator : public WrappedCommunicator {
   using WrappedCommunicator::WrappedCommunicator;
 
  protected:
-  /// \throws Error mismatch unless all members hold the same shape and the same bits.
+  /// \throws FalseClaim unless all members hold the same shape and the same bits.
   void do_verify_replicated(const Tensor& t) override;
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 

@@ -21,11 +21,14 @@ void set_this_device(int id) {
   id_in_job = id;
 }
 
-void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given) {
+std::string refusal_text(std::string_view call, std::string_view expected, std::string_view given) {
   const SourceLine where = current_call_site();
   const std::string place = where.is_known() ? ", at " + to_string(where) : "";
-  throw Error(code, fmt::format("device {}: {}: expected {}, given {}{}", this_device(), call, expected,
-                                given, place));
+  return fmt::format("device {}: {}: expected {}, given {}{}", this_device(), call, expected, given, place);
+}
+
+void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given) {
+  throw Error(code, refusal_text(call, expected, given));
 }
 
 }  // namespace shard

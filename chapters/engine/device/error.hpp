@@ -41,8 +41,10 @@ int this_device();
 /// Called by the code that starts the job.
 void set_this_device(int id);
 
-/// A mistake in a call: "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", where 1 is
-/// this_device() and the line is that of the call that runs now (call_site.hpp).
+/// "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", where 1 is this_device() and the line is
+/// that of the call that runs now (call_site.hpp).
+std::string refusal_text(std::string_view call, std::string_view expected, std::string_view given);
+/// A mistake in a call. \throws Error with the text of a refusal
 [[noreturn]] void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given);
 
 }  // namespace shard

@@ -12,8 +12,7 @@ namespace {
 constexpr auto before_answering = 20ms;  // a device that waits for a shorter time does not answer
 constexpr auto before_asking = 50ms;     // nor ask
 constexpr auto between_rounds = 100ms;
-constexpr auto for_more_answers = 1s;      // a deadlock that is proved may grow: so long for a silent device,
-constexpr auto for_a_larger_proof = 2s;    // and so long if more devices seem to belong to it
+constexpr auto for_more_devices = 2s;  // so long, a deadlock that is proved may grow by devices that are slow
 constexpr auto leave_it_to_lower = 300ms;  // when a device with a lower id has asked, it will ask again
 
 }  // namespace
@@ -72,8 +71,7 @@ void DeadlockSearch::ask(Clock::time_point now, const Outgoing& out) {
 
 DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   if (found_->stuck.size() == known_.size()) return 0s;
-  if (is_urgent_) return for_a_larger_proof;
-  return std::ranges::any_of(known_, &Known::is_asked) ? for_more_answers : 0s;
+  return is_urgent_ || std::ranges::any_of(known_, &Known::is_asked) ? for_more_devices : 0s;
 }
 
 /// What devices said last is not of one moment, so it shows only who may be stuck. A proof takes answers of one
