@@ -17,8 +17,8 @@ def require_replaceable(path):
         fail(65, f"{path}: expected a folder that can be written, given {path.absolute().parent}")
 
 def write(path, code, text, records, lost):
-    """All of the file or none of it. `text` is the error's paragraph, "" if there was none; `lost` is the device
-    that was lost, if one was."""
+    """All of the file or none of it. `text` is the error's paragraph, "" if there was none; `lost` is the
+    device that was lost, if one was."""
     message, *details = text.splitlines() or [""]
     differences = records.text_of("differences").splitlines()
     content = {
