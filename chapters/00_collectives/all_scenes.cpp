@@ -1,6 +1,8 @@
 #include "all_scenes.hpp"
 
-#include "more_scenes.hpp"
+#include "all_to_all.hpp"
+#include "ring.hpp"
+#include "scenes.hpp"
 
 namespace shard::primer {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "scenes.hpp"
+#include "numbers.hpp"
 
 namespace shard::primer {
 

@@ -1,46 +1,18 @@
 #pragma once
 
-/// The collectives, one scene each: make a tensor, draw it, call, draw again; then what must have come out,
-/// and what each device must have sent. There are n devices in the group; this one is `me`.
+/// Collectives and messages, one scene each: make a tensor, draw it, call, draw again; then what must have come
+/// out, and what each device must have sent. There are n devices in the group; this one is `me`.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "scene.hpp"
+#include "numbers.hpp"
 
 namespace shard::primer {
-
-/// Numbers 10 d + i on device d: the tens tell whose number it is, the ones which of its numbers.
-inline Tensor numbered(const Communicator& group, Shape shape) {
-  std::vector<float> values;
-  for (Index i = 0; i < num_elements(shape); ++i)
-    values.push_back(static_cast<float>(10 * group.device_id() + i));
-  return Tensor::from_host(std::move(shape), values);
-}
-
-/// Row i of device d as an addend of a sum: 1, 2, 4 or 8 by row, in the d-th of n digits. A sum of them shows
-/// whose addends are in it. Exact in float32 for up to 8 devices.
-inline Index addend(Index i, int d, int n) {
-  Index value = Index{1} << (i % 4);
-  for (int later = d + 1; later < n; ++later) value *= 10;
-  return value;
-}
-/// The sum of the addends of devices [0, last).
-inline Index sum_of_addends(Index i, int last, int n) {
-  Index sum = 0;
-  for (int d = 0; d < last; ++d) sum += addend(i, d, n);
-  return sum;
-}
-/// My addends, (rows, 1).
-inline Tensor addends(const Communicator& group, Index rows) {
-  std::vector<float> values;
-  for (Index i = 0; i < rows; ++i)
-    values.push_back(static_cast<float>(addend(i, group.device_id(), group.num_devices())));
-  return Tensor::from_host({rows, 1}, values);
-}
 
 /// Milliseconds of the day's clock.
 inline Index now() {
@@ -159,6 +131,31 @@ inline void all_reduce(Communicator& group, Scene& scene) {
   scene.draws("after", t, Ink::addends);
   scene.expects(t, {n, 1}, [&](Index i, Index) { return sum_of_addends(i, n, n); });
   scene.sends("ring: 2(n-1) messages, in all 2(n-1)/n of the tensor", ring_all_reduce(n, n, me));
+}
+
+/// ## split
+/// Two groups of devices out of one, and a collective in each.
+inline void split(Communicator& group, Scene& scene) {
+  const int n = group.num_devices(), me = group.device_id();
+  scene.tells(
+      "half = group.split(/*color=*/me % 2, /*key=*/me) then half->all_reduce_async(t, ReduceOp::sum).get()",
+      "Devices that pass the same color form a group of their own, in the order of their keys: here the even "
+      "devices one, the odd devices the other. In its group a device has a new number, from 0 on. Each group "
+      "sums its own addends; the other group does not take part.");
+  const std::unique_ptr<Communicator> half = group.split(me % 2, me);
+  scene.writes("group", fmt::format("{{{}}}", fmt::join(half->members(), ", ")));
+  scene.writes("new number", fmt::to_string(half->device_id()));
+  Tensor t = addends(group, n);  // (n, 1)
+  scene.draws("before", t, Ink::addends);
+  t = half->all_reduce_async(std::move(t), ReduceOp::sum).get();  // (n, 1)
+  scene.draws("after", t, Ink::addends);
+  scene.expects(t, {n, 1}, [&](Index i, Index) {
+    Index sum = 0;
+    for (int d = me % 2; d < n; d += 2) sum += addend(i, d, n);
+    return sum;
+  });
+  scene.sends("ring of the p devices of a group: 2(p-1) messages, in all 2(p-1)/p of the tensor",
+              ring_all_reduce(n, (n + 1 - me % 2) / 2, me / 2));
 }
 
 }  // namespace shard::primer
