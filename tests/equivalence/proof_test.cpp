@@ -53,6 +53,14 @@ TEST_CASE("a difference is explained by the first rule that fits") {
   CHECK(diagnose(evidence({{3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 1}})).text == "no known cause");
 }
 
+TEST_CASE(
+    "a difference that comes only where dL/dx is not wanted has that cause, whatever else it looks like") {
+  Evidence e = evidence(each(expected, [](float v) { return -v; }));
+  CHECK(diagnose(e).cause == Cause::negated);
+  e.was_right_with_input_grad = true;
+  CHECK(diagnose(e).cause == Cause::only_if_wanted);
+}
+
 TEST_CASE("a difference is explained by what the tensor was mistaken for, if that is known") {
   const HostTensor before{{3, 3}, {2, 2, 2, 0, 1, 2, 3, 4, 5}};
   const HostTensor one{{3, 3}, {1, 0, 0, 0, 5, 0, 0, 0, 9}}, rest{{3, 3}, {0, -2, 3, 4, 0, -6, 7, 0, 0}};

@@ -30,7 +30,8 @@ enum class Mistake {
   later_steps,        // gradients are 0 from the third step on
   operations,         // device 1 makes a product too many, from step 2 on
   message,            // device 1 is told of a message too many
-  claim               // what device 1 says is the same on all devices is not, and is not used
+  claim,              // what device 1 says is the same on all devices is not, and is not used
+  claim_of_part       // the same, said by devices 0 and 1 alone
 };
 
 /// Data parallel, with plain tensors, and one mistake.
@@ -66,6 +67,10 @@ class Mistaken : public ShardedEngine {
     if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
     if (is(Mistake::operations) && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
     if (is(Mistake::claim)) Replicated(group(), Tensor({device_id() == 1 ? 2 : 3}));
+    if (is(Mistake::claim_of_part)) {
+      const std::unique_ptr<Communicator> part = group().split(device_id() < 2 ? 0 : 1, device_id());
+      Replicated(*part, Tensor({device_id() == 1 ? 2 : 3}));
+    }
     return gradients;
   }
   Placement input_layout() const override { return Placement::sharded(0); }
@@ -121,7 +126,8 @@ const RegisteredChapter registered(
                   variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
                   variant("one-device", Mistake::one_device), variant("later-steps", Mistake::later_steps),
                   variant("operations", Mistake::operations), variant("message", Mistake::message),
-                  variant("false-claim", Mistake::claim)}});
+                  variant("false-claim", Mistake::claim),
+                  variant("false-claim-of-part", Mistake::claim_of_part)}});
 
 /// How a run ended.
 struct Ended {
@@ -238,6 +244,15 @@ TEST_CASE("train: a false claim of layout is an error, also where all results ar
   CHECK(refused.code == 81);
   CHECK_THAT(refused.message,
              contains("given (2,) on device 1, and (3,) on device 0, at tests/equivalence/train_test.cpp:"));
+}
+
+/// The others have not heard of it: there is no second attempt, and they wait for the first one's end.
+TEST_CASE("train: a false claim of some devices ends their run") {
+  const Refusal refused = refusal([] { train("false-claim-of-part"); });
+  CHECK(refused.code == 81);
+  CHECK_THAT(refused.message, contains(me() == 2 ? "a gather of \"exact mode\""
+                                                 : "given (2,) on device 1, and (3,) on device 0"));
+  if (me() != 2) CHECK(refusal([] { group().gather("what device 2 waits in", ""); }).code == 81);
 }
 
 TEST_CASE("train: a mistake in later steps alone is noticed by the losses") {

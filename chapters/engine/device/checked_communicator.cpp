@@ -25,14 +25,6 @@ Index fingerprint(const Tensor& t) {
   return result;
 }
 
-/// The index along each axis of an element of this shape.
-Shape place_of(Index element, const Shape& shape) {
-  Shape place(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
-    place[axis] = element % shape[axis];
-  return place;
-}
-
 /// A checked group that owns what it checks.
 class CheckedPart : public CheckedCommunicator {
  public:
@@ -69,13 +61,13 @@ std::string CheckedCommunicator::first_difference(const Tensor& t, int alike, in
 
 void CheckedCommunicator::do_verify_replicated(const Tensor& t) {
   const std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
-  auto is_rare = [&](Index print) { return std::ranges::count(prints, print); };
-  const auto alike = std::ranges::max_element(prints, {}, is_rare);
+  auto how_many = [&](Index print) { return std::ranges::count(prints, print); };
+  const auto alike = std::ranges::max_element(prints, {}, how_many);
   const auto odd = std::ranges::find_if(prints, [&](Index print) { return print != *alike; });
   if (odd == prints.end()) return;
   const std::string difference =
       first_difference(t, static_cast<int>(alike - prints.begin()), static_cast<int>(odd - prints.begin()));
-  throw FalseClaim(refusal_text("Replicated", "the same values on every device", difference));
+  throw FalseClaim(num_devices(), refusal_text("Replicated", "the same values on every device", difference));
 }
 
 std::unique_ptr<Communicator> CheckedCommunicator::wrap(std::unique_ptr<Communicator> part) {

@@ -5,10 +5,15 @@
 
 namespace shard {
 
-/// The claim that all members hold the same tensor is false. All members throw it.
+/// The claim that all members of a group hold the same tensor is false. All members throw it, and no other
+/// device does.
 class FalseClaim : public Error {
  public:
-  explicit FalseClaim(const std::string& message) : Error(Code::mismatch, message) {}
+  FalseClaim(int members, const std::string& message) : Error(Code::mismatch, message), members_(members) {}
+  int members() const { return members_; }
+
+ private:
+  int members_;
 };
 
 /// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.

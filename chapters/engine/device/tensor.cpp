@@ -22,6 +22,13 @@ std::string to_string(const Shape& shape) {
   return shape.size() == 1 ? fmt::format("({},)", shape[0]) : fmt::format("({})", fmt::join(shape, ", "));
 }
 
+Shape place_of(Index element, const Shape& shape) {
+  Shape place(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0; element /= shape[axis])
+    place[axis] = element % shape[axis];
+  return place;
+}
+
 std::string_view name(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:

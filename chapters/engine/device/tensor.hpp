@@ -23,6 +23,8 @@ using Shape = std::vector<Index>;
 Index num_elements(const Shape& shape);
 /// "(2, 3)".
 std::string to_string(const Shape& shape);
+/// The index along each axis of an element, which is counted in row-major order.
+Shape place_of(Index element, const Shape& shape);
 
 /// A block of the device's memory, charged to a purpose. Each backend defines what it consists of.
 class Storage;

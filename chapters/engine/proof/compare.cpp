@@ -20,9 +20,7 @@ std::int64_t ordered(float value) {
 
 /// (3, 7): where element i of a tensor of this shape lies, shifted along an axis.
 std::string index_of(Index element, const Shape& shape, int axis, Index offset) {
-  Shape index(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0; element /= std::max<Index>(shape[i], 1))
-    index[i] = element % shape[i];
+  Shape index = place_of(element, shape);
   if (axis < static_cast<int>(index.size())) index[static_cast<std::size_t>(axis)] += offset;
   return to_string(index);
 }
@@ -110,7 +108,7 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
                     .place = group.device_id()};
   const Placement& placement = actual.placement();
   return compare(name, evidence, placement.axis, actual.offset(), [&](Evidence& e) {
-    e.known_cause = background.known_cause;
+    e.was_right_with_input_grad = background.was_right_with_input_grad;
     if (placement.kind == Placement::Kind::sharded)
       e.slices = slices_of(expected, placement.axis, group.num_devices());
     if (background.before) e.before = mine(background.before().at(name));

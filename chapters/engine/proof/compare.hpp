@@ -31,7 +31,7 @@ struct Background {
   using Results = std::map<std::string, HostTensor>;
   std::function<Results()> before = {};                ///< of the step before
   std::function<std::vector<Results>()> addends = {};  ///< of which the results are sums, by device
-  std::string known_cause = {};  ///< what is said of a difference, if not empty: no rule is tried
+  bool was_right_with_input_grad = false;              ///< Evidence::was_right_with_input_grad
 };
 
 /// Compares this device's part of `actual` with the same part of the expected whole.

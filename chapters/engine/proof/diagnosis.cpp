@@ -95,6 +95,9 @@ bool differs_at_zeros_alone(const Evidence& e) {
 // The rules. Each says what it sees, or nothing where it does not fit.
 using Rule = std::string (*)(const Evidence&);
 
+std::string only_if_wanted(const Evidence& e) {
+  return e.was_right_with_input_grad ? "a call that is made only if dL/dx is wanted?" : "";
+}
 std::string not_finite(const Evidence& e) {
   return is_not_finite(e) ? "an element is not finite: memory that was never written, or an overflow?" : "";
 }
@@ -166,7 +169,8 @@ std::string mask_forgotten(const Evidence& e) {
 }
 
 /// The table.
-constexpr std::pair<Cause, Rule> rules[] = {{Cause::not_finite, not_finite},
+constexpr std::pair<Cause, Rule> rules[] = {{Cause::only_if_wanted, only_if_wanted},
+                                            {Cause::not_finite, not_finite},
                                             {Cause::zero, zero},
                                             {Cause::negated, negated},
                                             {Cause::averaged, averaged},
@@ -183,7 +187,6 @@ constexpr std::pair<Cause, Rule> rules[] = {{Cause::not_finite, not_finite},
 }  // namespace
 
 Diagnosis diagnose(const Evidence& evidence) {
-  if (!evidence.known_cause.empty()) return {Cause::unknown, evidence.known_cause};
   for (const auto& [cause, rule] : rules)
     if (std::string text = rule(evidence); !text.empty()) return {cause, std::move(text)};
   return {Cause::unknown, "no known cause"};

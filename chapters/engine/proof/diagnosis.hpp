@@ -22,11 +22,13 @@ struct Evidence {
   std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, where it is divided
   std::optional<HostTensor> before = {};  ///< what was expected one step before
   std::vector<HostTensor> addends = {};   ///< by device; what was expected is their sum
-  std::string known_cause = {};           ///< what is said, if not empty: no rule is tried
+  /// Whether the same step was right with dL/dx wanted; in this one it was not wanted.
+  bool was_right_with_input_grad = false;
 };
 
 /// The causes that the rules know, in the order in which they are tried: the first one that fits counts.
 enum class Cause {
+  only_if_wanted,   ///< right where dL/dx is wanted
   not_finite,       ///< an element is not finite, and is expected to be
   zero,             ///< every element is 0
   negated,          ///< every element times −1
