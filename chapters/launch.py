@@ -30,23 +30,26 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
         records = Records(folder)
         options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
                    *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
-        watch = Watch(launcher, records)
+        watch, interrupted = Watch(launcher, records), None
         with LauncherText() as text:
             try:
                 code = run([launcher, "-n", devices, *options, *command], 0.1, watch, stderr=text.end)
-            finally:
-                failed, words = records.last_words()
-                if failed == 130:
-                    say(f"error: {words}")
-        code = failed or (128 - code if code < 0 else code)
+            except SystemExit as exit_of_signal:  # see setup.main
+                interrupted = exit_of_signal.code
+        failed, words = records.last_words()
+        if failed == 130:
+            say(f"error: {words}")
+        code = interrupted or failed or (128 - code if code < 0 else code)
         if code == 255:  # ssh's, which has said more above
             fail(69, f"{launcher}: expected to start devices on every host, given a host that cannot be reached")
-        lost, lines = (None, []) if failed else lost_device(records, watch.lost, text.about_processes, code)
+        lost, lines = (None, []) if failed or interrupted else lost_device(records, watch.lost, text.about_processes, code)
         if lines:
             code = 83
             say("error: " + "\n".join(lines))
         if diagnosis_file:
             diagnosis.write(diagnosis_file, code, words or "\n".join(lines), records, lost)
+        if interrupted:
+            sys.exit(interrupted)
         return code
 
 def require_memory():

@@ -110,7 +110,7 @@ class Watch:
     def end_devices(self, failed, processes):
         """Ends all devices once one has failed, or at the second look that finds one lost: by then the
         launcher knows how that one ended. Devices that were interrupted end by themselves."""
-        if failed in (130, 143):
+        if failed == 130:
             return
         records = self.records.all()
         if failed or self.lost:

@@ -247,6 +247,14 @@ class Ending(Scripts):
             for _, err in self.end_each_way(*words):
                 self.assertRegex(err, r"^error: interrupted at step \d+\n$")
 
+    def test_a_diagnosis_of_an_interrupted_job(self):
+        path = self.scratch / "diagnosis.json"
+        train = ["train", "--steps", "100000000", "--seed", str(os.getpid())]
+        self.end_each_way("chapters/run", "03", "-n", "3", "--diagnosis", path, *train)
+        said = json.loads(path.read_text())
+        self.assertEqual((said["code"], said["kind"]), (143, "interrupted"))  # of the last way, SIGTERM
+        self.assertRegex(said["message"], r"^interrupted at step \d+$")
+
     def test_a_stopped_device_is_named(self):
         """Once, after ten seconds. It is not accused: when it goes on, all is well."""
         job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel", "train", "--steps", "3",
