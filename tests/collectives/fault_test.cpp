@@ -11,16 +11,16 @@ using namespace shard::testing;
 
 namespace {
 
-/// The sums of two calls of all devices, each of which gives 1. The second call has the fault.
-std::vector<float> sums_of_two(Fault fault) {
+/// The sums of three calls of all devices, each of which gives 1. The second call has the fault.
+std::vector<float> sums_of_three(Fault fault) {
   fault.call = 2;
   FaultyCommunicator faulty(group(), fault);
   std::vector<float> sums;
-  for (int call = 0; call < 2; ++call)
+  for (int call = 0; call < 3; ++call)
     sums.push_back(faulty.all_reduce_async(Tensor::from_host({1}, std::vector<float>{1}), ReduceOp::sum)
                        .get()
                        .to_host()[0]);
-  CHECK(faulty.calls() == 2);
+  CHECK(faulty.calls() == 3);
   return sums;
 }
 
@@ -28,18 +28,18 @@ std::vector<float> sums_of_two(Fault fault) {
 
 TEST_CASE("a corrupted call changes one element by one, for all") {
   const auto n = static_cast<float>(devices());
-  CHECK(sums_of_two({.device = id(0), .kind = Fault::Kind::corrupt}) == std::vector<float>{n, n + 1});
+  CHECK(sums_of_three({.device = id(0), .kind = Fault::Kind::corrupt}) == std::vector<float>{n, n + 1, n});
 }
 
 TEST_CASE("a call that is left out returns its argument") {
   const auto n = static_cast<float>(devices());
-  CHECK(sums_of_two({.device = this_device(), .kind = Fault::Kind::skip}) == std::vector<float>{n, 1});
+  CHECK(sums_of_three({.device = this_device(), .kind = Fault::Kind::skip}) == std::vector<float>{n, 1, n});
 }
 
 TEST_CASE("a fault of a device that is not there, and a delay, change nothing") {
   const auto n = static_cast<float>(devices());
-  CHECK(sums_of_two({.device = 1000, .kind = Fault::Kind::kill}) == std::vector<float>{n, n});
-  CHECK(sums_of_two({.device = id(0), .kind = Fault::Kind::delay}) == std::vector<float>{n, n});
+  CHECK(sums_of_three({.device = 1000, .kind = Fault::Kind::kill}) == std::vector<float>{n, n, n});
+  CHECK(sums_of_three({.device = id(0), .kind = Fault::Kind::delay}) == std::vector<float>{n, n, n});
 }
 
 TEST_CASE("a fault in a part of a group counts the calls of the whole") {
@@ -60,6 +60,6 @@ TEST_CASE("a fault's text: every kind, and nothing else") {
   for (const char* text :
        {"", "device=2", "device=2,call=17", "device=2,call=17,kind=", "device=2,call=0,kind=skip",
         "device=-1,call=1,kind=skip", "call=1,device=2,kind=skip", "device=2,call=1x,kind=skip",
-        "device=2,call=1,kind=skipped", "device=99999999999,call=1,kind=skip"})
+        "device=2,call=1,kind=skipped", "device=2;call=1,kind=skip", "device=99999999999,call=1,kind=skip"})
     CHECK_FALSE(fault_from(text));
 }
