@@ -34,6 +34,16 @@ std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, I
   return engine;
 }
 
+/// What it adds to a step, in percent, that devices agree on each reduction before it.
+double cost_of_agreement(const Side& step, const Budget& budget) {
+  const Side unchecked = {step.prepare, [&] {
+                            set_agreement(false);
+                            step.call();
+                            set_agreement(true);
+                          }};
+  return 100 * (measure(step, unchecked, budget).ratio() - 1);
+}
+
 void measure_step(Communicator& world, const Chapter& chapter, const Case& c, const Options& options,
                   Results& results) {
   set_precision(c.precision);
@@ -55,12 +65,7 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const Budget budget = options.is_quick ? Budget{0, 5, 5} : Budget{4, 31, 2000};
   const Pair pair = measure(ours, lowest, budget);
   const double share = 1 / pair.ratio();
-  const Side unchecked = {ours.prepare, [&] {
-                            set_agreement(false);
-                            ours.call();
-                            set_agreement(true);
-                          }};
-  const double checks = 100 * (measure(ours, unchecked, budget).ratio() - 1);
+  const double checks = cost_of_agreement(ours, budget);
   const std::optional<double> least = least_share(chapter.number, c.network, c.precision);
   const std::string rule = least ? results.bar(fmt::format("share >= {}", *least), share >= *least) : "";
   results.print(fmt::format("{} {:<15} {:<7} {:>15} {} {} {:>6.3f} {:>8.1f} {:>6.1f}   {}\n", chapter.number,

@@ -29,7 +29,7 @@ Tensor& kept() {
   return tensor;
 }
 
-std::vector<BadCall> bad_calls() {
+std::vector<BadCall> bad_axes_and_counts() {
   return {{"all_gather", axis, "all_gather: expected an axis of (3,), given axis 1",
            CALL((void)g.all_gather_async(three(), 1))},
           {"all_gather, kept", axis, "all_gather: expected an axis of (3,), given axis -1",
@@ -47,8 +47,11 @@ std::vector<BadCall> bad_calls() {
           {"all_to_all, counts", counts, "all_to_all: expected 3 counts that add up to 3, given (1, 2)",
            CALL((void)g.all_to_all_async(three(), {1, 2}, 0))},
           {"all_to_all, counts", counts, "all_to_all: expected 3 counts that add up to 3, given (4, 0, -1)",
-           CALL((void)g.all_to_all_async(three(), {4, 0, -1}, 0))},
-          {"broadcast", device, "broadcast: expected a device of 0 to 2, given device 3",
+           CALL((void)g.all_to_all_async(three(), {4, 0, -1}, 0))}};
+}
+
+std::vector<BadCall> bad_devices() {
+  return {{"broadcast", device, "broadcast: expected a device of 0 to 2, given device 3",
            CALL((void)g.broadcast_async(three(), 3))},
           {"broadcast", device, "broadcast: expected a device of 0 to 2, given device -1",
            CALL((void)g.broadcast_async(three(), -1))},
@@ -72,8 +75,11 @@ std::vector<BadCall> bad_calls() {
           {"post_receive", device, "post_receive: expected a device of 0 to 2 but oneself, given device 9",
            CALL((void)g.post_receive(9, {3}))},
           {"post_receive", oneself, "post_receive: expected a device of 0 to 2 but oneself, given device 1",
-           CALL((void)g.post_receive(1, {3}))},
-          {"send", axes, "send: expected at most 32 axes, given 33", CALL(g.send(0, Tensor(too_many_axes)))},
+           CALL((void)g.post_receive(1, {3}))}};
+}
+
+std::vector<BadCall> bad_shapes() {
+  return {{"send", axes, "send: expected at most 32 axes, given 33", CALL(g.send(0, Tensor(too_many_axes)))},
           {"post_send", axes, "post_send: expected at most 32 axes, given 33",
            CALL((void)g.post_send(0, Tensor(too_many_axes)))},
           {"post_receive", axes, "post_receive: expected at most 32 axes, given 33",
@@ -96,15 +102,15 @@ std::vector<BadCall> bad_calls() {
 
 Programs bad_arguments() {
   Programs programs;
-  for (const BadCall& bad : bad_calls()) {
-    programs.push_back({bad.call,
-                        bad.class_,
-                        84,
-                        {fmt::format("device {}: {}, at {}", odd, bad.says, to_string(bad.where))},
-                        [bad] {
-                          if (me() == odd) bad.make(group());
-                        }});
-  }
+  for (const auto calls : {bad_axes_and_counts, bad_devices, bad_shapes})
+    for (const BadCall& bad : calls())
+      programs.push_back({bad.call,
+                          bad.class_,
+                          84,
+                          {fmt::format("device {}: {}, at {}", odd, bad.says, to_string(bad.where))},
+                          [bad] {
+                            if (me() == odd) bad.make(group());
+                          }});
   return programs;
 }
 

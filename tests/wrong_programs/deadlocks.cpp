@@ -8,8 +8,7 @@ namespace {
 
 const char* const of_groups =
     "  they call the collectives of several groups in different orders, or one of a wrong group: call them "
-    "in one "
-    "order on all devices";
+    "in one order on all devices";
 
 std::string at_end(const std::string& who) {
   return fmt::format("  {} in the end of the program (after # calls)", who);

@@ -30,7 +30,7 @@ class Outcome:
     @property
     def is_right(self):
         says_why = self.mistake.says in "\n".join(self.lines)
-        return (self.code == self.mistake.code and says_why
+        return (self.mistake.ends_in(self.code) and says_why
                 and (self.names_line or not self.mistake.names_line))
 
     def complaint(self):

@@ -113,8 +113,11 @@ Programs wrong_partners() {
            [] {
              on(0, [] { receive(1); });
              on(1, [] { send(2); });
-           }},
-          {"send",
+           }}};
+}
+
+Programs beside_collectives() {
+  return {{"send",
            "in the place of a collective",
            82,
            {all_stuck, "  devices 0, 2 wait in " + in_barrier + " for device 1",
@@ -164,7 +167,8 @@ Programs wrong_lengths() {
 
 Programs messages() {
   Programs programs;
-  for (const Programs& some : {left_out(), in_rings(), wrong_partners(), wrong_lengths()})
+  for (const Programs& some :
+       {left_out(), in_rings(), wrong_partners(), beside_collectives(), wrong_lengths()})
     for (Program program : some) {
       program.runs = Runs::alone;
       programs.push_back(std::move(program));

@@ -50,8 +50,7 @@ inline std::string call_at(SourceLine where) {
 inline constexpr const char* all_stuck = "deadlock: devices 0 to 2 can never go on";
 inline constexpr const char* has_ended =
     "  a device has ended, and others wait for calls that it never made: do all make the same number of "
-    "calls "
-    "(uneven batches)?";
+    "calls (uneven batches)?";
 /// Of devices in calls of two kinds, one of them alone.
 inline std::string alone(int device) {
   return fmt::format("  they wait in calls that do not belong together: look at what device {} alone does",

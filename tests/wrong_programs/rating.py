@@ -39,7 +39,7 @@ def of_right_programs(verdicts):
 
 def of_engines(outcomes):
     def row(name, some):
-        return [name, len(some), sum(o.code == o.mistake.code for o in some), sum(o.names_line for o in some),
+        return [name, len(some), sum(o.mistake.ends_in(o.code) for o in some), sum(o.names_line for o in some),
                 sum(not o.mistake.names_line for o in some), sum(o.is_right for o in some)]
     chapters = by(lambda o: o.mistake.chapter, sorted(outcomes, key=lambda o: o.mistake.chapter))
     rows = [row(f"`{name}`", some) for name, some in chapters.items()]

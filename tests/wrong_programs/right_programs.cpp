@@ -12,14 +12,11 @@ using namespace std::chrono_literals;
 void be_late() {
   std::this_thread::sleep_for(120ms);
 }
-const Communicator& my_group() {
-  return group();
-}
 
 using Action = std::function<void()>;
 
-/// Programs of one call of all members.
-void add_of_call(Programs& programs, const CollectiveCall& call) {
+/// Programs of one call of all devices.
+void add_in_world(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
   auto add = [&](const char* class_, const Action& action) {
@@ -43,7 +40,7 @@ void add_of_call(Programs& programs, const CollectiveCall& call) {
     form.make();
   });
   add("under a condition that all fulfil", [&] {
-    if (my_group().num_devices() > 1 && me() < devices()) form.make();
+    if (devices() > 1) form.make();
     other.make();
   });
   add("before the only call of another kind", [&] {
@@ -51,6 +48,20 @@ void add_of_call(Programs& programs, const CollectiveCall& call) {
     other.make();
     form.make();
   });
+  add("after a message that only two devices exchange", [&] {
+    if (me() == 0) group().send(1, Tensor({3}));
+    if (me() == 1) group().receive(0);
+    form.make();
+  });
+}
+
+/// Programs of one call of all members of a group.
+void add_in_groups(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  const Form& other = another_call(call);
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back({call.name, class_, 0, {}, action});
+  };
   add("in groups, other calls in each", [&] {
     const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, me());
     (me() == 2 ? other : form).make(*part);
@@ -66,11 +77,6 @@ void add_of_call(Programs& programs, const CollectiveCall& call) {
   add("more often in one group than in another", [&] {
     const std::unique_ptr<Communicator> part = group().split(me() == 0 ? 1 : 0, 0);
     for (int i = 0; i < (me() == 0 ? 1 : 4); ++i) form.make(*part);
-  });
-  add("after a message that only two devices exchange", [&] {
-    if (me() == 0) group().send(1, Tensor({3}));
-    if (me() == 1) group().receive(0);
-    form.make();
   });
 }
 
@@ -146,9 +152,14 @@ void add_uneven(Programs& programs) {
   }
 }
 
-void add_messages(Programs& programs) {
+Program of_messages(const char* class_, const Action& action) {
+  return {"send, receive", class_, 0, {}, action};
+}
+
+/// Messages that are posted long before they are met, or in an order of their own.
+void add_posts(Programs& programs) {
   auto add = [&](const char* class_, const Action& action) {
-    programs.push_back({"send, receive", class_, 0, {}, action});
+    programs.push_back(of_messages(class_, action));
   };
   add("one device receives first in a ring", [] {
     if (me() == 0)
@@ -184,6 +195,13 @@ void add_messages(Programs& programs) {
     group().send(right(), Tensor({3}));
     received.get();
   });
+}
+
+/// Messages for which a device is late.
+void add_late_messages(Programs& programs) {
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back(of_messages(class_, action));
+  };
   add("two devices talk while the third is late", [] {
     for (int i = 0; i < 4 && me() != 2; ++i)
       if ((me() + i) % 2 == 0)
@@ -215,11 +233,13 @@ void add_messages(Programs& programs) {
 Programs right_programs() {
   Programs programs;
   for (const CollectiveCall& call : collective_calls()) {
-    add_of_call(programs, call);
+    add_in_world(programs, call);
+    add_in_groups(programs, call);
     if (call.is_async) add_of_future(programs, call);
   }
   add_uneven(programs);
-  add_messages(programs);
+  add_posts(programs);
+  add_late_messages(programs);
   return programs;
 }
 
