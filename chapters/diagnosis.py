@@ -17,7 +17,7 @@ def require_replaceable(path):
         fail(65, f"{path}: expected a folder that can be written, given {path.absolute().parent}")
 
 def write(path, code, text, records, lost):
-    """All of the file or none of it. `text` is the error's paragraph, "" if there was none; `lost` is the
+    """Writes the file. `text` is the error's paragraph, "" if there was none; `lost` is the
     device that was lost, if one was."""
     message, *details = text.splitlines() or [""]
     differences = records.text_of("differences").splitlines()
@@ -31,6 +31,10 @@ def write(path, code, text, records, lost):
                      "last_call": record.call or None, "file": record.file or None,
                      "line": record.line or None, "lost": record.device == lost}
                     for record in records.all()]}
+    replace_json(path, content)
+
+def replace_json(path, content):
+    """All of the file or none of it."""
     with tempfile.NamedTemporaryFile("w", dir=Path(path).absolute().parent, delete=False) as part:
         json.dump(content, part, indent=2)
         part.write("\n")

@@ -28,12 +28,17 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
     with tempfile.TemporaryDirectory(prefix="shardbook-") as folder:
         os.environ["SHARDBOOK_RECORDS"] = folder  # where devices say what they do
         records = Records(folder)
-        options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags,
-                   *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
+        flags = [*flags, *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
+        if not flags:  # all on this host: a search for networks would take half of a short job's time
+            os.environ.setdefault("OMPI_MCA_pml", "ob1")
+        options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags]
         watch, interrupted = Watch(launcher, records), None
         with LauncherText() as text:
             try:
-                code = run([launcher, "-n", devices, *options, *command], 0.1, watch, stderr=text.end)
+                # In a process group of its own, the launcher does not see Ctrl-C: it would leave its devices
+                # no time for a last step.
+                code = run([launcher, "-n", devices, *options, *command], 0.1, watch, watch.interrupt,
+                           stderr=text.end, process_group=0)
             except SystemExit as exit_of_signal:  # see setup.main
                 interrupted = exit_of_signal.code
         failed, words = records.last_words()
@@ -41,8 +46,11 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
             say(f"error: {words}")
         code = interrupted or failed or (128 - code if code < 0 else code)
         if code == 255:  # ssh's, which has said more above
-            fail(69, f"{launcher}: expected to start devices on every host, given a host that cannot be reached")
-        lost, lines = (None, []) if failed or interrupted else lost_device(records, watch.lost, text.about_processes, code)
+            fail(69, f"{launcher}: expected to start devices on every host, given a host that cannot be "
+                     "reached")
+        lost, lines = None, []
+        if not failed and not interrupted:
+            lost, lines = lost_device(records, watch.lost, text.about_processes, code)
         if lines:
             code = 83
             say("error: " + "\n".join(lines))
@@ -67,6 +75,9 @@ def settle_launcher(launcher):
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
     if sys.stdout.isatty():  # a device cannot tell: what mpirun reads looks like one
         os.environ["SHARDBOOK_TERMINAL"] = "1"
+    # Once a device has failed, the launcher tells the others to end and waits so many seconds. They have
+    # nothing left to do.
+    os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
     if os.geteuid() == 0:
         os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter,

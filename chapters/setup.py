@@ -1,5 +1,5 @@
 """What the scripts share: processes, the packages this project needs, its chapters and its build."""
-import contextlib, fcntl, os, re, shutil, signal, subprocess, sys, time
+import contextlib, fcntl, os, re, shutil, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -40,23 +40,28 @@ def main(script):
     except OSError as error:
         fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
 
-def run(command, seconds=None, each_time=None, **options):
+def run(command, seconds=None, each_time=None, at_signal=None, **options):
     """The exit code of a command. With `seconds`, calls `each_time` that often with the process, until that
-    ends, or until the call returns the code itself."""
+    ends, or until the call returns the code itself. Calls `at_signal` with it when this script is to end."""
     child = subprocess.Popen([str(word) for word in command], **options)
+    waiting = threading.Thread(target=child.wait, daemon=True)  # it wakes at once; wait(seconds) would poll
+    waiting.start()
     try:
-        while True:
-            try:
-                return child.wait(seconds)
-            except subprocess.TimeoutExpired:
-                if (code := each_time(child)) is not None:
-                    return code
+        while waiting.is_alive():
+            waiting.join(seconds)
+            if waiting.is_alive() and (code := each_time(child)) is not None:
+                return code
+        return child.returncode
+    except SystemExit:
+        if at_signal:
+            at_signal(child)
+        raise
     finally:
         end_tree(child)
 
 def end_tree(child):
     """Ends a process with all it has started. Ctrl-C has reached it too, so it has 1.5 s before it is told,
-    and then 5. (At a second signal, mpirun would leave its devices no time for a last step.)"""
+    and then 5."""
     tree = descendants(child.pid) if child.poll() is None else []
     for seconds, number, ends in ((1.5, signal.SIGTERM, tree[:1]), (5, signal.SIGKILL, tree), (1, None, [])):
         deadline = time.monotonic() + seconds

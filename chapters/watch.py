@@ -114,11 +114,23 @@ class Watch:
             return
         records = self.records.all()
         if failed or self.lost:
-            for record in records:
-                if record.process in processes:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(record.process, signal.SIGKILL)
+            self.send(signal.SIGKILL, processes)
         self.lost = self.lost or [record.device for record in records if record.is_lost()]
+
+    def interrupt(self, launcher):
+        """Tells the devices of this host to end after their step, for which they have three seconds."""
+        told = self.send(signal.SIGTERM, descendants(launcher.pid)[1:])
+        deadline = time.monotonic() + 3
+        while any(map(is_alive, told)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def send(self, number, processes):
+        """Sends a signal to those of these processes that are devices, and returns them."""
+        devices = [record.process for record in self.records.all() if record.process in processes]
+        for process in devices:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+        return devices
 
     def tell_who_is_awaited(self):
         """A device that runs for long while another waits for long is named, and not accused."""

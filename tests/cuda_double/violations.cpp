@@ -5,11 +5,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "double.hpp"
 #include "engine/device/runtime/flight_record.hpp"
 
 namespace cuda_double {
+
+using namespace std::chrono_literals;
 
 int open_groups = 0;
 
@@ -52,15 +55,16 @@ void violation(const std::string& what) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: cuda double: %s\n", what.c_str());
   std::fflush(stderr);
-  if (auto& record = shard::runtime::FlightRecord::instance();
-      record.claim_last_words() == shard::runtime::FlightRecord::Speaker::this_device)
-    record.leave_last_words(70, what);
+  auto& record = shard::runtime::FlightRecord::instance();
+  const bool is_first = record.claim_last_words() != shard::runtime::FlightRecord::Speaker::another_device;
+  if (is_first) record.leave_last_words(70, what);
   int is_job = 0, is_over = 0, devices = 0;
   MPI_Initialized(&is_job);
   MPI_Finalized(&is_over);
   if (is_job && !is_over) MPI_Comm_size(MPI_COMM_WORLD, &devices);
-  if (devices == 1)
-    MPI_Abort(MPI_COMM_WORLD, 70);  // the launcher ends at once; of several devices, each may speak
+  // Of several devices, each may speak. The first to end ends them all.
+  if (devices > 1) std::this_thread::sleep_for(is_first ? 300ms : 3000ms);
+  if (devices == 1) MPI_Abort(MPI_COMM_WORLD, 70);
   std::_Exit(70);
 }
 

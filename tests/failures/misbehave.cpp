@@ -15,6 +15,11 @@ void throw_file_error() {
   throw Error(Code::file, fmt::format("device {}: no such file", me()));
 }
 
+/// The others come to what they wait in: they are ended at once when a device is lost.
+void let_others_wait() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
 
 /// Device 1 passes far more than the others have room for.
@@ -103,7 +108,12 @@ const std::vector<Case> somebody_throws = {
      {"error: device 1 was lost: it was killed by SIGKILL after no call\n",
       "  devices 0, 2 were in call 1 (all_reduce) at tests/failures/misbehave.hpp:"},
      only(
-         1, [] { std::raise(SIGKILL); }, all_reduce),
+         1,
+         [] {
+           let_others_wait();
+           std::raise(SIGKILL);
+         },
+         all_reduce),
      Where::cuda_too},
     {"1_exits_at_once",
      {3},
@@ -112,7 +122,10 @@ const std::vector<Case> somebody_throws = {
       "  devices 0, 2 were in call 2 (barrier) at tests/failures/misbehave.cpp:"},
      [] {
        all_reduce();
-       if (me() == 1) _exit(3);
+       if (me() == 1) {
+         let_others_wait();
+         _exit(3);
+       }
        group().barrier();
      }},
 };

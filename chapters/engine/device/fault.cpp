@@ -17,6 +17,11 @@ namespace {
 constexpr std::array<std::string_view, 7> kinds = {"kill",  "exit", "throw",  "stop",
                                                    "delay", "skip", "corrupt"};
 
+/// The time in which the other devices come to what they wait in. Afterwards they are ended at once.
+void let_others_wait() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 /// Takes "NAME=NUMBER," off the text's beginning.
 template <class Number>
 bool take_number(std::string_view& text, std::string_view name, Number& number) {
@@ -87,9 +92,11 @@ bool FaultyCommunicator::is_left_out() {
   if (!is_now()) return false;
   switch (fault_.kind) {
     case Fault::Kind::kill:
+      let_others_wait();
       std::raise(SIGKILL);
       break;
     case Fault::Kind::exit:
+      let_others_wait();
       _exit(0);
     case Fault::Kind::raise:
       throw Error(Code::internal, fmt::format("device {}: the planted fault of --fault", this_device()));

@@ -11,8 +11,8 @@ namespace shard {
 /// What goes wrong on purpose, so that a reader sees what is said of it: on one device, at one of its calls.
 struct Fault {
   enum class Kind {
-    kill,    ///< the device is killed
-    exit,    ///< it leaves the program with code 0
+    kill,    ///< the device is killed, a tenth of a second later, when the others wait for it
+    exit,    ///< it leaves the program with code 0, likewise
     raise,   ///< it throws an exception ("throw" on the command line)
     stop,    ///< it is stopped, as by a debugger; SIGCONT lets it go on
     delay,   ///< it makes the call a second later

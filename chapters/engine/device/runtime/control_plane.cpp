@@ -131,14 +131,14 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
   spins_ = 0;
   const auto now = steady_clock::now();
   if (since_ == steady_clock::time_point{}) since_ = listened_ = now;
+  if (!is_noted_) FlightRecord::instance().note_state(FlightRecord::State::waits);
+  is_noted_ = true;
   if (now - since_ < before_sleep)
     sched_yield();
   else
     std::this_thread::sleep_for(nap * plane.devices_a_core_);
   if (now - listened_ < between_looks) return;
   listened_ = now;
-  if (!is_noted_) FlightRecord::instance().note_state(FlightRecord::State::waits);
-  is_noted_ = true;
   plane.hear_of_failures();
   plane.hear_of_deadlock();
   plane.search_for_deadlock(describe, since_);
