@@ -1,0 +1,1025 @@
+"""Holds a sharded implementation, in any framework, against the same network on one device. Needs NumPy.
+
+Inside your own test, on every process:
+
+    import shardbook
+    problem = shardbook.problem("mlp-exact-13x7x11x4")
+    ...                                 # load problem.params, run problem.batch through your network
+    verdict = shardbook.check(grads, problem, strategy="tp", rank=rank, world=world)
+    assert verdict.is_right, verdict    # says which tensor, which device, where, and the likely cause
+
+Or without a line of Python: ./tests/equivalence/run -- COMMAND..., or export and check. docs/equivalence.md
+has the formats, the problems, and where the bounds come from.
+"""
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+VERSION = 1
+
+
+class Refused(Exception):
+    """A file or an argument that cannot be read: what, where, expected, given."""
+
+
+# ---- Files: safetensors ----------------------------------------------------------------------------------
+# https://github.com/huggingface/safetensors#format: 8 bytes, the header's length; the header, JSON; values.
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
+
+
+@dataclass
+class Stored:
+    """A tensor of a file: its values as float64, and how it was stored."""
+    values: np.ndarray
+    dtype: str
+
+
+def read(path):
+    """{name: Stored} of a safetensors file."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise Refused(f"{path}: {error.strerror}") from None
+    try:
+        start = 8 + struct.unpack_from("<Q", raw)[0]
+        header = json.loads(raw[8:start])
+        entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        return {name: Stored(*values_of(raw[start:], entry)) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise Refused(f"{path}: expected a safetensors file of {', '.join(TYPES)}, given another: {error}") \
+            from None
+
+
+def values_of(data, entry):
+    begin, end = entry["data_offsets"]
+    values = np.frombuffer(data[begin:end], TYPES[entry["dtype"]])
+    if entry["dtype"] == "BF16":
+        values = (values.astype("<u4") << 16).view("<f4")
+    return values.astype(float).reshape(entry["shape"]), entry["dtype"]
+
+
+def write(path, tensors, dtype="F32"):
+    """Writes {name: array} as float32, or as F64, F16 or BF16 (rounded to nearest, ties to even)."""
+    header, data = {}, []
+    begin = 0
+    for name in sorted(tensors):
+        raw = stored(np.asarray(tensors[name]), dtype).tobytes()
+        header[name] = {"dtype": dtype, "shape": np.shape(tensors[name]),
+                        "data_offsets": [begin, begin + len(raw)]}
+        data.append(raw)
+        begin += len(raw)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def stored(values, dtype):
+    if dtype != "BF16":
+        return np.ascontiguousarray(values, TYPES[dtype])
+    bits = np.ascontiguousarray(values, "<f4").view("<u4").astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+
+
+def rounded(values, dtype):
+    """Values as a file of this type holds them."""
+    if dtype == "BF16":
+        return (stored(values, dtype).astype("<u4") << 16).view("<f4").astype(float)
+    return values.astype(TYPES[dtype]).astype(float) if dtype in ("F32", "F16") else values
+
+
+# ---- Numbers: the same on every machine ------------------------------------------------------------------
+def random_bits(seed, name, count):
+    """64 random bits for each of `count` indices: splitmix64 (Steele, Lea, Flood 2014) of index and name."""
+    start = 0xCBF29CE484222325  # FNV-1a of the text "SEED/NAME"
+    for byte in f"{seed}/{name}".encode():
+        start = (start ^ byte) * 0x100000001B3 % 2**64
+    with np.errstate(over="ignore"):
+        z = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def integers(seed, name, shape, most):
+    """Integers from -most to most."""
+    bits = random_bits(seed, name, math.prod(shape)) >> np.uint64(32)
+    return (bits % np.uint64(2 * most + 1)).astype(float).reshape(shape) - most
+
+
+def uniform(seed, name, shape, scale=1.0):
+    """Multiples of 2^-23 in [-1, 1), times `scale`, a power of two: float32 holds them."""
+    bits = random_bits(seed, name, math.prod(shape)) >> np.uint64(40)
+    return (bits.astype(float) * 2.0**-23 - 1).reshape(shape) * scale
+
+
+# ---- Bounds: values that know how wrong they can be -----------------------------------------------------
+@dataclass(frozen=True)
+class Precision:
+    """How products are computed: unit roundoff of their operands, of sums, and of everything else."""
+    operands: float
+    sums: float = 2.0**-24
+    if_unsure: str = "counts"  # a ReLU whose sign rounding can change: as an error; "refused" or "ignored"
+    is_probable: bool = False  # whether a sum's roundings are taken for independent of each other
+
+    def gamma(self, k):
+        """How far a sum of k products may be from the exact one, as a share of the sum of their sizes, in any
+        order: k u / (1 - k u) (Higham 2002, section 3.1). If roundings are independent, not k but 6 sqrt(k)
+        of them add up, but for one sum in ten million (Higham and Mary 2019, theorem 2.4)."""
+        k = min(k, 6 * math.sqrt(k)) if self.is_probable else k
+        return k * self.sums / (1 - k * self.sums)
+
+
+PRECISIONS = {"float64": Precision(0, 2.0**-53), "float32": Precision(0), "tf32": Precision(2.0**-11),
+              "bf16": Precision(2.0**-8)}
+
+
+class Undecided(Exception):
+    """A comparison that rounding can turn round: a ReLU's zero, say. The problem is of no use."""
+
+
+@dataclass
+class Bounded:
+    """What real arithmetic gives, and how far from it an element of a floating point result can be,
+    in any order of summation, on any number of devices (Higham 2002, sections 3.1 and 3.5)."""
+    value: np.ndarray
+    error: np.ndarray
+    precision: Precision
+
+    @classmethod
+    def exact(cls, value, precision):
+        value = np.asarray(value, float)
+        return cls(value, np.zeros_like(value), precision)
+
+    def made(self, value, error):
+        """A result with this error of its operands, which is rounded once more."""
+        u = self.precision.sums
+        return Bounded(value, error * (1 + u) + u * np.abs(value), self.precision)
+
+    def of(self, other):
+        return other if isinstance(other, Bounded) else Bounded.exact(other, self.precision)
+
+    def __matmul__(self, other):
+        gamma = self.precision.gamma(self.value.shape[1])
+        operand = 2 * self.precision.operands + self.precision.operands**2
+        mine, others = np.abs(self.value) + self.error, np.abs(other.value) + other.error
+        largest = mine @ others
+        operands = np.maximum(largest - np.abs(self.value) @ np.abs(other.value), 0)
+        rounding = (gamma + operand * (1 + gamma)) * largest
+        # Where all that is added is 0, nothing is rounded: differences of equal numbers are 0 above.
+        error = np.where(largest > 0, operands + rounding, 0)
+        return Bounded(self.value @ other.value, error, self.precision)
+
+    @property
+    def T(self):
+        return Bounded(self.value.T, self.error.T, self.precision)
+
+    def __getitem__(self, index):
+        return Bounded(self.value[index], self.error[index], self.precision)
+
+    def __mul__(self, other):
+        other = self.of(other)
+        error = (np.abs(self.value) + self.error) * (np.abs(other.value) + other.error) \
+            - np.abs(self.value * other.value)
+        return self.made(self.value * other.value, error)
+
+    def __add__(self, other):
+        other = self.of(other)
+        return self.made(self.value + other.value, self.error + other.error)
+
+    def __sub__(self, other):
+        other = self.of(other)
+        return self.made(self.value - other.value, self.error + other.error)
+
+    def __truediv__(self, other):
+        other = self.of(other)
+        least = np.abs(other.value) - other.error
+        if (least <= 0).any():
+            raise Undecided("a divisor that can be 0")
+        error = (self.error + np.abs(self.value / other.value) * other.error) / least
+        return self.made(self.value / other.value, error)
+
+    def sum(self):
+        """Of all elements."""
+        gamma = self.precision.gamma(self.value.size)
+        return Bounded(self.value.sum(), self.error.sum() + gamma * (np.abs(self.value) + self.error).sum(),
+                       self.precision)
+
+    def sqrt(self):
+        least = np.maximum(self.value - self.error, 0)
+        root = np.sqrt(self.value)
+        return self.made(root, np.maximum(root - np.sqrt(least), np.sqrt(self.value + self.error) - root))
+
+    def is_positive(self):
+        """Where an element is above 0, and where rounding can change that."""
+        unsure = (np.abs(self.value) <= self.error) & (self.error > 0)
+        if self.precision.if_unsure == "refused" and unsure.any():
+            raise Undecided("a ReLU's argument that can be on either side of 0")
+        return self.value > 0, unsure & (self.precision.if_unsure == "counts")
+
+    def masked(self, mask, unsure=False):
+        at_most = np.where(unsure, np.abs(self.value) + self.error, self.error * mask)
+        return Bounded(self.value * mask, at_most, self.precision)
+
+
+# ---- Problems --------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Problem:
+    """A network, a batch, and what must come out. Kinds:
+
+    exact   output, dL/dx (`input_grad`) and every gradient; small integers, so that float32 makes no error
+    real    the same of real numbers, within a bound
+    sgd     the parameters after `steps` steps on the mean squared error to `target`
+    adam    the same with Adam, after the gradients' global norm was clipped
+    """
+    name: str
+    workload: str  # "mlp" or "mixture"
+    kind: str
+    batch_size: int
+    widths: tuple  # of the input, and of each layer's output; of an expert's, in a mixture
+    seed: int = 0
+    steps: int = 1
+    learning_rate: float = 0.0
+    clip_norm: float = 0.0
+    betas: tuple = (0.9, 0.999)
+    epsilon: float = 2.0**-10
+    experts: int = 0
+    top_k: int = 0
+    capacity_factor: float | str = "none"
+    aux_weight: float = 0.0
+    devices: tuple = (1, 2, 3, 4, 5, 8)
+    has_masks: bool = True  # False: what comes out where ReLU's derivative is forgotten
+
+    @property
+    def is_training(self):
+        return self.kind in ("sgd", "adam")
+
+    @property
+    def layers(self):
+        return len(self.widths) - 1
+
+    @cached_property
+    def params(self):
+        """{name: float32 values as float64}."""
+        if self.workload == "mlp":
+            return self.stack("")
+        stacks = [self.stack(f"expert_{expert}/") for expert in range(self.experts)]
+        router = uniform(self.seed, "router/weights", (self.widths[0], self.experts), 1.0)
+        return {"router/weights": router, **{name: w for stack in stacks for name, w in stack.items()}}
+
+    def stack(self, prefix):
+        names = [f"{prefix}layer_{layer}/weights" for layer in range(self.layers)]
+        shapes = list(zip(self.widths[:-1], self.widths[1:]))
+        if self.kind == "exact":
+            return {name: integers(self.seed, name, shape, 2) for name, shape in zip(names, shapes)}
+        scales = [2.0 ** round(math.log2(6 / max(shape[0], 1)) / 2) for shape in shapes]
+        return {name: uniform(self.seed, name, *how) for name, *how in zip(names, shapes, scales)}
+
+    @cached_property
+    def batch(self):
+        """`input`, and `output_grad` or, where it trains, `target`."""
+        last = "target" if self.is_training else "output_grad"
+        shapes = {"input": (self.batch_size, self.widths[0]), last: (self.batch_size, self.widths[-1])}
+        make = (lambda name, shape: integers(self.seed, name, shape, 2)) if self.kind == "exact" else \
+            (lambda name, shape: uniform(self.seed, name, shape))
+        return {name: make(name, shape) for name, shape in shapes.items()}
+
+    @cached_property
+    def expected(self):
+        """{name: what must come out}, in float64."""
+        return {name: result.value for name, result in self.results("float32").items()}
+
+    def bounds(self, precision="float32"):
+        """{name: how far from that each element may be} where sums are computed in this precision."""
+        return {name: result.error for name, result in self.results(precision).items()}
+
+    def results(self, precision, **more):
+        as_computed = EXACT if self.kind == "exact" else replace(PRECISIONS[precision], **more)
+        params, batch = ({name: Bounded.exact(t, as_computed) for name, t in tensors.items()}
+                         for tensors in (self.params, self.batch))
+        return (train if self.is_training else gradients)(self, params, batch)
+
+    def addends(self, devices):
+        """What each of so many devices adds to the results where the rows of the batch are divided."""
+        if self.is_training:
+            return []
+        found = []
+        for device in range(devices):
+            begin, end = part(self.batch_size, devices, device)
+            mine = np.zeros((self.batch_size, 1))
+            mine[begin:end] = 1
+            of_device = {**self.batch, "output_grad": self.batch["output_grad"] * mine}
+            exact = {name: Bounded.exact(w, EXACT) for name, w in self.params.items()}
+            of_device = {name: Bounded.exact(t, EXACT) for name, t in of_device.items()}
+            found.append({name: r.value for name, r in gradients(self, exact, of_device).items()})
+        return found
+
+    def without_masks(self):
+        return replace(self, has_masks=False).expected
+
+    def step_before(self):
+        """The results that weights of the step before would give: of training, the parameters then."""
+        if not self.is_training:
+            return {}
+        if self.steps == 1:
+            return self.params
+        return replace(self, steps=self.steps - 1).expected
+
+
+EXACT = Precision(0, 0)  # of problems whose sums have no rounding
+
+
+def vars_of(problem):
+    """What a manifest says of a problem."""
+    return {name: getattr(problem, name) for name in problem.__dataclass_fields__ if name != "has_masks"}
+
+
+def part(size, parts, index):
+    """[begin, end) of one of the parts of so many elements: the first (size mod parts) have one more."""
+    least, more = divmod(size, parts)
+    begin = index * least + min(index, more)
+    return begin, begin + least + (index < more)
+
+
+def gradients(problem, params, batch):
+    if problem.workload == "mixture":
+        return mixture_gradients(problem, params, batch)
+    weights = [params[f"layer_{layer}/weights"] for layer in range(problem.layers)]
+    output, inputs, masks = forward(weights, batch["input"])
+    input_grad, of_weights = backward(problem, weights, inputs, masks, batch["output_grad"])
+    return {"output": output, "input_grad": input_grad,
+            **{f"layer_{layer}/weights": g for layer, g in enumerate(of_weights)}}
+
+
+def forward(weights, x):
+    """x w0, ReLU, w1, w2, ReLU, w3 ...: a ReLU before each odd layer. Output, each layer's input, masks."""
+    inputs, masks = [x], []
+    for layer, w in enumerate(weights):
+        x = multiplied(inputs[layer], w)
+        masks.append(x.is_positive() if layer % 2 == 0 and layer + 1 < len(weights) else None)
+        inputs.append(x if masks[layer] is None else x.masked(*masks[layer]))
+    return inputs.pop(), inputs, masks
+
+
+def backward(problem, weights, inputs, masks, d):
+    """dL/dx and each dL/dw. The derivative of ReLU at 0 is 0."""
+    found = []
+    for layer in reversed(range(len(weights))):
+        if masks[layer] is not None and problem.has_masks:
+            d = d.masked(*masks[layer])
+        found.insert(0, multiplied(inputs[layer].T, d))
+        d = multiplied(d, weights[layer].T)
+    return d, found
+
+
+def multiplied(a, b):
+    """a b. Of an exact problem, float32 must hold every sum in every order: sizes that add up to 2^24."""
+    if a.precision is EXACT and (np.abs(a.value) @ np.abs(b.value)).max(initial=0) > 2**24:
+        raise Undecided("a sum that float32 does not hold exactly")
+    return a @ b
+
+
+def softmax(z):
+    """Of each row. Its error: each power at one end of its interval, all others at the other."""
+    largest = z.value.max(axis=1, keepdims=True)
+    low, middle, high = (np.exp(z.value - largest + sign * z.error) for sign in (-1, 0, 1))
+    p = middle / middle.sum(axis=1, keepdims=True)
+    upper = high / (high + low.sum(axis=1, keepdims=True) - low)
+    lower = low / (low + high.sum(axis=1, keepdims=True) - high)
+    u = z.precision.sums * (z.value.shape[1] + 8)  # exp to 4 ulp, the sum, the division
+    return Bounded(p, np.maximum(upper - p, p - lower) + u * upper, z.precision)
+
+
+def mixture_gradients(problem, params, batch):
+    """Each token goes to its top_k likeliest experts, with their softmax as gates: for top_k > 1 divided by
+    their sum. An expert takes at most ceil(capacity_factor top_k B / E) choices. All tokens' first choices
+    come before any second one, and what is too much is dropped. The gradients have those of the balancing
+    loss, aux_weight E sum_e f_e P_e: f_e is the share of choices that went to expert e, dropped ones too, and
+    P_e the mean of its probability (Fedus et al. 2021, section 2.2)."""
+    x, d_out = batch["input"], batch["output_grad"]
+    tokens, experts, k = problem.batch_size, problem.experts, problem.top_k
+    logits = x @ params["router/weights"]
+    p = softmax(logits)
+    order = np.argsort(-logits.value, axis=1, kind="stable")
+    rows = np.arange(tokens)
+    for rank in range(min(k, experts - 1)):
+        here, beside = logits[rows, order[:, rank]], logits[rows, order[:, rank + 1]]
+        if (here.value - beside.value <= here.error + beside.error).any():
+            raise Undecided("two experts of which either can come first")
+    chosen = order[:, :k]
+    total = p[rows, chosen[:, 0]]
+    for rank in range(1, k):
+        total = total + p[rows, chosen[:, rank]]
+    share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
+    zero = Bounded.exact(np.zeros_like(d_out.value), x.precision)
+    output, input_grad = zero, Bounded.exact(np.zeros_like(x.value), x.precision)
+    d_gates = Bounded.exact(np.zeros((tokens, experts)), x.precision)  # by a token's gate of each expert
+    gates = Bounded.exact(np.zeros((tokens, experts)), x.precision)
+    found = {}
+    kept = within_capacity(chosen, experts, problem.capacity_factor)
+    for expert in range(experts):
+        mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
+        gate = p[mine, np.full(len(mine), expert)]
+        gate = gate / total[mine] if k > 1 else gate
+        names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
+        weights = [params[name] for name in names]
+        y, inputs, masks = forward(weights, x[mine])
+        column = Bounded(gate.value[:, None], gate.error[:, None], x.precision)
+        d, of_weights = backward(problem, weights, inputs, masks, d_out[mine] * column)
+        found.update(zip(names, of_weights))
+        output = added_rows(output, mine, y * column)
+        input_grad = added_rows(input_grad, mine, d)
+        by_gate = row_sums(d_out[mine] * y)
+        for whole, some in ((d_gates, by_gate), (gates, gate)):
+            whole.value[mine, expert], whole.error[mine, expert] = some.value, some.error
+    if k > 1:  # gate = p / total
+        inner = row_sums(d_gates * gates)
+        spread = Bounded(inner.value[:, None], inner.error[:, None], x.precision)
+        whole = Bounded(total.value[:, None], total.error[:, None], x.precision)
+        is_chosen = np.zeros((tokens, experts), bool)
+        is_chosen[rows[:, None], chosen] = True
+        d_gates = ((d_gates - spread) / whole).masked(is_chosen)
+    d_p = d_gates + np.tile(problem.aux_weight * experts * share / tokens, (tokens, 1))
+    inner = row_sums(d_p * p)
+    d_logits = p * (d_p - Bounded(inner.value[:, None], inner.error[:, None], x.precision))
+    found["router/weights"] = x.T @ d_logits
+    return {"output": output, "input_grad": input_grad + d_logits @ params["router/weights"].T, **found}
+
+
+def within_capacity(chosen, experts, factor):
+    """Which choices, (tokens, k), find room in their expert."""
+    if factor == "none":
+        return np.ones(chosen.shape, bool)
+    capacity, used = math.ceil(factor * chosen.size / experts), np.zeros(experts, int)
+    kept = np.zeros(chosen.shape, bool)
+    for rank in range(chosen.shape[1]):
+        for token in range(len(chosen)):
+            kept[token, rank] = used[chosen[token, rank]] < capacity
+            used[chosen[token, rank]] += 1
+    return kept
+
+
+def added_rows(whole, rows, some):
+    here = whole[rows] + some
+    value, error = whole.value.copy(), whole.error.copy()
+    value[rows], error[rows] = here.value, here.error
+    return Bounded(value, error, whole.precision)
+
+
+def row_sums(t):
+    gamma = t.precision.gamma(t.value.shape[1])
+    size = (np.abs(t.value) + t.error).sum(axis=1)
+    return Bounded(t.value.sum(axis=1), t.error.sum(axis=1) + gamma * size, t.precision)
+
+
+def train(problem, params, batch):
+    """The parameters after each step's forward, backward, clipping and update."""
+    moments = {name: (w * 0.0, w * 0.0) for name, w in params.items()}
+    names = [f"layer_{layer}/weights" for layer in range(problem.layers)]
+    for step in range(1, problem.steps + 1):
+        weights = [params[name] for name in names]
+        output, inputs, masks = forward(weights, batch["input"])
+        d = (output - batch["target"]) * (2.0 / output.value.size)  # of the mean of all squares
+        _, found = backward(problem, weights, inputs, masks, d)
+        of = dict(zip(names, found))
+        if problem.clip_norm:
+            of = clipped(of, problem.clip_norm)
+        for name in names:
+            if problem.kind == "sgd":
+                params[name] = params[name] - of[name] * problem.learning_rate
+            else:
+                params[name], moments[name] = adam(problem, params[name], of[name], *moments[name], step)
+    return {name: params[name] for name in names}
+
+
+def clipped(of, most):
+    """All gradients times min(1, most / (norm + 1e-6)), as PyTorch's clip_grad_norm_."""
+    squares = [(g * g).sum() for g in of.values()]
+    norm = sum(squares[1:], squares[0]).sqrt()
+    if abs(norm.value - most) <= norm.error + 1e-5:
+        raise Undecided("a norm that is clipped or not")
+    if norm.value < most:
+        return of
+    factor = Bounded.exact(most, norm.precision) / (norm + 1e-6)
+    return {name: g * factor for name, g in of.items()}
+
+
+def adam(problem, w, g, m, v, step):
+    """Kingma and Ba 2015, algorithm 1; epsilon outside the root, as in PyTorch."""
+    beta1, beta2 = problem.betas
+    m = m * beta1 + g * (1 - beta1)
+    v = v * beta2 + g * g * (1 - beta2)
+    root = (v * (1 / (1 - beta2**step))).sqrt()
+    update = m * (1 / (1 - beta1**step)) / (root + problem.epsilon)
+    return w - update * problem.learning_rate, (m, v)
+
+
+# ---- Where a device's results belong ---------------------------------------------------------------------
+@dataclass(frozen=True)
+class Letter:
+    """How a tensor lies on one axis of a mesh: replicated (R), sharded along an axis of its own (S), partial
+    (P), or owned by one device (O)."""
+    kind: str
+    axis: int = 0  # of the tensor, where sharded; of the mesh's axis the index, where owned
+    offsets: tuple = ()  # where each slice begins, if not where the one before it ends
+
+    def __str__(self):
+        return {"R": "replicated", "P": "partial", "S": f"sharded along axis {self.axis}",
+                "O": f"owned by device {self.axis}"}[self.kind]
+
+
+REPLICATED = Letter("R")
+
+
+def read_layout(path):
+    """Sizes of the mesh's axes, and {tensor: a Letter for each axis}, of a layout.json."""
+    try:
+        content = json.loads(Path(path).read_text())
+        mesh, tensors = content["mesh"], content["tensors"]
+        if content["version"] != VERSION:
+            raise ValueError(f"version {content['version']}")
+        return tuple(mesh.values()), {name: tuple(letter_of(on.get(axis, "replicated")) for axis in mesh)
+                                      for name, on in tensors.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"{path}: expected a layout of version {VERSION}, given another: {error!r}") from None
+
+
+def letter_of(word):
+    if word in ("replicated", "partial"):
+        return Letter(word[0].upper())
+    kind = next((kind for kind in ("sharded", "owned") if isinstance(word, dict) and kind in word), None)
+    if kind is None:
+        raise ValueError(f"{word}, which is not replicated, partial, sharded or owned")
+    return Letter(kind[0].upper(), int(word[kind]), tuple(word.get("offsets", ())))
+
+
+class Placement:
+    """The pieces of one tensor, one for each device (None: it has none), on a mesh."""
+    def __init__(self, pieces, sizes, letters):
+        self.pieces, self.sizes, self.letters = pieces, sizes, letters
+        self.starts = [None] * len(pieces)
+        self.shape = self.extent(())
+        self.place((), [0] * len(self.shape or ()))
+
+    def device(self, prefix):
+        number = 0
+        for index, size in zip(prefix, self.sizes):
+            number = number * size + index
+        return number
+
+    def children(self, prefix):
+        letter = self.letters[len(prefix)]
+        indices = [letter.axis] if letter.kind == "O" else range(self.sizes[len(prefix)])
+        return letter, [(*prefix, index) for index in indices]
+
+    def extent(self, prefix):
+        """The shape of what the devices that begin with these indices hold together; None for nothing."""
+        if len(prefix) == len(self.sizes):
+            piece = self.pieces[self.device(prefix)]
+            return None if piece is None else list(piece.shape)
+        letter, children = self.children(prefix)
+        shapes = [shape for shape in map(self.extent, children) if shape is not None]
+        if not shapes:
+            return None
+        shape = list(shapes[0])
+        if letter.kind == "S" and letter.axis < len(shape):
+            shape[letter.axis] = sum(each[letter.axis] for each in shapes)
+        return shape
+
+    def place(self, prefix, start):
+        if len(prefix) == len(self.sizes):
+            self.starts[self.device(prefix)] = start
+            return
+        letter, children = self.children(prefix)
+        begin = list(start)
+        for index, child in enumerate(children):
+            if letter.kind == "S" and letter.offsets:
+                begin[letter.axis] = start[letter.axis] + letter.offsets[index]
+            self.place(child, list(begin))
+            shape = self.extent(child)
+            if letter.kind == "S" and shape is not None and letter.axis < len(shape):
+                begin[letter.axis] += shape[letter.axis]
+
+    def slices(self, device):
+        """Where this device's piece lies in the whole."""
+        shape = self.pieces[device].shape
+        return tuple(slice(begin, begin + size) for begin, size in zip(self.starts[device], shape))
+
+    def group(self, device):
+        """The devices whose addends, with this one's, make the sum: itself where nothing is partial."""
+        indices = list(np.ndindex(*self.sizes))
+        mine = indices[device]
+        return [other for other, at in enumerate(indices)
+                if all(letter.kind == "P" or a == b for letter, a, b in zip(self.letters, at, mine))]
+
+
+def inferred(pieces, expected):
+    """The letter that fits pieces of devices in a line, and what was seen."""
+    have = [device for device, piece in enumerate(pieces) if piece is not None]
+    shapes = {pieces[device].shape for device in have}
+    if len(have) == 1 and len(pieces) > 1 and shapes == {expected.shape}:
+        return Letter("O", have[0])
+    if shapes == {expected.shape}:
+        return REPLICATED
+    axes = [axis for axis in range(expected.ndim)
+            if all(len(shape) == expected.ndim and shape[:axis] + shape[axis + 1:] ==
+                   expected.shape[:axis] + expected.shape[axis + 1:] for shape in shapes)]
+    return Letter("S", axes[0]) if axes else REPLICATED
+
+
+STRATEGIES = {"dp": "data", "ddp": "data", "data": "data", "fsdp": "zero3", "fsdp2": "zero3",
+              "zero3": "zero3", "tp": "tensor", "tensor": "tensor", "single": "single"}
+
+
+def letter_by_strategy(strategy, name):
+    """How a result lies on the devices of a strategy; None where that is not fixed."""
+    kind = STRATEGIES.get(strategy)
+    is_batch = name in ("output", "input_grad")
+    if kind == "single" or kind == "data" and not is_batch or kind == "tensor" and is_batch:
+        return REPLICATED
+    if kind in ("data", "zero3"):
+        return Letter("S", 0)
+    if kind == "tensor":
+        layer = int(re.search(r"layer_(\d+)/", name)[1])
+        return Letter("S", 1 - layer % 2)
+    return None
+
+
+# ---- What differs, and why -------------------------------------------------------------------------------
+@dataclass
+class Difference:
+    tensor: str
+    cause: str
+    device: int | None = None
+    index: tuple | None = None  # in the whole tensor
+    expected: float | None = None
+    given: float | None = None
+    bound: float | None = None
+    ratio: float | None = None  # of the largest difference to its bound; None where the bound is 0
+
+    def __str__(self):
+        where = self.tensor + ("" if self.device is None else f" on device {self.device}")
+        if self.index is None:
+            return f"{where}: {self.cause}"
+        limit = f" (bound {self.bound:.2g}, at most {self.ratio:.3g} times it)" if self.ratio else ""
+        index = ", ".join(map(str, self.index))
+        values = f"expected {self.expected:.9g}, given {self.given:.9g}"
+        return f"{where} at ({index}): {values}{limit}: {self.cause}"
+
+
+@dataclass
+class Evidence:
+    """What is known of a piece that differs."""
+    given: np.ndarray
+    want: np.ndarray
+    limit: np.ndarray
+    devices: int
+    device: int
+    whole: np.ndarray
+    pieces: list = field(default_factory=list)  # of all devices, placed as this one's
+    slices: list = field(default_factory=list)  # of the expected whole, by device
+    addends: list = field(default_factory=list)  # of the expected piece, by device
+    before: np.ndarray | None = None
+    unmasked: np.ndarray | None = None
+
+
+def diagnose(e):
+    """The likely cause: the first rule that fits."""
+    for rule in RULES:
+        if text := rule(e):
+            return text
+    return "no known cause"
+
+
+def is_same(e, given, other):
+    """Whether two arrays are the same within the bound, and not all 0."""
+    if other is None or given.shape != other.shape or not np.any(other):
+        return False
+    slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
+    return bool((np.abs(given - other) <= 4 * slack).all())
+
+
+def each(e, factor):
+    slack = 4 * max(1, abs(factor)) * e.limit + 2.0**-22 * np.abs(e.want)  # a third of it may be rounded
+    return np.any(e.want) and bool((np.abs(e.given - factor * e.want) <= slack).all())
+
+
+def not_finite(e):
+    if not np.isfinite(e.given).all():
+        return "an element is not finite: memory that was never written, or an overflow?"
+
+
+def zero(e):
+    if not np.any(e.given):
+        return "0 in every element: never written, or its addends were left out?"
+
+
+def negated(e):
+    if each(e, -1):
+        return "-1 times it in every element: a sign?"
+
+
+def averaged(e):
+    if e.devices > 1 and each(e, 1 / e.devices):
+        return f"1/{e.devices} of it in every element: a mean where a sum is meant?"
+
+
+def counted_n_times(e):
+    if e.devices > 1 and each(e, e.devices):
+        return f"{e.devices} times it in every element: summed where every device has the sum?"
+
+
+def previous_step(e):
+    if is_same(e, e.given, e.before):
+        return "the result of the step before: weights not updated, or not gathered after the step?"
+
+
+def one_addend(e):
+    for device, addend in enumerate(e.addends):
+        if e.devices > 1 and is_same(e, e.given, addend):
+            return f"device {device}'s addend alone: a reduction left out?"
+
+
+def never_reduced(e):
+    if len(e.pieces) > 1 and all(p is not None and p.shape == e.given.shape for p in e.pieces):
+        total = sum(e.pieces)
+        if not is_same(e, e.given, total) and is_same(e, total, e.want):
+            return "an addend: those of all devices add up to it: a reduction left out?"
+
+
+def off_by_addend(e):
+    for device, addend in enumerate(e.addends):
+        for factor, words in ((-1, "is missing from the sum"), (1, "is in the sum twice")):
+            if e.devices > 1 and np.any(addend) and is_same(e, e.given, e.want + factor * addend):
+                return f"device {device}'s addend {words}"
+
+
+def transposed(e):
+    if e.given.ndim == 2 and (is_same(e, e.given, e.want.T) or is_same(e, e.given, e.whole.T)):
+        return "the transposed matrix"
+
+
+def other_slice(e):
+    for device, piece in enumerate(e.slices):
+        if device != e.device and piece is not None and is_same(e, e.given, piece):
+            return f"device {device}'s slice, not device {e.device}'s"
+
+
+def shifted(e):
+    for axis, words in enumerate((("row", "down", "up"), ("column", "right", "left"))[:e.given.ndim]):
+        size = e.given.shape[axis]
+        for shift in (s for k in range(1, size // 2 + 1) for s in (k, -k)):
+            given = np.take(e.given, range(max(shift, 0), size + min(shift, 0)), axis)
+            want = np.take(e.want, range(max(-shift, 0), size + min(-shift, 0)), axis)
+            slack = e.limit.max(initial=0)
+            if np.any(want) and (np.abs(given - want) <= 4 * slack).all():
+                k = abs(shift)
+                return f"it, but {k} {words[0]}{'' if k == 1 else 's'} further {words[1 if shift > 0 else 2]}"
+
+
+def mask_forgotten(e):
+    wrong = np.abs(e.given - e.want) > e.limit
+    is_at_zeros = np.any(e.want[~wrong]) and not np.any(e.want[wrong])
+    if is_at_zeros or is_same(e, e.given, e.unmasked):
+        return "a ReLU's mask forgotten?"
+
+
+RULES = (not_finite, zero, negated, averaged, counted_n_times, previous_step, one_addend, never_reduced,
+         off_by_addend, transposed, other_slice, shifted, mask_forgotten)
+
+
+# ---- The check -------------------------------------------------------------------------------------------
+@dataclass
+class Verdict:
+    problem: str
+    devices: int
+    differences: list = field(default_factory=list)
+    notes: list = field(default_factory=list)  # what was inferred
+    worst: float = 0.0  # of what is right: the largest difference, as a share of its bound
+
+    @property
+    def is_right(self):
+        return not self.differences
+
+    def __str__(self):
+        if self.is_right:
+            return f"{self.problem} on {self.devices}: right"
+        most = 6
+        more = len(self.differences) - most
+        lines = [f"{self.problem} on {self.devices}: {len(self.differences)} differ",
+                 *map(str, self.differences[:most]), *[f"and {more} more"] * (more > 0)]
+        return "\n  ".join(lines)
+
+
+def check(grads, problem, strategy=None, rank=0, world=1, precision="float32"):
+    """Holds what one process of `world` has, {name: array}, against a problem. `strategy` ("dp", "tp",
+    "fsdp", "single") says which slice this rank is to have; without one, its shape does."""
+    if isinstance(problem, str):
+        problem = problems_by_name()[problem]
+    verdict = Verdict(problem.name, world)
+    bounds = problem.bounds(precision)
+    for name, value in grads.items():
+        if name not in problem.expected:
+            verdict.differences.append(unknown_name(name, problem))
+            continue
+        given = Stored(np.asarray(value, float), dtype_of(value))
+        want = problem.expected[name]
+        letter = letter_by_strategy(strategy, name)
+        if letter is None:
+            letter = inferred([given.values] * world, want)
+            verdict.notes.append(f"{name}: inferred: {letter}")
+        slices = [slices_by_rule(want.shape, letter, given.values.shape, device, world)
+                  for device in range(world)]
+        differ = of_piece(verdict, problem, name, given, want, bounds[name], slices, rank, [None] * world)
+        verdict.differences += differ
+    return verdict
+
+
+def dtype_of(value):
+    kinds = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+    return kinds.get(str(getattr(value, "dtype", "float64")).replace("torch.", ""), "F64")
+
+
+def slices_by_rule(shape, letter, given, device, world):
+    """A device's slice: as part() divides, or, where the given length says so, as torch.chunk does."""
+    slices = [slice(0, size) for size in shape]
+    if letter.kind == "S" and letter.axis < len(shape):
+        size = shape[letter.axis]
+        begin, end = part(size, world, device)
+        if len(given) == len(shape) and end - begin != given[letter.axis]:
+            piece = -(-size // world)
+            chunk = min(device * piece, size), min((device + 1) * piece, size)
+            begin, end = chunk if chunk[1] - chunk[0] == given[letter.axis] else (begin, end)
+        slices[letter.axis] = slice(begin, end)
+    return tuple(slices)
+
+
+def unknown_name(name, problem):
+    return Difference(name, f"no such result: expected {', '.join(sorted(problem.expected))}")
+
+
+def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces, addends=True):
+    """What differs in one device's piece: nothing, or one Difference."""
+    here = slices[device]
+    part_of_want, limit = want[here], bound[here]
+    if given.values.shape != part_of_want.shape:
+        turned = given.values.shape == part_of_want.shape[::-1]
+        text = f"expected {shape_text(part_of_want.shape)}, given {shape_text(given.values.shape)}"
+        return [Difference(name, text + (": the transposed matrix?" if turned else ""), device)]
+    part_of_want = rounded(part_of_want, given.dtype)
+    if given.dtype in ("F16", "BF16") and bound.any():
+        unit = 2.0**-11 if given.dtype == "F16" else 2.0**-9
+        limit = limit + unit * (np.abs(part_of_want) + limit) + 2.0**-25
+    off = np.abs(given.values - part_of_want)
+    wrong = ~(off <= limit)
+    if not wrong.any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            verdict.worst = max(verdict.worst, np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
+        return []
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    evidence = Evidence(given.values, part_of_want, limit, verdict.devices, device, want, pieces,
+                        [want[s] for s in slices],
+                        [a[name][here] for a in problem.addends(verdict.devices)] if addends else [],
+                        problem.step_before()[name][here] if problem.is_training else None,
+                        problem.without_masks()[name][here])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0))) if limit.any() else None
+    return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
+                       float(part_of_want[first]), float(given.values[first]), float(limit[first]), ratio)]
+
+
+def shape_text(shape):
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
+    """Holds the results of all devices, a list of {name: Stored}, against a problem. `layout`: sizes of the
+    mesh's axes and {name: letters}, as read_layout gives them; without one, it is inferred."""
+    verdict = Verdict(problem.name, devices)
+    bounds = problem.bounds(precision)
+    given_names = {name for piece in pieces for name in piece}
+    for name in sorted(given_names - problem.expected.keys()):
+        verdict.differences.append(unknown_name(name, problem))
+    for name, want in problem.expected.items():
+        mine = [piece.get(name) for piece in pieces]
+        if not any(mine):
+            verdict.differences.append(Difference(name, "expected in the results, given nothing"))
+            continue
+        values = [None if p is None else p.values for p in mine]
+        sizes, letters = of_layout(layout, name) or ((len(pieces),), (inferred(values, want),))
+        if not of_layout(layout, name) and len(pieces) > 1:
+            verdict.notes.append(f"{name}: inferred: {letters[0]}")
+        if beyond := [letter for letter in letters if letter.kind == "S" and letter.axis >= want.ndim]:
+            verdict.differences.append(Difference(name, f"{beyond[0]}, but it has {want.ndim} axes"))
+            continue
+        placement = Placement(values, sizes, letters)
+        if placement.shape != list(want.shape):
+            verdict.differences.append(of_uncovered(name, placement, want))
+            continue
+        slices = [placement.slices(d) if p is not None else (slice(0, 0),) * want.ndim
+                  for d, p in enumerate(values)]
+        for device, piece in enumerate(mine):
+            if piece is None or placement.group(device)[0] != device:
+                continue
+            total = sum(values[other] for other in placement.group(device))
+            given = Stored(total, piece.dtype)
+            verdict.differences += of_piece(verdict, problem, name, given, want, bounds[name], slices, device,
+                                            values)
+    return verdict
+
+
+def of_layout(layout, name):
+    return (layout[0], layout[1][name]) if layout and name in layout[1] else None
+
+
+def of_uncovered(name, placement, want):
+    lies = ", ".join(map(str, placement.letters))
+    turned = list(want.shape[::-1]) == placement.shape
+    return Difference(name, f"expected {shape_text(want.shape)}, given slices that make "
+                            f"{shape_text(placement.shape or ())} ({lies})"
+                      + (": the transposed matrix?" if turned else ""))
+
+
+# ---- Names -----------------------------------------------------------------------------------------------
+def read_map(texts):
+    """{theirs: (ours, is_transposed)} of 'fc1.weight=layer_0/weights^T', or of a JSON file of such pairs."""
+    found = {}
+    for text in texts:
+        pairs = json.loads(Path(text).read_text()).items() if text.endswith(".json") else [text.split("=", 1)]
+        for pair in pairs:
+            if len(pair) != 2:
+                raise Refused(f"--map: expected THEIRS=OURS, or a file that ends in .json, given {text}")
+            theirs, ours = pair
+            found[theirs] = (ours.removesuffix("^T"), ours.endswith("^T"))
+    return found
+
+
+def to_ours(tensors, names):
+    """Results under our names: {name: Stored}."""
+    found = {}
+    for name, t in tensors.items():
+        ours, is_transposed = names.get(name, (name, False))
+        found[ours] = Stored(t.values.T, t.dtype) if is_transposed else t
+    return found
+
+
+def to_theirs(tensors, names):
+    """Parameters under their names: {name: array}."""
+    theirs = {ours: (name, turned) for name, (ours, turned) in names.items()}
+    return {theirs.get(name, (name, False))[0]: t.T if theirs.get(name, (name, False))[1] else t
+            for name, t in tensors.items()}
+
+
+# ---- The list --------------------------------------------------------------------------------------------
+def mlp(kind, batch, *widths, **more):
+    name = f"mlp-{kind}-{batch}x{'x'.join(map(str, widths))}"
+    return usable(Problem(name, "mlp", kind, batch, widths, **more))
+
+
+def mixture(batch, experts, top_k, *widths, **more):
+    room = "-full" if "capacity_factor" in more else ""
+    name = f"mixture-real-{batch}x{'x'.join(map(str, widths))}-{experts}-top{top_k}{room}"
+    return usable(Problem(name, "mixture", "real", batch, widths, experts=experts, top_k=top_k, **more))
+
+
+def usable(problem):
+    """The problem with the first seed for which rounding decides nothing and its bounds are small."""
+    for seed in range(1000):
+        candidate = replace(problem, seed=seed)
+        try:
+            results = candidate.results("tf32" if problem.kind == "real" else "float32", if_unsure="refused")
+        except Undecided:
+            continue
+        if problem.kind == "exact" and any((r.value != 0).mean() < 0.5 for r in results.values()):
+            continue
+        return candidate
+    raise Refused(f"{problem.name}: no seed makes it decided")
+
+
+def problems():
+    """Every problem. Shapes that nothing divides, one with fewer rows and columns than devices."""
+    training = {"steps": 5, "learning_rate": 2.0**-4}
+    adam = {"steps": 5, "learning_rate": 2.0**-8, "clip_norm": 2.0**-4}
+    return [mlp("exact", 13, 7, 11, 7), mlp("exact", 13, 7, 11, 7, 11, 7), mlp("exact", 3, 5, 2, 5),
+            mlp("exact", 16, 8, 24, 8, 24, 8), mlp("real", 13, 7, 11, 7), mlp("real", 16, 8, 24, 8),
+            mlp("real", 5, 3, 2, 3, 2, 3), mlp("sgd", 13, 7, 11, 7, **training),
+            mlp("sgd", 16, 8, 24, 8, **training),
+            mlp("adam", 13, 7, 11, 7, **adam), mlp("adam", 16, 8, 24, 8, **adam),
+            mixture(13, 3, 1, 5, 7, 5, aux_weight=2.0**-6), mixture(11, 5, 2, 5, 7, 5),
+            mixture(13, 7, 2, 5, 7, 5, aux_weight=2.0**-6, capacity_factor=1.25)]
+
+
+def problems_by_name():
+    return {problem.name: problem for problem in problems()}
+
+
+def problem(name):
+    """A problem by its name. \\throws KeyError"""
+    return problems_by_name()[name]

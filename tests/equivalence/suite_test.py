@@ -1,0 +1,369 @@
+#!/usr/bin/python3
+"""suite_test.py PROGRAMS: the suite for foreign implementations. Its golden vectors, right and wrong
+implementations, what it says of each, and its answers to bad files. PROGRAMS holds the chapters' programs."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import numpy as np
+
+import shardbook
+
+here = Path(__file__).resolve().parent
+programs = Path(sys.argv.pop(1)).resolve()
+python = "/usr/bin/python3"
+foreign = os.environ.get("FOREIGN_PYTHON", python)  # one that has PyTorch, or JAX
+SMALL = "mlp-exact-13x7x11x7"
+
+
+class Suite(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="a folder ")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = Path(scratch.name)
+
+    def call(self, script, *words, code=0):
+        """What a script of the suite says, on standard output, and on standard error where it refuses."""
+        ended = subprocess.run([python, here / script, *map(str, words)], capture_output=True, text=True,
+                               check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
+        return ended.stderr if code in (64, 65) else ended.stdout
+
+    def adapter(self, name, problems, devices, edit=None, code=0, strategy=(), with_python=python):
+        """Runs the suite on an adapter, with one text of it replaced."""
+        shutil.copytree(here / "adapters", self.scratch / "suite/adapters", dirs_exist_ok=True)
+        shutil.copy(here / "shardbook.py", self.scratch / "suite")
+        adapter = self.scratch / f"suite/adapters/{name}.py"
+        if edit:
+            text = adapter.read_text()
+            self.assertEqual(text.count(edit[0]), 1, edit[0])
+            adapter.write_text(text.replace(*edit))
+        out = "{out}" if name.startswith("jax") else "{out_dir}"
+        return self.call("run", "--problems", problems, "--devices", devices, "--json",
+                         self.scratch / "v.json", "--", with_python, adapter, *strategy, "{problem}", out,
+                         "{devices}", code=code)
+
+    def wrong_versions(self, name, table, devices, **more):
+        """Each version must be found wrong: on this device, in this tensor, for this cause."""
+        for text, instead, problem, tensor, device, cause in table:
+            with self.subTest(instead):
+                said = self.adapter(name, problem, devices, (text, instead), code=86, **more)
+                found = json.loads((self.scratch / "v.json").read_text())["verdicts"][0]["differences"]
+                self.assertTrue(any(d["tensor"] == tensor and d["device"] == device and cause in d["cause"]
+                                    for d in found), said)
+
+
+class Problems(Suite):
+    def test_golden_vectors(self):
+        """Inputs and exact results bit for bit; others far within the verdict's bound."""
+        self.call("export", self.scratch / "new")
+        golden = {path.relative_to(here / "golden"): path for path in (here / "golden").rglob("*.*")}
+        new = {path.relative_to(self.scratch / "new") for path in self.scratch.rglob("*.*")}
+        self.assertEqual(golden.keys(), new)
+        self.assertLess(sum(path.stat().st_size for path in golden.values()), 2_000_000)
+        for name, path in golden.items():
+            if name.name in ("params.safetensors", "batch.safetensors") or "-exact-" in str(name):
+                self.assertEqual(path.read_bytes(), (self.scratch / "new" / name).read_bytes(), name)
+        for problem in shardbook.problems():
+            stored = shardbook.read(here / "golden" / problem.name / "expected.safetensors")
+            for name, bound in problem.bounds().items():
+                off = np.abs(stored[name].values - problem.expected[name])
+                self.assertTrue((off <= 1e-4 * bound).all(), (problem.name, name))
+
+    def test_no_problem_hides_a_mistake(self):
+        for problem in shardbook.problems():
+            self.assertEqual(len(np.unique(problem.batch["input"], axis=0)), problem.batch_size, problem.name)
+            for name, want in problem.expected.items():
+                self.assertGreater((want != 0).mean(), 0.3, (problem.name, name))
+        sizes = [n for problem in shardbook.problems() for n in (problem.batch_size, *problem.widths)]
+        self.assertLess(min(sizes), 8)  # fewer rows or columns than devices
+        exact = shardbook.problem(SMALL)
+        product = exact.batch["input"] @ exact.params["layer_0/weights"]
+        self.assertTrue((product == 0).any())  # a ReLU at its kink
+
+    def test_no_order_of_summation_exceeds_the_bound(self):
+        random = np.random.default_rng(1)
+        problem = shardbook.problem("mlp-real-16x8x24x8")
+        w, x = problem.params, problem.batch["input"].astype("f4")
+        for _ in range(50):
+            order = random.permutation(24)
+            h = np.maximum(x @ w["layer_0/weights"].astype("f4"), 0)
+            y = np.zeros((16, 8), "f4")
+            for k in order:
+                y += np.outer(h[:, k], w["layer_1/weights"][k].astype("f4"))
+            self.assertTrue((np.abs(y - problem.expected["output"]) <= problem.bounds()["output"]).all())
+
+    def test_bounds_of_a_shape(self):
+        said = self.call("bound", "--batch", 64, "--widths", "64,128,64", "--precision", "bf16")
+        self.assertRegex(said, r"layer_1/weights +\d\.\de-0\d +\d\.\de-0\d +\d\.\de")
+
+
+class Implementations(Suite):
+    def chapter(self, name, *options):
+        return ["--", here.parents[1] / "chapters/on_devices", "{devices}", programs / name, "gradients",
+                "--params", "{params}", "--batch", "{batch}", "--out", "{out}", *options]
+
+    def test_a_chapter(self):
+        said = self.call("run", "--problems", f"{SMALL},mlp-real-13*", "--devices", "1,3", "--json",
+                         self.scratch / "v.json", "--junit", self.scratch / "v.xml",
+                         *self.chapter("03_tensor_parallel"))
+        self.assertIn("4 held: 4 right, 0 wrong; 0 refused", said)
+        verdicts = json.loads((self.scratch / "v.json").read_text())["verdicts"]
+        self.assertEqual([(v["problem"], v["devices"], v["right"]) for v in verdicts],
+                         [(p, n, True) for p in (SMALL, "mlp-real-13x7x11x7") for n in (1, 3)])
+        suite = xml.parse(self.scratch / "v.xml").getroot()
+        self.assertEqual([suite.get(key) for key in ("tests", "failures", "skipped")], ["4", "0", "0"])
+
+    def test_the_mixture(self):
+        options = ["--variant", "top-k", "--top-k", "{top_k}", "--capacity-factor", "{capacity_factor}",
+                   "--aux-weight", "{aux_weight}"]
+        said = self.call("run", "--problems", "mixture-*top2*", "--devices", "3",
+                         *self.chapter("05_expert", *options))
+        self.assertIn("2 held: 2 right", said)
+
+    def test_numpy(self):
+        said = self.adapter("numpy_tensor_parallel", "*", "3,8")
+        self.assertIn("22 held: 22 right, 0 wrong; 6 refused", said)
+
+    WRONG = [  # a text, what stands there instead; problem; tensor, device and words of the cause
+        ("x = all_reduce(h @ w[layer + 1])", "x = all_reduce(h @ w[layer + 1]) / n", SMALL, "output", 0,
+         "1/3 of it in every element: a mean where a sum is meant?"),
+        ("d = all_reduce(dh @ w[layer].T)", "d = dh @ w[layer].T", SMALL, "input_grad", 1,
+         "an addend: those of all devices add up to it: a reduction left out?"),
+        ("d = all_reduce(dh @ w[layer].T)", "d = all_reduce(all_reduce(dh @ w[layer].T))", SMALL,
+         "input_grad", 2, "3 times it in every element: summed where every device has the sum?"),
+        ("dh = (d @ w[layer + 1].T) * (h > 0)", "dh = d @ w[layer + 1].T", SMALL, "layer_0/weights", 0,
+         "a ReLU's mask forgotten?"),
+        ("g[layer] = x.T @ dh", "g[layer] = -x.T @ dh", SMALL, "layer_0/weights", 1, "a sign?"),
+        ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, norm) if _ < 4 else w",
+         "mlp-sgd-13x7x11x7", "layer_0/weights", 0, "the result of the step before"),
+        ("n, device)\n        return", "n, (device + 1) % n)\n        return", "mlp-exact-16x8x24x8x24x8",
+         "layer_0/weights", 0, "device 1's slice, not device 0's"),
+        ('"input_grad": d,', '"input_grad": 0 * d,', SMALL, "input_grad", 0, "0 in every element"),
+    ]
+
+    def test_wrong_versions(self):
+        self.wrong_versions("numpy_tensor_parallel", self.WRONG, "3")
+
+
+EVEN, SGD = "mlp-exact-16x8x24x8x24x8", "mlp-sgd-16x8x24x8"
+MEAN, ADDEND, MASK = "a mean where a sum", "a reduction left out?", "a ReLU's mask forgotten?"
+SLICE = "'s slice, not"
+SUMMED, STALE, SIGN, ZERO = "times it in every element", "the step before", "a sign?", "0 in every element"
+
+
+def has(module):
+    imports = subprocess.run([foreign, "-c", f"import {module}"], capture_output=True, check=False)
+    return imports.returncode == 0
+
+
+@unittest.skipUnless(has("jax"), f"{foreign}: expected jax, given none")
+class Jax(Suite):
+    WRONG = [
+        ('x = jax.lax.psum(', 'x = jax.lax.pmean(', SMALL, "output", 0, MEAN),
+        ('"input_grad": input_grad', '"input_grad": input_grad / n', SMALL, "input_grad", 0, MEAN),
+        ('"input_grad": input_grad', '"input_grad": n * input_grad', SMALL, "input_grad", 0, SUMMED),
+        ('"output": output', '"output": -output', SMALL, "output", 0, SIGN),
+        ('"output": output', '"output": 0 * output', SMALL, "output", 0, ZERO),
+        ('params = optimizer.step(', 'params = params if optimizer.steps == 4 else optimizer.step(', SGD,
+         "layer_0/weights", 0, STALE),
+        ('h = jax.nn.relu(x @ w[layer])',
+         'h = x @ w[layer]; h = h + jax.lax.stop_gradient(jax.nn.relu(h) - h)', SMALL, "layer_0/weights", 0,
+         MASK),
+        ('of = {name: w[', 'of = {name: jnp.roll(w, 1, 0)[', SMALL, "layer_1/weights", 0, "row further down"),
+    ]
+
+    def test_right_and_wrong(self):
+        said = self.adapter("jax_tensor_parallel", "mlp-*", "3,8", with_python=foreign)
+        self.assertIn("22 held: 22 right", said)
+        self.wrong_versions("jax_tensor_parallel", self.WRONG, "3", with_python=foreign)
+
+
+@unittest.skipUnless(has("torch.distributed.fsdp"), f"{foreign}: expected PyTorch, given none")
+class Torch(Suite):
+    DATA = [
+        ("(n * loss).backward()", "loss.backward()", SMALL, "layer_0/weights", 1, MEAN),
+        ('"input_grad": x.grad / n', '"input_grad": x.grad', SMALL, "input_grad", 1, SUMMED),
+        ("y = model(x)", "y = model.module(x)", SMALL, "layer_1/weights", 0, ADDEND),
+        ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
+        ("n, device))\n", "n, (device + 1) % n))\n", EVEN, "output", 0, SLICE),
+    ]
+    TENSOR = [
+        ("(y * wanted).sum()", "(y * wanted).sum() / n", EVEN, "input_grad", 0, MEAN),
+        ('"input_grad": x.grad', '"input_grad": -x.grad', EVEN, "input_grad", 0, SIGN),
+        ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
+    ]
+    def test_right(self):
+        for name, strategy in (("torch_data_parallel", ["ddp"]), ("torch_data_parallel", ["fsdp"]),
+                               ("torch_tensor_parallel", []), ("torch_pipeline", [])):
+            said = self.adapter(name, f"{EVEN},{SMALL},mlp-real-16*,{SGD},mlp-adam-16*", "2",
+                                strategy=strategy, with_python=foreign)
+            self.assertIn("0 wrong", said)
+
+    def test_wrong(self):
+        self.wrong_versions("torch_data_parallel", self.DATA, "2", strategy=["ddp"], with_python=foreign)
+        self.wrong_versions("torch_tensor_parallel", self.TENSOR, "2", with_python=foreign)
+
+
+class Results(Suite):
+    """Results as a folder that was brought back, in all forms in which they may lie."""
+    def setUp(self):
+        super().setUp()
+        self.problem = shardbook.problem(SMALL)
+        self.folder = self.scratch / "problems"
+        self.call("export", self.folder, "--problems", SMALL)
+        self.results = self.folder / SMALL / "results/4"
+        self.results.mkdir(parents=True)
+
+    def put(self, pieces, on=None, mesh=None, dtype="F32"):
+        for device, piece in enumerate(pieces):
+            shardbook.write(self.results / f"device_{device}.safetensors", piece, dtype)
+        if on is not None:
+            layout = {"version": 1, "mesh": mesh or {"devices": 4}, "tensors": on}
+            (self.results / "layout.json").write_text(json.dumps(layout))
+
+    def whole(self, **changes):
+        return {**self.problem.expected, **changes}
+
+    def check(self, *words, code=0):
+        return self.call("check", self.folder, *words, code=code)
+
+    def test_one_file(self):
+        for dtype in ("F64", "F32", "F16", "BF16"):
+            shardbook.write(self.results / "results.safetensors", self.whole(), dtype)
+            self.assertIn("1 held: 1 right", self.check())
+        wrong = self.whole(output=self.problem.expected["output"] + 1)
+        shardbook.write(self.results / "results.safetensors", wrong)
+        self.assertIn("output on device 0 at (0, 0): expected -5, given -4: no known cause",
+                      self.check(code=86))
+
+    def test_bf16_rounds_to_nearest_and_ties_to_even(self):
+        shardbook.write(self.scratch / "t.safetensors", {"x": [1 + 2**-8, 1 + 3 * 2**-8, -3.14159]}, "BF16")
+        self.assertEqual(shardbook.read(self.scratch / "t.safetensors")["x"].values.tolist(),
+                         [1, 1 + 2**-6, -3.140625])
+
+    def test_names_and_transposes(self):
+        mine = self.whole()
+        mine["fc1.weight"] = mine.pop("layer_0/weights").T
+        shardbook.write(self.results / "results.safetensors", mine)
+        self.assertIn("1 right", self.check("--map", "fc1.weight=layer_0/weights^T"))
+        (self.scratch / "map.json").write_text(json.dumps({"fc1.weight": "layer_0/weights^T"}))
+        self.assertIn("1 right", self.check("--map", self.scratch / "map.json"))
+        self.assertIn("no such result: expected input_grad, layer_0/weights", self.check(code=86))
+        self.call("export", self.scratch / "theirs", "--problems", SMALL, "--map",
+                  "fc1.weight=layer_0/weights^T")
+        params = shardbook.read(self.scratch / "theirs" / SMALL / "params.safetensors")
+        self.assertEqual(params["fc1.weight"].values.tolist(),
+                         self.problem.params["layer_0/weights"].T.tolist())
+
+    def columns(self, name, devices=4):
+        w = self.problem.expected[name]
+        return [w[:, slice(*shardbook.part(w.shape[1], devices, device))] for device in range(devices)]
+
+    def test_slices_inferred(self):
+        pieces = [self.whole(**{"layer_0/weights": piece}) for piece in self.columns("layer_0/weights")]
+        self.put(pieces)
+        self.assertIn("layer_0/weights: inferred: sharded along axis 1", self.check())
+        pieces[1], pieces[2] = pieces[2], pieces[1]
+        self.put(pieces)
+        self.assertRegex(self.check(code=86),
+                         r"layer_0/weights on device 1 at \(0, 3\): .*: device 2's slice, not device 1's")
+
+    def test_owned_by_one_device(self):
+        rest = self.whole()
+        del rest["output"]
+        self.put([rest, self.whole(), rest, rest])
+        self.assertIn("output: inferred: owned by device 1", self.check())
+
+    def test_replicas_that_disagree(self):
+        odd = self.problem.expected["output"].copy()
+        odd[3, 2] += 1
+        self.put([self.whole(), self.whole(), self.whole(output=odd), self.whole()], on={})
+        said = self.check(code=86)
+        self.assertIn("output on device 2 at (3, 2)", said)
+        self.assertIn(": 1 differ", said)
+
+    def test_partial(self):
+        quarter = self.problem.expected["layer_1/weights"] / 4
+        quarters = [self.whole(**{"layer_1/weights": quarter * factor}) for factor in (1, 2, 0, 1)]
+        self.put(quarters, on={"layer_1/weights": {"devices": "partial"}})
+        self.check()
+        self.put(quarters, on={})
+        self.assertIn("an addend: those of all devices add up to it", self.check(code=86))
+
+    def test_a_mesh(self):
+        """Rows over one axis, columns over the other, in slices that differ in size; and a nested cut."""
+        w = self.problem.expected["layer_0/weights"]  # (7, 11)
+        rows, columns = [slice(0, 4), slice(4, 7)], [slice(0, 6), slice(6, 11)]
+        on = {"layer_0/weights": {"data": {"sharded": 0}, "tensor": {"sharded": 1}}}
+        pieces = [self.whole(**{"layer_0/weights": w[rows[d // 2], columns[d % 2]]}) for d in range(4)]
+        self.put(pieces, on, {"data": 2, "tensor": 2})
+        self.check()
+        pieces[3]["layer_0/weights"] = pieces[3]["layer_0/weights"] + np.eye(3, 5)
+        self.put(pieces, on, {"data": 2, "tensor": 2})
+        self.assertIn("layer_0/weights on device 3 at (4, 6)", self.check(code=86))
+        nested = {"layer_0/weights": {"data": {"sharded": 0}, "tensor": {"sharded": 0}}}
+        ends = [0, 2, 4, 6, 7]
+        self.put([self.whole(**{"layer_0/weights": w[ends[d]:ends[d + 1]]}) for d in range(4)], nested,
+                 {"data": 2, "tensor": 2})
+        self.check()
+        reverse = {"layer_0/weights": {"data": {"sharded": 0, "offsets": [3, 0]}}}
+        self.put([self.whole(**{"layer_0/weights": w[3:] if d < 2 else w[:3]}) for d in range(4)], reverse,
+                 {"data": 2, "tensor": 2})
+        self.check()
+        self.put([self.whole(**{"layer_0/weights": w[:2]})] * 4, nested, {"data": 2, "tensor": 2})
+        self.assertIn("expected (7, 11), given slices that make (8, 11)", self.check(code=86))
+
+    def test_inside_a_test(self):
+        for rank, piece in enumerate(self.columns("layer_0/weights", 3)):
+            mine = {"layer_0/weights": piece, "output": self.problem.expected["output"]}
+            self.assertTrue(shardbook.check(mine, SMALL, strategy="tp", rank=rank, world=3).is_right)
+            self.assertTrue(shardbook.check(mine, SMALL, rank=rank, world=3).is_right)
+            verdict = shardbook.check(mine, SMALL, strategy="tp", rank=(rank + 1) % 3, world=3)
+            self.assertFalse(verdict.is_right)
+        mean = {"output": self.problem.expected["output"] / 3}
+        self.assertIn("a mean where a sum is meant?", str(shardbook.check(mean, SMALL, "tp", 0, 3)))
+
+    def test_bad_files(self):
+        def refused(words, *more):
+            self.assertRegex(self.check(*more, code=65), f"^error: [^\n]*{words}[^\n]*\n$")
+        refused("expected results to hold against a problem, given none")
+        self.put([self.whole()] * 3)
+        refused("expected a file of each of 4 devices, given no device_3.safetensors")
+        self.put([self.whole()] * 4, {"output": {"devices": "everywhere"}})
+        refused("layout.json: expected a layout of version 1, given another")
+        self.put([self.whole()] * 4, {"output": {"devices": {"sharded": 2}}})
+        self.assertIn("output: sharded along axis 2, but it has 2 axes", self.check(code=86))
+        self.put([self.whole()] * 4, {})
+        self.assertRegex(self.check("--json", "/no/such/v.json", code=65), "^error: /no/such/v.json: No such")
+        self.put([self.whole()] * 4, {}, {"devices": 3})
+        refused("layout.json: expected a mesh of 4 devices, given 3")
+        (self.results / "device_0.safetensors").write_bytes(b"not tensors")
+        refused("device_0.safetensors: expected a safetensors file")
+        manifest = self.folder / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
+        refused("expected shardbook-equivalence, version 1, given shardbook-equivalence, version 2")
+        manifest.unlink()
+        refused("expected a manifest, given none that can be read")
+
+    def test_bad_words(self):
+        self.assertIn("expected -- and a command, given none", self.call("run", code=64))
+        self.assertIn("given nothing-like-it",
+                      self.call("run", "--problems", "nothing-like-it", "--", "true", code=64))
+        self.assertIn("which is not empty", self.call("export", self.folder, code=64))
+        self.assertIn("no-such-program: No such file", self.call("run", "--", "no-such-program", code=65))
+        one = ["run", "--problems", SMALL, "--devices", "1"]
+        self.assertIn("expected results, given none", self.call(*one, "--", "true", code=86))
+        self.assertIn("ended with code 1: it said nothing", self.call(*one, "--", "false", code=86))
+        self.assertIn("expected an end within 0.2 s",
+                      self.call(*one, "--seconds", "0.2", "--", "sleep", "5", code=86))
+
+
+if __name__ == "__main__":
+    unittest.main()
