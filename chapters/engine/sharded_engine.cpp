@@ -135,6 +135,7 @@ Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string&
   return Owned(group(), std::move(mine), checkpoint.shape(name), owner);
 }
 
+/// \cond
 template class Future<Replicated>;
 template class Future<Sharded<0>>;
 template class Future<Sharded<1>>;
@@ -146,5 +147,6 @@ template Future<Replicated> ShardedEngine::all_gather_async<0>(const Sharded<0>&
 template Future<Replicated> ShardedEngine::all_gather_async<1>(const Sharded<1>&, SourceLine);
 template Sharded<0> ShardedEngine::load_sharded<0>(const Checkpoint&, const std::string&, SourceLine) const;
 template Sharded<1> ShardedEngine::load_sharded<1>(const Checkpoint&, const std::string&, SourceLine) const;
+/// \endcond
 
 }  // namespace shard

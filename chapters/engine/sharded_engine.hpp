@@ -327,7 +327,9 @@ std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint, const std::
   return all;
 }
 
-// What most chapters would compile again is compiled once, in sharded_engine.cpp.
+// What most chapters would compile again is compiled once, in sharded_engine.cpp. Doxygen takes it for
+// declarations without a class.
+/// \cond
 extern template class Future<Replicated>;
 extern template class Future<Sharded<0>>;
 extern template class Future<Sharded<1>>;
@@ -341,5 +343,6 @@ extern template Sharded<0> ShardedEngine::load_sharded<0>(const Checkpoint&, con
                                                           SourceLine) const;
 extern template Sharded<1> ShardedEngine::load_sharded<1>(const Checkpoint&, const std::string&,
                                                           SourceLine) const;
+/// \endcond
 
 }  // namespace shard

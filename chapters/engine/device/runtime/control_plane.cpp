@@ -188,7 +188,7 @@ void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,
   if (std::ranges::find(found->stuck, id_) != found->stuck.end()) throw Error(Code::deadlock, line);
 }
 
-/// Leaves it to device 0 to print the line. \returns when device 0 should have ended this device by now.
+/// Leaves it to device 0 to print the line, and waits until device 0 should have ended this device.
 void ControlPlane::tell_device_0(Code code, const std::string& line) {
   MPI_Request request;
   const std::string bytes = pack({static_cast<Index>(code)}, line);
