@@ -900,8 +900,9 @@ def shape_text(shape):
 
 
 def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
-    """Holds the results of all devices, a list of {name: Stored}, against a problem. `layout`: sizes of the
-    mesh's axes and {name: letters}, as read_layout gives them; without one, it is inferred."""
+    """Holds the results of so many devices, a list of {name: Stored} with an entry for each device, or with
+    one of whole tensors, against a problem. `layout`: sizes of the mesh's axes and {name: letters}, as
+    read_layout gives them; without one, it is inferred."""
     verdict = Verdict(problem.name, devices)
     bounds = problem.bounds(precision)
     given_names = {name for piece in pieces for name in piece}

@@ -95,9 +95,7 @@ def held(problem, devices, folder, names, precision):
     pieces, layout = read_results(folder, devices, names)
     if pieces is None:
         return None
-    verdict = shardbook.check_pieces(problem, len(pieces), pieces, layout, precision)
-    verdict.devices = devices
-    return verdict
+    return shardbook.check_pieces(problem, devices, pieces, layout, precision)
 
 
 # ---- Calls -----------------------------------------------------------------------------------------------

@@ -238,6 +238,9 @@ class Results(Suite):
         for dtype in ("F64", "F32", "F16", "BF16"):
             shardbook.write(self.results / "results.safetensors", self.whole(), dtype)
             self.assertIn("1 held: 1 right", self.check())
+        mean = self.whole(output=self.problem.expected["output"] / 4)
+        shardbook.write(self.results / "results.safetensors", mean)
+        self.assertIn("1/4 of it in every element: a mean where a sum is meant?", self.check(code=86))
         wrong = self.whole(output=self.problem.expected["output"] + 1)
         shardbook.write(self.results / "results.safetensors", wrong)
         self.assertIn("output on device 0 at (0, 0): expected -5, given -4: no known cause",
