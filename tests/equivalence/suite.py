@@ -4,6 +4,7 @@ import fnmatch
 import hashlib
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -92,7 +93,10 @@ def of_our_names(layout, names, path, devices):
 
 def held(problem, devices, folder, names, precision):
     """The verdict on what lies in a folder; None where nothing does."""
-    pieces, layout = read_results(folder, devices, names)
+    try:
+        pieces, layout = read_results(folder, devices, names)
+    except (Refused, OSError) as error:
+        return failed(problem, devices, "the results", str(error))
     if pieces is None:
         return None
     return shardbook.check_pieces(problem, devices, pieces, layout, precision)
@@ -114,7 +118,7 @@ def call(problem, devices, command, names, precision, seconds):
             ended = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False,
                                    stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            return failed(problem, devices, f"the program: expected an end within {seconds} s, given none")
+            return failed(problem, devices, "the program", f"expected an end within {seconds} s, given none")
         except OSError as error:
             raise Refused(f"{words[0]}: {error.strerror}") from None
         last = (ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines() or ["it said nothing"])
@@ -122,13 +126,21 @@ def call(problem, devices, command, names, precision, seconds):
         if ended.returncode in REFUSES:
             return said
         if ended.returncode != 0:
-            return failed(problem, devices, f"the program ended with code {ended.returncode}: {said}")
+            return failed(problem, devices, "the program", f"ended with code {ended.returncode}: {said}")
         return held(problem, devices, out, names, precision) or \
-            failed(problem, devices, "the program: expected results, given none")
+            failed(problem, devices, "the program", "expected results, given none")
 
 
-def failed(problem, devices, text):
-    return Verdict(problem.name, devices, [shardbook.Difference(problem.kind, text)])
+def failed(problem, devices, who, text):
+    return Verdict(problem.name, devices, [shardbook.Difference(who, text)])
+
+
+def require_known(command):
+    """That the words in braces are those that are filled in."""
+    known = {"devices", "mesh", "step", "layers", "problem", "params", "batch", "out", "out_dir",
+             *shardbook.vars_of(shardbook.problems()[0])}
+    if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
+        sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
 
 
 def filled(word, values):

@@ -143,6 +143,10 @@ class Implementations(Suite):
         ("g[layer] = x.T @ dh", "g[layer] = -x.T @ dh", SMALL, "layer_0/weights", 1, "a sign?"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, norm) if _ < 4 else w",
          "mlp-sgd-13x7x11x7", "layer_0/weights", 0, "the result of the step before"),
+        ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, [x / 3 for x in g], norm / 3)",
+         "mlp-adam-13x7x11x7", "layer_0/weights", 0, ""),
+        ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, [x * 3 for x in g], norm * 3)",
+         "mlp-adam-16x8x24x8", "layer_0/weights", 0, ""),
         ("n, device)\n        return", "n, (device + 1) % n)\n        return", "mlp-exact-16x8x24x8x24x8",
          "layer_0/weights", 0, "device 1's slice, not device 0's"),
         ('"input_grad": d,', '"input_grad": 0 * d,', SMALL, "input_grad", 0, "0 in every element"),
@@ -333,22 +337,33 @@ class Results(Suite):
         mean = {"output": self.problem.expected["output"] / 3}
         self.assertIn("a mean where a sum is meant?", str(shardbook.check(mean, SMALL, "tp", 0, 3)))
 
+    def test_bad_results(self):
+        """They count as wrong, and other problems are held."""
+        def wrong(words):
+            self.assertIn(words, self.check(code=86))
+        self.put([self.whole()] * 3)
+        wrong("expected a file of each of 4 devices, given no device_3.safetensors")
+        for on, words in (({"devices": "everywhere"}, "everywhere, which is not replicated, partial"),
+                          ({"device": "partial"}, "device, which is no axis of the mesh devices"),
+                          ({"devices": {"sharded": 0, "offsets": [0, 3]}}, "2 offsets on the axis devices"),
+                          ({"devices": {"sharded": 2}}, "output: sharded along axis 2, but it has 2 axes")):
+            self.put([self.whole()] * 4, {"output": on})
+            wrong(words)
+        quarters = np.split(np.append(self.problem.expected["output"], np.zeros((3, 7)), 0), 4)
+        self.put([self.whole(output=quarter[:4 - (d > 0)]) for d, quarter in enumerate(quarters)],
+                 {"output": {"devices": {"sharded": 0, "offsets": [0, 4, 6, 10]}}})
+        wrong("output: the offsets of its slices overlap, or leave a gap")
+        self.put([self.whole()] * 4, {}, {"devices": 3})
+        wrong("layout.json: expected a mesh of 4 devices, given 3")
+        (self.results / "device_0.safetensors").write_bytes(b"not tensors")
+        wrong("device_0.safetensors: expected a safetensors file")
+
     def test_bad_files(self):
         def refused(words, *more):
-            self.assertRegex(self.check(*more, code=65), f"^error: [^\n]*{words}[^\n]*\n$")
+            self.assertRegex(self.check(*more, code=65), f"^error: [^\\n]*{words}[^\\n]*\\n$")
         refused("expected results to hold against a problem, given none")
-        self.put([self.whole()] * 3)
-        refused("expected a file of each of 4 devices, given no device_3.safetensors")
-        self.put([self.whole()] * 4, {"output": {"devices": "everywhere"}})
-        refused("layout.json: expected a layout of version 1, given another")
-        self.put([self.whole()] * 4, {"output": {"devices": {"sharded": 2}}})
-        self.assertIn("output: sharded along axis 2, but it has 2 axes", self.check(code=86))
         self.put([self.whole()] * 4, {})
-        self.assertRegex(self.check("--json", "/no/such/v.json", code=65), "^error: /no/such/v.json: No such")
-        self.put([self.whole()] * 4, {}, {"devices": 3})
-        refused("layout.json: expected a mesh of 4 devices, given 3")
-        (self.results / "device_0.safetensors").write_bytes(b"not tensors")
-        refused("device_0.safetensors: expected a safetensors file")
+        refused("/no/such/v.json: No such", "--json", "/no/such/v.json")
         manifest = self.folder / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"version": 1', '"version": 2'))
         refused("expected shardbook-equivalence, version 1, given shardbook-equivalence, version 2")
@@ -362,6 +377,7 @@ class Results(Suite):
         self.assertIn("which is not empty", self.call("export", self.folder, code=64))
         self.assertIn("no-such-program: No such file", self.call("run", "--", "no-such-program", code=65))
         one = ["run", "--problems", SMALL, "--devices", "1"]
+        self.assertIn("error: {outdir}: expected one of", self.call("run", "--", "true", "{outdir}", code=64))
         self.assertIn("expected results, given none", self.call(*one, "--", "true", code=86))
         self.assertIn("ended with code 1: it said nothing", self.call(*one, "--", "false", code=86))
         self.assertIn("expected an end within 0.2 s",
