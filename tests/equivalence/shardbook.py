@@ -764,6 +764,8 @@ def never_reduced(e):
         total = sum(e.pieces)
         if not is_same(e, e.given, total) and is_same(e, total, e.want):
             return "an addend: those of all devices add up to it: a reduction left out?"
+        if not is_same(e, e.given, total) and is_same(e, total / len(e.pieces), e.want):
+            return "one of those whose mean over the devices is it: a reduction to the mean left out?"
 
 
 def off_by_addend(e):

@@ -157,7 +157,7 @@ class Implementations(Suite):
 
 
 EVEN, SGD = "mlp-exact-16x8x24x8x24x8", "mlp-sgd-16x8x24x8"
-MEAN, ADDEND, MASK = "a mean where a sum", "a reduction left out?", "a ReLU's mask forgotten?"
+MEAN, MASK = "a mean where a sum", "a ReLU's mask forgotten?"
 SLICE = "'s slice, not"
 SUMMED, STALE, SIGN, ZERO = "times it in every element", "the step before", "a sign?", "0 in every element"
 
@@ -194,7 +194,7 @@ class Torch(Suite):
     DATA = [
         ("(n * loss).backward()", "loss.backward()", SMALL, "layer_0/weights", 1, MEAN),
         ('"input_grad": x.grad / n', '"input_grad": x.grad', SMALL, "input_grad", 1, SUMMED),
-        ("y = model(x)", "y = model.module(x)", SMALL, "layer_1/weights", 0, ADDEND),
+        ("y = model(x)", "y = model.module(x)", SMALL, "layer_1/weights", 0, "reduction to the mean left out?"),
         ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
         ("n, device))\n", "n, (device + 1) % n))\n", EVEN, "output", 0, SLICE),
     ]
@@ -301,6 +301,9 @@ class Results(Suite):
         quarters = [self.whole(**{"layer_1/weights": quarter * factor}) for factor in (1, 2, 0, 1)]
         self.put(quarters, on={"layer_1/weights": {"devices": "partial"}})
         self.check()
+        unequal = [self.whole(**{"layer_1/weights": 4 * quarter["layer_1/weights"]}) for quarter in quarters]
+        self.put(unequal, on={})
+        self.assertIn("mean over the devices is it: a reduction to the mean left out?", self.check(code=86))
         self.put(quarters, on={})
         self.assertIn("an addend: those of all devices add up to it", self.check(code=86))
 
