@@ -1,0 +1,79 @@
+"""The tables of docs/mistakes.md: a row for each mistake, which stays until its mistake is run again."""
+import re
+
+HEADS = ["mistake", "who makes it, and how", "in a training curve", "noticed by", "loss curve alone",
+         "two devices"]
+COUNTS = ["part", "mistakes", "compiler", "an error", "another result", "closed form", "a unit test",
+          "nobody", "loss curve alone", "two devices"]
+TOO_FAR = 1e-3  # a reader of loss curves looks twice
+ERROR = r".*\(\d\d\)|no end|a crash|a false claim|exit code"
+
+
+def row_of(verdict):
+    m = verdict.mistake
+    nobody = f"nobody: {m.survives}" if m.survives else "**nobody**"
+    curve = "–" if verdict.curve is None else f"{'yes' if verdict.curve > TOO_FAR else 'no'}, {verdict.curve:.0e}"
+    on_two = {None: "–", "": "no"}.get(verdict.on_two, f"yes: {verdict.on_two}")
+    return [f"`{m.name}`<br>{m.part}", m.story, m.curve, "; ".join(verdict.noticed) or nobody, curve, on_two]
+
+
+def line_of(cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def table(heads, lines):
+    return "\n".join([line_of(heads), line_of(["---"] * len(heads)), *lines])
+
+
+def section(name):
+    return re.compile(rf"(<!-- mistakes: {name} -->\n)(.*?)(?=\n\n|\n?\Z)", re.S)
+
+
+def rows_of(text):
+    """The rows that a page has, by the mistake's name."""
+    return {found[1]: found[0] for found in re.finditer(r"^\| `([\w-]+)`<br>.*$", text, re.M)}
+
+
+def filled(text, groups, verdicts):
+    """The page with the rows of these verdicts, and the old ones of the groups' other mistakes."""
+    rows = rows_of(text) | {v.mistake.name: line_of(row_of(v)) for v in verdicts}
+    for name, mistakes in groups.items():
+        lines = [rows[m.name] for m in mistakes if m.name in rows]
+        text = section(name).sub(lambda found: found[1] + table(HEADS, lines), text)
+    counts = [counted(name.replace("_", " "), [rows[m.name] for m in mistakes if m.name in rows])
+              for name, mistakes in groups.items()]
+    counts.append(["**all**", *(summed(column) for column in list(zip(*counts))[1:])])
+    summary = table(COUNTS, map(line_of, counts))
+    return section("all").sub(lambda found: found[1] + summary, text)
+
+
+def kind_of(noticed):
+    """The first that noticed, as the summary counts it."""
+    kinds = {"compiler": "compiler:", "an error": ERROR, "closed form": "closed form",
+             "another result": "exact mode|loss curve|equivalence:", "nobody": r"\**nobody"}
+    first = noticed.split("; ")[0]
+    return next((kind for kind, pattern in kinds.items() if re.match(pattern, first)), "a unit test")
+
+
+def counted(name, rows):
+    cells = [re.split(r"(?<!\\) \| ", row) for row in rows]
+    kinds = [kind_of(cell[3]) for cell in cells]
+    def share(column):
+        measured = [cell[column] for cell in cells if not cell[column].startswith("–")]
+        return f"{sum(value.startswith('yes') for value in measured)} of {len(measured)}"
+    return [name, len(rows), *(kinds.count(kind) for kind in COUNTS[2:8]), share(4), share(5)]
+
+
+def summed(column):
+    if isinstance(column[0], int):
+        return sum(column)
+    pairs = [value.split(" of ") for value in column]
+    return f"{sum(int(a) for a, _ in pairs)} of {sum(int(b) for _, b in pairs)}"
+
+
+def complaints(text, groups):
+    """Mistakes that the page lacks, and rows of others."""
+    for name, mistakes in groups.items():
+        shown = list(rows_of((section(name).search(text) or ["", "", ""])[2]))
+        if shown != [m.name for m in mistakes]:
+            yield f"docs/mistakes.md: {name} has other mistakes: ./tests/mistakes/run --write {name}"

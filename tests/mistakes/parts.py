@@ -1,0 +1,12 @@
+"""All mistakes, by part, in the order of the page, and the few that every run of the tests tries."""
+import of_data_parallel
+import of_emulator
+import of_expert_parallel
+import of_fully_sharded
+import of_pipeline
+import of_tensor_parallel
+
+GROUPS = {"data_parallel": of_data_parallel.ALL, "tensor_parallel": of_tensor_parallel.ALL,
+          "pipeline": of_pipeline.ALL, "expert_parallel": of_expert_parallel.ALL,
+          "fully_sharded": of_fully_sharded.ALL, "emulator": of_emulator.ALL}
+SAMPLE = {"scatter-answers-in-reverse", "tp-earlier-blocks-skipped", "gather-wrong-neighbour"}
