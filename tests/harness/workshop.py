@@ -95,8 +95,9 @@ class Workshop:
     def compile(self, target, change, to):
         """What the compiler says of the changed source of an object."""
         is_of_chapter = re.match(r"chapters/(?!engine)", str(change.file))
-        command = [*self.compiler_of(target), *(self.in_advance if is_of_chapter else []),
-                   "-iquote", change.tree / "chapters", "-iquote", change.tree,
+        compiler, *options = self.compiler_of(target)
+        command = [compiler, "-iquote", change.tree / "chapters", "-iquote", change.tree, *options,
+                   *(self.in_advance if is_of_chapter else []),
                    "-c", change.source(self.steps[target]["file"]), "-o", to]
         return subprocess.run(command, cwd=self.build, env={**os.environ, "LC_ALL": "C"},
                               capture_output=True, text=True)

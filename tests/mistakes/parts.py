@@ -1,12 +1,18 @@
 """All mistakes, by part, in the order of the page, and the few that every run of the tests tries."""
 import of_data_parallel
 import of_emulator
+import of_engine
 import of_expert_parallel
+import of_files_and_data
 import of_fully_sharded
 import of_pipeline
+import of_readers
+import of_runtime
 import of_tensor_parallel
 
-GROUPS = {"data_parallel": of_data_parallel.ALL, "tensor_parallel": of_tensor_parallel.ALL,
-          "pipeline": of_pipeline.ALL, "expert_parallel": of_expert_parallel.ALL,
-          "fully_sharded": of_fully_sharded.ALL, "emulator": of_emulator.ALL}
+GROUPS = {"readers": of_readers.ALL, "data_parallel": of_data_parallel.ALL,
+          "tensor_parallel": of_tensor_parallel.ALL, "pipeline": of_pipeline.ALL,
+          "expert_parallel": of_expert_parallel.ALL, "fully_sharded": of_fully_sharded.ALL,
+          "engine": of_engine.ALL, "files_and_data": of_files_and_data.ALL, "runtime": of_runtime.ALL,
+          "emulator": of_emulator.ALL}
 SAMPLE = {"scatter-answers-in-reverse", "tp-earlier-blocks-skipped", "gather-wrong-neighbour"}

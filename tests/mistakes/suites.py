@@ -138,12 +138,14 @@ def without_sizes(options):
 def said_of_run(ended):
     """What a run of `train` says is wrong."""
     if ended.code == 0 and not ended.left:
-        return []
+        return ["a dropped future"] if "was dropped without waiting for it" in ended.err else []
     if ended.code != 86:
         return [ended_in(ended)]
     found = [name for name, pattern in LINES.items() if re.search(f"^{pattern}", ended.out, re.M)]
     figures = re.findall(r"^  device \d+, step \d+: (.*?): measured", ended.out, re.M)
-    return found + [f"closed form: {name}" for name in dict.fromkeys(figures)] or ["train (86)"]
+    if figures:
+        found.append(f"closed form: {', '.join(dict.fromkeys(figures))}")
+    return found or ["train (86)"]
 
 
 def ended_in(ended):
