@@ -3,10 +3,10 @@ from mistake import of
 
 DEVICE, HERE = "chapters/engine/device/", "chapters/engine/device/runtime/"
 DATA, ZERO = "02_data_parallel", "06_fully_sharded --variant zero3"
-header = of("runtime agreement", HERE + "header.cpp", DATA, "wrong_programs")
-agreement = of("runtime agreement", HERE + "agreement.cpp", DATA, "wrong_programs, collectives_test")
-report = of("runtime agreement", HERE + "disagreement.cpp", DATA, "wrong_programs, collectives_test")
-search = of("runtime deadlocks", HERE + "deadlock_search.cpp", DATA, "wrong_programs, deadlock_test")
+header = of("runtime agreement", HERE + "header.cpp", DATA, "collectives_test, wrong_programs")
+agreement = of("runtime agreement", HERE + "agreement.cpp", DATA, "collectives_test, wrong_programs")
+report = of("runtime agreement", HERE + "disagreement.cpp", DATA, "collectives_test, wrong_programs")
+search = of("runtime deadlocks", HERE + "deadlock_search.cpp", DATA, "deadlock_test, wrong_programs")
 shapes = of("runtime shapes", HERE + "agreed_shapes.cpp", "05_expert --variant top-k", "collectives_test")
 calls = of("runtime calls", HERE + "call.cpp", "05_expert --variant top-k", "collectives_test")
 cuts = of("runtime cuts", HERE + "axis_cuts.cpp", ZERO, "collectives_test, layouts_test")

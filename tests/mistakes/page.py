@@ -55,8 +55,12 @@ def kind_of(noticed):
     return next((kind for kind, pattern in kinds.items() if re.match(pattern, first)), "a unit test")
 
 
+def cells_of(row):
+    return re.split(r"(?<!\\) \| ", row.strip("| "))
+
+
 def counted(name, rows):
-    cells = [re.split(r"(?<!\\) \| ", row) for row in rows]
+    cells = [cells_of(row) for row in rows]
     kinds = [kind_of(cell[3]) for cell in cells]
     def share(column):
         measured = [cell[column] for cell in cells if not cell[column].startswith("–")]
@@ -71,9 +75,13 @@ def summed(column):
     return f"{sum(int(a) for a, _ in pairs)} of {sum(int(b) for _, b in pairs)}"
 
 
-def complaints(text, groups):
-    """Mistakes that the page lacks, and rows of others."""
+def complaints(text, groups, verdicts):
+    """Mistakes that the page lacks, rows of others, and what now notices a mistake in another way."""
+    rows = rows_of(text)
     for name, mistakes in groups.items():
         shown = list(rows_of((section(name).search(text) or ["", "", ""])[2]))
         if shown != [m.name for m in mistakes]:
             yield f"docs/mistakes.md: {name} has other mistakes: ./tests/mistakes/run --write {name}"
+    for v in verdicts:
+        if v.mistake.name in rows and kind_of(cells_of(rows[v.mistake.name])[3]) != kind_of(row_of(v)[3]):
+            yield f"docs/mistakes.md: another row came out: ./tests/mistakes/run --write {v.mistake.name}"

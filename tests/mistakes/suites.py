@@ -55,9 +55,9 @@ class Suites:
             verdict.noticed.append(f"compiler: `{sentence(said)}`")
             return verdict
         for name, *words in tests:
-            verdict.noticed += self.failed(name, made.program(program_of(name)), words)
+            verdict.noticed = verdict.noticed or self.failed(name, made.program(program_of(name)), words)
         if chapter:
-            self.train(verdict, made, chapter, options, is_judge=not tests)
+            self.train(verdict, made, chapter, options, is_judge=not verdict.noticed)
         if chapter and not verdict.noticed and not tests:
             name = f"{chapter}.equivalence"
             if made.compile([f"tests/{name}"]):
@@ -104,7 +104,9 @@ class Suites:
         listed = jobs.run([program, "--list"], seconds=SECONDS)
         numbers = json.loads(listed.out)[0]["devices"] if listed.code == 0 else []
         devices = int(name.partition("@")[2] or (DEVICES if DEVICES in numbers else max(numbers, default=0)))
-        ended = jobs.run([program, *words], devices, SECONDS, {"OMPI_MCA_pml": "ob1"})
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"OMPI_MCA_pml": "ob1", "TMPDIR": folder}
+            ended = jobs.run([program, *words], devices, SECONDS, environment)
         if ended.code == 0 and not ended.left:
             return []
         cases = re.findall(r"^    in    (.*?)(?: / .*)?$|^device \d+: .*; ([^;]+); \S+:\d+$|"
@@ -163,10 +165,11 @@ def of_catalogue(program):
 
 
 def sentence(said):
-    """The compiler's sentence about its first error."""
-    asserted = re.search(r"static assertion failed: (.*)", said)
-    found = asserted or re.search(r"error: (.*)", said)
-    return re.sub(r"[‘’`]", "'", found[1])[:160] if found else "an error"
+    """The compiler's sentence about its first error, or what the project has it say."""
+    said = re.sub(r"[‘’`]", "'", said)
+    ours = re.search(r"static assertion failed: (.*)|is unavailable: (.*)|'nodiscard': '(.*?)'? \\[-W", said)
+    found = ours or re.search(r"error: (.*)", said)
+    return next((text for text in found.groups() if text), "")[:160] if found else "an error"
 
 
 def farthest(losses, right):
