@@ -29,6 +29,9 @@ void check_mismatch(const std::vector<std::string>& words, const std::function<v
   const Refusal refused = refusal(action);
   CHECK(refused.code == static_cast<int>(Code::mismatch));
   for (const std::string& part : words) CHECK_THAT(refused.message, contains(part));
+  const std::string first_line = refused.message.substr(0, refused.message.find('\n'));
+  CHECK(
+      (first_line.ends_with(')') || !contains(" after ").match(first_line)));  // the last call's whole place
   const auto print = static_cast<Index>(std::hash<std::string>()(refused.message));
   const std::vector<Index> prints = group().exchange("the error's text", print);
   CHECK(std::ranges::count(prints, print) == devices());

@@ -159,6 +159,17 @@ TEST_CASE("host tensors and device tensors: there and back") {
   CHECK(to_host(t).values == matrix.values);
 }
 
+TEST_CASE("a tensor that was moved from is empty") {
+  Tensor t({2, 3});
+  const Tensor made(std::move(t));
+  CHECK(t.shape() == Shape{0});
+  t = Tensor({2, 3});
+  Tensor assigned;
+  assigned = std::move(t);
+  CHECK(t.shape() == Shape{0});
+  CHECK(t.to_host().empty());
+}
+
 TEST_CASE("tensors print with their shape, long axes shortened") {
   auto print = [](Shape shape) {
     std::ostringstream out;
@@ -208,6 +219,7 @@ TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
   CHECK_FALSE(all_finite(of({1, NAN})));
   CHECK_FALSE(all_finite(of({-INFINITY, 2})));
   CHECK(refusal([&] { add(of({1, 2}), of({3})); }).code == 84);
+  CHECK(sum_of_squares(Tensor::from_host({1}, std::vector<float>{4097})) == 4097.0 * 4097);  // in float64
 }
 
 TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to the even one") {
