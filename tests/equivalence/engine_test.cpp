@@ -117,6 +117,8 @@ TEST_CASE("loading a slice charges just that slice to parameters") {
   Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
   CHECK(ledger().live(Purpose::parameters) - before == 5 * 2 * 4);
   CHECK(ledger().peak() == ledger().live());
+  const Tensor copy = slice.clone();  // charged like what it is a copy of
+  CHECK(ledger().live(Purpose::parameters) - before == 2 * 5 * 2 * 4);
 }
 
 TEST_CASE("a model is read from names and shapes, and what does not fit is named") {

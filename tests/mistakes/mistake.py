@@ -12,13 +12,13 @@ class Mistake:
     story: str    # who makes it, and how
     curve: str    # how it would show in a training curve
     train: str = ""  # a chapter with options of `train`, "02_data_parallel --variant bucketed"
-    tests: str = ""  # test programs, with a filter or a number of devices: "operations_test softmax*, proof_test@1"
+    tests: str = ""  # test programs, with a filter or devices: "mixture_test slots*, proof_test@1"
     survives: str = ""  # why no test needs to notice it
 
 
 def of(part, file, train="", tests=""):
     """Makes the mistakes of a part: `mistake(name, text, instead, story, curve)`."""
     def mistake(name, text, instead, story, curve, **options):
-        return Mistake(name, options.pop("part", part), options.pop("file", file), text, instead, story, curve,
+        return Mistake(name, part, file, text, instead, story, curve,
                        **{"train": train, "tests": tests, **options})
     return mistake

@@ -3,7 +3,8 @@ from mistake import of
 
 HERE = "chapters/02_data_parallel/"
 plain = of("02 all-reduce", HERE + "data_parallel.hpp", "02_data_parallel --layers 4 --micro-batches 3")
-bucketed = of("02 bucketed", HERE + "bucketed.hpp", "02_data_parallel --variant bucketed --bucket-bytes 32768")
+bucketed = of("02 bucketed", HERE + "bucketed.hpp",
+              "02_data_parallel --variant bucketed --bucket-bytes 32768")
 scattered = of("02 scatter-gather", HERE + "scatter_gather.hpp", "02_data_parallel --variant scatter-gather")
 costs = of("02 closed forms", HERE + "costs.hpp", "02_data_parallel")
 
@@ -13,24 +14,28 @@ ACCUMULATED = "accumulate(dw[l], matmul(transposed(a), d));  // like the weights
 
 ALL = [
     plain("dp-mask-of-other-layers", MASK, "if (relu_before(l + 1)) d = relu_backward(std::move(d), a);",
-          "Somebody counts layers from 1 in the backward pass, and masks the even layers.", "learns more slowly"),
+          "Somebody counts layers from 1 in the backward pass, and masks the even layers.",
+          "learns more slowly"),
     plain("dp-relu-before-every-layer", "if (relu_before(l)) a = relu(std::move(a));  // (b, F)",
           "if (l > 0) a = relu(std::move(a));",
           "Somebody knows networks in which every hidden layer has a ReLU.", "a little worse"),
     plain("dp-last-layer-not-reduced", "for (std::size_t l = weights_.size(); l-- > 0;)\n      gradients",
           "for (std::size_t l = weights_.size() - 1; l-- > 0;)\n      gradients",
-          "Somebody turns a loop around, and starts it at the last index, which the condition lowers once more.",
+          "Somebody turns a loop around, and starts it at the last index, which the condition lowers once "
+          "more.",
           "the last layer stays as it is"),
     plain("dp-micro-batch-overwrites", ACCUMULATED, "dw[l] = matmul(transposed(a), d);  // like the weights",
           "Somebody adds micro-batches to an engine, and the gradient of the last one overwrites the others.",
           "noisier"),
     plain("dp-dx-only-inside", "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));",
           "if (l > 0) d = matmul(d, transposed(weights_[l]));",
-          "Somebody saves the product of layer 0, which training does not need, and forgets those who ask for "
+          "Somebody saves the product of layer 0, which training does not need, and forgets those who ask "
+          "for "
           "dL/dx.", "nothing to see"),
     plain("dp-weights-of-another-layer", "d = matmul(d, transposed(weights_[l]));",
           "d = matmul(d, transposed(weights_[l % 2]));",
-          "Somebody tests with two layers, and takes the weights by their place in the block.", "a little worse"),
+          "Somebody tests with two layers, and takes the weights by their place in the block.",
+          "a little worse"),
     plain("dp-addend-twice-on-one-device", ACCUMULATED,
           "accumulate(dw[l], matmul(transposed(a), d));\n"
           "      if (device_id() == 0) accumulate(dw[l], matmul(transposed(a), d));  // like the weights",
@@ -39,7 +44,8 @@ ALL = [
           "(void)dx;", "Somebody cleans up what training does not use, and drops dL/dx.", "nothing to see"),
     plain("dp-layer-0-of-device-0", REDUCED,
           "{\n        Replicated sum = all_reduce(std::move(dw[l]));\n"
-          "        if (l == 0 && device_id() > 0) sum.parameter() = scale(std::move(sum.parameter()), 0.0F);\n"
+          "        if (l == 0 && device_id() > 0) sum.parameter() = scale(std::move(sum.parameter()), "
+          "0.0F);\n"
           "        gradients.put(layer_name(l), std::move(sum));\n      }",
           "Somebody freezes layer 0 for an experiment, and does so on all devices but the first.",
           "the models drift apart"),
@@ -97,5 +103,6 @@ ALL = [
           "Somebody forgets that layer 0 needs no dL/dx.", "nothing to see: the form is wrong"),
     costs("cost-without-the-ring-buffer", "peak.at({P, P, buffer, s.input_grad",
           "peak.at({P, P, 0, s.input_grad",
-          "Somebody forgets that a ring holds a chunk beside its argument.", "nothing to see: the form is wrong"),
+          "Somebody forgets that a ring holds a chunk beside its argument.",
+          "nothing to see: the form is wrong"),
 ]

@@ -14,7 +14,8 @@ ROUTER = "gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)
 ALL = [
     engine("ep-gate-forgotten", "my_rows(combine_rows(y, plan.slots, choices.gates), x)",
            "my_rows(combine_rows(y, plan.slots, rule_.top_k), x)",
-           "Somebody adds up the experts' answers without their gates.", "a little worse: the router learns less"),
+           "Somebody adds up the experts' answers without their gates.",
+           "a little worse: the router learns less"),
     engine("ep-gate-forgotten-backward", "dy = scale_rows(std::move(dy), choices.gates, plan.choices);", "",
            "Somebody forgets the gate in the backward pass.", "nothing to see under Adam"),
     engine("ep-gate-of-the-token", "scale_rows(std::move(dy), choices.gates, plan.choices)",
@@ -28,12 +29,15 @@ ALL = [
            "Somebody divides by the device's tokens, and counts those of all.", "nothing to see"),
     engine("ep-router-mean", ROUTER,
            "{\n      Replicated sum = all_reduce(matmul(transposed(x), dlogits));\n"
-           "      sum.parameter() = scale(std::move(sum.parameter()), 1.0F / static_cast<float>(num_devices()));\n"
+           "      sum.parameter() = scale(std::move(sum.parameter()), 1.0F / "
+           "static_cast<float>(num_devices()));\n"
            "      gradients.put(router_name(), std::move(sum));\n    }",
            "Somebody averages the router's gradient.", "nothing to see under Adam"),
-    engine("ep-dx-without-the-router", "std::move(dx) + matmul(dlogits, transposed(router_))", "std::move(dx)",
+    engine("ep-dx-without-the-router", "std::move(dx) + matmul(dlogits, transposed(router_))",
+           "std::move(dx)",
            "Somebody forgets that the router reads the tokens, too.", "nothing to see"),
-    engine("ep-dx-of-experts-forgotten", "my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)\n"
+    engine("ep-dx-of-experts-forgotten",
+           "my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)\n"
            "    dtokens", "my_rows(Tensor(x.local().shape()), x);  // (b, D)\n    dtokens",
            "Somebody keeps the router's part of dL/dx alone.", "nothing to see"),
     engine("ep-experts-dealt-out", "const int owner = part_with(model_.num_experts, num_devices(), e);",
@@ -82,7 +86,8 @@ ALL = [
              "++counts[static_cast<std::size_t>(0 * rank * num_experts + experts[i])];",
              "Somebody tests with one expert a token, whose rank is 0.", "stops with an error"),
 
-    router("ep-gates-not-divided", "if (rule.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);",
+    router("ep-gates-not-divided",
+           "if (rule.top_k == 1) c.gates = take_columns(c.probabilities, c.experts, 1);",
            "c.gates = take_columns(c.probabilities, c.experts, rule.top_k);",
            "Somebody takes the chosen probabilities as gates, and forgets that their sum is not 1.",
            "a little worse"),
@@ -96,7 +101,8 @@ ALL = [
            "static_cast<float>(rule.skew * static_cast<double>(e))",
            "Somebody raises a logit where it is to be lowered.", "nothing to see: other experts are busy",
            train=SEVERAL + " --skew 0.5"),
-    router("ep-balance-forgotten", "Tensor dp = add_to_rows(put_columns(dgates, c.experts, num_experts), balance);",
+    router("ep-balance-forgotten",
+           "Tensor dp = add_to_rows(put_columns(dgates, c.experts, num_experts), balance);",
            "(void)balance;\n    Tensor dp = put_columns(dgates, c.experts, num_experts);",
            "Somebody forgets the balancing loss where a token has one expert.", "nothing to see",
            train=ONE),
@@ -112,7 +118,9 @@ ALL = [
     single("ep-single-rows-of-the-front", "assign(Rows(dtokens, rows.begin, rows.end), d.local());",
            "assign(Rows(dtokens, 0, rows.size()), d.local());",
            "Somebody writes each expert's dL/dx into the first rows.", "nothing to see"),
-    single("ep-single-last-layer-alone", "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(experts_[e][l]));",
+    single("ep-single-last-layer-alone",
+           "if (l > 0 || wants_input_grad()) d = matmul(d, transposed(experts_[e][l]));",
            "if (wants_input_grad()) d = matmul(d, transposed(experts_[e][l]));",
-           "Somebody saves dL/dx where nobody wants it, and the first layer needs it.", "stops with an error"),
+           "Somebody saves dL/dx where nobody wants it, and the first layer needs it.",
+           "stops with an error"),
 ]

@@ -8,12 +8,14 @@ other = of("03 row-column", HERE + "row_column.hpp", "03_tensor_parallel --layer
 costs = of("03 closed forms", HERE + "costs.hpp", "03_tensor_parallel --layers 4")
 
 ALL = [
-    cut("tp-mask-forgotten", "Sharded<1> dz = relu_backward(std::move(dh), h);", "Sharded<1> dz = std::move(dh);",
+    cut("tp-mask-forgotten", "Sharded<1> dz = relu_backward(std::move(dh), h);",
+        "Sharded<1> dz = std::move(dh);",
         "Somebody takes the derivative of a product only.", "a little worse"),
     cut("tp-earlier-blocks-skipped", "if (i == 0 && !wants_input_grad()) continue;",
         "if (!wants_input_grad()) continue;",
         "Somebody saves dL/dx where nobody wants it, and earlier blocks need it.", "learns more slowly"),
-    cut("tp-relu-forgotten", "Sharded<1> h = relu(matmul(x, block.w0));", "Sharded<1> h = matmul(x, block.w0);",
+    cut("tp-relu-forgotten", "Sharded<1> h = relu(matmul(x, block.w0));",
+        "Sharded<1> h = matmul(x, block.w0);",
         "Somebody rewrites a line, and the network becomes linear.", "a little worse"),
     cut("tp-relu-after-each-block", "x = all_reduce(std::move(out));  // (B, D)     P → R: the one",
         "x = relu(all_reduce(std::move(out)));  // (B, D)     P → R: the one",
@@ -38,7 +40,8 @@ ALL = [
              "Somebody takes the derivative of a product only.", "a little worse"),
     sequence("seq-earlier-blocks-skipped", "if (i == 0 && !wants_input_grad()) return {};",
              "if (!wants_input_grad()) return {};",
-             "Somebody saves dL/dx where nobody wants it, and earlier blocks need it.", "stops with an error"),
+             "Somebody saves dL/dx where nobody wants it, and earlier blocks need it.",
+             "stops with an error"),
     sequence("seq-rows-of-nobody", "return reduce_scatter<0>(matmul(dz, transposed(block.w0)));",
              "return my_rows(matmul(dz, transposed(block.w0)).local(), kept.x);",
              "Somebody believes that each device already has its rows of dL/dx.", "does not compile"),
@@ -46,7 +49,8 @@ ALL = [
              "matmul(transposed(kept.x), dz)",
              "Somebody forgets that only the device's own rows were kept.", "does not compile"),
 
-    other("rc-mask-forgotten", "Replicated dz = relu_backward(std::move(dh), h);", "Replicated dz = std::move(dh);",
+    other("rc-mask-forgotten", "Replicated dz = relu_backward(std::move(dh), h);",
+          "Replicated dz = std::move(dh);",
           "Somebody takes the derivative of a product only.", "a little worse"),
     other("rc-relu-twice", "Replicated h = relu(all_reduce(std::move(z)));",
           "Replicated h = relu(relu(all_reduce(std::move(z))));",

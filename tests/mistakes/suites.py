@@ -1,8 +1,9 @@
 """Runs what should notice a mistake, the smallest suite first, and says what did.
 
-A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that notices
-nothing, its equivalence suite; those of other parts are the test programs that the mistake names. Then two more
-figures: what a comparison of loss curves alone would have seen, and what a test on two devices would have."""
+A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that
+notices nothing, its equivalence suite; those of other parts are the test programs that the mistake names.
+Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
+would have."""
 import json
 import random
 import re
@@ -167,7 +168,7 @@ def of_catalogue(program):
 def sentence(said):
     """The compiler's sentence about its first error, or what the project has it say."""
     said = re.sub(r"[‘’`]", "'", said)
-    ours = re.search(r"static assertion failed: (.*)|is unavailable: (.*)|'nodiscard': '(.*?)'? \\[-W", said)
+    ours = re.search(r"static assertion failed: (.*)|is unavailable: (.*)|'nodiscard': '(.*?)'? \[-W", said)
     found = ours or re.search(r"error: (.*)", said)
     return next((text for text in found.groups() if text), "")[:160] if found else "an error"
 

@@ -38,7 +38,8 @@ class Outcome:
 def outcome(workshop, mistake):
     file = f"chapters/{mistake.chapter}/{mistake.file}"
     folder = Path(tempfile.mkdtemp(dir=workshop.folder))
-    made = Made(workshop, Change(file, replaced(file, mistake.text, mistake.instead), folder / "tree"), folder)
+    contents = replaced(file, mistake.text, mistake.instead)
+    made = Made(workshop, Change(file, contents, folder / "tree"), folder)
     if said := made.compile([f"emu/{mistake.chapter}"]):
         return of_compiler(mistake, said, folder / "tree")
     return of_run(mistake, made.program(f"emu/{mistake.chapter}"))
