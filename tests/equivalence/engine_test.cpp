@@ -9,6 +9,8 @@
 #include <numeric>
 #include <sstream>
 
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
 #include "engine/proof/exact.hpp"
@@ -108,6 +110,16 @@ TEST_CASE("initial values fill ±bound evenly, in each parameter with numbers of
     CHECK(std::abs(mean) < 5 * bound / std::sqrt(3.0 * 2000));  // five standard deviations
   }
   CHECK(checkpoint->whole(layer_name(0)).to_host() != checkpoint->whole(layer_name(2)).to_host());
+}
+
+TEST_CASE("a number in a file that is not finite is refused where it is read, with its place") {
+  const TextFile file("");
+  write_safetensors(file.path(), {{"w", {{2, 2}, {1, 2, NAN, 4}}}});
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(file.path());
+  CHECK(checkpoint->slice("w", 0, 0, 1).to_host() == std::vector<float>{1, 2});
+  const Refusal refused = refusal([&] { checkpoint->slice("w", 0, 1, 2); });
+  CHECK(refused.code == 85);
+  CHECK_THAT(refused.message, contains("w: expected finite numbers, given nan at (1, 0)"));
 }
 
 TEST_CASE("loading a slice charges just that slice to parameters") {

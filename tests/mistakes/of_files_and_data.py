@@ -98,7 +98,7 @@ ALL = [
     checkpoint("nan-is-read",
                "    require_finite(source() + \": \" + name, shape(name), axis, begin, end, values);\n", "",
                "Somebody reads files without a look at their numbers.", "not finite",
-               tests="safetensors_test, engine_test"),
+               tests="engine_test"),
     host("host-slice-along-rows", "for_each_in_slice(whole, axis, begin, end,",
          "for_each_in_slice(whole, 0 * axis, begin, end,",
          "Somebody tests with slices of rows.", "a crash"),

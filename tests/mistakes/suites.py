@@ -5,6 +5,7 @@ notices nothing, its equivalence suite; those of other parts are the test progra
 Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
 would have."""
 import json
+import os
 import random
 import re
 import struct
@@ -106,6 +107,7 @@ class Suites:
         numbers = json.loads(listed.out)[0]["devices"] if listed.code == 0 else []
         devices = int(name.partition("@")[2] or (DEVICES if DEVICES in numbers else max(numbers, default=0)))
         with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)  # tests that act as another user enter it
             environment = {"OMPI_MCA_pml": "ob1", "TMPDIR": folder}
             ended = jobs.run([program, *words], devices, SECONDS, environment)
         if ended.code == 0 and not ended.left:
