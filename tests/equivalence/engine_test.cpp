@@ -1,6 +1,7 @@
 /// What chapters stand on: the rule that cuts, random numbers, checkpoints, operations, optimizers, loss,
 /// data.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -8,10 +9,14 @@
 #include <numeric>
 #include <sstream>
 
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
+#include "engine/proof/exact.hpp"
 #include "engine/tape.hpp"
 #include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp_layers.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -72,6 +77,7 @@ TEST_CASE("CounterRandom: the range and the moments of what it gives") {
   CHECK(std::abs(square - 1) < 5 * std::sqrt(2.0 / n));
   CHECK(std::abs(uniform - 0.5) < 5 * std::sqrt(1.0 / 12 / n));
   for (int c : counts) CHECK(std::abs(c - n / 5) < 5 * std::sqrt(n * 0.2 * 0.8));
+  for (std::uint64_t i = 1; i < 8; ++i) CHECK(random.bits(i) != random.bits(i - 1));
   CHECK(CounterRandom(1, "a").bits(0) != CounterRandom(1, "b").bits(0));
   CHECK(CounterRandom(1, "a").bits(0) != CounterRandom(2, "a").bits(0));
 }
@@ -89,6 +95,33 @@ TEST_CASE("a generated checkpoint's slice is that slice of the whole, along eith
   CHECK(refusal([&] { checkpoint->slice("layer_0/weights", 0, 3, 6); }).code == 84);
 }
 
+TEST_CASE("initial values fill ±bound evenly, in each parameter with numbers of its own") {
+  const Model model{4, 40, 50};
+  std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp(model).parameters(), 42);
+  for (Index l = 0; l < model.num_layers; ++l) {
+    CAPTURE(l);
+    const float gain = relu_before(l) ? 6 : 3;  // a ReLU halves the mean square of what it lets through
+    const float bound = std::sqrt(gain / static_cast<float>(model.width(l)));
+    const std::vector<float> weights = checkpoint->whole(layer_name(l)).to_host();
+    const auto [least, most] = std::ranges::minmax(weights);
+    CHECK((-bound <= least && least < -0.99F * bound));
+    CHECK((0.99F * bound < most && most <= bound));
+    const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / 2000;
+    CHECK(std::abs(mean) < 5 * bound / std::sqrt(3.0 * 2000));  // five standard deviations
+  }
+  CHECK(checkpoint->whole(layer_name(0)).to_host() != checkpoint->whole(layer_name(2)).to_host());
+}
+
+TEST_CASE("a number in a file that is not finite is refused where it is read, with its place") {
+  const TextFile file("");
+  write_safetensors(file.path(), {{"w", {{2, 2}, {1, 2, NAN, 4}}}});
+  const std::unique_ptr<Checkpoint> checkpoint = open_checkpoint(file.path());
+  CHECK(checkpoint->slice("w", 0, 0, 1).to_host() == std::vector<float>{1, 2});
+  const Refusal refused = refusal([&] { checkpoint->slice("w", 0, 1, 2); });
+  CHECK(refused.code == 85);
+  CHECK_THAT(refused.message, contains("w: expected finite numbers, given nan at (1, 0)"));
+}
+
 TEST_CASE("loading a slice charges just that slice to parameters") {
   std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp({2, 5, 7}).parameters(), 42);
   Index before = ledger().live(Purpose::parameters);
@@ -96,6 +129,8 @@ TEST_CASE("loading a slice charges just that slice to parameters") {
   Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
   CHECK(ledger().live(Purpose::parameters) - before == 5 * 2 * 4);
   CHECK(ledger().peak() == ledger().live());
+  const Tensor copy = slice.clone();  // charged like what it is a copy of
+  CHECK(ledger().live(Purpose::parameters) - before == 2 * 5 * 2 * 4);
 }
 
 TEST_CASE("a model is read from names and shapes, and what does not fit is named") {
@@ -136,6 +171,17 @@ TEST_CASE("host tensors and device tensors: there and back") {
   CHECK(t.shape() == matrix.shape);
   CHECK(to_host(t).shape == matrix.shape);
   CHECK(to_host(t).values == matrix.values);
+}
+
+TEST_CASE("a tensor that was moved from is empty") {
+  Tensor t({2, 3});
+  const Tensor made(std::move(t));
+  CHECK(t.shape() == Shape{0});
+  t = Tensor({2, 3});
+  Tensor assigned;
+  assigned = std::move(t);
+  CHECK(t.shape() == Shape{0});
+  CHECK(t.to_host().empty());
 }
 
 TEST_CASE("tensors print with their shape, long axes shortened") {
@@ -187,6 +233,7 @@ TEST_CASE("elementwise operations, with the derivative of ReLU 0 at 0") {
   CHECK_FALSE(all_finite(of({1, NAN})));
   CHECK_FALSE(all_finite(of({-INFINITY, 2})));
   CHECK(refusal([&] { add(of({1, 2}), of({3})); }).code == 84);
+  CHECK(sum_of_squares(Tensor::from_host({1}, std::vector<float>{4097})) == 4097.0 * 4097);  // in float64
 }
 
 TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to the even one") {
@@ -252,6 +299,15 @@ TEST_CASE("a batch's rows do not depend on who asks for them") {
   Tensor whole = batch.noisy({0, 8});
   CHECK(batch.noisy({3, 5}).to_host() == slice(whole, 0, 3, 5).to_host());
   CHECK(DenoisingBatch(digits, 1, 4).noisy({0, 8}).to_host() != whole.to_host());
+  CHECK(DenoisingBatch(digits, 1, 4).clean({0, 8}).to_host() != batch.clean({0, 8}).to_host());
+}
+
+TEST_CASE("a batch's noise is normal, with a standard deviation of 0.3") {
+  Digits digits(Digits::default_path());
+  DenoisingBatch batch(digits, 1, 3);
+  const double n = 200 * 64;
+  const double square = sum_of_squares(subtract(batch.noisy({0, 200}), batch.clean({0, 200}))) / n;
+  CHECK(std::abs(square - 0.09) < 5 * 0.09 * std::sqrt(2 / n));  // five standard deviations
 }
 
 TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
@@ -262,6 +318,13 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
   Refusal o = refusal([&] { solve(problem); });
   CHECK_THAT(o.message, contains("2^24"));
+  // Each term is exact, and so is their sum; the sum of their magnitudes leaves no doubt in any order.
+  exact::Matrix row(1, 3), column(3, 1);
+  row.values = {0x1p23, 0x1p23, 1};
+  column.values = {1, 1, 1};
+  CHECK(refusal([&] { exact::product(row, column); }).code == 70);
+  row.values[2] = 0;
+  CHECK(exact::product(row, column).at(0, 0) == 0x1p24);
 }
 
 TEST_CASE("a tape gives back the oldest first, and keeps nothing in inference mode") {

@@ -47,13 +47,13 @@ TEST_CASE(
 
 TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
   constexpr double rate = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  Tensor w = Tensor::from_host({2}, std::vector<float>{1, -1});
-  Tensor m({2}), v({2});
-  std::array<double, 2> expected = {1, -1}, mean{}, variance{};
+  Tensor w = Tensor::from_host({3}, std::vector<float>{1, -1, 0});
+  Tensor m({3}), v({3});
+  std::array<double, 3> expected = {1, -1, 0}, mean{}, variance{};
   for (int t = 1; t <= 20; ++t) {
-    std::array<float, 2> g = {0.5F * static_cast<float>(t), -0.25F};
-    adam_update(Rows(w), Tensor::from_host({2}, g), m, v, {rate, beta1, beta2, epsilon}, t);
-    for (std::size_t i = 0; i < 2; ++i) {
+    std::array<float, 3> g = {0.5F * static_cast<float>(t), -0.25F, 1e-6F};  // the last one feels epsilon
+    adam_update(Rows(w), Tensor::from_host({3}, g), m, v, {rate, beta1, beta2, epsilon}, t);
+    for (std::size_t i = 0; i < 3; ++i) {
       mean[i] = beta1 * mean[i] + (1 - beta1) * double{g[i]};
       variance[i] = beta2 * variance[i] + (1 - beta2) * double{g[i]} * double{g[i]};
       double corrected = mean[i] / (1 - std::pow(beta1, t));
@@ -62,7 +62,7 @@ TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
   }
   // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and
   // weight.
-  for (std::size_t i = 0; i < 2; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
 }
 
 TEST_CASE("Adam refuses moments of another shape than the gradient's, the first and the second") {

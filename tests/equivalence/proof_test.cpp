@@ -107,6 +107,9 @@ TEST_CASE("comparisons say where and why, and keep the largest difference beside
   CHECK_THAT(c.first_difference, contains(" at (11, 0): expected 3, given -3: no known cause"));
   CHECK(c.relative == 2);
   CHECK(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, wanted).max_ulp == 1);
+  CHECK_THAT(compare("w", {{2, 2}, {1, 2, std::nextafter(3.0F, 4.0F), 0}}, wanted).first_difference,
+             contains(" at (1, 0): expected 3, given 3"));
+  CHECK_FALSE(compare("w", {{2, 2}, {1, 2, 3, 1}}, wanted).is_equal());
   CHECK_FALSE(compare("w", {{2, 2}, {1, 2, NAN, 0}}, wanted).is_equal());
   CHECK(compare("w", {{4}, {1, 2, 3, 0}}, wanted).cause == Cause::unknown);
   CHECK_FALSE(compare("w", {{4}, {1, 2, 3, 0}}, wanted).is_equal());

@@ -268,8 +268,9 @@ TEST_CASE("layers are cut into stages") {
   CHECK(sizes(cut_into_stages({7, 8, 8}, 3, "1,5,1")) == Sizes{1, 5, 1});
   CHECK(sizes(cut_into_stages({6, 8, 4}, 2, "bytes")) == Sizes{3, 3});
   CHECK(sizes(cut_into_stages({9, 8, 4}, 3, "flops")) == Sizes{3, 3, 3});
-  // The first layer has two products, each other one three: 8 and 6. A dearer first layer would go with one.
   CHECK(sizes(cut_into_stages({5, 8, 4}, 2, "flops")) == Sizes{3, 2});
+  // The first layer has two products, each other one three: 8, 6 and 6. With three, it would be 9, 9 and 3.
+  CHECK(sizes(cut_into_stages({7, 8, 4}, 3, "flops")) == Sizes{3, 2, 2});
   CHECK(sizes(cut_into_stages({7, 8, 8}, 5, "flops")) == Sizes{2, 2, 1, 1, 1});
   CHECK(sizes(cut_into_stages({4, 8, 4}, 3, "flops")) == Sizes{2, 1, 1});
   CHECK(sizes(cut_by_cost({1, 1, 1, 1, 10}, 2)) == Sizes{4, 1});

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +31,7 @@ enum class Mistake {
   later_steps,        // gradients are 0 from the third step on
   operations,         // device 1 makes a product too many, from step 2 on
   message,            // device 1 is told of a message too many
+  memory,             // and of four bytes more than it holds
   claim,              // what device 1 says is the same on all devices is not, and is not used
   claim_of_part       // the same, said by devices 0 and 1 alone
 };
@@ -105,7 +107,7 @@ Costs costs_of(const MlpSetting& s, Mistake mistake) {
   const Index rows = part(s.batch, s.devices, s.device).size();
   for (Index l = 0; l < s.model.num_layers; ++l)
     costs.flops += (l > 0 ? 3 : 2) * product_flops(rows, s.model.width(l), s.model.width(l + 1));
-  costs.peak_bytes = ledger().peak();
+  costs.peak_bytes = ledger().peak() + (mistake == Mistake::memory && s.device == 1 ? 4 : 0);
   return costs;
 }
 
@@ -126,7 +128,7 @@ const RegisteredChapter registered(
                   variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
                   variant("one-device", Mistake::one_device), variant("later-steps", Mistake::later_steps),
                   variant("operations", Mistake::operations), variant("message", Mistake::message),
-                  variant("false-claim", Mistake::claim),
+                  variant("memory", Mistake::memory), variant("false-claim", Mistake::claim),
                   variant("false-claim-of-part", Mistake::claim_of_part)}});
 
 /// How a run ended.
@@ -161,16 +163,29 @@ class Printed {
   int before_;
 };
 
-Ended train(const std::string& variant, const std::string& optimizer = "adam") {
+Ended train(const std::string& variant, const std::string& optimizer = "adam",
+            const std::vector<std::string>& more = {}) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("shardbook_train_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   Ended ended;
   {
     const Printed printed(folder / "printed");
-    ended.code = run_chapter(group(), only_chapter(),
-                             {"train", "--variant", variant, "--steps", "6", "--batch", "10", "--hidden-dim",
-                              "7", "--optimizer", optimizer, "--report", folder / "report.json"});
+    std::vector<std::string> words = {"train",
+                                      "--variant",
+                                      variant,
+                                      "--steps",
+                                      "6",
+                                      "--batch",
+                                      "10",
+                                      "--hidden-dim",
+                                      "7",
+                                      "--optimizer",
+                                      optimizer,
+                                      "--report",
+                                      folder / "report.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    ended.code = run_chapter(group(), only_chapter(), words);
     ended.printed = printed.text();
   }
   if (group().device_id() == 0) ended.report = read_report(folder / "report.json");
@@ -282,6 +297,23 @@ TEST_CASE(
   if (!speaks()) return;
   CHECK_THAT(ended.printed,
              contains("  device 1, step 1: messages: measured 8, formula 9\n") && contains("8 not 9"));
+}
+
+TEST_CASE("train: bytes held that miss their form are named, too") {
+  const Ended ended = train("memory");
+  CHECK(ended.code == 86);
+  if (speaks()) CHECK_THAT(ended.printed, contains("  device 1, step 1: bytes held: measured "));
+}
+
+/// The unsharded network is trained by the same step, so its losses would not show that clipping comes too late.
+TEST_CASE("train: gradients are clipped before the step: half the norm and twice the rate are the same") {
+  const Ended clipped = train("right", "sgd", {"--clip-norm", "0.01", "--learning-rate", "0.5"});
+  const Ended halved = train("right", "sgd", {"--clip-norm", "0.005", "--learning-rate", "1"});
+  const Ended as_it_is = train("right", "sgd", {"--learning-rate", "0.5"});
+  if (!speaks()) return;
+  for (std::size_t step = 0; step < clipped.report.losses.size(); ++step)
+    CHECK(std::abs(halved.report.losses[step] / clipped.report.losses[step] - 1) < 1e-5);
+  CHECK(std::abs(as_it_is.report.losses.back() / clipped.report.losses.back() - 1) > 1e-3);
 }
 
 TEST_CASE("gradients: each device's piece of the output is written at its rows") {

@@ -41,15 +41,16 @@ DeviceState at_end(int me, const std::vector<int>& peers) {
 }
 
 /// What device 0 finds, whose own state is this, of two others. `answer` is asked, for so long after the first
-/// question, what a device says: nothing if it is silent.
+/// question, what a device says: nothing if it is silent. The search ends after `limit`.
 using Answer = std::function<std::optional<DeviceState>(int device, DeadlockSearch::Clock::duration after)>;
-std::optional<DeadlockSearch::Found> found_by_0(const DeviceState& mine, const Answer& answer) {
+std::optional<DeadlockSearch::Found> found_by_0(const DeviceState& mine, const Answer& answer,
+                                                DeadlockSearch::Clock::duration limit = 4s) {
   const auto start = DeadlockSearch::Clock::now();
   DeadlockSearch search(0, 3);
   std::set<int> asked;
   const DeadlockSearch::Outgoing out = {[&](int to, const std::string&) { asked.insert(to); },
                                         [](int, const std::string&) {}};
-  while (DeadlockSearch::Clock::now() - start < 4s) {
+  while (DeadlockSearch::Clock::now() - start < limit) {
     if (auto found = search.look([&] { return mine; }, start - 1s, out)) return found;
     std::this_thread::sleep_for(1ms);
     for (int device : std::set(asked))
@@ -88,6 +89,20 @@ TEST_CASE("a search finds devices that are stuck while another one talks, or is 
     REQUIRE(found);
     CHECK(found->stuck == std::vector<int>{0, 1});
   }
+}
+
+TEST_CASE("a search accuses nobody that looks stuck in every answer, and goes on between them") {
+  Index answers = 0;
+  const auto found = found_by_0(
+      waits_for(0, {1}),
+      [&](int device, auto) {
+        DeviceState state = waits_for(device, {device == 1 ? 0 : 1});
+        state.calls = ++answers;
+        return std::optional(state);
+      },
+      500ms);
+  CHECK(answers > 2);
+  CHECK_FALSE(found);
 }
 
 TEST_CASE("devices in a circle are stuck, whoever else runs") {

@@ -1,0 +1,138 @@
+"""Compiles sources in which something has been changed, and links them with the objects of a build.
+
+ninja says how the build does it, and which objects a file goes into. Only optimization is left out."""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp",
+                   "engine/workloads/mlp_layers.hpp"]
+
+
+def replaced(file, text, instead):
+    """The contents of the file with `instead` in the place of `text`, which must stand in it once."""
+    contents = (ROOT / file).read_text()
+    if contents.count(text) != 1:
+        raise SystemExit(f"expected once in {file}, found {contents.count(text)} times: {text}")
+    return contents.replace(text, instead)
+
+
+class Change:
+    """A changed file, beside the unchanged ones of its folder, in a tree of its own."""
+
+    def __init__(self, file, contents, tree):
+        self.file, self.tree = Path(file), Path(tree)
+        folder = self.tree / self.file.parent
+        folder.mkdir(parents=True)
+        for other in (ROOT / self.file.parent).glob("*.[ch]pp"):
+            shutil.copy(other, folder)
+        (self.tree / self.file).write_text(contents)
+
+    def source(self, path):
+        """Where this source lies now, if it is in the changed file's folder; else where it always lies."""
+        here = self.tree / Path(path).relative_to(ROOT)
+        return here if here.is_file() else path
+
+
+class Workshop:
+    """A build folder, and a folder for what is made of it."""
+
+    def __init__(self, build, folder):
+        self.build, self.folder = Path(build).resolve(), Path(folder)
+        self.steps = {step["output"]: step for step in json.loads(self.ninja("compdb"))}
+        self.users = self.users_of_files()
+        self.in_advance = self.read_in_advance()
+
+    def ninja(self, tool):
+        return subprocess.run(["ninja", "-C", self.build, "-t", tool], check=True, capture_output=True,
+                              text=True).stdout
+
+    def users_of_files(self):
+        """By file of the project, the objects that it goes into."""
+        users = {}
+        for line in self.ninja("deps").splitlines():
+            if line.startswith("    "):
+                path = os.path.normpath(self.build / line.strip())
+                if path.startswith(f"{ROOT}/"):
+                    users.setdefault(os.path.relpath(path, ROOT), set()).add(target)
+            else:
+                target = line.split(": #deps")[0]
+        return users
+
+    def compiler_of(self, target, pattern="-[DIWfs]|-iquote"):
+        """The compiler with the options of this object that match: without optimization, warnings only."""
+        words = shlex.split(self.steps[target]["command"])
+        compiler = next(word for word in words if re.search(r"(\+\+|clang.*)$", word))
+        options = []
+        for before, word in zip(words, words[1:]):
+            if before == "-isystem":
+                options += [before, word]
+            elif re.match(pattern, word) and word not in ("-Werror", "-isystem"):
+                options.append(word)
+        return [compiler, *options, "-O0"]
+
+    def read_in_advance(self):
+        """The option that gives chapters the headers of the engine, compiled once for all of them."""
+        header = self.folder / "engine.hpp"
+        header.write_text("".join(f'#include "{name}"\n' for name in READ_IN_ADVANCE))
+        target = next(t for t in self.steps if t.endswith("/02_data_parallel/chapter.cpp.o"))
+        made = subprocess.run([*self.compiler_of(target), "-x", "c++-header", header, "-o",
+                               f"{header}.gch"], capture_output=True)
+        return ["-include", header] if made.returncode == 0 else []
+
+    def link_words(self, program):
+        return shlex.split(self.steps[program]["command"].split(" && ")[1])
+
+    def objects(self, program, file):
+        """The objects of a program that a file goes into."""
+        return [word for word in self.link_words(program) if word in self.users.get(str(file), ())]
+
+    def compile(self, target, change, to):
+        """What the compiler says of the changed source of an object."""
+        is_of_chapter = re.match(r"chapters/(?!engine)", str(change.file))
+        compiler, *options = self.compiler_of(target)
+        command = [compiler, "-iquote", change.tree / "chapters", "-iquote", change.tree, *options,
+                   *(self.in_advance if is_of_chapter else []),
+                   "-c", change.source(self.steps[target]["file"]), "-o", to]
+        return subprocess.run(command, cwd=self.build, env={**os.environ, "LC_ALL": "C"},
+                              capture_output=True, text=True)
+
+    def link(self, program, objects, to):
+        """Links a program with these objects in the place of the build's."""
+        words = [str(objects.get(word, word)) for word in self.link_words(program)]
+        words[words.index("-o") + 1] = str(to)
+        subprocess.run(words, cwd=self.build, check=True)
+
+
+class Made:
+    """The programs that are made of one changed file: each object is compiled once."""
+
+    def __init__(self, workshop, change, folder):
+        self.workshop, self.change, self.folder = workshop, change, folder
+        self.objects = {}
+
+    def compile(self, programs):
+        """Compiles what these programs need. Returns what the compiler says of an error."""
+        for program in programs:
+            for target in self.workshop.objects(program, self.change.file):
+                if target in self.objects:
+                    continue
+                to = self.folder / f"{len(self.objects)}.o"
+                compiled = self.workshop.compile(target, self.change, to)
+                if compiled.returncode != 0:
+                    return compiled.stderr
+                self.objects[target] = to
+        return ""
+
+    def program(self, name):
+        to = self.folder / Path(name).name
+        if not to.exists():
+            if not self.workshop.objects(name, self.change.file):
+                raise SystemExit(f"{self.change.file}: no part of {name}")
+            self.workshop.link(name, self.objects, to)
+        return to

@@ -1,0 +1,233 @@
+"""Runs what should notice a mistake, the smallest suite first, and says what did.
+
+A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that
+notices nothing, its equivalence suite; those of other parts are the test programs that the mistake names.
+Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
+would have."""
+import json
+import os
+import random
+import re
+import struct
+import tempfile
+import threading
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jobs
+from workshop import Change, Made, replaced
+
+DEVICES = 3   # nothing in the networks can be divided by it
+SECONDS = 60  # a job that takes longer hangs
+CODES = {None: "no end", 65: "a file is refused (65)", 69: "the machine's limits (69)",
+         70: "an internal check (70)", 81: "devices disagree (81)", 82: "deadlock (82)",
+         83: "a device is lost (83)", 84: "a bad argument (84)", 85: "not finite (85)"}
+LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve": "  loss curve: step",
+         "a false claim": "  a claim of layout is false"}
+OF_TRAINING = {"--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate"}
+SAME = 1e-5  # relative to the largest element: more than float32 rounding
+
+
+@dataclass
+class Verdict:
+    """Who noticed a mistake, and two figures: None where there is nothing to measure."""
+    mistake: object
+    noticed: list = field(default_factory=list)
+    curve: float | None = None  # the largest relative difference of a loss, over 50 steps
+    on_two: str | None = None   # what a test on two devices notices; "" if nothing
+
+
+class Suites:
+    """Runs mistakes in a workshop; what right programs do is measured once."""
+
+    def __init__(self, workshop):
+        self.workshop, self.folder = workshop, workshop.folder
+        self.right, self.lock = {}, threading.RLock()
+
+    def verdict(self, mistake):
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        change = Change(mistake.file, replaced(mistake.file, mistake.text, mistake.instead), folder / "tree")
+        made = Made(self.workshop, change, folder)
+        verdict = Verdict(mistake)
+        chapter, *options = mistake.train.split() or [""]
+        tests = [test.split(" ", 1) for test in mistake.tests.split(", ") if test]
+        programs = [program_of(name) for name, *_ in tests] + ([f"emu/{chapter}"] if chapter else [])
+        if said := made.compile(programs):
+            verdict.noticed.append(f"compiler: `{sentence(said)}`")
+            return verdict
+        for name, *words in tests:
+            verdict.noticed = verdict.noticed or self.failed(name, made.program(program_of(name)), words)
+        if chapter:
+            self.train(verdict, made, chapter, options, is_judge=not verdict.noticed)
+        if chapter and not verdict.noticed and not tests:
+            name = f"{chapter}.equivalence"
+            if made.compile([f"tests/{name}"]):
+                raise SystemExit(f"{mistake.name}: {name} does not compile")
+            verdict.noticed += self.failed("equivalence", made.program(f"tests/{name}"), [])
+        return verdict
+
+    def train(self, verdict, made, chapter, options, is_judge):
+        """Trains; where this is the suite, what the run says of itself counts."""
+        program = made.program(f"emu/{chapter}")
+        ended, losses = trained(program, options, DEVICES, 50)
+        if is_judge:
+            verdict.noticed += said_of_run(ended)
+        with self.lock:
+            key = (chapter, *options)
+            if key not in self.right:
+                right = self.workshop.build / "emu" / chapter
+                self.right[key] = (trained(right, options, DEVICES, 50)[1], self.on_two(right, options))
+                if isinstance(self.right[key][1], str):
+                    raise SystemExit(f"{verdict.mistake.train}: on two devices: {self.right[key][1]}")
+            right_losses, right_on_two = self.right[key]
+        if losses:
+            verdict.curve = farthest(losses, right_losses)
+        verdict.on_two = difference(self.on_two(program, options), right_on_two)
+
+    def on_two(self, program, options):
+        """What two devices compute of even sizes: the losses of two steps, and `gradients`, by name."""
+        ended, losses = trained(program, options, 2, 2)
+        results = {"losses": losses}
+        if ended.code not in (0, 86):
+            return ended_in(ended)
+        with tempfile.TemporaryDirectory() as folder:
+            write_problem(Path(folder), Path(program).name == "05_expert")
+            files = ["--params", f"{folder}/params", "--batch", f"{folder}/batch", "--out", f"{folder}/out"]
+            ended = jobs.run([program, "gradients", *without_sizes(options), *files], 2, SECONDS)
+            if ended.code != 0:
+                return ended_in(ended)
+            return results | read_values(Path(folder) / "out")
+
+    def failed(self, name, program, words):
+        """The test cases that fail, or how the program ends."""
+        if name == "wrong_programs":
+            return of_catalogue(program)
+        listed = jobs.run([program, "--list"], seconds=SECONDS)
+        numbers = json.loads(listed.out)[0]["devices"] if listed.code == 0 else []
+        devices = int(name.partition("@")[2] or (DEVICES if DEVICES in numbers else max(numbers, default=0)))
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)  # tests that act as another user enter it
+            environment = {"OMPI_MCA_pml": "ob1", "TMPDIR": folder}
+            ended = jobs.run([program, *words], devices, SECONDS, environment)
+        if ended.code == 0 and not ended.left:
+            return []
+        cases = re.findall(r"^    in    (.*?)(?: / .*)?$|^device \d+: .*; ([^;]+); \S+:\d+$|"
+                           r"after test case \"(.*?)\"", ended.err, re.M)
+        names = list(dict.fromkeys(text for case in cases for text in case if text))
+        if not names:
+            return [f"{name}: {ended_in(ended)}"]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return [f"{name}: “{names[0]}”{more}"]
+
+
+def program_of(test):
+    """The program of "proof_test", or of "proof_test@1", which is to run on one device."""
+    return "tests/" + test.partition("@")[0]
+
+
+def trained(program, options, devices, steps):
+    """How a run ended, and its losses where it came to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        ended = jobs.run([program, "train", "--steps", steps, "--report", report, *options], devices, SECONDS)
+        return ended, json.loads(report.read_text())["losses"] if report.exists() else []
+
+
+def without_sizes(options):
+    """Options that `gradients` has, too."""
+    pairs = zip(options[::2], options[1::2])
+    return [word for pair in pairs if pair[0] not in OF_TRAINING for word in pair]
+
+
+def said_of_run(ended):
+    """What a run of `train` says is wrong."""
+    if ended.code == 0 and not ended.left:
+        return ["a dropped future"] if "was dropped without waiting for it" in ended.err else []
+    if ended.code != 86:
+        return [ended_in(ended)]
+    found = [name for name, pattern in LINES.items() if re.search(f"^{pattern}", ended.out, re.M)]
+    figures = re.findall(r"^  device \d+, step \d+: (.*?): measured", ended.out, re.M)
+    if figures:
+        found.append(f"closed form: {', '.join(dict.fromkeys(figures))}")
+    return found or ["train (86)"]
+
+
+def ended_in(ended):
+    if ended.code is not None and (ended.code < 0 or ended.code > 128):
+        return "a crash"
+    return CODES.get(ended.code, f"exit code {ended.code}")
+
+
+def of_catalogue(program):
+    import catalogue
+    wrong = [v for v in catalogue.run(program) if not v.is_right]
+    if not wrong:
+        return []
+    return [f"diagnostics: {len(wrong)} of the programs, first “{wrong[0].program['class']}”"]
+
+
+def sentence(said):
+    """The compiler's sentence about its first error, or what the project has it say."""
+    said = re.sub(r"[‘’`]", "'", said)
+    ours = re.search(r"static assertion failed: (.*)|is unavailable: (.*)|'nodiscard': '(.*?)'? \[-W", said)
+    found = ours or re.search(r"error: (.*)", said)
+    return next((text for text in found.groups() if text), "")[:160] if found else "an error"
+
+
+def farthest(losses, right):
+    """The largest relative difference of a loss."""
+    pairs = list(zip(losses, right))
+    return max((abs(a - b) / abs(b) if a == a else float("inf") for a, b in pairs), default=float("inf"))
+
+
+def difference(given, right):
+    """What differs by more than rounding makes, relative to the largest element; or how a program ended."""
+    if isinstance(given, str):
+        return given
+    for name, values in right.items():
+        if len(given.get(name, ())) != len(values):
+            return name
+        largest = max(map(abs, values)) or 1.0
+        if not all(abs(a - b) <= SAME * largest for a, b in zip(given[name], values)):
+            return name
+    return ""
+
+
+def write_problem(folder, is_mixture):
+    """Parameters and a batch of even sizes: four layers, or six experts of two."""
+    rows, width, hidden = 16, 8, 12
+    rng = random.Random(7)
+    def values(*shape):
+        return shape, array("f", (rng.uniform(-1, 1) for _ in range(shape[0] * shape[1])))
+    def stack(before, layers):
+        return {f"{before}layer_{i}/weights": values(*((width, hidden) if i % 2 == 0 else (hidden, width)))
+                for i in range(layers)}
+    params = stack("", 4)
+    if is_mixture:
+        params = {"router/weights": values(width, 6)}
+        for e in range(6):
+            params |= stack(f"expert_{e}/", 2)
+    write_values(folder / "params", params)
+    write_values(folder / "batch", {"input": values(rows, width), "output_grad": values(rows, width)})
+
+
+def write_values(path, tensors):
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        raw = values.tobytes()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_values(path):
+    """The values of the tensors of a file, each as a flat list."""
+    raw = path.read_bytes()
+    start = 8 + struct.unpack_from("<Q", raw)[0]
+    tensors = {}
+    for name, entry in json.loads(raw[8:start]).items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = list(array("f", raw[start + begin:start + end]))
+    return tensors
