@@ -72,12 +72,12 @@ struct Addend {
   Addend(const A& b, SourceLine where = SourceLine::current()) : value(&b), where(where) {}
   /// A tensor of another layout: no sum.
   template <Layout B>
-  requires(!detail::Is<A, Partial> && detail::Reduced<B> && !detail::Is<B, A>) [[gnu::unavailable(
-      "the operands of + have different layouts: gather or shard one of them first")]] Addend(const B&);
+  requires(!detail::Is<A, Partial> && detail::Reduced<B> && !detail::Is<B, A>) __attribute__((unavailable(
+      "the operands of + have different layouts: gather or shard one of them first"))) Addend(const B&);
   template <Layout B>
-  requires(detail::Is<A, Partial> ? detail::Reduced<B> : detail::Is<B, Partial>) [[gnu::unavailable(
-      "a Partial and a reduced tensor cannot be added, as the reduced one would count once per "
-      "device: reduce the Partial first (all_reduce or reduce_scatter)")]] Addend(const B&);
+  requires(detail::Is<A, Partial> ? detail::Reduced<B> : detail::Is<B, Partial>) __attribute__((
+      unavailable("a Partial and a reduced tensor cannot be added, as the reduced one would count once per "
+                  "device: reduce the Partial first (all_reduce or reduce_scatter)"))) Addend(const B&);
   const A* value = nullptr;
   SourceLine where;
 };

@@ -43,10 +43,11 @@ class Placed {
   }
 
   template <detail::Is<Tensor> T>
-  [[gnu::unavailable(
-      "a tensor has no layout: return a layout, such as Replicated(group(), std::move(x))")]] Placed(T&&);
+  __attribute__((unavailable(
+      "a tensor has no layout: return a layout, such as Replicated(group(), std::move(x))"))) Placed(T&&);
   template <detail::Awaitable T>
-  [[gnu::unavailable("this is a future of the tensor, not the tensor: .get() waits for it")]] Placed(T&&);
+  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
+  Placed(T&&);
   /// Of a call that the compiler has refused already.
   Placed(const detail::NoLayout&) {}
 

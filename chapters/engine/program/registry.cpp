@@ -68,7 +68,7 @@ const Variant& Chapter::variant(const std::string& name) const {
               fmt::format("--variant: expected {}, given {}", listed(names), printable(name, 60)));
 }
 
-RegisteredChapter::RegisteredChapter(Chapter chapter, const std::source_location& where) {
+RegisteredChapter::RegisteredChapter(Chapter chapter, SourceLine where) {
   chapter.folder = std::filesystem::path(where.file_name()).parent_path().filename();
   chapter.number = number_of(chapter.folder);
   if (chapter.title.empty()) {

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -69,8 +68,7 @@ struct Chapter {
 /// Adds a chapter to the program. `where` tells the folder by itself, so a chapter does not write its name.
 class RegisteredChapter {
  public:
-  explicit RegisteredChapter(Chapter chapter,
-                             const std::source_location& where = std::source_location::current());
+  explicit RegisteredChapter(Chapter chapter, SourceLine where = SourceLine::current());
 };
 
 /// The chapters of this program, by folder.
