@@ -17,7 +17,7 @@ void throw_file_error() {
 
 /// The others come to what they wait in: they are ended at once when a device is lost.
 void let_others_wait() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // on a busy machine, too
 }
 
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
