@@ -71,8 +71,7 @@ inline void send_async(Communicator& group, Scene& scene) {
 
 /// ## broadcast
 inline void broadcast(Communicator& group, Scene& scene) {
-  const int n = group.num_devices(), me = group.device_id();
-  const int root = 1 % n;
+  const int n = group.num_devices(), me = group.device_id(), root = 1 % n;
   scene.tells(
       fmt::format("group.broadcast_async(t, {}).get()", root),
       fmt::format("The root's tensor, here device {}'s, on every device. This is how the one device that has "
