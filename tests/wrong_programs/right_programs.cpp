@@ -1,5 +1,8 @@
 /// Right programs that look suspicious: nobody may be accused.
 
+#include <algorithm>
+#include <stdexcept>
+
 #include "tests/wrong_programs/calls.hpp"
 
 namespace shard::testing {
@@ -48,6 +51,14 @@ void add_in_world(Programs& programs, const CollectiveCall& call) {
     other.make();
     form.make();
   });
+  add("after an exception that a device has caught", [&] {
+    try {
+      if (me() == odd) throw std::runtime_error("no such file");
+    } catch (const std::runtime_error&) {
+      be_late();
+    }
+    form.make();
+  });
   add("after a message that only two devices exchange", [&] {
     if (me() == 0) group().send(1, Tensor({3}));
     if (me() == 1) group().receive(0);
@@ -78,6 +89,14 @@ void add_in_groups(Programs& programs, const CollectiveCall& call) {
     const std::unique_ptr<Communicator> part = group().split(me() == 0 ? 1 : 0, 0);
     for (int i = 0; i < (me() == 0 ? 1 : 4); ++i) form.make(*part);
   });
+  add("in two groups that share a device", [&] {
+    const std::unique_ptr<Communicator> first =
+        group().split(me() < 2 ? std::optional<Index>(0) : std::nullopt, 0);
+    const std::unique_ptr<Communicator> last =
+        group().split(me() > 0 ? std::optional<Index>(0) : std::nullopt, 0);
+    if (first) form.make(*first);
+    if (last) form.make(*last);
+  });
 }
 
 /// Programs of a call that is started, and awaited later.
@@ -102,6 +121,12 @@ void add_of_future(Programs& programs, const CollectiveCall& call) {
     if (me() == odd) started.get();
     other.make();
     if (me() != odd) started.get();
+  });
+  add("awaited where it was moved to", [&] {
+    std::vector<InProgress> started;
+    for (int i = 0; i < 3; ++i) started.push_back(form.start(group()));
+    if (me() == odd) std::ranges::reverse(started);
+    for (const InProgress& call : started) call.get();
   });
   add("of two groups, in one order", [&] {
     const std::unique_ptr<Communicator> twin = group().split(0, 0);
