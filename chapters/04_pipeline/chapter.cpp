@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "pipeline.hpp"
@@ -6,6 +8,7 @@
 namespace shard::pipeline {
 
 const Option<Index> micro_batches("--micro-batches", 8, "Pieces of the batch that follow one another");
+constexpr Index most_micro_batches = 4096;  // a schedule is a list of all of them
 const Option<Index> virtual_stages("--virtual-stages", 2, "Stages a device");
 const Option<std::string> stages = [] {
   Option<std::string> how(
@@ -37,6 +40,9 @@ Variant variant(const std::string& name, const std::string& summary, WorkOf work
                           cut_into_stages(MlpSetting(s).model, count, o[stages]));
   };
   v.require = [=](int devices, const Workload& network, const Options& o) {
+    if (o[micro_batches] > most_micro_batches)
+      throw Error(Code::usage, fmt::format("--micro-batches: expected at most {}, given {}",
+                                           most_micro_batches, o[micro_batches]));
     Setting setting{.workload = &network};
     cut_into_stages(MlpSetting(setting).model, devices * a_device(o), o[stages]);
   };

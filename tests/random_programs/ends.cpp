@@ -64,7 +64,8 @@ class Simulation {
     }
     for (int d = 0; d < plan_.devices; ++d)
       if (!has_ended(d)) return code_of(Code::deadlock);
-    return is_wrong_ ? code_of(Code::differs) : 0;
+    if (is_wrong_) return code_of(Code::differs);
+    return has_left_over() ? code_of(Code::mismatch) : 0;
   }
 
  private:
@@ -174,6 +175,15 @@ class Simulation {
   }
 
   // ---- Messages: the k-th send belongs to the k-th receive --------------------------------------------
+
+  /// Whether there is a message that nobody receives.
+  bool has_left_over() {
+    return std::ranges::any_of(messages_, [this](const auto& list) {
+      const auto& [group, from, to, is_sender] = list.first;
+      const auto received = messages_.find({group, from, to, false});
+      return is_sender && list.second.size() > (received == messages_.end() ? 0 : received->second.size());
+    });
+  }
 
   bool is_message_done(Part& part) {
     const Item& item = *part.item;

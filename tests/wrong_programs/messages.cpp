@@ -22,6 +22,7 @@ void await_send(int to) { group().post_send(to, Tensor({100'000})).wait(); }
 void send_much(int to) { group().send(to, message(4000)); }
 void barrier() { group().barrier(); }
 void expect(int from, const Shape& shape) { group().post_receive(from, shape).get(); }
+void post(int to, Communicator& g) { g.post_send(to, message()).wait(); }
 // clang-format on
 
 /// "receive (call # at …)", of the function that stands so many lines below.
@@ -141,6 +142,27 @@ Programs beside_collectives() {
            }}};
 }
 
+/// Messages so small that their sender need not wait for a receiver.
+Programs left_over() {
+  auto text = [](int sender, int sent, int received, const char* of_group) {
+    const std::string call = at(fmt::format("post_send{}", of_group).c_str(), 8);
+    return Lines{"messages were sent that nobody received:",
+                 fmt::format("  device {} sent {} to device 2, which received {}: its last is {}", sender,
+                             sent, received, call)};
+  };
+  return {{"post_send", "of which nobody receives one", 81, text(1, 1, 0, ""),
+           [] { on(1, [] { post(2, group()); }); }},
+          {"post_send", "of which nobody receives one", 81, text(1, 3, 2, ""),
+           [] {
+             on(1, [] { post(2, group()), post(2, group()), post(2, group()); });
+             on(2, [] { receive(1), receive(1); });
+           }},
+          {"post_send", "of which nobody receives one", 81, text(1, 1, 0, " in group {2, 1, 0}"), [] {
+             const std::unique_ptr<Communicator> backwards = group().split(0, -me());
+             on(1, [&] { post(0, *backwards); });
+           }}};
+}
+
 Programs wrong_lengths() {
   Programs programs;
   const std::string place = fmt::format(", at tests/wrong_programs/messages.cpp:{}", first + 7);
@@ -168,7 +190,7 @@ Programs wrong_lengths() {
 Programs messages() {
   Programs programs;
   for (const Programs& some :
-       {left_out(), in_rings(), wrong_partners(), beside_collectives(), wrong_lengths()})
+       {left_out(), in_rings(), wrong_partners(), beside_collectives(), left_over(), wrong_lengths()})
     for (Program program : some) {
       program.runs = Runs::alone;
       programs.push_back(std::move(program));

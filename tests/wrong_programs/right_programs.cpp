@@ -203,6 +203,11 @@ void add_posts(Programs& programs) {
     for (int i = 0; i < 8; ++i) group().receive(left());
     for (Future<>& future : sent) future.wait();
   });
+  add("small messages are received after their senders have gone on", [] {
+    for (int i = 0; i < 4; ++i) group().post_send(right(), Tensor({3})).wait();
+    group().barrier();
+    for (int i = 0; i < 4; ++i) group().receive(left());
+  });
   add("receives posted before any send", [] {
     Future<Tensor> received = group().post_receive(left(), {3});
     be_late();

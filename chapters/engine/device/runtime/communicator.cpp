@@ -10,6 +10,7 @@
 #include "engine/device/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/flight_record.hpp"
+#include "engine/device/runtime/message_counts.hpp"
 #include "engine/device/runtime/tensor_memory.hpp"
 
 namespace shard {
@@ -111,14 +112,14 @@ class GroupCommunicator : public Communicator {
     require_peer("send", dest_id, false);
     require_rank("send", t.rank());
     stream().count_call();
-    run(make_operation("send", TensorMemory::share(t)),
+    run(sending("send", dest_id, TensorMemory::share(t)),
         [&](Operation& o) { return runtime::send(group_, o, dest_id); });
   }
 
   Tensor do_receive(int src_id) override {
     require_peer("receive", src_id, false);
     stream().count_call();
-    return run(make_operation("receive", Tensor()),
+    return run(receiving("receive", src_id, Tensor()),
                [&](Operation& o) { return runtime::receive(group_, o, src_id); });
   }
 
@@ -126,7 +127,7 @@ class GroupCommunicator : public Communicator {
     require_peer("post_send", dest_id, false);
     require_rank("post_send", t.rank());
     stream().count_call();
-    return post(make_operation("post_send", std::move(t)),
+    return post(sending("post_send", dest_id, std::move(t)),
                 [&](Operation& o) { return runtime::post_send(group_, o, dest_id); })
         .then([](Tensor) {});
   }
@@ -135,7 +136,7 @@ class GroupCommunicator : public Communicator {
     require_peer("post_receive", src_id, false);
     require_rank("post_receive", static_cast<int>(shape.size()));
     stream().count_call();
-    return post(make_operation("post_receive", Tensor::uninitialized(shape)),
+    return post(receiving("post_receive", src_id, Tensor::uninitialized(shape)),
                 [&](Operation& o) { return runtime::post_receive(group_, o, src_id); });
   }
 
@@ -300,6 +301,18 @@ class GroupCommunicator : public Communicator {
     return operation;
   }
 
+  std::shared_ptr<Operation> sending(const char* what, int dest_id, Tensor&& t) const {
+    auto operation = make_operation(what, std::move(t));
+    MessageCounts::instance().note_sent(group_->member(dest_id), operation->call, operation->number,
+                                        operation->where);
+    return operation;
+  }
+
+  std::shared_ptr<Operation> receiving(const char* what, int src_id, Tensor&& memory) const {
+    MessageCounts::instance().note_received(group_->member(src_id));
+    return make_operation(what, std::move(memory));
+  }
+
   /// Starts `body(operation)` on the stream. `finish` makes the result of what the body leaves.
   template <class Body>
   Future<Tensor> start(Collective collective, Tensor&& argument, const Body& body,
@@ -343,6 +356,17 @@ class GroupCommunicator : public Communicator {
   std::shared_ptr<Group> group_;
 };
 
+/// At the end of the program. \throws Error mismatch, on device 0, when a device has sent what nobody received
+void require_no_left_over(Group& all) {
+  MessageCounts& counts = MessageCounts::instance();
+  const std::vector<Index> received = all.exchange_at_end(counts.received(all.num_devices()));
+  Header header;
+  header.what = "the messages that are left over";
+  std::string lines;
+  for (const std::string& text : all.gather(header, counts.left_over(received))) lines += text;
+  if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
+}
+
 /// Runs the body with the world, and ends the job as one.
 int run_in_world(const std::function<int(Communicator& world)>& body) {
   set_up_device();
@@ -354,7 +378,9 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   world.synchronize();
   std::fflush(stdout);
   ControlPlane::instance().is_at_end();
-  return static_cast<int>(all->meet_at_end(exit_code));
+  const Index largest = all->meet_at_end(exit_code);
+  if (largest == 0) require_no_left_over(*all);
+  return static_cast<int>(largest);
 }
 
 }  // namespace

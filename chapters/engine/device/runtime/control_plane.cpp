@@ -15,6 +15,7 @@
 #include "engine/device/error.hpp"
 #include "engine/device/runtime/flight_record.hpp"
 #include "engine/device/runtime/header.hpp"
+#include "engine/device/runtime/message_counts.hpp"
 
 namespace shard::runtime {
 
@@ -34,6 +35,11 @@ void print_line(const std::string& line) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: %s\n", line.c_str());
   std::fflush(stderr);
+}
+
+[[noreturn]] void throw_deadlock(const std::string& line) {
+  MessageCounts::instance().forget();
+  throw Error(Code::deadlock, line);
 }
 
 }  // namespace
@@ -155,7 +161,7 @@ void ControlPlane::hear_of_failures() {
 void ControlPlane::hear_of_deadlock() {
   int source = 0;
   std::string bytes;
-  if (messages_->take(MPI_ANY_SOURCE, verdict, source, bytes)) throw Error(Code::deadlock, bytes);
+  if (messages_->take(MPI_ANY_SOURCE, verdict, source, bytes)) throw_deadlock(bytes);
 }
 
 ControlPlane::Wait::~Wait() {
@@ -185,7 +191,7 @@ void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,
   const std::string line = explain_deadlock(found->states, found->stuck);
   for (int d : found->stuck)
     if (d != id_) messages_->send(d, verdict, line);
-  if (std::ranges::find(found->stuck, id_) != found->stuck.end()) throw Error(Code::deadlock, line);
+  if (std::ranges::find(found->stuck, id_) != found->stuck.end()) throw_deadlock(line);
 }
 
 /// Leaves it to device 0 to print the line, and waits until device 0 should have ended this device.

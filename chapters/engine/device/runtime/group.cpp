@@ -147,6 +147,15 @@ Index Group::meet_at_end(Index exit_code) {
   return largest;
 }
 
+std::vector<Index> Group::exchange_at_end(const std::vector<Index>& numbers_for_each) {
+  std::vector<Index> of_each(members_.size());
+  MPI_Request request;
+  MPI_Ialltoall(numbers_for_each.data(), 1, MPI_INT64_T, of_each.data(), 1, MPI_INT64_T, comm_of_end_,
+                &request);
+  wait_for("the end of the program", request, end_slot);
+  return of_each;
+}
+
 void Group::require_same_gather(const Header& mine) {
   const Index hash = fingerprint(mine, MayDiffer::nothing());
   const std::vector<Index> hashes = all_gather(mine.what, hash);

@@ -130,6 +130,8 @@ class Group {
   /// Returns the largest exit code, when every device has come to the end of the program. Of the world. It
   /// cannot be taken for a gather, as it has a communicator of its own.
   Index meet_at_end(Index exit_code);
+  /// After that: the number that each member has for this one.
+  std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
   /// The backend's part of the group.
   std::unique_ptr<DataPlane> data_plane;
