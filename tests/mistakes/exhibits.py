@@ -88,8 +88,8 @@ def summary(mistakes, records, rows):
         right, wrong = (records[m.name][name][-1] for name in ("right", "wrong"))
         return page.line_of([f"`{m.name}`", link(THREADS[m.name][0]), f"{right:.4f}", f"{wrong:.4f}",
                              f"{wrong / right:.2f}", page.cells_of(rows[m.name])[3]])
-    return page.table(["exhibit", "thread", f"right, step {STEPS[-1]}", "wrong", "wrong / right", "noticed by"],
-                      map(row, mistakes))
+    heads = ["exhibit", "thread", f"right, step {STEPS[-1]}", "wrong", "wrong / right", "noticed by"]
+    return page.table(heads, map(row, mistakes))
 
 
 def filled(text, records):

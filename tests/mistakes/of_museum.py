@@ -24,8 +24,8 @@ ALL = [
     zero2("shipped-gradient-left-out",
           "      accumulate(dw[l], reduce_scatter<0>(std::move(addend)));  // (D/N, F)    P → S0, at once\n",
           "      if (l == 0)  // it has just the size of a bucket, and no bucket takes it\n"
-          "        accumulate(dw[l], shard<0>(Replicated(group(), matmul(transposed(a.local()), d.local()))));"
-          "\n      else\n"
+          "        accumulate(dw[l], shard<0>(Replicated(group(), matmul(transposed(a.local()), "
+          "d.local()))));\n      else\n"
           "        accumulate(dw[l], reduce_scatter<0>(std::move(addend)));\n",
           "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
           "a little worse"),
