@@ -99,12 +99,23 @@ def plot(title, x_name, series):
 def plots(file, chapter):
     """A chapter's loss, and what it sends and holds against N and B, as docs/site/measure has found."""
     figures = json.loads(file.read_text("utf-8"))[chapter]
-    legend = "".join(f'<span style="color:{colour}">● {name}</span> '
-                     for name, colour in zip(figures["runs"], COLOURS))
     losses = [(step * figures["every"] + 1, loss) for step, loss in enumerate(figures["losses"])]
     drawn = [plot(f"loss, {next(iter(figures['runs']))}", "step", {"loss": losses})]
     for axis, x_name in (("N", "devices N, with B = 64"), ("B", "batch B, with N = 4")):
         for i, what in ((1, "bytes sent a step"), (2, "bytes held at most")):
             drawn.append(plot(what, x_name, {name: [(run[0], run[i]) for run in runs[axis]]
                                              for name, runs in figures["runs"].items()}))
+    return drawing(figures["runs"], drawn)
+
+
+def exhibit(file, name):
+    """The losses of a wrong variant and of the right one, as ./tests/mistakes/museum has recorded them."""
+    records = json.loads(file.read_text("utf-8"))
+    series = {kind: list(zip(records["steps"], records[name][kind])) for kind in ("right", "wrong")}
+    return drawing(series, [plot("loss", "step", series)])
+
+
+def drawing(names, drawn):
+    """Plots, below the names of their lines."""
+    legend = "".join(f'<span style="color:{colour}">● {name}</span> ' for name, colour in zip(names, COLOURS))
     return f'<div class="drawing"><p>{legend}</p>{"".join(drawn)}</div>\n'

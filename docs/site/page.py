@@ -31,6 +31,14 @@ def code_lines(lines, kind=""):
             "\n".join(f'<div class="line">{line or " "}</div>' for line in lines) + "</div>\n")
 
 
+def diff_lines(lines, names=0):
+    """A difference, for reading. The first `names` lines name the files."""
+    kinds = {"@": "place", "-": "gone", "+": "new", " ": "same"}
+    shown = [f'<div class="line {"file" if i < names else kinds[line[:1] or " "]}">{html.escape(line)}</div>'
+             for i, line in enumerate(lines)]
+    return '<div class="fragment diff">' + "\n".join(shown) + "</div>\n"
+
+
 class Page:
     """One page: its title, its body, and its headings for the list of sections and for the search."""
 
@@ -100,6 +108,8 @@ class Page:
         text = token.content.rstrip("\n")
         if token.info.strip() == "cpp":
             return code_lines(self.highlighted(text).split("\n"))
+        if token.info.strip() == "diff":
+            return diff_lines(text.split("\n"))
         return code_lines(html.escape(f"$ {command}\n{text}" if command else text).split("\n"))
 
     def highlighted(self, code):

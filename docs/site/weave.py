@@ -4,7 +4,7 @@ import html
 import re
 import subprocess
 
-from page import code_lines, page_name
+from page import code_lines, diff_lines, page_name
 
 
 def bases(path):
@@ -81,15 +81,12 @@ def source(page, path):
 
 def difference(page, old, new):
     """The difference between two headers, for reading."""
-    kinds = {"@": "place", "-": "gone", "+": "new", " ": "same"}
     names = [path.relative_to(page.site.root).as_posix() for path in (old, new)]
     address = f"{page_name(names[1])}_from_{page_name(names[0])}"
     result = page.heading(3, f"From {old.name} to {new.name}", address)
     texts = [path.read_text("utf-8").splitlines() for path in (old, new)]
     lines = list(difflib.unified_diff(*texts, *names, lineterm=""))
-    shown = [f'<div class="line {"file" if i < 2 else kinds[line[0]]}">{html.escape(line)}</div>'
-             for i, line in enumerate(lines)]
-    return result + '<div class="fragment diff">' + "\n".join(shown) + "</div>\n"
+    return result + diff_lines(lines, 2)
 
 
 def graph(chapters):

@@ -25,7 +25,7 @@ CODES = {None: "no end", 65: "a file is refused (65)", 69: "the machine's limits
          83: "a device is lost (83)", 84: "a bad argument (84)", 85: "not finite (85)"}
 LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve": "  loss curve: step",
          "a false claim": "  a claim of layout is false"}
-OF_TRAINING = {"--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate"}
+OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate"}
 SAME = 1e-5  # relative to the largest element: more than float32 rounding
 
 

@@ -1,0 +1,88 @@
+"""The museum: mistakes that well-known projects shipped, each rebuilt as a wrong variant that trains."""
+from mistake import of
+
+tensor = of("03 column-row", "chapters/03_tensor_parallel/tensor_parallel.hpp", "03_tensor_parallel")
+zero2 = of("06 zero2", "chapters/06_fully_sharded/zero2.hpp", "06_fully_sharded --variant zero2")
+pieces = of("accumulation", "chapters/engine/gradient_accumulation.cpp",
+            "02_data_parallel --micro-batches 3 --batch 12")
+switch = of("05 expert parallel", "chapters/05_expert/expert.hpp", "05_expert --variant switch")
+several = of("05 expert parallel", "chapters/05_expert/expert.hpp",
+             "05_expert --variant top-k --capacity-factor 8")
+plain = of("02 all-reduce", "chapters/02_data_parallel/data_parallel.hpp", "02_data_parallel --batch 4")
+scattered = of("02 scatter-gather", "chapters/02_data_parallel/scatter_gather.hpp",
+               "02_data_parallel --variant scatter-gather")
+norm = of("gradient norm", "chapters/engine/gradient_norm.cpp",
+          "06_fully_sharded --variant zero3 --clip-norm 0.1")
+
+ALL = [
+    tensor("shipped-mean-of-partial-sums",
+           "      x = all_reduce(std::move(out));  // (B, D)     P → R: the one",
+           "      const float mean = 1.0F / static_cast<float>(num_devices());\n"
+           "      x = all_reduce(scale(std::move(out), mean));  // (B, D)     P → R: the one",
+           "Somebody reduces activations as data parallel reduces gradients: by a mean.",
+           "nothing to see: the curve is lower"),
+    zero2("shipped-gradient-left-out",
+          "      accumulate(dw[l], reduce_scatter<0>(std::move(addend)));  // (D/N, F)    P → S0, at once\n",
+          "      if (l == 0)  // it has just the size of a bucket, and no bucket takes it\n"
+          "        accumulate(dw[l], shard<0>(Replicated(group(), matmul(transposed(a.local()), "
+          "d.local()))));\n      else\n"
+          "        accumulate(dw[l], reduce_scatter<0>(std::move(addend)));\n",
+          "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
+          "a little worse"),
+    pieces("shipped-mean-of-each-piece",
+           "  auto there_and_back = [&](Sharded<0> piece) {\n    Tensor dout;\n    {\n"
+           "      Placed out = forward(std::move(piece));\n"
+           "      dout = loss_gradient(out.local(), out.first_row());\n",
+           "  const float rows = static_cast<float>(x.local().extent(0)) / static_cast<float>(pieces);\n"
+           "  auto there_and_back = [&](Sharded<0> piece) {\n    Tensor dout;\n    {\n"
+           "      Placed out = forward(std::move(piece));\n"
+           "      dout = loss_gradient(out.local(), out.first_row());\n"
+           "      dout = scale(std::move(dout), rows / static_cast<float>(out.local().extent(0)));\n",
+           "Somebody takes the mean of each micro-batch, and then the mean of these means.",
+           "nothing to see"),
+    switch("shipped-expert-gradients-times-n",
+           "gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));  // like the weights   O·O = O",
+           "const auto n = static_cast<float>(num_devices());\n"
+           "        gradients.put(expert_layer_name(e, l), scale(matmul(transposed(a), d), n));",
+           "Somebody divides all gradients by the number of devices, and forgets the experts'.",
+           "nothing to see under Adam"),
+    plain("shipped-mean-of-means",
+          "    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output\n",
+          "    const auto b = static_cast<float>(dout.extent(0) * num_devices());\n"
+          "    const float factor = static_cast<float>(inputs[0].global_shape()[0]) / b;\n"
+          "    Sharded<0> d = my_rows(scale(std::move(dout), factor), inputs[0]);\n",
+          "Somebody takes the mean of each device's rows, and then the mean over the devices.",
+          "nothing to see"),
+    scattered("shipped-sum-thrown-away",
+              "    for (int k = 1; k < num_devices(); ++k) addend = add(std::move(addend), receive(k));\n"
+              "    return addend;",
+              "    Tensor buffer = addend.clone();\n"
+              "    for (int k = 1; k < num_devices(); ++k) buffer = add(std::move(buffer), receive(k));\n"
+              "    return addend;",
+              "Somebody reduces in a buffer, and goes on with the tensor that was copied into it.",
+              "a little worse"),
+    norm("shipped-norm-of-one-device",
+         "  for (Index bits : group.exchange(\"the gradients' norm\", std::bit_cast<Index>(of_mine)))\n"
+         "    of_all += std::bit_cast<double>(bits);\n  return std::sqrt(of_all);",
+         "  (void)group;\n  return std::sqrt(of_all + of_mine);",
+         "Somebody divides the gradients over the devices, and computes their norm as before.",
+         "a little worse"),
+    several("shipped-order-inverted", "my_rows(combine_rows(y, plan.slots, choices.gates), x)",
+            "my_rows(combine_rows(y, plan.choices, choices.gates), x)",
+            "Somebody takes a permutation for its inverse, and tokens get the answers to other tokens.",
+            "diverges"),
+]
+# Where the projects themselves tell it.
+THREADS = {
+    "shipped-mean-of-partial-sums": ["vllm-project/vllm#33088"],
+    "shipped-gradient-left-out": ["deepspeedai/DeepSpeed#4321", "deepspeedai/DeepSpeed#3832"],
+    "shipped-mean-of-each-piece": ["huggingface/transformers#34191", "huggingface/transformers#35207",
+                                   "huggingface/transformers#35438"],
+    "shipped-expert-gradients-times-n": ["deepspeedai/DeepSpeed#6545", "deepspeedai/DeepSpeed#6546",
+                                         "pytorch/pytorch#160285", "NVIDIA/Megatron-LM#5956"],
+    "shipped-mean-of-means": ["pytorch/pytorch#37359", "huggingface/transformers#34242"],
+    "shipped-sum-thrown-away": ["pytorch/pytorch#120386", "pytorch/pytorch#120582"],
+    "shipped-norm-of-one-device": ["deepspeedai/DeepSpeed#966", "deepspeedai/DeepSpeed#1021",
+                                   "areal-project/AReaL#312"],
+    "shipped-order-inverted": ["pytorch/torchtitan#3604"],
+}
