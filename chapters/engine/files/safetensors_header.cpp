@@ -198,6 +198,13 @@ void check_token_lengths(std::string_view text, const std::string& path) {
   bool escaped = false;
   std::size_t length = 0;
   for (const char c : text) {
+    const bool is_mark = !in_string && std::string_view("{}[]:,").find(c) != std::string_view::npos;
+    if (is_mark || (c == '"' && !escaped)) {
+      in_string ^= c == '"';
+      length = 0;
+      continue;
+    }
+    escaped = in_string && c == '\\' && !escaped;
     ++length;
     if (in_string && length > max_string_bytes)
       bad_file(path, "string in the header too long", fmt::format("at most {} bytes", max_string_bytes),
@@ -205,16 +212,6 @@ void check_token_lengths(std::string_view text, const std::string& path) {
     if (!in_string && length > max_gap_bytes)
       bad_file(path, "number or white space in the header too long",
                fmt::format("at most {} bytes", max_gap_bytes), "more");
-    if (escaped) {
-      escaped = false;
-    } else if (in_string && c == '\\') {
-      escaped = true;
-    } else if (c == '"') {
-      in_string = !in_string;
-      length = 0;
-    } else if (!in_string && (c == '{' || c == '}' || c == '[' || c == ']' || c == ':' || c == ',')) {
-      length = 0;
-    }
   }
 }
 
