@@ -1187,7 +1187,7 @@ def problems():
             mlp("adam", 16, 8, 24, 8, **adam, clip_norm=0.625),
             mixture("exact", 23, 5, 1, 5, 7, 5), mixture("exact", 11, 3, 2, 5, 7, 5),
             # The balancing loss is divided by top_k and twice by the batch size, so these are powers of two.
-            mixture("exact", 16, 7, 2, 5, 7, 5, aux_weight=128.0, capacity_factor=1.25),
+            mixture("exact", 16, 7, 2, 5, 7, 5, aux_weight=128.0, capacity_factor=0.75),
             mixture("real", 13, 3, 1, 5, 7, 5, aux_weight=2.0**-6), mixture("real", 11, 5, 2, 5, 7, 5),
             mixture("real", 13, 7, 2, 5, 7, 5, aux_weight=2.0**-6, capacity_factor=1.25)]
 

@@ -90,6 +90,28 @@ class Problems(Suite):
         product = exact.batch["input"] @ exact.params["layer_0/weights"]
         self.assertTrue((product == 0).any())  # a ReLU at its kink
 
+    def test_an_exact_mixture_has_all_gates_and_drops_choices(self):
+        problem = shardbook.problem(TOP_1)
+        logits = problem.batch["input"] @ problem.params["router/weights"]
+        gates = shardbook.softmax(shardbook.Bounded.exact(logits, shardbook.EXACT)).value.max(axis=1)
+        self.assertEqual(set(gates), {1, 0.5, 0.25})
+        full = shardbook.problem(FULL)
+        roomy = shardbook.replace(full, capacity_factor="none").expected["output"]
+        self.assertGreater((full.expected["output"] != roomy).any(axis=1).sum(), 2)
+
+    def test_what_float32_does_not_hold_is_no_exact_problem(self):
+        def exact(*values):
+            return shardbook.Bounded.exact([values], shardbook.EXACT)
+        self.assertEqual(shardbook.unit_of(np.array([6, 0.75, 0])), 0.25)
+        for refused in (lambda n: exact(n, 1) @ exact(1, 1).T, lambda n: shardbook.sum_of([exact(n), exact(1)]),
+                        lambda n: exact(n / 4) * exact(1) - exact(0.125)):
+            refused(2.0**21)
+            with self.assertRaises(shardbook.Undecided):
+                refused(2.0**24)
+        shardbook.softmax(exact(0, 0))
+        with self.assertRaises(shardbook.Undecided):
+            shardbook.softmax(exact(0, 0, 0))
+
     def test_no_order_of_summation_exceeds_the_bound(self):
         random = np.random.default_rng(1)
         problem = shardbook.problem("mlp-real-16x8x24x8")
@@ -139,6 +161,9 @@ class Implementations(Suite):
         self.assertIn("22 held: 22 right, 0 wrong; 12 refused", said)
         said = self.adapter("numpy_expert_parallel", "mixture-*", "1,2,3")
         self.assertIn("18 held: 18 right, 0 wrong", said)
+        in_float64 = ('astype("f4")', 'astype("f8")')
+        said = self.adapter("numpy_expert_parallel", "mixture-exact-*", "2", in_float64)
+        self.assertIn("3 held: 3 right, 0 wrong", said)
 
     WRONG = [  # a text, what stands there instead; problem; tensor, device and words of the cause
         ("x = all_reduce(h @ w[layer + 1])", "x = all_reduce(h @ w[layer + 1]) / n", SMALL, "output", 0,
@@ -151,6 +176,12 @@ class Implementations(Suite):
          "a ReLU's mask forgotten?"),
         ("g[layer + 1] = h.T @ d", "g[layer + 1] = 2 * h.T @ d", SMALL, "layer_1/weights", 1,
          "2 times it in every element: a wrong scale?"),
+        ("g[layer + 1] = h.T @ d", "g[layer + 1] = h.T @ d / 13", SMALL, "layer_1/weights", 2,
+         "1/13 of it in every element: a mean over the batch where a sum is meant?"),
+        ("g[layer + 1] = h.T @ d", "g[layer + 1] = h[1:].T @ d[1:]", SMALL, "layer_1/weights", 0,
+         "row 0 of the batch is missing from the sum: a micro-batch left out?"),
+        ("g[layer] = x.T @ dh", "g[layer] = x.T @ dh + x[5:8].T @ dh[5:8]", SMALL, "layer_0/weights", 1,
+         "rows 5 to 7 of the batch are in the sum twice"),
         ("g[layer] = x.T @ dh", "g[layer] = -x.T @ dh", SMALL, "layer_0/weights", 1, "a sign?"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, norm) if _ < 4 else w",
          "mlp-sgd-13x7x11x7", "layer_0/weights", 0, "the result of the step before"),
@@ -168,6 +199,16 @@ class Implementations(Suite):
         ('"input_grad": d,', '"input_grad": 0 * d,', SMALL, "input_grad", 0, "0 in every element"),
     ]
 
+    WRONG_ON_2 = [
+        ("[f\"layer_{layer}/weights\" for layer in range(problem[\"layers\"])]\n    w = [mine",
+         "[f\"layer_{layer}/weights\" for layer in (2, 3, 0, 1)]\n    w = [mine", EVEN, "layer_2/weights", 1,
+         "the layers of devices 0 and 1 in each other's place?"),
+        ("w = optimizer.step(w, g, norm)",
+         "norms = [all_reduce((x * x).sum()) ** 0.5 for x in g]; "
+         "g = [x * min(1, problem['clip_norm'] / norm) for x, norm in zip(g, norms)]; "
+         "w = optimizer.step(w, g, 0)", ADAM, "layer_0/weights", 0,
+         "clipped by the norm of a device's layers alone?"),
+    ]
     WRONG_MIXTURE = [
         ("np.add.at(output, token,", "np.add.at(output, token[::-1],", TOP_1, "output", 0,
          "its rows in another order"),
@@ -190,6 +231,7 @@ class Implementations(Suite):
 
     def test_wrong_versions(self):
         self.wrong_versions("numpy_tensor_parallel", self.WRONG, "3")
+        self.wrong_versions("numpy_tensor_parallel", self.WRONG_ON_2, "2")
         self.wrong_versions("numpy_expert_parallel", self.WRONG_MIXTURE, "3")
 
 
