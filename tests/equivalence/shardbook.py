@@ -3,7 +3,7 @@
 Inside your own test, on every process:
 
     import shardbook
-    problem = shardbook.problem("mlp-exact-13x7x11x4")
+    problem = shardbook.problem("mlp-exact-13x7x11x7")
     ...                                 # load problem.params, run problem.batch through your network
     verdict = shardbook.check(grads, problem, strategy="tp", rank=rank, world=world)
     assert verdict.is_right, verdict    # says which tensor, which device, where, and the likely cause
@@ -13,12 +13,13 @@ has the formats, the problems, and where the bounds come from.
 """
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import struct
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -127,22 +128,38 @@ class Precision:
     operands: float
     sums: float = 2.0**-24
     if_unsure: str = "counts"  # a ReLU whose sign rounding can change: as an error; "refused" or "ignored"
+    is_exact: bool = False  # whether every sum must be one that float32 holds, in any order
     is_probable: bool = False  # whether a sum's roundings are taken for independent of each other
 
     def gamma(self, k):
         """How far a sum of k products may be from the exact one, as a share of the sum of their sizes, in any
         order: k u / (1 - k u) (Higham 2002, section 3.1). If roundings are independent, not k but 6 sqrt(k)
         of them add up, but for one sum in ten million (Higham and Mary 2019, theorem 2.4)."""
-        k = min(k, 6 * math.sqrt(k)) if self.is_probable else k
+        k = np.minimum(k, 6 * np.sqrt(k)) if self.is_probable else k
         return k * self.sums / (1 - k * self.sums)
 
 
+EXACT = Precision(0, 0, is_exact=True)
 PRECISIONS = {"float64": Precision(0, 2.0**-53), "float32": Precision(0), "tf32": Precision(2.0**-11),
               "bf16": Precision(2.0**-8)}
 
 
 class Undecided(Exception):
     """A comparison that rounding can turn round: a ReLU's zero, say. The problem is of no use."""
+
+
+def unit_of(values):
+    """The largest power of two of which all elements are multiples; infinite if all are 0."""
+    mantissa, exponent = np.frexp(values[values != 0])
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    return np.ldexp((whole & -whole).astype(float), exponent - 53).min(initial=np.inf)
+
+
+def require_exact(precision, magnitude, unit):
+    """Of an exact problem, float32 must hold a sum in any order: its addends are multiples of `unit`, a power
+    of two, and their sizes add up to `magnitude`."""
+    if precision.is_exact and np.max(magnitude, initial=0) > 2**24 * unit:
+        raise Undecided("a sum that float32 does not hold exactly")
 
 
 @dataclass
@@ -158,12 +175,13 @@ class Bounded:
         value = np.asarray(value, float)
         return cls(value, np.zeros_like(value), precision)
 
-    def made(self, value, error):
+    def rounded_once(self, value, error):
         """A result with this error of its operands, which is rounded once more."""
         u = self.precision.sums
+        require_exact(self.precision, 4 * np.abs(value), unit_of(value))  # 4: p (d - s) may be p d - p s
         return Bounded(value, error * (1 + u) + u * np.abs(value), self.precision)
 
-    def of(self, other):
+    def bounded(self, other):
         return other if isinstance(other, Bounded) else Bounded.exact(other, self.precision)
 
     def __matmul__(self, other):
@@ -171,6 +189,7 @@ class Bounded:
         operand = 2 * self.precision.operands + self.precision.operands**2
         mine, others = np.abs(self.value) + self.error, np.abs(other.value) + other.error
         largest = mine @ others
+        require_exact(self.precision, largest, unit_of(self.value) * unit_of(other.value))
         operands = np.maximum(largest - np.abs(self.value) @ np.abs(other.value), 0)
         rounding = (gamma + operand * (1 + gamma)) * largest
         # Where all that is added is 0, nothing is rounded: differences of equal numbers are 0 above.
@@ -185,26 +204,32 @@ class Bounded:
         return Bounded(self.value[index], self.error[index], self.precision)
 
     def __mul__(self, other):
-        other = self.of(other)
+        other = self.bounded(other)
         error = (np.abs(self.value) + self.error) * (np.abs(other.value) + other.error) \
             - np.abs(self.value * other.value)
-        return self.made(self.value * other.value, error)
+        return self.rounded_once(self.value * other.value, error)
 
     def __add__(self, other):
-        other = self.of(other)
-        return self.made(self.value + other.value, self.error + other.error)
+        other = self.bounded(other)
+        return self.rounded_once(self.value + other.value, self.error + other.error)
 
     def __sub__(self, other):
-        other = self.of(other)
-        return self.made(self.value - other.value, self.error + other.error)
+        other = self.bounded(other)
+        return self.rounded_once(self.value - other.value, self.error + other.error)
 
     def __truediv__(self, other):
-        other = self.of(other)
+        other = self.bounded(other)
         least = np.abs(other.value) - other.error
         if (least <= 0).any():
             raise Undecided("a divisor that can be 0")
         error = (self.error + np.abs(self.value / other.value) * other.error) / least
-        return self.made(self.value / other.value, error)
+        return self.rounded_once(self.value / other.value, error)
+
+    def spread(self, rows, count):
+        """These rows of so many, the others 0."""
+        value, error = (np.zeros((count, *self.value.shape[1:])) for _ in range(2))
+        value[rows], error[rows] = self.value, self.error
+        return Bounded(value, error, self.precision)
 
     def sum(self):
         """Of all elements."""
@@ -213,9 +238,8 @@ class Bounded:
                        self.precision)
 
     def sqrt(self):
-        least = np.maximum(self.value - self.error, 0)
-        root = np.sqrt(self.value)
-        return self.made(root, np.maximum(root - np.sqrt(least), np.sqrt(self.value + self.error) - root))
+        least, root, most = (np.sqrt(np.maximum(self.value + sign * self.error, 0)) for sign in (-1, 0, 1))
+        return self.rounded_once(root, np.maximum(root - least, most - root))
 
     def is_positive(self):
         """Where an element is above 0, and where rounding can change that."""
@@ -231,10 +255,22 @@ class Bounded:
 
 # ---- Problems --------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
+class Mistake:
+    """What a wrong version does otherwise. What it computes then may explain a result that differs."""
+    forgets: str = ""  # "masks", "gates", "gate gradients", "balance", "clipping" or "zeroing" of gradients
+    scale: float = 1.0  # of all gradients of a step of training
+    rows: tuple = ()  # [begin, end): only these rows of the batch count
+    layers: tuple = ()  # the order in which layers are applied
+    misses_step: bool = False  # the last step of training
+    stages: int = 1  # into which the layers are divided: each clips its gradients by a norm of its own
+
+
+@dataclass(frozen=True)
 class Problem:
     """A network, a batch, and what must come out. Kinds:
 
-    exact   output, dL/dx (`input_grad`) and every gradient; small integers, so that float32 makes no error
+    exact   output, dL/dx (`input_grad`) and every gradient; small integers, and gates that are powers of two,
+            so that float32 makes no error
     real    the same of real numbers, within a bound
     sgd     the parameters after `steps` steps on the mean squared error to `target`
     adam    the same with Adam, after the gradients' global norm was clipped
@@ -255,7 +291,7 @@ class Problem:
     capacity_factor: float | str = "none"
     aux_weight: float = 0.0
     devices: tuple = (1, 2, 3, 4, 5, 8)
-    has_masks: bool = True  # False: what comes out where ReLU's derivative is forgotten
+    mistake: Mistake = Mistake()
 
     @property
     def is_training(self):
@@ -271,7 +307,9 @@ class Problem:
         if self.workload == "mlp":
             return self.stack("")
         stacks = [self.stack(f"expert_{expert}/") for expert in range(self.experts)]
-        router = uniform(self.seed, "router/weights", (self.widths[0], self.experts), 1.0)
+        shape = (self.widths[0], self.experts)
+        router = integers(self.seed, "router/weights", shape, 1) * LOGIT_STEP if self.kind == "exact" else \
+            uniform(self.seed, "router/weights", shape)
         return {"router/weights": router, **{name: w for stack in stacks for name, w in stack.items()}}
 
     def stack(self, prefix):
@@ -287,9 +325,28 @@ class Problem:
         """`input`, and `output_grad` or, where it trains, `target`."""
         last = "target" if self.is_training else "output_grad"
         shapes = {"input": (self.batch_size, self.widths[0]), last: (self.batch_size, self.widths[-1])}
-        make = (lambda name, shape: integers(self.seed, name, shape, 2)) if self.kind == "exact" else \
-            (lambda name, shape: uniform(self.seed, name, shape))
-        return {name: make(name, shape) for name, shape in shapes.items()}
+        if self.kind != "exact":
+            return {name: uniform(self.seed, name, shape) for name, shape in shapes.items()}
+        found = {name: integers(self.seed, name, shape, 2) for name, shape in shapes.items()}
+        return {**found, "input": self.tied_tokens()} if self.workload == "mixture" else found
+
+    def tied_tokens(self):
+        """Rows for which some experts are equally likely, a power of two, and the others have probability 0:
+        then probabilities and gates are exact. If two experts are chosen, just two tie, so it is clear which.
+        Sets of equal experts take turns."""
+        drawn = np.unique(integers(self.seed, "input", (64 * self.batch_size, self.widths[0]), 2), axis=0)
+        drawn = drawn[np.argsort(random_bits(self.seed, "order", len(drawn)), kind="stable")]
+        logits = drawn @ self.params["router/weights"]
+        is_likeliest = logits == logits.max(axis=1, keepdims=True)
+        rows_of_set = {}
+        for row, experts in enumerate(is_likeliest):
+            if experts.sum() in ((1, 2, 4) if self.top_k == 1 else (self.top_k,)):
+                rows_of_set.setdefault(tuple(experts), []).append(row)
+        turns = itertools.zip_longest(*rows_of_set.values())
+        rows = [row for turn in turns for row in turn if row is not None][:self.batch_size]
+        if len(rows) < self.batch_size:
+            raise Undecided("too few tokens with exact gates")
+        return drawn[rows]
 
     @cached_property
     def expected(self):
@@ -302,43 +359,30 @@ class Problem:
 
     def results(self, precision, **more):
         as_computed = EXACT if self.kind == "exact" else replace(PRECISIONS[precision], **more)
-        params, batch = ({name: Bounded.exact(t, as_computed) for name, t in tensors.items()}
+        return self.solved(as_computed)
+
+    def solved(self, precision):
+        params, batch = ({name: Bounded.exact(t, precision) for name, t in tensors.items()}
                          for tensors in (self.params, self.batch))
         return (train if self.is_training else gradients)(self, params, batch)
 
-    def addends(self, devices):
-        """What each of so many devices adds to the results where the rows of the batch are divided."""
-        if self.is_training:
-            return []
-        found = []
-        for device in range(devices):
-            begin, end = part(self.batch_size, devices, device)
-            mine = np.zeros((self.batch_size, 1))
-            mine[begin:end] = 1
-            of_device = {**self.batch, "output_grad": self.batch["output_grad"] * mine}
-            exact = {name: Bounded.exact(w, EXACT) for name, w in self.params.items()}
-            of_device = {name: Bounded.exact(t, EXACT) for name, t in of_device.items()}
-            found.append({name: r.value for name, r in gradients(self, exact, of_device).items()})
-        return found
 
-    def without_masks(self):
-        return replace(self, has_masks=False).expected
-
-    def step_before(self):
-        """The results that weights of the step before would give: of training, the parameters then."""
-        if not self.is_training:
-            return {}
-        if self.steps == 1:
-            return self.params
-        return replace(self, steps=self.steps - 1).expected
+LOGIT_STEP = 1024.0  # exp(-1024) is 0, in float64 too
 
 
-EXACT = Precision(0, 0)  # of problems whose sums have no rounding
+@cache
+def after(problem, **mistake):
+    """{name: what comes out} of a wrong version; nothing where that is not decided."""
+    wrong = replace(problem, mistake=Mistake(**mistake))
+    try:
+        return {name: result.value for name, result in wrong.solved(Precision(0, 0)).items()}
+    except Undecided:
+        return {}
 
 
 def vars_of(problem):
     """What a manifest says of a problem."""
-    return {name: getattr(problem, name) for name in problem.__dataclass_fields__ if name != "has_masks"}
+    return {name: getattr(problem, name) for name in problem.__dataclass_fields__ if name != "mistake"}
 
 
 def part(size, parts, index):
@@ -348,21 +392,36 @@ def part(size, parts, index):
     return begin, begin + least + (index < more)
 
 
+def counted(problem):
+    """1 for each row that counts, all of them but for a mistake, (B, 1)."""
+    begin, end = problem.mistake.rows or (0, problem.batch_size)
+    rows = np.arange(problem.batch_size)[:, None]
+    return (begin <= rows) & (rows < end)
+
+
+def layer_names(problem):
+    """The parameters in the order in which they are applied."""
+    return [f"layer_{layer}/weights" for layer in problem.mistake.layers or range(problem.layers)]
+
+
 def gradients(problem, params, batch):
-    if problem.workload == "mixture":
-        return mixture_gradients(problem, params, batch)
-    weights = [params[f"layer_{layer}/weights"] for layer in range(problem.layers)]
+    batch = {**batch, "output_grad": batch["output_grad"].masked(counted(problem))}
+    return (mixture_gradients if problem.workload == "mixture" else mlp_gradients)(problem, params, batch)
+
+
+def mlp_gradients(problem, params, batch):
+    names = layer_names(problem)
+    weights = [params[name] for name in names]
     output, inputs, masks = forward(weights, batch["input"])
     input_grad, of_weights = backward(problem, weights, inputs, masks, batch["output_grad"])
-    return {"output": output, "input_grad": input_grad,
-            **{f"layer_{layer}/weights": g for layer, g in enumerate(of_weights)}}
+    return {"output": output, "input_grad": input_grad, **dict(zip(names, of_weights))}
 
 
 def forward(weights, x):
     """x w0, ReLU, w1, w2, ReLU, w3 ...: a ReLU before each odd layer. Output, each layer's input, masks."""
     inputs, masks = [x], []
     for layer, w in enumerate(weights):
-        x = multiplied(inputs[layer], w)
+        x = inputs[layer] @ w
         masks.append(x.is_positive() if layer % 2 == 0 and layer + 1 < len(weights) else None)
         inputs.append(x if masks[layer] is None else x.masked(*masks[layer]))
     return inputs.pop(), inputs, masks
@@ -372,18 +431,11 @@ def backward(problem, weights, inputs, masks, d):
     """dL/dx and each dL/dw. The derivative of ReLU at 0 is 0."""
     found = []
     for layer in reversed(range(len(weights))):
-        if masks[layer] is not None and problem.has_masks:
+        if masks[layer] is not None and problem.mistake.forgets != "masks":
             d = d.masked(*masks[layer])
-        found.insert(0, multiplied(inputs[layer].T, d))
-        d = multiplied(d, weights[layer].T)
+        found.insert(0, inputs[layer].T @ d)
+        d = d @ weights[layer].T
     return d, found
-
-
-def multiplied(a, b):
-    """a b. Of an exact problem, float32 must hold every sum in every order: sizes that add up to 2^24."""
-    if a.precision is EXACT and (np.abs(a.value) @ np.abs(b.value)).max(initial=0) > 2**24:
-        raise Undecided("a sum that float32 does not hold exactly")
-    return a @ b
 
 
 def softmax(z):
@@ -391,6 +443,7 @@ def softmax(z):
     largest = z.value.max(axis=1, keepdims=True)
     low, middle, high = (np.exp(z.value - largest + sign * z.error) for sign in (-1, 0, 1))
     p = middle / middle.sum(axis=1, keepdims=True)
+    require_exact(z.precision, p, unit_of(p))
     upper = high / (high + low.sum(axis=1, keepdims=True) - low)
     lower = low / (low + high.sum(axis=1, keepdims=True) - high)
     u = z.precision.sums * (z.value.shape[1] + 8)  # exp to 4 ulp, the sum, the division
@@ -409,46 +462,54 @@ def mixture_gradients(problem, params, batch):
     chosen = likeliest(logits, problem.top_k)
     total = row_sums(p[np.arange(tokens)[:, None], chosen])
     gates = p / total[:, None] if problem.top_k > 1 else p
-    output, input_grad, d_gates, found = through_experts(problem, params, batch, gates, chosen)
+    output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
+    if problem.mistake.forgets == "gate gradients":
+        d_gates = d_gates * 0
     if problem.top_k > 1:  # gate = p / total
         is_chosen = np.zeros((tokens, experts), bool)
         np.put_along_axis(is_chosen, chosen, True, axis=1)
         d_gates = ((d_gates - row_sums(d_gates * gates)[:, None]) / total[:, None]).masked(is_chosen)
     share = np.bincount(chosen.ravel(), minlength=experts) / chosen.size
-    d_p = d_gates + np.tile(problem.aux_weight * experts * share / tokens, (tokens, 1))
+    weight = 0 if problem.mistake.forgets == "balance" else problem.aux_weight
+    balance = counted(problem) * (weight * experts * share / tokens)
+    d_p = d_gates + x.rounded_once(balance, 3 * x.precision.sums * balance)
     d_logits = p * (d_p - row_sums(d_p * p)[:, None])
     found["router/weights"] = x.T @ d_logits
-    return {"output": output, "input_grad": input_grad + d_logits @ params["router/weights"].T, **found}
+    input_grad = sum_of([*input_grads, d_logits @ params["router/weights"].T])
+    return {"output": output, "input_grad": input_grad, **found}
 
 
 def likeliest(logits, k):
-    """The k likeliest experts of each token, (tokens, k)."""
+    """The k likeliest experts of each token, (tokens, k). Of equal ones the first comes first."""
     order = np.argsort(-logits.value, axis=1, kind="stable")
     sorted_logits = logits[np.arange(len(order))[:, None], order]
     here, beside = sorted_logits[:, :-1][:, :k], sorted_logits[:, 1:][:, :k]
-    if (here.value - beside.value <= here.error + beside.error).any():
+    errors = here.error + beside.error
+    if ((here.value - beside.value <= errors) & (errors > 0)).any():
         raise Undecided("two experts of which either can come first")
     return order[:, :k]
 
 
 def through_experts(problem, params, batch, gates, chosen):
-    """Output, and gradients by the input, by each gate (tokens, experts), and by the experts' weights."""
+    """Output, each expert's part of the gradient by the input, and gradients by each gate (tokens, experts)
+    and by the experts' weights."""
     x, d_out = batch["input"], batch["output_grad"]
-    output, input_grad, d_gates = (Bounded.exact(np.zeros_like(like.value), x.precision)
-                                   for like in (d_out, x, gates))
     kept, found = within_capacity(chosen, problem.experts, problem.capacity_factor), {}
+    outputs, input_grads, by_gate = [], [], []
     for expert in range(problem.experts):
         mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
-        gate = gates[mine, expert][:, None]
+        gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
         weights = [params[name] for name in names]
         y, inputs, masks = forward(weights, x[mine])
         d, of_weights = backward(problem, weights, inputs, masks, d_out[mine] * gate)
         found.update(zip(names, of_weights))
-        output, input_grad = added_rows(output, mine, y * gate), added_rows(input_grad, mine, d)
-        by_gate = row_sums(d_out[mine] * y)
-        d_gates.value[mine, expert], d_gates.error[mine, expert] = by_gate.value, by_gate.error
-    return output, input_grad, d_gates, found
+        of_gate = row_sums(d_out[mine] * y)[:, None]
+        for wholes, some in ((outputs, y * gate), (input_grads, d), (by_gate, of_gate)):
+            wholes.append(some.spread(mine, problem.batch_size))
+    d_gates = Bounded(*(np.hstack([getattr(d, part) for d in by_gate]) for part in ("value", "error")),
+                      x.precision)
+    return sum_of(outputs), input_grads, d_gates, found
 
 
 def within_capacity(chosen, experts, factor):
@@ -464,31 +525,38 @@ def within_capacity(chosen, experts, factor):
     return kept
 
 
-def added_rows(whole, rows, some):
-    here = whole[rows] + some
-    value, error = whole.value.copy(), whole.error.copy()
-    value[rows], error[rows] = here.value, here.error
-    return Bounded(value, error, whole.precision)
-
-
 def row_sums(t):
-    gamma = t.precision.gamma(t.value.shape[1])
-    size = (np.abs(t.value) + t.error).sum(axis=1)
-    return Bounded(t.value.sum(axis=1), t.error.sum(axis=1) + gamma * size, t.precision)
+    return sum_of([t[:, column] for column in range(t.value.shape[1])])
+
+
+def sum_of(addends):
+    """Of tensors of one shape, added in any order."""
+    precision = addends[0].precision
+    values, errors = (np.array([getattr(a, part) for a in addends]) for part in ("value", "error"))
+    sizes = np.abs(values) + errors
+    require_exact(precision, sizes.sum(axis=0), unit_of(values))
+    gamma = precision.gamma((sizes > 0).sum(axis=0))
+    return Bounded(values.sum(axis=0), errors.sum(axis=0) + gamma * sizes.sum(axis=0), precision)
 
 
 def train(problem, params, batch):
     """The parameters after each step's forward, backward, clipping and update."""
+    mistake, names = problem.mistake, layer_names(problem)
     moments = {name: (w * 0.0, w * 0.0) for name, w in params.items()}
-    names = [f"layer_{layer}/weights" for layer in range(problem.layers)]
-    for step in range(1, problem.steps + 1):
+    before = {}
+    for step in range(1, problem.steps + 1 - mistake.misses_step):
         weights = [params[name] for name in names]
         output, inputs, masks = forward(weights, batch["input"])
         d = (output - batch["target"]) * (2.0 / output.value.size)  # of the mean of all squares
         _, found = backward(problem, weights, inputs, masks, d)
         of = dict(zip(names, found))
-        if problem.clip_norm:
-            of = clipped(of, problem.clip_norm)
+        if mistake.scale != 1 or before:
+            of = {name: g * mistake.scale + before.get(name, 0.0) for name, g in of.items()}
+        if problem.clip_norm and mistake.forgets != "clipping":
+            stages = [part(len(names), mistake.stages, stage) for stage in range(mistake.stages)]
+            groups = [{name: of[name] for name in names[begin:end]} for begin, end in stages if end > begin]
+            of = {name: g for group in groups for name, g in clipped(group, problem.clip_norm).items()}
+        before = of if mistake.forgets == "zeroing" else {}
         for name in names:
             if problem.kind == "sgd":
                 params[name] = params[name] - of[name] * problem.learning_rate
@@ -647,7 +715,7 @@ def inferred(pieces, expected):
 
 
 STRATEGIES = {"dp": "data", "ddp": "data", "data": "data", "fsdp": "zero3", "fsdp2": "zero3",
-              "zero3": "zero3", "tp": "tensor", "tensor": "tensor", "single": "single"}
+              "zero3": "zero3", "tp": "tensor", "tensor": "tensor", "ep": "data", "single": "single"}
 
 
 def letter_by_strategy(strategy, name):
@@ -659,8 +727,8 @@ def letter_by_strategy(strategy, name):
     if kind in ("data", "zero3"):
         return Letter("S", 0)
     if kind == "tensor":
-        layer = int(re.search(r"layer_(\d+)/", name)[1])
-        return Letter("S", 1 - layer % 2)
+        if layer := re.search(r"layer_(\d+)/", name):
+            return Letter("S", 1 - int(layer[1]) % 2)
     return None
 
 
@@ -689,17 +757,32 @@ class Difference:
 @dataclass
 class Evidence:
     """What is known of a piece that differs."""
+    problem: Problem
+    devices: int
+    name: str
+    device: int
     given: np.ndarray
     want: np.ndarray
     limit: np.ndarray
-    devices: int
-    device: int
-    whole: np.ndarray
-    pieces: list = field(default_factory=list)  # of all devices, placed as this one's
-    slices: list = field(default_factory=list)  # of the expected whole, by device
-    addends: list = field(default_factory=list)  # of the expected piece, by device
-    before: np.ndarray | None = None
-    unmasked: np.ndarray | None = None
+    whole: np.ndarray  # the tensor that is wanted
+    slices: list  # where the piece of each device lies in it
+    pieces: list  # that are given, by device
+
+    def after(self, **mistake):
+        """This piece, as a wrong version would compute it; None where that cannot be said."""
+        found = after(self.problem, **mistake)
+        return found[self.name][self.slices[self.device]] if found else None
+
+    def addend(self, begin, end):
+        """What these rows of the batch add to a parameter's gradient; None for other results, or training."""
+        is_sum = self.name not in ("output", "input_grad") and not self.problem.is_training
+        return self.after(rows=(begin, end)) if is_sum else None
+
+    def device_addends(self):
+        """(device, what its rows of the batch add), on several devices."""
+        devices = range(self.devices if self.devices > 1 else 0)
+        found = [(d, self.addend(*part(self.problem.batch_size, self.devices, d))) for d in devices]
+        return [(d, addend) for d, addend in found if addend is not None and np.any(addend)]
 
 
 def diagnose(e):
@@ -710,17 +793,17 @@ def diagnose(e):
     return "no known cause"
 
 
-def is_same(e, given, other):
+def is_close(e, given, other):
     """Whether two arrays are the same within the bound, and not all 0."""
-    if other is None or given.shape != other.shape or not np.any(other):
+    if given.shape != other.shape or not np.any(other):
         return False
     slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
     return bool((np.abs(given - other) <= 4 * slack).all())
 
 
-def each(e, factor):
-    slack = 4 * max(1, abs(factor)) * e.limit + 2.0**-22 * np.abs(e.want)  # a third of it may be rounded
-    return np.any(e.want) and bool((np.abs(e.given - factor * e.want) <= slack).all())
+def explains(e, other):
+    """Whether what is given is this, which is not what is wanted."""
+    return other is not None and is_close(e, e.given, other) and not is_close(e, other, e.want)
 
 
 def not_finite(e):
@@ -733,56 +816,75 @@ def zero(e):
         return "0 in every element: never written, or its addends were left out?"
 
 
-def negated(e):
-    if each(e, -1):
-        return "-1 times it in every element: a sign?"
+def scaled(e):
+    n, rows = e.devices, e.problem.batch_size
+    for factor, text in ((-1, "-1 times it in every element: a sign?"),
+                         (1 / n, f"1/{n} of it in every element: a mean where a sum is meant?"),
+                         (n, f"{n} times it in every element: summed where every device has the sum?"),
+                         (1 / rows, f"1/{rows} of it in every element: a mean over the batch where a sum is "
+                                    "meant?")):
+        if is_multiple(e, factor):
+            return text
 
 
-def averaged(e):
-    if e.devices > 1 and each(e, 1 / e.devices):
-        return f"1/{e.devices} of it in every element: a mean where a sum is meant?"
-
-
-def counted_n_times(e):
-    if e.devices > 1 and each(e, e.devices):
-        return f"{e.devices} times it in every element: summed where every device has the sum?"
+def is_multiple(e, factor):
+    slack = 4 * max(1, abs(factor)) * e.limit + 2.0**-22 * np.abs(e.want)  # a third of it may be rounded
+    is_other = np.abs(factor - 1) * np.abs(e.want) > slack
+    return is_other.any() and (np.abs(e.given - factor * e.want) <= slack).all()
 
 
 def previous_step(e):
-    if is_same(e, e.given, e.before):
+    if e.problem.is_training and explains(e, e.after(misses_step=True)):
         return "the result of the step before: weights not updated, or not gathered after the step?"
 
 
 def one_addend(e):
-    for device, addend in enumerate(e.addends):
-        if e.devices > 1 and is_same(e, e.given, addend):
+    for device, addend in e.device_addends():
+        if explains(e, addend):
             return f"device {device}'s addend alone: a reduction left out?"
 
 
 def never_reduced(e):
     if len(e.pieces) > 1 and all(p is not None and p.shape == e.given.shape for p in e.pieces):
         total = sum(e.pieces)
-        if not is_same(e, e.given, total) and is_same(e, total, e.want):
+        if not is_close(e, e.given, total) and is_close(e, total, e.want):
             return "an addend: those of all devices add up to it: a reduction left out?"
-        if not is_same(e, e.given, total) and is_same(e, total / len(e.pieces), e.want):
+        if not is_close(e, e.given, total) and is_close(e, total / len(e.pieces), e.want):
             return "one of those whose mean over the devices is it: a reduction to the mean left out?"
 
 
 def off_by_addend(e):
-    for device, addend in enumerate(e.addends):
-        for factor, words in ((-1, "is missing from the sum"), (1, "is in the sum twice")):
-            if e.devices > 1 and np.any(addend) and is_same(e, e.given, e.want + factor * addend):
+    for device, addend in e.device_addends():
+        for sign, words in ((-1, "is missing from the sum"), (1, "is in the sum twice")):
+            if explains(e, e.want + sign * addend):
                 return f"device {device}'s addend {words}"
 
 
+def off_by_rows(e):
+    rows = e.problem.batch_size
+    addends = [e.addend(row, row + 1) for row in range(rows)]
+    if any(addend is None for addend in addends):
+        return None
+    sums = np.cumsum([np.zeros_like(e.want), *addends], axis=0)
+    for begin, end in sorted(itertools.combinations(range(rows + 1), 2), key=lambda pair: pair[1] - pair[0]):
+        which = f"row {begin} of the batch is" if end == begin + 1 else \
+            f"rows {begin} to {end - 1} of the batch are"
+        if end - begin == rows:
+            return None
+        if explains(e, e.want - (sums[end] - sums[begin])):
+            return f"{which} missing from the sum: a micro-batch left out?"
+        if explains(e, e.want + (sums[end] - sums[begin])):
+            return f"{which} in the sum twice"
+
+
 def transposed(e):
-    if e.given.ndim == 2 and (is_same(e, e.given, e.want.T) or is_same(e, e.given, e.whole.T)):
+    if e.given.ndim == 2 and (explains(e, e.want.T) or explains(e, e.whole.T)):
         return "the transposed matrix"
 
 
 def other_slice(e):
-    for device, piece in enumerate(e.slices):
-        if device != e.device and piece is not None and is_same(e, e.given, piece):
+    for device, here in enumerate(e.slices):
+        if device != e.device and explains(e, e.whole[here]):
             return f"device {device}'s slice, not device {e.device}'s"
 
 
@@ -798,15 +900,64 @@ def shifted(e):
                 return f"it, but {k} {words[0]}{'' if k == 1 else 's'} further {words[1 if shift > 0 else 2]}"
 
 
-def mask_forgotten(e):
-    wrong = np.abs(e.given - e.want) > e.limit
-    is_at_zeros = np.any(e.want[~wrong]) and not np.any(e.want[wrong])
-    if is_at_zeros or is_same(e, e.given, e.unmasked):
-        return "a ReLU's mask forgotten?"
+def reordered(e):
+    for axis, words in enumerate(("rows", "columns")[:e.given.ndim]):
+        given, want = np.moveaxis(e.given, axis, 0), np.moveaxis(e.want, axis, 0)
+        off = np.abs(given[:, None] - want[None]).reshape(len(given), len(given), -1).max(axis=2, initial=0)
+        is_same = off <= 4 * e.limit.max(initial=0)
+        if is_same.any(axis=0).all() and is_same.any(axis=1).all() and len(np.unique(want, axis=0)) > 1:
+            return f"its {words} in another order"
 
 
-RULES = (not_finite, zero, negated, averaged, counted_n_times, previous_step, one_addend, never_reduced,
-         off_by_addend, transposed, other_slice, shifted, mask_forgotten)
+def wrong_scale(e):
+    if np.count_nonzero(e.want) > 3:  # a factor says nothing of fewer elements
+        factor = (e.given * e.want).sum() / (e.want * e.want).sum()
+        if is_multiple(e, factor):
+            return f"{factor:.6g} times it in every element: a wrong scale?"
+
+
+def another_computation(e):
+    for text, mistake in mistakes(e.problem, e.devices):
+        if explains(e, e.after(**mistake)):
+            return text
+
+
+def mistakes(problem, devices):
+    """What may have been done otherwise, and as which fields of a Mistake."""
+    yield "a ReLU's mask forgotten?", {"forgets": "masks"}
+    if problem.workload == "mixture":
+        yield "answers not multiplied by their gates?", {"forgets": "gates"}
+        yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
+        yield "the balancing loss forgotten?", {"forgets": "balance"}
+        return
+    for first in range(devices):
+        for other in range(first + 1, devices):
+            if layers := with_swapped_stages(problem, devices, first, other):
+                yield f"the layers of devices {first} and {other} in each other's place?", {"layers": layers}
+    if problem.is_training:
+        yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
+        yield "gradients not clipped?", {"forgets": "clipping"}
+        if devices > 1:
+            yield "clipped by the norm of a device's layers alone?", {"stages": devices}
+            yield f"every gradient 1/{devices} of it: a mean where a sum is meant?", {"scale": 1 / devices}
+            yield f"every gradient {devices} times it: summed where every device has the sum?", \
+                {"scale": float(devices)}
+
+
+def with_swapped_stages(problem, devices, first, other):
+    """The layers, divided over the devices, with those of two devices exchanged; nothing where widths forbid
+    it."""
+    stages = [range(*part(problem.layers, devices, device)) for device in range(devices)]
+    stages[first], stages[other] = stages[other], stages[first]
+    layers = tuple(layer for stage in stages for layer in stage)
+    widths = problem.widths
+    fits = [widths[a + 1] == widths[b] for a, b in zip(layers, layers[1:])]
+    is_whole = widths[layers[0]] == widths[0] and widths[layers[-1] + 1] == widths[-1]
+    return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
+
+
+RULES = (not_finite, zero, scaled, previous_step, one_addend, never_reduced, off_by_addend, off_by_rows,
+         transposed, other_slice, shifted, reordered, another_computation, wrong_scale)
 
 
 # ---- The check -------------------------------------------------------------------------------------------
@@ -834,7 +985,7 @@ class Verdict:
 
 def check(grads, problem, strategy=None, rank=0, world=1, precision="float32"):
     """Holds what one process of `world` has, {name: array}, against a problem. `strategy` ("dp", "tp",
-    "fsdp", "single") says which slice this rank is to have; without one, its shape does."""
+    "fsdp", "ep", "single") says which slice this rank is to have; without one, its shape does."""
     if isinstance(problem, str):
         problem = problems_by_name()[problem]
     verdict = Verdict(problem.name, world)
@@ -879,7 +1030,7 @@ def unknown_name(name, problem):
     return Difference(name, f"no such result: expected {', '.join(sorted(problem.expected))}")
 
 
-def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces, addends=True):
+def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces):
     """What differs in one device's piece: nothing, or one Difference."""
     here = slices[device]
     part_of_want, limit = want[here], bound[here]
@@ -893,20 +1044,17 @@ def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces,
         limit = limit + unit * (np.abs(part_of_want) + limit) + 2.0**-25
     off = np.abs(given.values - part_of_want)
     wrong = ~(off <= limit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
     if not wrong.any():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            verdict.worst = max(verdict.worst, np.nanmax(np.where(limit > 0, off / limit, 0), initial=0))
+        verdict.worst = max(verdict.worst, ratio)
         return []
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
-    evidence = Evidence(given.values, part_of_want, limit, verdict.devices, device, want, pieces,
-                        [want[s] for s in slices],
-                        [a[name][here] for a in problem.addends(verdict.devices)] if addends else [],
-                        problem.step_before()[name][here] if problem.is_training else None,
-                        problem.without_masks()[name][here])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = float(np.nanmax(np.where(limit > 0, off / limit, 0))) if limit.any() else None
+    evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want,
+                        slices, pieces)
     return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
-                       float(part_of_want[first]), float(given.values[first]), float(limit[first]), ratio)]
+                       float(part_of_want[first]), float(given.values[first]), float(limit[first]),
+                       ratio if limit.any() else None)]
 
 
 def shape_text(shape):
@@ -928,9 +1076,11 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
             verdict.differences.append(Difference(name, "expected in the results, given nothing"))
             continue
         values = [None if p is None else p.values for p in mine]
-        sizes, letters = of_layout(layout, name) or ((len(pieces),), (inferred(values, want),))
-        if not of_layout(layout, name) and len(pieces) > 1:
-            verdict.notes.append(f"{name}: inferred: {letters[0]}")
+        if layout:
+            sizes, letters = layout[0], layout[1].get(name, (REPLICATED,) * len(layout[0]))
+        else:
+            sizes, letters = (len(pieces),), (inferred(values, want),)
+            verdict.notes += [f"{name}: inferred: {letters[0]}"] * (len(pieces) > 1)
         if beyond := [letter for letter in letters if letter.kind == "S" and letter.axis >= want.ndim]:
             verdict.differences.append(Difference(name, f"{beyond[0]}, but it has {want.ndim} axes"))
             continue
@@ -939,7 +1089,7 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
             verdict.differences.append(Difference(name, "the offsets of its slices overlap, or leave a gap"))
             continue
         if placement.shape != list(want.shape):
-            verdict.differences.append(of_uncovered(name, placement, want))
+            verdict.differences.append(not_the_whole(name, placement, want))
             continue
         slices = [placement.slices(d) if p is not None else (slice(0, 0),) * want.ndim
                   for d, p in enumerate(values)]
@@ -953,11 +1103,7 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
     return verdict
 
 
-def of_layout(layout, name):
-    return (layout[0], layout[1].get(name, (REPLICATED,) * len(layout[0]))) if layout else None
-
-
-def of_uncovered(name, placement, want):
+def not_the_whole(name, placement, want):
     lies = ", ".join(map(str, placement.letters))
     turned = list(want.shape[::-1]) == placement.shape
     return Difference(name, f"expected {shape_text(want.shape)}, given slices that make "
@@ -990,9 +1136,12 @@ def to_ours(tensors, names):
 
 def to_theirs(tensors, names):
     """Parameters under their names: {name: array}."""
-    theirs = {ours: (name, turned) for name, (ours, turned) in names.items()}
-    return {theirs.get(name, (name, False))[0]: t.T if theirs.get(name, (name, False))[1] else t
-            for name, t in tensors.items()}
+    theirs = {ours: (name, is_transposed) for name, (ours, is_transposed) in names.items()}
+    found = {}
+    for name, t in tensors.items():
+        other, is_transposed = theirs.get(name, (name, False))
+        found[other] = t.T if is_transposed else t
+    return found
 
 
 # ---- The list --------------------------------------------------------------------------------------------
@@ -1001,10 +1150,10 @@ def mlp(kind, batch, *widths, **more):
     return usable(Problem(name, "mlp", kind, batch, widths, **more))
 
 
-def mixture(batch, experts, top_k, *widths, **more):
+def mixture(kind, batch, experts, top_k, *widths, **more):
     room = "-full" if "capacity_factor" in more else ""
-    name = f"mixture-real-{batch}x{'x'.join(map(str, widths))}-{experts}-top{top_k}{room}"
-    return usable(Problem(name, "mixture", "real", batch, widths, experts=experts, top_k=top_k, **more))
+    name = f"mixture-{kind}-{batch}x{'x'.join(map(str, widths))}-{experts}-top{top_k}{room}"
+    return usable(Problem(name, "mixture", kind, batch, widths, experts=experts, top_k=top_k, **more))
 
 
 def usable(problem):
@@ -1032,8 +1181,11 @@ def problems():
             mlp("sgd", 16, 8, 24, 8, **training),
             mlp("adam", 13, 7, 11, 7, **adam, clip_norm=1.0),
             mlp("adam", 16, 8, 24, 8, **adam, clip_norm=0.625),
-            mixture(13, 3, 1, 5, 7, 5, aux_weight=2.0**-6), mixture(11, 5, 2, 5, 7, 5),
-            mixture(13, 7, 2, 5, 7, 5, aux_weight=2.0**-6, capacity_factor=1.25)]
+            mixture("exact", 23, 5, 1, 5, 7, 5), mixture("exact", 11, 3, 2, 5, 7, 5),
+            # The balancing loss is divided by top_k and twice by the batch size, so these are powers of two.
+            mixture("exact", 16, 7, 2, 5, 7, 5, aux_weight=128.0, capacity_factor=0.75),
+            mixture("real", 13, 3, 1, 5, 7, 5, aux_weight=2.0**-6), mixture("real", 11, 5, 2, 5, 7, 5),
+            mixture("real", 13, 7, 2, 5, 7, 5, aux_weight=2.0**-6, capacity_factor=1.25)]
 
 
 def problems_by_name():

@@ -109,10 +109,7 @@ def call(problem, devices, command, names, precision, seconds):
         folder, out = Path(name), Path(name, "out")
         out.mkdir()
         export_problem(problem, folder, names)
-        values = {**shardbook.vars_of(problem), "devices": devices, "mesh": f"devices={devices}",
-                  "step": problem.steps, "layers": problem.layers, "problem": folder / "problem.json",
-                  "out": out / "results.safetensors", "out_dir": out,
-                  **{file: folder / f"{file}.safetensors" for file in ("params", "batch")}}
+        values = words_of(problem, devices, folder)
         words = [filled(word, values) for word in command]
         try:
             ended = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False,
@@ -121,8 +118,8 @@ def call(problem, devices, command, names, precision, seconds):
             return failed(problem, devices, "the program", f"expected an end within {seconds} s, given none")
         except OSError as error:
             raise Refused(f"{words[0]}: {error.strerror}") from None
-        last = (ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines() or ["it said nothing"])
-        said = next((line for line in last if line.startswith("error: ")), last[-1])
+        lines = ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines() or ["it said nothing"]
+        said = next((line for line in lines if line.startswith("error: ")), lines[-1])
         if ended.returncode in REFUSES:
             return said
         if ended.returncode != 0:
@@ -135,10 +132,17 @@ def failed(problem, devices, who, text):
     return Verdict(problem.name, devices, [shardbook.Difference(who, text)])
 
 
+def words_of(problem, devices, folder):
+    """What the words in braces stand for, of a problem in a folder."""
+    return {**shardbook.vars_of(problem), "layers": problem.layers, "devices": devices,
+            "mesh": f"devices={devices}", "problem": folder / "problem.json",
+            "params": folder / "params.safetensors", "batch": folder / "batch.safetensors",
+            "out": folder / "out/results.safetensors", "out_dir": folder / "out"}
+
+
 def require_known(command):
     """That the words in braces are those that are filled in."""
-    known = {"devices", "mesh", "step", "layers", "problem", "params", "batch", "out", "out_dir",
-             *shardbook.vars_of(shardbook.problems()[0])}
+    known = words_of(shardbook.problems()[0], 1, Path())
     if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
         sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
 

@@ -19,7 +19,10 @@ here = Path(__file__).resolve().parent
 programs = Path(sys.argv.pop(1)).resolve()
 python = "/usr/bin/python3"
 foreign = os.environ.get("FOREIGN_PYTHON", python)  # one that has PyTorch, or JAX
-SMALL = "mlp-exact-13x7x11x7"
+SMALL, EVEN = "mlp-exact-13x7x11x7", "mlp-exact-16x8x24x8x24x8"
+SGD, ADAM = "mlp-sgd-16x8x24x8", "mlp-adam-16x8x24x8"
+TOP_1, TOP_2 = "mixture-exact-23x5x7x5-5-top1", "mixture-exact-11x5x7x5-3-top2"
+FULL = "mixture-exact-16x5x7x5-7-top2-full"
 
 
 class Suite(unittest.TestCase):
@@ -87,6 +90,29 @@ class Problems(Suite):
         product = exact.batch["input"] @ exact.params["layer_0/weights"]
         self.assertTrue((product == 0).any())  # a ReLU at its kink
 
+    def test_an_exact_mixture_has_all_gates_and_drops_choices(self):
+        problem = shardbook.problem(TOP_1)
+        logits = problem.batch["input"] @ problem.params["router/weights"]
+        gates = shardbook.softmax(shardbook.Bounded.exact(logits, shardbook.EXACT)).value.max(axis=1)
+        self.assertEqual(set(gates), {1, 0.5, 0.25})
+        full = shardbook.problem(FULL)
+        roomy = shardbook.replace(full, capacity_factor="none").expected["output"]
+        self.assertGreater((full.expected["output"] != roomy).any(axis=1).sum(), 2)
+
+    def test_what_float32_does_not_hold_is_no_exact_problem(self):
+        def exact(*values):
+            return shardbook.Bounded.exact([values], shardbook.EXACT)
+        self.assertEqual(shardbook.unit_of(np.array([6, 0.75, 0])), 0.25)
+        for compute in (lambda n: exact(n, 1) @ exact(1, 1).T,
+                        lambda n: shardbook.sum_of([exact(n), exact(1)]),
+                        lambda n: exact(n) - exact(1)):
+            compute(2.0**21)
+            with self.assertRaises(shardbook.Undecided):
+                compute(2.0**24)
+        shardbook.softmax(exact(0, 0))
+        with self.assertRaises(shardbook.Undecided):
+            shardbook.softmax(exact(0, 0, 0))
+
     def test_no_order_of_summation_exceeds_the_bound(self):
         random = np.random.default_rng(1)
         problem = shardbook.problem("mlp-real-16x8x24x8")
@@ -125,11 +151,20 @@ class Implementations(Suite):
                    "--aux-weight", "{aux_weight}"]
         said = self.call("run", "--problems", "mixture-*top2*", "--devices", "3",
                          *self.chapter("05_expert", *options))
+        self.assertIn("4 held: 4 right", said)
+        options = ["--variant", "switch", "--capacity-factor", "none", "--aux-weight", "{aux_weight}"]
+        said = self.call("run", "--problems", "mixture-*top1", "--devices", "3",
+                         *self.chapter("05_expert", *options))
         self.assertIn("2 held: 2 right", said)
 
     def test_numpy(self):
         said = self.adapter("numpy_tensor_parallel", "*", "3,8")
-        self.assertIn("22 held: 22 right, 0 wrong; 6 refused", said)
+        self.assertIn("22 held: 22 right, 0 wrong; 12 refused", said)
+        said = self.adapter("numpy_expert_parallel", "mixture-*", "1,2,3")
+        self.assertIn("18 held: 18 right, 0 wrong", said)
+        in_float64 = ('astype("f4")', 'astype("f8")')
+        said = self.adapter("numpy_expert_parallel", "mixture-exact-*", "2", in_float64)
+        self.assertIn("3 held: 3 right, 0 wrong", said)
 
     WRONG = [  # a text, what stands there instead; problem; tensor, device and words of the cause
         ("x = all_reduce(h @ w[layer + 1])", "x = all_reduce(h @ w[layer + 1]) / n", SMALL, "output", 0,
@@ -140,26 +175,71 @@ class Implementations(Suite):
          "input_grad", 2, "3 times it in every element: summed where every device has the sum?"),
         ("dh = (d @ w[layer + 1].T) * (h > 0)", "dh = d @ w[layer + 1].T", SMALL, "layer_0/weights", 0,
          "a ReLU's mask forgotten?"),
+        ("g[layer + 1] = h.T @ d", "g[layer + 1] = 2 * h.T @ d", SMALL, "layer_1/weights", 1,
+         "2 times it in every element: a wrong scale?"),
+        ("g[layer + 1] = h.T @ d", "g[layer + 1] = h.T @ d / 13", SMALL, "layer_1/weights", 2,
+         "1/13 of it in every element: a mean over the batch where a sum is meant?"),
+        ("g[layer + 1] = h.T @ d", "g[layer + 1] = h[1:].T @ d[1:]", SMALL, "layer_1/weights", 0,
+         "row 0 of the batch is missing from the sum: a micro-batch left out?"),
+        ("g[layer] = x.T @ dh", "g[layer] = x.T @ dh + x[5:8].T @ dh[5:8]", SMALL, "layer_0/weights", 1,
+         "rows 5 to 7 of the batch are in the sum twice"),
         ("g[layer] = x.T @ dh", "g[layer] = -x.T @ dh", SMALL, "layer_0/weights", 1, "a sign?"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, norm) if _ < 4 else w",
          "mlp-sgd-13x7x11x7", "layer_0/weights", 0, "the result of the step before"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, [x / 3 for x in g], norm / 3)",
-         "mlp-adam-13x7x11x7", "layer_0/weights", 0, ""),
+         "mlp-adam-13x7x11x7", "layer_0/weights", 0, "every gradient 1/3 of it: a mean where"),
         ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, [x * 3 for x in g], norm * 3)",
-         "mlp-adam-16x8x24x8", "layer_0/weights", 0, ""),
+         "mlp-adam-16x8x24x8", "layer_0/weights", 0, "every gradient 3 times it: summed where every device"),
+        ("w = optimizer.step(w, g, norm)", "w = optimizer.step(w, g, 0)", "mlp-adam-16x8x24x8",
+         "layer_1/weights", 2, "gradients not clipped?"),
+        ("w = optimizer.step(w, g, norm)",
+         "s = [a + b for a, b in zip(s, g)] if _ else g; w = optimizer.step(w, s, norm)", SGD,
+         "layer_1/weights", 1, "gradients of all steps added up: not set to 0?"),
         ("n, device)\n        return", "n, (device + 1) % n)\n        return", "mlp-exact-16x8x24x8x24x8",
          "layer_0/weights", 0, "device 1's slice, not device 0's"),
         ('"input_grad": d,', '"input_grad": 0 * d,', SMALL, "input_grad", 0, "0 in every element"),
     ]
 
+    WRONG_ON_2 = [
+        ("[f\"layer_{layer}/weights\" for layer in range(problem[\"layers\"])]\n    w = [mine",
+         "[f\"layer_{layer}/weights\" for layer in (2, 3, 0, 1)]\n    w = [mine", EVEN, "layer_2/weights", 1,
+         "the layers of devices 0 and 1 in each other's place?"),
+        ("w = optimizer.step(w, g, norm)",
+         "norms = [all_reduce((x * x).sum()) ** 0.5 for x in g]; "
+         "g = [x * min(1, problem['clip_norm'] / norm) for x, norm in zip(g, norms)]; "
+         "w = optimizer.step(w, g, 0)", ADAM, "layer_0/weights", 0,
+         "clipped by the norm of a device's layers alone?"),
+    ]
+    WRONG_MIXTURE = [
+        ("np.add.at(output, token,", "np.add.at(output, token[::-1],", TOP_1, "output", 0,
+         "its rows in another order"),
+        ("np.add.at(output, token, gate * y)", "np.add.at(output, token, y)", TOP_2, "output", 1,
+         "answers not multiplied by their gates?"),
+        ("dgates[token, rank] = (dy", "dgates[token, rank] = 0 * (dy", TOP_1, "input_grad", 2,
+         "the gates' gradient forgotten?"),
+        ("dgates[token, rank] = (dy", "dgates[token, rank] = 0 * (dy", FULL, "router/weights", 0,
+         "the gates' gradient forgotten?"),
+        ("dz = router.backward(problem,", "dz = router.backward({**problem, 'aux_weight': 0},", FULL,
+         "router/weights", 0, "the balancing loss forgotten?"),
+        ("h.T @ d[of_e])", "3 * h.T @ d[of_e])", TOP_2, "expert_1/layer_1/weights", 1,
+         "3 times it in every element: summed where every device has the sum?"),
+        ("group.all_reduce(x.T @ dz)", "x.T @ dz", TOP_2, "router/weights", 0, "device 0's addend alone"),
+        ("group.all_reduce(x.T @ dz)", "group.all_reduce(x.T @ dz) / n", FULL, "router/weights", 2,
+         "1/3 of it in every element: a mean where a sum is meant?"),
+        ("(d[of_e] @ w1.T) * (h > 0)", "d[of_e] @ w1.T", TOP_2, "expert_2/layer_0/weights", 2,
+         "a ReLU's mask forgotten?"),
+    ]
+
     def test_wrong_versions(self):
         self.wrong_versions("numpy_tensor_parallel", self.WRONG, "3")
+        self.wrong_versions("numpy_tensor_parallel", self.WRONG_ON_2, "2")
+        self.wrong_versions("numpy_expert_parallel", self.WRONG_MIXTURE, "3")
 
 
-EVEN, SGD = "mlp-exact-16x8x24x8x24x8", "mlp-sgd-16x8x24x8"
 MEAN, MASK = "a mean where a sum", "a ReLU's mask forgotten?"
 SLICE = "'s slice, not"
 SUMMED, STALE, SIGN, ZERO = "times it in every element", "the step before", "a sign?", "0 in every element"
+ADDED_UP, NOT_CLIPPED = "gradients of all steps added up", "gradients not clipped?"
 
 
 def has(module):
@@ -191,18 +271,51 @@ class Jax(Suite):
 
 @unittest.skipUnless(has("torch.distributed.fsdp"), f"{foreign}: expected PyTorch, given none")
 class Torch(Suite):
+    CLIP = 'if problem["clip_norm"]:'
+    TRAINING = [
+        ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
+        ("optimizer.zero_grad()", "pass", SGD, "layer_0/weights", 0, ADDED_UP),
+        (CLIP, "if False:", ADAM, "layer_1/weights", 1, NOT_CLIPPED),
+    ]
     DATA = [
         ("(n * loss).backward()", "loss.backward()", SMALL, "layer_0/weights", 1, MEAN),
+        ("(n * loss).backward()", "loss.backward()", ADAM, "layer_0/weights", 1, "every gradient 1/2 of it"),
         ('"input_grad": x.grad / n', '"input_grad": x.grad', SMALL, "input_grad", 1, SUMMED),
-        ("y = model(x)", "y = model.module(x)", SMALL, "layer_1/weights", 0, "reduction to the mean left out?"),
-        ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
         ("n, device))\n", "n, (device + 1) % n))\n", EVEN, "output", 0, SLICE),
+        *TRAINING,
+    ]
+    DDP = [*DATA, ("y = model(x)", "y = model.module(x)", SMALL, "layer_1/weights", 0,
+                   "reduction to the mean left out?")]
+    FSDP = [
+        *DATA,
+        ('init_device_mesh("cpu", (n,))', 'init_device_mesh("cpu", (n, 1), mesh_dim_names=("a", "b"))["b"]',
+         SMALL, "layer_1/weights", 0, "reduction to the mean left out?"),
+        ("(w.to_local() if", "(w.full_tensor().chunk(n)[device - 1] if", EVEN, "layer_0/weights", 1, SLICE),
     ]
     TENSOR = [
         ("(y * wanted).sum()", "(y * wanted).sum() / n", EVEN, "input_grad", 0, MEAN),
         ('"input_grad": x.grad', '"input_grad": -x.grad', EVEN, "input_grad", 0, SIGN),
-        ("optimizer.step()", "_ < 4 and optimizer.step()", SGD, "layer_0/weights", 0, STALE),
+        ('"output": y.detach()', '"output": 0 * y.detach()', EVEN, "output", 1, ZERO),
+        ("y = model(x)", "y = model(x[:-1]); y = torch.cat([y, 0 * y[:1]])", EVEN, "layer_0/weights", 0,
+         "row 15 of the batch is missing from the sum"),
+        ("w.to_local()", "w.full_tensor().chunk(n, layer % 2)[device - 1]", EVEN, "layer_1/weights", 1,
+         SLICE),
+        *TRAINING,
     ]
+    PIPELINE = [
+        ("scale_grads=False", "scale_grads=True", EVEN, "layer_0/weights", 0,
+         "1/16 of it in every element: a mean over the batch where a sum is meant?"),
+        ("(y * t).sum()", "(y * t).sum() * (t.data_ptr() != wanted.data_ptr())", EVEN, "layer_3/weights", 1,
+         "row 0 of the batch is missing from the sum: a micro-batch left out?"),
+        ("n, device))\n", "n, n - 1 - device))\n", EVEN, "output", 1,
+         "the layers of devices 0 and 1 in each other's place?"),
+        ('"input_grad": x.grad', '"input_grad": x.grad.flip(0)', EVEN, "input_grad", 0,
+         "its rows in another order"),
+        ("distributed.all_reduce(squares)", "pass", ADAM, "layer_1/weights", 1,
+         "clipped by the norm of a device's layers alone?"),
+        *TRAINING,
+    ]
+
     def test_right(self):
         for name, strategy in (("torch_data_parallel", ["ddp"]), ("torch_data_parallel", ["fsdp"]),
                                ("torch_tensor_parallel", []), ("torch_pipeline", [])):
@@ -210,9 +323,17 @@ class Torch(Suite):
                                 strategy=strategy, with_python=foreign)
             self.assertIn("0 wrong", said)
 
-    def test_wrong(self):
-        self.wrong_versions("torch_data_parallel", self.DATA, "2", strategy=["ddp"], with_python=foreign)
+    def test_wrong_data_parallel(self):
+        self.wrong_versions("torch_data_parallel", self.DDP, "2", strategy=["ddp"], with_python=foreign)
+
+    def test_wrong_fully_sharded(self):
+        self.wrong_versions("torch_data_parallel", self.FSDP, "2", strategy=["fsdp"], with_python=foreign)
+
+    def test_wrong_tensor_parallel(self):
         self.wrong_versions("torch_tensor_parallel", self.TENSOR, "2", with_python=foreign)
+
+    def test_wrong_pipeline(self):
+        self.wrong_versions("torch_pipeline", self.PIPELINE, "2", with_python=foreign)
 
 
 class Results(Suite):

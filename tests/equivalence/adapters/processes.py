@@ -1,4 +1,4 @@
-"""A process for each device, and one collective. Device 0 collects the addends and answers with their sum."""
+"""A process for each device, and collectives between them. Device 0 takes what all send, and hands it on."""
 import multiprocessing
 
 
@@ -6,15 +6,22 @@ class Group:
     def __init__(self, device, devices, pipes):
         self.device, self.devices, self.pipes = device, devices, pipes
 
-    def all_reduce(self, x):
+    def all_to_all(self, parts):
+        """Sends parts[i] to device i. What each device has sent to this one."""
         if self.device > 0:
-            self.pipes[self.device][1].send(x)
+            self.pipes[self.device][1].send(parts)
             return self.pipes[self.device][1].recv()
-        others = [mine for mine, _ in self.pipes[1:]]
-        total = sum((pipe.recv() for pipe in others), x)
-        for pipe in others:
-            pipe.send(total)
-        return total
+        sent = [parts, *(mine.recv() for mine, _ in self.pipes[1:])]
+        for device, (mine, _) in enumerate(self.pipes):
+            if device > 0:
+                mine.send([parts[device] for parts in sent])
+        return [parts[0] for parts in sent]
+
+    def all_gather(self, x):
+        return self.all_to_all([x] * self.devices)
+
+    def all_reduce(self, x):
+        return sum(self.all_gather(x))
 
 
 def run(program, devices, *arguments):
