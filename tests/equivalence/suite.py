@@ -135,7 +135,7 @@ def failed(problem, devices, who, text):
 def words_of(problem, devices, folder):
     """What the words in braces stand for, of a problem in a folder."""
     return {**shardbook.vars_of(problem), "layers": problem.layers, "devices": devices,
-            "mesh": f"devices={devices}", "problem": folder / "problem.json",
+            "step": problem.steps, "mesh": f"devices={devices}", "problem": folder / "problem.json",
             "params": folder / "params.safetensors", "batch": folder / "batch.safetensors",
             "out": folder / "out/results.safetensors", "out_dir": folder / "out"}
 
