@@ -1,10 +1,9 @@
 /// Embeddings of positions and of tokens, and labels.
 
-#include <algorithm>
-
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
+#include "cuda/row_groups.hpp"
 #include "engine/device/runtime/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
 
@@ -66,25 +65,6 @@ Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, I
   return std::move(t);
 }
 
-/// Rows that are added to the same target, together: targets[g] gets rows order[begins[g]] to below
-/// order[begins[g + 1]], ascending. So one thread adds them, in the same order always.
-struct Groups {
-  std::vector<Index> targets, begins, order;
-
-  explicit Groups(std::span<const Index> at) {
-    for (std::size_t i = 0; i < at.size(); ++i)
-      if (at[i] != no_slot) order.push_back(static_cast<Index>(i));
-    auto target = [&](Index i) { return at[static_cast<std::size_t>(i)]; };
-    std::ranges::stable_sort(order, {}, target);
-    for (std::size_t k = 0; k < order.size(); ++k)
-      if (k == 0 || target(order[k]) != targets.back()) {
-        targets.push_back(target(order[k]));
-        begins.push_back(static_cast<Index>(k));
-      }
-    begins.push_back(static_cast<Index>(order.size()));
-  }
-};
-
 }  // namespace
 
 Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base, SourceLine where) {
@@ -102,7 +82,7 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
-  const Groups groups(at);
+  const cuda::RowGroups groups(at);
   const OnDeviceToo targets(groups.targets), begins(groups.begins), order(groups.order);
   const Index d = rows.extent(1);
   launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),

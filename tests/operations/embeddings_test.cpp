@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "cuda/row_groups.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -113,9 +114,9 @@ TEST_CASE("rotate refuses heads that do not fit") {
 }
 
 TEST_CASE("scatter_add_rows adds rows that may meet, and nothing for no_slot") {
-  const Tensor rows = matrix(5, 2, {1, 2, 10, 20, 100, 200, 1000, 2000, 9, 9});
+  const Tensor rows = matrix(5, 2, {1, 2, 10, 20, 9, 9, 100, 200, 1000, 2000});
   Tensor into = matrix(4, 2, {1, 1, 2, 2, 3, 3, 4, 4});
-  scatter_add_rows(rows, Indices{3, 0, 3, 2, no_slot}, into);
+  scatter_add_rows(rows, Indices{3, 0, no_slot, 3, 2}, into);
   CHECK(difference(into, {{4, 2}, {11, 21, 2, 2, 1003, 2003, 105, 206}}) == "");
   scatter_add_rows(Tensor({0, 2}), {}, into);
   scatter_add_rows(Tensor({1, 2}), Indices{no_slot}, into);
@@ -129,6 +130,14 @@ TEST_CASE("scatter_add_rows adds in ascending order, to what is there") {
   Tensor into = matrix(2, 1, {0x1p24F, 0});
   scatter_add_rows(matrix(4, 1, {1, 5, 1, -0x1p24F}), Indices{0, 1, 0, 0}, into);
   CHECK(into.to_host() == Values{0, 5});  // in another order: 1 or 2
+}
+
+TEST_CASE("on a GPU, rows that meet are one thread's, in ascending order") {
+  const cuda::RowGroups groups(Indices{3, 0, no_slot, 3, 2, 0, 3});
+  CHECK(groups.targets == Indices{0, 2, 3});
+  CHECK(groups.begins == Indices{0, 2, 3, 6});
+  CHECK(groups.order == Indices{1, 5, 4, 0, 3, 6});
+  CHECK(cuda::RowGroups(Indices{no_slot}).begins == Indices{0});
 }
 
 TEST_CASE("scatter_add_rows is the gradient of gather_rows") {
