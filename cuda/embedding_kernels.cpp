@@ -3,9 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
-#include "cuda/row_groups.hpp"
 #include "engine/device/runtime/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/row_groups.hpp"
 
 namespace shard {
 
@@ -82,7 +82,7 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
-  const cuda::RowGroups groups(at);
+  const runtime::RowGroups groups(at);
   const OnDeviceToo targets(groups.targets), begins(groups.begins), order(groups.order);
   const Index d = rows.extent(1);
   launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),

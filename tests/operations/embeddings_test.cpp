@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "cuda/row_groups.hpp"
+#include "engine/device/runtime/row_groups.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -133,11 +133,11 @@ TEST_CASE("scatter_add_rows adds in ascending order, to what is there") {
 }
 
 TEST_CASE("on a GPU, rows that meet are one thread's, in ascending order") {
-  const cuda::RowGroups groups(Indices{3, 0, no_slot, 3, 2, 0, 3});
+  const runtime::RowGroups groups(Indices{3, 0, no_slot, 3, 2, 0, 3});
   CHECK(groups.targets == Indices{0, 2, 3});
   CHECK(groups.begins == Indices{0, 2, 3, 6});
   CHECK(groups.order == Indices{1, 5, 4, 0, 3, 6});
-  CHECK(cuda::RowGroups(Indices{no_slot}).begins == Indices{0});
+  CHECK(runtime::RowGroups(Indices{no_slot}).begins == Indices{0});
 }
 
 TEST_CASE("scatter_add_rows is the gradient of gather_rows") {
