@@ -55,7 +55,7 @@ struct TopK {
 struct TakeColumns {
   SHARDBOOK_KERNEL void operator()(Index i, const float* t, Index n, const Index* columns, Index k,
                                    float* taken) const {
-    taken[i] = t[i / k * n + columns[i]];
+    taken[i] = columns[i] == no_slot ? 0 : t[i / k * n + columns[i]];
   }
 };
 struct PutColumns {
@@ -165,8 +165,9 @@ std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
 
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
   const CallSite call(where);
-  Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
+  Tensor taken(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
+  if (t.size() == 0) return taken;  // every column is no_slot
   const OnDeviceToo at(columns);
   launch(TakeColumns(), taken.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(), k,
          TensorMemory::data(taken));

@@ -10,9 +10,7 @@ if(NOT (CUDAToolkit_FOUND AND SHARDBOOK_NCCL AND SHARDBOOK_NCCL_INCLUDE))
 endif()
 
 set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80 90)
-endif()
+set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "The GPUs that kernels are compiled for")
 enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 20)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not know that nvcc can
@@ -21,8 +19,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not kn
 endif()
 
 # Kernels are in these sources; nvcc compiles them.
-set_source_files_properties(cuda/cublas_product.cpp cuda/elementwise_kernels.cpp cuda/row_kernels.cpp
-  cuda/update_kernels.cpp PROPERTIES LANGUAGE CUDA)
+file(GLOB kernels CONFIGURE_DEPENDS cuda/*_kernels.cpp)
+set_source_files_properties(${kernels} cuda/cublas_product.cpp PROPERTIES LANGUAGE CUDA)
 add_library(cuda OBJECT ${cuda_sources} ${runtime_sources})
 target_include_directories(cuda PUBLIC ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
 target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})

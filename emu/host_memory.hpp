@@ -32,4 +32,15 @@ inline Purpose TensorMemory::purpose(const Tensor& t) {
   return storage(t) ? storage(t)->purpose() : Purpose::activations;
 }
 
+namespace emu {
+
+/// A row of a matrix.
+inline float* row_of(Tensor& t, Index row) {
+  return TensorMemory::data(t) + row * t.extent(1);
+}
+inline const float* row_of(const Tensor& t, Index row) {
+  return TensorMemory::data(t) + row * t.extent(1);
+}
+
+}  // namespace emu
 }  // namespace shard

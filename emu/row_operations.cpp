@@ -9,16 +9,10 @@
 
 namespace shard {
 
+using emu::row_of;
 using runtime::note_elementwise;
 
 namespace {
-
-const float* row_of(const Tensor& t, Index row) {
-  return TensorMemory::data(t) + row * t.extent(1);
-}
-float* row_of(Tensor& t, Index row) {
-  return TensorMemory::data(t) + row * t.extent(1);
-}
 
 /// Sum of weight(i, r) rows[slots(i, r)] in row i of the result.
 template <class Weight>
@@ -108,8 +102,10 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, So
   const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
-  for (Index i = 0; i < taken.size(); ++i)
-    TensorMemory::data(taken)[i] = row_of(t, i / k)[columns[static_cast<std::size_t>(i)]];
+  for (Index i = 0; i < taken.size(); ++i) {
+    const Index column = columns[static_cast<std::size_t>(i)];
+    TensorMemory::data(taken)[i] = column == no_slot ? 0 : row_of(t, i / k)[column];
+  }
   return taken;
 }
 

@@ -74,16 +74,40 @@ const std::vector<Mistake> of_operations = {
 const std::vector<Mistake> of_operations_by_rows = {
     HERE([] { softmax(Tensor({2})); }),
     HERE([] { softmax_backward(matrix(), Tensor()); }),
-    HERE([] { add_to_rows(matrix(), {}); }),
+    HERE([] { add_to_rows(matrix(), std::vector<float>()); }),
     HERE([] { top_k(matrix(), 4); }),
     HERE([] { take_columns(matrix(), {}, 1); }),
     HERE([] { put_columns(matrix(), {}, 3); }),
     HERE([] { gather_rows(Tensor(), {}); }),
     HERE([] { Tensor into; scatter_rows(matrix(), {}, into); }),
-    HERE([] { scale_rows(matrix(), Tensor(), {}); }),
+    HERE([] { scale_rows(matrix(), Tensor(), std::vector<Index>()); }),
     HERE([] { combine_rows(matrix(), {}, Tensor()); }),
     HERE([] { combine_rows(matrix(), {}, 0); }),
     HERE([] { dot_rows(matrix(), matrix(), {}, 1); }),
+};
+
+const std::vector<Mistake> of_layer_operations = {
+    HERE([] { row_sums(Tensor()); }),
+    HERE([] { row_dots(matrix(), Tensor()); }),
+    HERE([] { row_max(Tensor()); }),
+    HERE([] { column_sums(Tensor()); }),
+    HERE([] { column_dots(matrix(), Tensor()); }),
+    HERE([] { scale_rows(matrix(), Tensor()); }),
+    HERE([] { scale_columns(matrix(), Tensor()); }),
+    HERE([] { divide_rows(matrix(), Tensor()); }),
+    HERE([] { add_to_rows(matrix(), Tensor()); }),
+    HERE([] { add_to_columns(matrix(), Tensor()); }),
+    HERE([] { round_to(matrix(), 3); }),
+    HERE([] { sigmoid_backward(matrix(), Tensor()); }),
+    HERE([] { hyperbolic_tangent_backward(matrix(), Tensor()); }),
+    HERE([] { silu_backward(matrix(), Tensor()); }),
+    HERE([] { gelu_backward(matrix(), Tensor()); }),
+    HERE([] { exponentials(matrix(), Tensor(), ExponentialBase::e); }),
+    HERE([] { keep_between(matrix(), {}, {}, {}); }),
+    HERE([] { rotate(matrix(), {}, 2, 1); }),
+    HERE([] { rotate_backward(matrix(), {}, 2, 1); }),
+    HERE([] { Tensor into; scatter_add_rows(matrix(), {}, into); }),
+    HERE([] { subtract_at_columns(matrix(), {}, Tensor()); }),
 };
 
 const std::vector<Mistake> of_calls = {
@@ -165,6 +189,7 @@ TEST_CASE("an error names the line of the call: tensors and operations") {
   check_lines(of_tensors);
   check_lines(of_operations);
   check_lines(of_operations_by_rows);
+  check_lines(of_layer_operations);
 }
 
 TEST_CASE("an error names the line of the call: plain calls") {

@@ -17,6 +17,9 @@ slices = of("emu slices", "emu/slice_copies.cpp", TENSOR + " --variant row-colum
             "collectives_test, engine_test")
 element = of("emu elementwise", "emu/elementwise.cpp", DATA, "engine_test")
 rows = of("emu rows", "emu/row_operations.cpp", EXPERT, "operations_test")
+layer_rows = of("emu layers", "emu/layer_rows.cpp", "", "operations_test")
+activations = of("emu layers", "emu/activations.cpp", "", "operations_test")
+embeddings = of("emu layers", "emu/embeddings.cpp", "", "operations_test")
 product = of("emu products", "emu/cblas_product.cpp", DATA, "operations_test, engine_test")
 update = of("emu optimizers", "emu/parameter_updates.cpp", DATA, "engine_test")
 memory = of("emu memory", "emu/host_memory.cpp", DATA, "engine_test, collectives_test, operations_test")
@@ -198,6 +201,51 @@ ALL = [
          "Somebody leaves out the last column of a sum.", "nothing to see"),
     rows("scattered-in-order", "row_of(into, at[static_cast<std::size_t>(i)])", "row_of(into, i)",
          "Somebody writes rows in the order in which they lie.", "a little worse"),
+
+    layer_rows("columns-added-from-the-last-row",
+               "  for (Index i = 0; i < a.extent(0); ++i) {\n    const float* left = row_of(a, i);\n    "
+               "const float* right = row_of(b, i);\n    for",
+               "  for (Index i = a.extent(0); i-- > 0;) {\n    const float* left = row_of(a, i);\n    "
+               "const float* right = row_of(b, i);\n    for",
+               "Somebody counts rows downwards: the sum is right, and rounded otherwise.", "nothing to see"),
+    layer_rows("nothing-divided-by-nothing", "return divisor == 0 ? 0 : x / divisor;", "return x / divisor;",
+               "Somebody believes that every row attends to something. Padding does not.", "NaN"),
+    layer_rows("masked-minus-masked", "return x == -infinity ? 0 : power_of_two(x - most);",
+               "return power_of_two(x - most);",
+               "Somebody forgets the row whose largest element is -infinity, too.", "NaN"),
+    layer_rows("power-of-two-by-e",
+               "return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));",
+               "return std::exp(0.693147180559945F * (x + 0 * integer));",
+               "Somebody computes 2^x as e^(x log 2), which is not exact for integers.", "nothing to see"),
+    layer_rows("mask-without-the-diagonal", "positions[c] > last[i]", "positions[c] >= last[i]",
+               "Somebody masks the token itself with those that follow.", "learns more slowly"),
+    activations("grid-ties-away-from-zero", "std::rint(multiple) * unit : x;",
+                "std::round(multiple) * unit : x;",
+                "Somebody takes round for rint: halves go away from 0, not to the even multiple.",
+                "nothing to see"),
+    activations("grid-of-large-numbers",
+                "return std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;",
+                "return std::rint(multiple) * unit;",
+                "Somebody forgets that a number may have more units than float32 has room for.",
+                "nothing to see, until a number is large"),
+    activations("silu-slope-of-sigmoid", "return sigma(x) * (1 + x * sigma(-x));",
+                "return sigma(x) * sigma(-x);",
+                "Somebody takes the derivative of the sigmoid for that of the gate.", "learns more slowly"),
+    activations("gelu-cancelled", "return z * sigma(gelu_argument(z));",
+                "return 0.5F * z * (1 + std::tanh(0.5F * gelu_argument(z)));",
+                "Somebody writes the formula as published: 1 + tanh cancels for negative arguments.",
+                "nothing to see"),
+    embeddings("rotated-as-neighbours",
+               "[head + j];\n        float& b = row_of(t, i)[head + j + half];",
+               "[head + 2 * j];\n        float& b = row_of(t, i)[head + 2 * j + 1];",
+               "Somebody pairs neighbours, as the paper does, with weights of models that pair halves.",
+               "nothing to see: a network trained so is as good"),
+    embeddings("gradient-rotated-forwards", "direction * std::sin(angle)",
+               "std::sin(angle) + 0 * direction",
+               "Somebody rotates the gradient by the same angles as the values.", "learns more slowly"),
+    embeddings("tokens-that-meet-overwrite", "to[c] += from[c];", "to[c] = from[c];",
+               "Somebody copies rows where they are to be added: a token that occurs twice counts once.",
+               "a little worse"),
 
     product("rounding-cuts-off", "const std::uint32_t half = (std::uint32_t{1} << (bits - 1)) - 1 + is_odd;",
             "const std::uint32_t half = 0 * is_odd;",

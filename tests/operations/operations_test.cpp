@@ -107,8 +107,15 @@ TEST_CASE("take_columns and put_columns are each other's reverse") {
   CHECK(take_columns(Tensor({0, 3}), Indices{}, 2).shape() == Shape{0, 2});
   CHECK(is_refused([&] { take_columns(t, Indices{0, 1, 2}, 2); }));
   CHECK(is_refused([&] { take_columns(t, Indices{0, 3}, 1); }));
+  CHECK(is_refused([&] { take_columns(t, Indices{0, -2}, 1); }));
   CHECK(is_refused([&] { put_columns(taken, Indices{0, 1}, 3); }));
   CHECK(is_refused([&] { put_columns(taken, Indices{0, 1, -1, 1}, 3); }));
+}
+
+TEST_CASE("take_columns takes 0 where there is no column") {
+  const Indices columns = {none, 0, 2, none};
+  CHECK(take_columns(matrix(2, 3, {1, 2, 3, 4, 5, 6}), columns, 2).to_host() == Values{0, 1, 6, 0});
+  CHECK(take_columns(Tensor({2, 0}), Indices{none, none}, 1).to_host() == Values{0, 0});
 }
 
 TEST_CASE("gather_rows and scatter_rows are each other's reverse") {

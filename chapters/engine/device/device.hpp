@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/device/operations.hpp"
+#include "engine/device/layer_operations.hpp"
 
 namespace shard {
 

@@ -94,7 +94,10 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where = So
 /// in the lower column comes first. Returns m k columns, row by row.
 std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
 
-/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it.
+/// Stands for "none" in a list of slots, columns or rows.
+inline constexpr Index no_slot = -1;
+/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it; for
+/// no_slot the element is 0.
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k,
                     SourceLine where = SourceLine::current());
 /// The reverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
@@ -112,8 +115,6 @@ void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at,
                   SourceLine where = SourceLine::current());
 
-/// Stands for "no slot" in a list of slots.
-inline constexpr Index no_slot = -1;
 /// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. `weights`
 /// is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d). The result is (m, d).
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,

@@ -75,15 +75,13 @@ void require_matrix(const char* call, const Tensor& t) {
   if (t.rank() != 2) refuse(Code::argument, call, "a matrix", to_string(t.shape()));
 }
 
-namespace {
-
-/// `expected` of what is counted, "rows".
 void require_count(const char* call, const char* of_what, Index expected, Index given) {
   if (given != expected)
     refuse(Code::argument, call, std::to_string(expected) + " " + of_what, std::to_string(given));
 }
 
-/// 0 to below `end`.
+namespace {
+
 void require_index(const char* call, Index index, Index end) {
   if (index < 0 || index >= end)
     refuse(Code::argument, call, "indices from 0 to below " + std::to_string(end), std::to_string(index));
@@ -93,10 +91,14 @@ void require_indices(const char* call, std::span<const Index> indices, Index end
   for (Index index : indices) require_index(call, index, end);
 }
 
+}  // namespace
+
 void require_slots(const char* call, std::span<const Index> slots, Index end) {
   for (Index slot : slots)
     if (slot != no_slot) require_index(call, slot, end);
 }
+
+namespace {
 
 Index count_of(std::span<const Index> indices) {
   return static_cast<Index>(indices.size());
@@ -126,7 +128,7 @@ void require_columns(const Tensor& t, Index k) {
 Shape shape_of_taken(const Tensor& t, std::span<const Index> columns, Index k) {
   require_matrix("take_columns", t);
   require_count("take_columns", "columns", t.extent(0) * k, count_of(columns));
-  require_indices("take_columns", columns, t.extent(1));
+  require_slots("take_columns", columns, t.extent(1));
   return {t.extent(0), k};
 }
 

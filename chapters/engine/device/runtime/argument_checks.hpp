@@ -26,6 +26,10 @@ Shape shape_of_slice(const Tensor& t, int axis, Index begin, Index end);
 Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
 
 void require_matrix(const char* call, const Tensor& t);
+/// `expected` of what is counted, "rows".
+void require_count(const char* call, const char* of_what, Index expected, Index given);
+/// Each is from 0 to below `end`, or no_slot.
+void require_slots(const char* call, std::span<const Index> slots, Index end);
 
 /// \name Operations by rows: matrices that fit, indices that are there; and their results' shapes
 /// @{

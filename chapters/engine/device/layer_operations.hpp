@@ -1,0 +1,114 @@
+#pragma once
+
+/// The operations of norms, attention, gates and embeddings. (Part of device.hpp.)
+
+#include "engine/device/operations.hpp"
+
+namespace shard {
+
+/// \name Sums, scales and addends by rows and by columns
+/// Matrices have m rows and n columns. Sums are float32, in ascending order of what is summed, so that the
+/// same matrix has the same sums always. A vector (m) has one number for each row, and a vector (n) one for
+/// each column. All throw Error argument when shapes do not fit.
+/// @{
+
+/// The sum of each row, (m).
+Tensor row_sums(const Tensor& t, SourceLine where = SourceLine::current());
+/// The dot product of each row of a with the same row of b, (m). Both are (m, n).
+Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLine::current());
+/// The largest element of each row, (m). It is -infinity for n = 0. A NaN is passed over.
+Tensor row_max(const Tensor& t, SourceLine where = SourceLine::current());
+/// The sum of each column, (n).
+Tensor column_sums(const Tensor& t, SourceLine where = SourceLine::current());
+/// The dot product of each column of a with the same column of b, (n). Both are (m, n).
+Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLine::current());
+
+/// Multiplies row i by factors[i]. `factors` is (m).
+Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where = SourceLine::current());
+/// Multiplies column c by factors[c]. `factors` is (n).
+Tensor scale_columns(Tensor&& t, const Tensor& factors, SourceLine where = SourceLine::current());
+/// Divides row i by divisors[i]. `divisors` is (m). A row whose divisor is 0 becomes 0, as an attention's row
+/// does that attends to nothing.
+Tensor divide_rows(Tensor&& t, const Tensor& divisors, SourceLine where = SourceLine::current());
+/// Adds `row` (n) to each row: row[c] to every element of column c.
+Tensor add_to_rows(Tensor&& t, const Tensor& row, SourceLine where = SourceLine::current());
+/// Adds `column` (m) to each column: column[i] to every element of row i.
+Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where = SourceLine::current());
+/// @}
+
+/// \name Norms and gates: functions of single elements
+/// Tensors have any shape. A backward function takes dh, the gradient with respect to the result, and returns
+/// dz, the gradient with respect to the argument, in the memory of dh. The backward functions of silu and gelu
+/// also take the argument z, so there are forms of silu and gelu that leave z as it is. Those of sigmoid and
+/// hyperbolic_tangent take the result h.
+/// @{
+
+/// The nearest multiple of `unit`; of two as near, the even multiple. `unit` is a power of two, so the result
+/// is exact. 0 stands for no rounding. \throws Error argument for any other unit.
+Tensor round_to(Tensor&& t, float unit, SourceLine where = SourceLine::current());
+/// 1 / √(factor t + epsilon).
+Tensor inverse_root(Tensor&& t, float factor, float epsilon, SourceLine where = SourceLine::current());
+
+/// σ(z) = 1 / (1 + e^−z).
+Tensor sigmoid(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = dh h (1 − h), where h = σ(z).
+Tensor sigmoid_backward(Tensor&& dh, const Tensor& h, SourceLine where = SourceLine::current());
+/// tanh(z).
+Tensor hyperbolic_tangent(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = dh (1 − h²), where h = tanh(z).
+Tensor hyperbolic_tangent_backward(Tensor&& dh, const Tensor& h, SourceLine where = SourceLine::current());
+/// z σ(z).
+Tensor silu(const Tensor& z, SourceLine where = SourceLine::current());
+Tensor silu(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = dh σ(z) (1 + z σ(−z)).
+Tensor silu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine::current());
+/// z (1 + tanh u) / 2 with u = √(2/π) (z + 0.044715 z³) (Hendrycks and Gimpel 2016), computed as z σ(2u).
+Tensor gelu(const Tensor& z, SourceLine where = SourceLine::current());
+Tensor gelu(Tensor&& z, SourceLine where = SourceLine::current());
+/// dz = dh (σ(2u) + z σ(2u) σ(−2u) 2 du/dz).
+Tensor gelu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine::current());
+/// @}
+
+/// \name Attention
+/// Positions lie in the host's memory.
+/// @{
+
+enum class ExponentialBase { e, two };
+/// base^(z − largest[i]) for each element of row i, in the memory of z (m, n). `largest` is (m). An element
+/// -infinity gives 0, also where largest[i] is -infinity. With base 2, integers give exact powers of two, from
+/// 2^-149 on.
+Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
+                    SourceLine where = SourceLine::current());
+/// Sets element (i, c) of the scores (m, n) to -infinity, unless first[i] <= positions[c] <= last[i].
+/// `positions` has n numbers, `first` and `last` have m. Causal masks, sliding windows and borders between
+/// sequences are of this kind.
+Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
+                    std::span<const Index> last, SourceLine where = SourceLine::current());
+/// The rotary embedding (Su et al. 2021), in the pairs that Llama and Mistral use. A row of t (m, heads · d)
+/// has its heads one behind the other, d = head_dim columns each. In each head of row i it turns the pair of
+/// elements j and j + d/2 by the angle positions[i] · base^(−2j/d). It is computed in float64 and rounded
+/// once. \throws Error argument when head_dim is odd or does not divide t's columns.
+Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
+              SourceLine where = SourceLine::current());
+/// The gradient of rotate, which is also its inverse: it turns by the negative angles, in the memory of dt.
+Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head_dim, double base,
+                       SourceLine where = SourceLine::current());
+/// @}
+
+/// \name Embeddings and labels
+/// Indices lie in the host's memory. no_slot stands for a token or a label that another device has. For the
+/// embeddings of tokens see combine_rows, and for the scores of labels take_columns.
+/// @{
+
+/// Adds row i of `rows` (k, d) to row at[i] of `into` (n, d), i ascending. Indices may repeat. Nothing is
+/// added for no_slot. It is the gradient of an embedding.
+void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
+                      SourceLine where = SourceLine::current());
+/// Subtracts `values` (m, k) from the elements of t (m, n) that take_columns takes: values(i, r) from the
+/// element of row i in column columns[i k + r]. The columns of one row differ. Nothing is subtracted for
+/// no_slot.
+Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
+                           SourceLine where = SourceLine::current());
+/// @}
+
+}  // namespace shard

@@ -1,0 +1,104 @@
+/// Embeddings of positions and of tokens, and labels.
+
+#include "cuda/gpu.hpp"
+#include "cuda/gpu_memory.hpp"
+#include "cuda/launch.hpp"
+#include "engine/device/runtime/layer_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/row_groups.hpp"
+
+namespace shard {
+
+using runtime::note_elementwise;
+
+namespace {
+
+using cuda::gpu;
+using cuda::OnDeviceToo;
+
+/// The index is a row and a pair: it turns this pair in all heads of the row.
+struct Rotate {
+  double direction;  ///< 1, or -1 for the inverse
+
+  SHARDBOOK_KERNEL void operator()(Index i, float* t, const Index* positions, const double* angles,
+                                   Index half, Index n) const {
+    const Index row = i / half, j = i % half;
+    const double angle = static_cast<double>(positions[row]) * angles[j];
+    const double cosine = cos(angle), sine = direction * sin(angle);
+    for (Index a = row * n + j; a < (row + 1) * n; a += 2 * half) {
+      const double x = t[a], y = t[a + half];
+      t[a] = static_cast<float>(x * cosine - y * sine);
+      t[a + half] = static_cast<float>(x * sine + y * cosine);
+    }
+  }
+};
+/// The index is a row that something is added to, among them, and a column.
+struct ScatterAddRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* targets, const Index* begins,
+                                   const Index* order, Index d, float* into) const {
+    const Index target = i / d, column = i % d;
+    float sum = into[targets[target] * d + column];
+    for (Index k = begins[target]; k < begins[target + 1]; ++k) sum += rows[order[k] * d + column];
+    into[targets[target] * d + column] = sum;
+  }
+};
+struct SubtractAtColumns {
+  SHARDBOOK_KERNEL void operator()(Index i, float* t, Index n, const Index* columns, const float* values,
+                                   Index k) const {
+    if (columns[i] != no_slot) t[i / k * n + columns[i]] -= values[i];
+  }
+};
+
+template <class Kernel, class... Args>
+void launch(Kernel kernel, Index n, Args... args) {
+  cuda::launch(kernel, n, gpu().computation(), args...);
+}
+
+Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
+               double direction) {
+  note_elementwise(call, t.size());
+  const OnDeviceToo angles(angles_of_a_head(call, t, positions, head_dim, base)), at(positions);
+  const Index half = head_dim / 2, n = t.extent(1);
+  if (t.size() > 0)
+    launch(Rotate{direction}, t.extent(0) * half, TensorMemory::data(t), at.data<Index>(),
+           angles.data<double>(), half, n);
+  return std::move(t);
+}
+
+}  // namespace
+
+Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base, SourceLine where) {
+  const CallSite call(where);
+  return rotated("rotate", std::move(t), positions, head_dim, base, 1);
+}
+
+Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head_dim, double base,
+                       SourceLine where) {
+  const CallSite call(where);
+  return rotated("rotate_backward", std::move(dt), positions, head_dim, base, -1);
+}
+
+void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("scatter_add_rows", rows.size());
+  require_addends(rows, at, into);
+  const runtime::RowGroups groups(at);
+  const OnDeviceToo targets(groups.targets), begins(groups.begins), order(groups.order);
+  const Index d = rows.extent(1);
+  launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),
+         targets.data<Index>(), begins.data<Index>(), order.data<Index>(), d, TensorMemory::data(into));
+}
+
+Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
+                           SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("subtract_at_columns", values.size());
+  require_subtrahends(t, columns, values);
+  const OnDeviceToo at(columns);
+  if (t.size() > 0)
+    launch(SubtractAtColumns(), values.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(),
+           TensorMemory::data(values), values.extent(1));
+  return std::move(t);
+}
+
+}  // namespace shard

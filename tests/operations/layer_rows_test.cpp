@@ -1,0 +1,214 @@
+// Sums, scales and addends by rows and by columns, and the rows of attention's scores: on numbers small enough
+// to be worked out by hand, and against their definitions in float64.
+
+#include <cmath>
+#include <limits>
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+namespace shard::testing {
+
+namespace {
+
+using Values = std::vector<float>;
+using Indices = std::vector<Index>;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+const float nan = std::numeric_limits<float>::quiet_NaN();
+
+Tensor matrix(Index rows, Index columns, const Values& values) {
+  return Tensor::from_host({rows, columns}, values);
+}
+Tensor vector(const Values& values) {
+  return Tensor::from_host({static_cast<Index>(values.size())}, values);
+}
+Tensor small() {
+  return matrix(2, 3, {1, 2, 3, 4, 5, 6});
+}
+
+/// Whether this refuses its arguments, and says so in these words.
+void check_refused(const std::function<void()>& call, const std::string& words) {
+  const Refusal given = refusal(call);
+  CHECK(given.code == static_cast<int>(Code::argument));
+  CHECK_THAT(given.message, contains(words));
+}
+
+}  // namespace
+
+TEST_CASE("sums and dot products of rows and of columns") {
+  CHECK(difference(row_sums(small()), {{2}, {6, 15}}) == "");
+  CHECK(difference(column_sums(small()), {{3}, {5, 7, 9}}) == "");
+  const Tensor other = matrix(2, 3, {1, -1, 2, 3, 0, -2});
+  CHECK(difference(row_dots(small(), other), {{2}, {5, 0}}) == "");
+  CHECK(difference(column_dots(small(), other), {{3}, {13, -2, -6}}) == "");
+  CHECK(difference(row_sums(matrix(1, 3, {1, 2, 3})), {{1}, {6}}) == "");
+  CHECK(difference(column_sums(matrix(1, 3, {1, 2, 3})), {{3}, {1, 2, 3}}) == "");
+}
+
+TEST_CASE("sums of nothing are 0") {
+  CHECK(difference(row_sums(Tensor({2, 0})), {{2}, {0, 0}}) == "");
+  CHECK(difference(row_sums(Tensor({0, 2})), {{0}, {}}) == "");
+  CHECK(difference(column_sums(Tensor({0, 2})), {{2}, {0, 0}}) == "");
+  CHECK(difference(column_sums(Tensor({2, 0})), {{0}, {}}) == "");
+  CHECK(difference(row_dots(Tensor({2, 0}), Tensor({2, 0})), {{2}, {0, 0}}) == "");
+  CHECK(difference(column_dots(Tensor({0, 2}), Tensor({0, 2})), {{2}, {0, 0}}) == "");
+}
+
+TEST_CASE("sums are in float32 and in ascending order") {
+  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // in another order, or in float64: 1 or 2
+  CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
+  CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
+  const Values ones(4, 1);
+  CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{0});
+  CHECK(column_dots(matrix(4, 1, values), matrix(4, 1, ones)).to_host() == Values{0});
+}
+
+TEST_CASE("dot products of real numbers, against float64") {
+  const HostTensor a = reals({70, 90}, 0), b = reals({70, 90}, 1);
+  const Values of_rows = row_dots(to_device(a), to_device(b)).to_host();
+  const Values of_columns = column_dots(to_device(a), to_device(b)).to_host();
+  for (int axis : {0, 1}) {
+    const Values& given = axis == 0 ? of_rows : of_columns;
+    const Index terms = axis == 0 ? 90 : 70;
+    for (Index i = 0; i < static_cast<Index>(given.size()); ++i) {
+      double sum = 0, magnitude = 0;
+      for (Index k = 0; k < terms; ++k) {
+        const Place place = axis == 0 ? Place{i, k} : Place{k, i};
+        sum += double{at(a, place)} * at(b, place);
+        magnitude += std::abs(double{at(a, place)} * at(b, place));
+      }
+      // One rounding for each product and each sum.
+      CHECK(std::abs(given[static_cast<std::size_t>(i)] - sum) <=
+            0x1p-24 * static_cast<double>(terms + 1) * magnitude);
+    }
+  }
+}
+
+TEST_CASE("row_max: the largest of each row, -infinity where there is none") {
+  CHECK(difference(row_max(matrix(3, 2, {1, 2, -3, -4, -infinity, -infinity})), {{3}, {2, -3, -infinity}}) ==
+        "");
+  CHECK(difference(row_max(Tensor({2, 0})), {{2}, {-infinity, -infinity}}) == "");
+  CHECK(difference(row_max(Tensor({0, 2})), {{0}, {}}) == "");
+  CHECK(row_max(matrix(3, 2, {nan, 2, 1, nan, nan, nan})).to_host() == Values{2, 1, -infinity});
+}
+
+TEST_CASE("a factor, a divisor or an addend for each row or each column") {
+  CHECK(difference(scale_rows(small(), vector({10, -1})), {{2, 3}, {10, 20, 30, -4, -5, -6}}) == "");
+  CHECK(difference(scale_columns(small(), vector({10, 0, -1})), {{2, 3}, {10, 0, -3, 40, 0, -6}}) == "");
+  CHECK(difference(divide_rows(small(), vector({2, -4})), {{2, 3}, {0.5F, 1, 1.5F, -1, -1.25F, -1.5F}}) ==
+        "");
+  CHECK(difference(add_to_rows(small(), vector({10, 20, 30})), {{2, 3}, {11, 22, 33, 14, 25, 36}}) == "");
+  CHECK(difference(add_to_columns(small(), vector({10, 20})), {{2, 3}, {11, 12, 13, 24, 25, 26}}) == "");
+  CHECK(scale_rows(Tensor({0, 2}), Tensor({0})).shape() == Shape{0, 2});
+  CHECK(scale_columns(Tensor({0, 2}), Tensor({2})).shape() == Shape{0, 2});
+  CHECK(divide_rows(Tensor({2, 0}), Tensor({2})).shape() == Shape{2, 0});
+  CHECK(add_to_rows(Tensor({2, 0}), Tensor({0})).shape() == Shape{2, 0});
+  CHECK(add_to_columns(Tensor({2, 0}), Tensor({2})).shape() == Shape{2, 0});
+}
+
+TEST_CASE("divide_rows: a row whose divisor is 0 becomes 0") {
+  CHECK(divide_rows(matrix(3, 2, {1, 0, nan, infinity, 3, 6}), vector({0, -0.0F, 3})).to_host() ==
+        Values{0, 0, 0, 0, 1, 2});
+}
+
+TEST_CASE("exponentials to base 2 of integers are exact, down to the smallest float32") {
+  Values z, expected;
+  for (int below = -127; below <= 150; ++below) {
+    z.push_back(static_cast<float>(5 - below));
+    expected.push_back(std::ldexp(1.0F, -below));  // 2^-150 lies between 0 and 2^-149, and becomes 0
+  }
+  z.insert(z.end(), {-1e30F, -infinity, 5 + 128, infinity});
+  expected.insert(expected.end(), {0, 0, infinity, infinity});
+  const auto n = static_cast<Index>(z.size());
+  CHECK(exponentials(matrix(1, n, z), vector({5}), ExponentialBase::two).to_host() == expected);
+  CHECK(exponentials(matrix(2, 2, {3, 2, 7, 9}), vector({3, 9}), ExponentialBase::two).to_host() ==
+        Values{1, 0.5F, 0.25F, 1});
+}
+
+TEST_CASE("exponentials of real numbers, against float64") {
+  const HostTensor z = tabulate(
+      {4, 50}, [](const Place& p) { return static_cast<float>(p[0]) - 0.73F * static_cast<float>(p[1]); });
+  const Values largest = {0, 1.5F, 2, 3.25F};
+  for (const auto& [base, number] :
+       {std::pair(ExponentialBase::e, std::exp(1.0)), std::pair(ExponentialBase::two, 2.0)}) {
+    const Values given = exponentials(to_device(z), vector(largest), base).to_host();
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const double power = double{z.values[i]} - largest[i / 50], expected = std::pow(number, power);
+      // The difference is rounded once, at most 2^-24 of it; the function is right to two units.
+      CHECK(std::abs(given[i] - expected) <= expected * (0x1p-24 * std::abs(power) + 0x1p-22));
+    }
+  }
+}
+
+TEST_CASE("exponentials of -infinity are 0, also in a row that has nothing else") {
+  for (ExponentialBase base : {ExponentialBase::e, ExponentialBase::two}) {
+    const Values given = exponentials(matrix(3, 2, {-infinity, 4, -infinity, -infinity, nan, 0}),
+                                      vector({4, -infinity, 0}), base)
+                             .to_host();
+    CHECK(Values(given.begin(), given.begin() + 4) == Values{0, 1, 0, 0});
+    CHECK(std::isnan(given[4]));
+    CHECK(given[5] == 1);
+    CHECK(exponentials(Tensor({0, 2}), Tensor({0}), base).shape() == Shape{0, 2});
+    CHECK(exponentials(Tensor({2, 0}), Tensor({2}), base).shape() == Shape{2, 0});
+  }
+}
+
+TEST_CASE("keep_between: masks are causal, or a window, or cut where a sequence ends") {
+  constexpr float x = -infinity;
+  const Values ones(12, 1);
+  auto mask = [&](const Indices& positions, const Indices& first, const Indices& last) {
+    return keep_between(matrix(3, 4, ones), positions, first, last).to_host();
+  };
+  CHECK(mask({0, 1, 2, 3}, {0, 0, 0}, {1, 2, 3}) == Values{1, 1, x, x, 1, 1, 1, x, 1, 1, 1, 1});
+  CHECK(mask({0, 1, 2, 3}, {0, 1, 2}, {1, 2, 3}) == Values{1, 1, x, x, x, 1, 1, x, x, x, 1, 1});
+  CHECK(mask({9, 2, 5, 2}, {2, 3, 6}, {4, 9, 5}) == Values{x, 1, x, 1, 1, x, 1, x, x, x, x, x});
+  CHECK(keep_between(Tensor({0, 2}), Indices{0, 1}, {}, {}).shape() == Shape{0, 2});
+  CHECK(keep_between(Tensor({2, 0}), {}, Indices{0, 0}, Indices{1, 1}).shape() == Shape{2, 0});
+}
+
+TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
+  const Tensor vector_of_3({3}), vector_of_2({2}), column({2, 1});
+  check_refused([] { row_sums(Tensor({3})); }, "row_sums: expected a matrix, given (3,)");
+  check_refused([] { row_max(Tensor({3})); }, "row_max: expected a matrix, given (3,)");
+  check_refused([] { column_sums(Tensor({3})); }, "column_sums: expected a matrix, given (3,)");
+  check_refused(
+      [] {
+        row_dots(small(), Tensor({3, 2}));
+      },
+      "row_dots: expected equal shapes, given (2, 3) and (3, 2)");
+  check_refused([] { row_dots(Tensor({3}), Tensor({3})); }, "row_dots: expected a matrix, given (3,)");
+  check_refused(
+      [] {
+        column_dots(small(), Tensor({3, 2}));
+      },
+      "column_dots: expected equal shapes, given (2, 3) and (3, 2)");
+  check_refused([] { column_dots(Tensor({3}), Tensor({3})); }, "column_dots: expected a matrix, given (3,)");
+  const std::string for_rows = "expected (2,), one number for each row of (2, 3), given ";
+  const std::string for_columns = "expected (3,), one number for each column of (2, 3), given ";
+  check_refused([&] { scale_rows(small(), vector_of_3); }, "scale_rows: " + for_rows + "(3,)");
+  check_refused([&] { scale_rows(small(), column); }, "scale_rows: " + for_rows + "(2, 1)");
+  check_refused([&] { divide_rows(small(), vector_of_3); }, "divide_rows: " + for_rows + "(3,)");
+  check_refused([&] { add_to_columns(small(), vector_of_3); }, "add_to_columns: " + for_rows + "(3,)");
+  check_refused([&] { exponentials(small(), vector_of_3, ExponentialBase::e); },
+                "exponentials: " + for_rows + "(3,)");
+  check_refused([&] { scale_columns(small(), vector_of_2); }, "scale_columns: " + for_columns + "(2,)");
+  check_refused([&] { add_to_rows(small(), vector_of_2); }, "add_to_rows: " + for_columns + "(2,)");
+  check_refused([&] { scale_rows(Tensor({2}), vector_of_2); }, "scale_rows: expected a matrix, given (2,)");
+  check_refused([&] { scale_columns(Tensor({2}), vector_of_2); },
+                "scale_columns: expected a matrix, given (2,)");
+}
+
+TEST_CASE("keep_between refuses other numbers of positions") {
+  const Indices two = {0, 0}, three = {0, 0, 0};
+  check_refused([&] { keep_between(Tensor({2}), two, two, two); },
+                "keep_between: expected a matrix, given (2,)");
+  check_refused([&] { keep_between(small(), two, two, two); },
+                "keep_between: expected 3 positions, one for each column of (2, 3), given 2");
+  check_refused([&] { keep_between(small(), three, three, two); },
+                "keep_between: expected 2 first positions, one for each row of (2, 3), given 3");
+  check_refused([&] { keep_between(small(), three, two, three); },
+                "keep_between: expected 2 last positions, one for each row of (2, 3), given 3");
+}
+
+}  // namespace shard::testing
