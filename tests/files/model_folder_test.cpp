@@ -369,12 +369,13 @@ TEST_CASE("T5: matrices that do not fit each other are refused") {
 
 TEST_CASE("T5: a block that does not exist is refused, with how many there are") {
   const std::string listed =
-      "--block: expected one of 2 blocks, encoder.0 to encoder.1 or 1 block, decoder.0, given ";
+      "--block: expected encoder.0 to encoder.1 (2 blocks) or decoder.0 (1 block), given ";
   for (const std::string block : {"encoder.2", "decoder.1", "encoder.00", "encoder.99999999999999999999"})
     check_block_refused(a_t5(), block, Code::file, "tiny: ", listed + block);
   ForeignModel empty = a_t5();
   empty.parameters = host_checkpoint({}, "tiny");
-  check_block_refused(empty, "encoder.0", Code::file, "tiny: ", "--block: expected a block, given encoder.0");
+  check_block_refused(empty, "encoder.0", Code::file, "tiny: ",
+                      "--block: expected a block of a T5, of which its files have none, given encoder.0");
   for (const std::string block :
        {"", "encoder", "encoder.", "encoder.x", "encoder.-1", "layers.0", ".0", "encoder.0.1"})
     check_block_refused(a_t5(), block, Code::usage, "--block",

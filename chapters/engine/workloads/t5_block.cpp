@@ -45,16 +45,17 @@ Index count_blocks(const ForeignModel& model, const std::string& stack) {
   return count;
 }
 
+/// "encoder.0 to encoder.2 (3 blocks) or decoder.0 (1 block)"
 std::string listed_blocks(const ForeignModel& model) {
   std::string text;
   for (const std::string stack : {"encoder", "decoder"}) {
     const Index count = count_blocks(model, stack);
     if (count == 0) continue;
-    text +=
-        fmt::format("{}{} block{}, {}.0", text.empty() ? "" : " or ", count, count == 1 ? "" : "s", stack);
+    text += fmt::format("{}{}.0", text.empty() ? "" : " or ", stack);
     if (count > 1) text += fmt::format(" to {}.{}", stack, count - 1);
+    text += fmt::format(" ({} block{})", count, count == 1 ? "" : "s");
   }
-  return text.empty() ? "a block" : "one of " + text;
+  return text.empty() ? "a block of a T5, of which its files have none" : text;
 }
 
 /// PyTorch stores (out, in).
