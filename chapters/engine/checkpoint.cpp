@@ -2,24 +2,28 @@
 
 #include <fmt/format.h>
 
-namespace shard::checkpoint {
+namespace shard {
 
-void refuse_unknown(const std::string& source, const std::string& name) {
+void checkpoint::refuse_unknown(const std::string& source, const std::string& name) {
   throw Error(Code::file, fmt::format("{}: expected a parameter {}, given none of that name", source, name));
 }
 
-void require_range(const std::string& name, const Shape& shape, int axis, Index begin, Index end) {
-  if (axis < 0 || axis >= static_cast<int>(shape.size()) || begin < 0 || begin > end ||
-      end > shape[static_cast<std::size_t>(axis)])
-    refuse(Code::argument, "slice of " + name, "a range of an axis of " + to_string(shape),
+std::vector<float> Checkpoint::read(const std::string& name, int axis, Index begin, Index end) const {
+  const Shape whole = shape(name);
+  if (axis < 0 || axis >= static_cast<int>(whole.size()) || begin < 0 || begin > end ||
+      end > whole[static_cast<std::size_t>(axis)])
+    refuse(Code::argument, "slice of " + name, "a range of an axis of " + to_string(whole),
            fmt::format("[{}, {}) of axis {}", begin, end, axis));
+  return values(name, axis, begin, end);
 }
 
-Tensor as_parameter(Shape shape, int axis, Index begin, Index end, const std::vector<float>& values) {
-  shape[static_cast<std::size_t>(axis)] = end - begin;
-  Tensor t = Tensor::from_host(std::move(shape), values);
+Tensor Checkpoint::slice(const std::string& name, int axis, Index begin, Index end) const {
+  const std::vector<float> values = read(name, axis, begin, end);
+  Shape mine = shape(name);
+  mine[static_cast<std::size_t>(axis)] = end - begin;
+  Tensor t = Tensor::from_host(std::move(mine), values);
   t.charge_to(Purpose::parameters);
   return t;
 }
 
-}  // namespace shard::checkpoint
+}  // namespace shard

@@ -11,8 +11,9 @@ namespace shard {
 
 /// Named parameters, which are read in slices. A device that needs a part never builds the whole parameter.
 ///
-/// Where they come from: a file (files/file_checkpoint.hpp), a generator of initial values
-/// (workloads/initial_values.hpp), or the host's memory (host_checkpoint.hpp).
+/// Where they come from: a file (files/file_checkpoint.hpp), a folder that another library has written
+/// (files/model_folder.hpp), a generator of initial values (workloads/initial_values.hpp), or the host's
+/// memory (host_checkpoint.hpp).
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -22,25 +23,27 @@ class Checkpoint {
   virtual bool contains(const std::string& name) const = 0;
   /// \throws Error file when there is no such parameter.
   virtual Shape shape(const std::string& name) const = 0;
-  /// Elements [begin, end) along `axis`, charged to parameters. Reads just those bytes of a file, or
-  /// generates them. \throws Error file when the parameter is missing or the file cannot be read; argument
-  /// for a bad range
-  virtual Tensor slice(const std::string& name, int axis, Index begin, Index end) const = 0;
   /// Where the parameters come from, for messages.
   virtual std::string source() const = 0;
 
+  /// Elements [begin, end) along `axis`, row-major, on the host. Reads just those bytes of a file, or
+  /// generates them. \throws Error file when the parameter is missing or the file cannot be read; argument
+  /// for a bad range
+  std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const;
+  /// The same on the device, charged to parameters.
+  Tensor slice(const std::string& name, int axis, Index begin, Index end) const;
   Tensor whole(const std::string& name) const { return slice(name, 0, 0, shape(name).at(0)); }
+
+ private:
+  /// What `read` returns. The parameter is there, and has the range.
+  virtual std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const = 0;
 };
 
-/// What every checkpoint needs to read slices.
+/// What checkpoints need to read slices.
 namespace checkpoint {
 
 /// \throws Error file: `source` has no parameter of that name
 [[noreturn]] void refuse_unknown(const std::string& source, const std::string& name);
-/// \throws Error argument unless [begin, end) is a range of `axis` of `shape`
-void require_range(const std::string& name, const Shape& shape, int axis, Index begin, Index end);
-/// The slice [begin, end) along `axis` of a tensor of `shape`, on the device and charged to parameters.
-Tensor as_parameter(Shape shape, int axis, Index begin, Index end, const std::vector<float>& values);
 
 /// Calls visit(global index) for every element of a slice, in row-major order.
 template <class Visit>

@@ -21,18 +21,17 @@ class HostCheckpoint : public Checkpoint {
     if (!contains(name)) refuse_unknown(source_, name);
     return tensors_.at(name).shape;
   }
-  Tensor slice(const std::string& name, int axis, Index begin, Index end) const override {
-    Shape whole = shape(name);
-    require_range(name, whole, axis, begin, end);
-    const std::vector<float>& all = tensors_.at(name).values;
-    std::vector<float> values;
-    for_each_in_slice(whole, axis, begin, end,
-                      [&](Index i) { values.push_back(all[static_cast<std::size_t>(i)]); });
-    return as_parameter(whole, axis, begin, end, values);
-  }
   std::string source() const override { return source_; }
 
  private:
+  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+    const HostTensor& whole = tensors_.at(name);
+    std::vector<float> slice;
+    for_each_in_slice(whole.shape, axis, begin, end,
+                      [&](Index i) { slice.push_back(whole.values[static_cast<std::size_t>(i)]); });
+    return slice;
+  }
+
   std::map<std::string, HostTensor> tensors_;
   std::string source_;
 };

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/files/safetensors.hpp"
+#include "engine/foreign_model.hpp"
 
 namespace {
 
@@ -71,6 +72,7 @@ std::map<std::string, Tensors> parameter_files() {
       {"rank_3", with(params, "layer_1/weights", tensor({6, 4, 1}))},
       {"unchained", with(params, "layer_1/weights", tensor({7, 4}))},
       {"one_transposed", with(params, "layer_1/weights", tensor({4, 6}))},
+      {"two_layers", without(without(params, "layer_2/weights"), "layer_3/weights")},
       {"transposed", {{"layer_0/weights", tensor({6, 4})}, {"layer_1/weights", tensor({4, 6})}}},
       {"pytorch_names", {{"fc1.weight", tensor({6, 4})}}},
       {"zero_hidden", {{"layer_0/weights", tensor({4, 0})}, {"layer_1/weights", tensor({0, 4})}}},
@@ -143,13 +145,23 @@ void write_malformed_files(const std::filesystem::path& folder) {
   write_bytes(folder / "integers", length + header + std::string(256, '\1'));
 }
 
+/// The first two layers of the stack as the block of a T5, in two files; `check` writes what is said of it.
+void write_t5(const std::filesystem::path& folder) {
+  const std::string before = "encoder.block.0.layer.1.DenseReluDense.";
+  shard::write_safetensors(folder / "model-00001-of-00002.safetensors",
+                           {{before + "wi.weight", shard::transposed(params.at("layer_0/weights"))}});
+  shard::write_safetensors(folder / "model-00002-of-00002.safetensors",
+                           {{before + "wo.weight", shard::transposed(params.at("layer_1/weights"))}});
+}
+
 }  // namespace
 
 int main(int, char** argv) {
   const std::filesystem::path folder = argv[1];
-  for (const char* network : {"stack", "experts_1", "experts_2"})
+  for (const char* network : {"stack", "experts_1", "experts_2", "t5"})
     std::filesystem::create_directories(folder / network);
   for (const auto& files : {parameter_files(), files_of_networks(), batch_files()})
     for (const auto& [name, tensors] : files) shard::write_safetensors(folder / name, tensors);
   write_malformed_files(folder);
+  write_t5(folder / "t5");
 }

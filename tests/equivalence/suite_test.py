@@ -336,6 +336,69 @@ class Torch(Suite):
         self.wrong_versions("torch_pipeline", self.PIPELINE, "2", with_python=foreign)
 
 
+class HuggingFace(Suite):
+    """Chapters that read a feed-forward block of a T5 from a folder as save_pretrained writes it."""
+    MOST_DEVICES = {"01_single_device": 5, "02_data_parallel": 5, "03_tensor_parallel": 5,
+                    "04_pipeline": 2, "06_fully_sharded": 5}  # a pipeline cuts two layers once
+    BLOCKS = {"encoder.1": "encoder.block.1.layer.1", "decoder.0": "decoder.block.0.layer.2"}
+
+    def each_result(self, folder, batch, block):
+        """What each chapter computes of a block, on each number of devices."""
+        out = self.scratch / "out"
+        for chapter, most in self.MOST_DEVICES.items():
+            for devices in range(1, most + 1):
+                with self.subTest(chapter=chapter, block=block, devices=devices):
+                    command = [here.parents[1] / "chapters/on_devices", devices, programs / chapter,
+                               "gradients", "--params", folder, "--block", block, "--batch", batch,
+                               "--out", out]
+                    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                                           check=False)
+                    self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+                    yield {name: stored.values for name, stored in shardbook.read(out).items()}
+
+    def write_t5(self, folder, problem):
+        """The network of a problem, as PyTorch stores it, in two blocks, each tensor in a file of its own.
+        The numbers of one block are twice those of the other."""
+        index = {}
+        for factor, block in enumerate(self.BLOCKS.values(), 1):
+            for layer, name in enumerate(("wi", "wo")):
+                tensor = f"{block}.DenseReluDense.{name}.weight"
+                index[tensor] = f"model-{len(index) + 1:05}-of-00004.safetensors"
+                shardbook.write(folder / index[tensor],
+                                {tensor: factor * problem.params[f"layer_{layer}/weights"].T})
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        config = {"model_type": "t5", "d_model": problem.widths[0], "d_ff": problem.widths[1]}
+        (folder / "config.json").write_text(json.dumps(config))
+
+    def test_exact(self):
+        problem = shardbook.problem(SMALL)
+        shardbook.write(self.scratch / "batch", problem.batch)
+        self.write_t5(self.scratch, problem)
+        want = {"output": 4 * problem.expected["output"], "input_grad": 4 * problem.expected["input_grad"]}
+        for layer, name in enumerate(("wi", "wo")):
+            want[f"{self.BLOCKS['decoder.0']}.DenseReluDense.{name}.weight"] = \
+                2 * problem.expected[f"layer_{layer}/weights"].T
+        for given in self.each_result(self.scratch, self.scratch / "batch", "decoder.0"):
+            self.assertEqual({name: values.tolist() for name, values in given.items()},
+                             {name: values.tolist() for name, values in want.items()})
+
+    @unittest.skipUnless(has("torch, transformers"), f"{foreign}: expected transformers, given none")
+    def test_transformers(self):
+        folder = self.scratch / "t5"
+        made = subprocess.run([foreign, here / "make_t5.py", folder], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertGreater(len(list(folder.glob("model-*.safetensors"))), 9)
+        for block in self.BLOCKS:
+            expected = shardbook.read(folder / f"{block}.expected")
+            for given in self.each_result(folder, folder / f"{block}.batch", block):
+                self.assertEqual(given.keys(), expected.keys())
+                for name, want in expected.items():
+                    self.assertEqual(given[name].shape, want.values.shape, name)
+                    off = np.abs(given[name] - want.values).max() / np.abs(want.values).max()
+                    self.assertLess(off, 1e-5, name)
+
+
 class Results(Suite):
     """Results as a folder that was brought back, in all forms in which they may lie."""
     def setUp(self):

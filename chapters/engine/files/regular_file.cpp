@@ -36,6 +36,26 @@ FileDescriptor open_regular(const std::string& path, std::uint64_t& size) {
   return file;
 }
 
+void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                  std::uint64_t bytes, void* into) {
+  std::uint64_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(file.get(), static_cast<std::byte*>(into) + done, bytes - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) system_error(path, "cannot read");
+    if (got == 0)
+      bad_file(path, "the file shrank while it was read", fmt::format("{} bytes at byte {}", bytes, offset),
+               fmt::format("{} bytes", done));
+    done += static_cast<std::uint64_t>(got);
+  }
+}
+
+void refuse_git_lfs_pointer(const std::string& path, std::string_view beginning) {
+  if (beginning.starts_with("version https://git-lfs.github.com/spec/"))
+    throw Error(Code::file, one_line(path) + ": a Git LFS pointer, not the file itself: git lfs pull");
+}
+
 Replacement::Replacement(const std::string& path) : path_(path), target_(path.substr(path.rfind('/') + 1)) {
   const std::string folder = path.substr(0, path.size() - target_.size());
   folder_ = FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -28,6 +28,13 @@ class FileDescriptor {
 /// Opens `path` to be read, and gives its size. \throws Error file unless it is a regular file
 FileDescriptor open_regular(const std::string& path, std::uint64_t& size);
 
+/// Reads these bytes of a file. \throws Error file also when it has become shorter
+void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
+                  std::uint64_t bytes, void* into);
+/// Git LFS leaves a text, which begins in its own way, in the place of a file that has not been fetched.
+/// \throws Error file when `beginning` is that of such a text
+void refuse_git_lfs_pointer(const std::string& path, std::string_view beginning);
+
 /// A file without a name in the folder of `path`. On commit() it gets one, `.shardbook-PID-N.tmp`, and takes
 /// the place of `path`; without that it vanishes, also if this process is killed. Whoever opens `path`, also
 /// after the machine lost power, finds the old file or the new one, whole. A symbolic link at `path` is

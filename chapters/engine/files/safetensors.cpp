@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -29,37 +27,17 @@ constexpr std::uint64_t length_bytes = 8;        // of the field that gives the 
 constexpr std::uint64_t window_bytes = 1 << 20;  // read at once where values cannot go straight to the result
 constexpr std::uint64_t page_bytes = 4096;       // a gap below this costs less than a further read
 
-void read_exactly(const FileDescriptor& file, const std::string& path, std::uint64_t offset,
-                  std::uint64_t bytes, void* into) {
-  std::uint64_t done = 0;
-  while (done < bytes) {
-    const ssize_t got = ::pread(file.get(), static_cast<std::byte*>(into) + done, bytes - done,
-                                static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) system_error(path, "cannot read");
-    if (got == 0)
-      bad_file(path, "the file shrank while it was read", fmt::format("{} bytes at byte {}", bytes, offset),
-               fmt::format("{} bytes", done));
-    done += static_cast<std::uint64_t>(got);
-  }
-}
-
-/// Git LFS leaves a text of this beginning in the place of a file that has not been fetched.
-void refuse_git_lfs_pointer(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
-  constexpr std::string_view beginning = "version https://git-lfs.github.com/spec/";
-  std::string text(std::min<std::uint64_t>(size, beginning.size()), '\0');
-  read_exactly(file, path, 0, text.size(), text.data());
-  if (text != beginning) return;
-  throw Error(Code::file, one_line(path) + ": a Git LFS pointer, not the file itself: git lfs pull");
-}
-
 std::uint64_t read_header_length(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
   if (size < length_bytes)
     bad_file(path, "file too short", "at least 8 bytes", fmt::format("{} bytes", size));
   std::uint64_t length = 0;
   read_exactly(file, path, 0, length_bytes, &length);
   const std::uint64_t limit = std::min(size - length_bytes, safetensors::max_header_bytes);
-  if (length > limit) refuse_git_lfs_pointer(file, path, size);
+  if (length > limit) {
+    std::string beginning(std::min<std::uint64_t>(size, page_bytes), '\0');
+    read_exactly(file, path, 0, beginning.size(), beginning.data());
+    refuse_git_lfs_pointer(path, beginning);
+  }
   if (length > limit)
     bad_file(path, "bad header length", fmt::format("at most {} bytes", limit), std::to_string(length));
   return length;

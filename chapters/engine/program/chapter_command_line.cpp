@@ -184,8 +184,12 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
   return declared;
 }
 
-std::string parameters_help(const Chapter& chapter) {
-  return chapter.variants.front().workload->parameters_help();
+void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
+  command.add_option("--params", a.params, chapter.variants.front().workload->parameters_help())
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--block", a.block, "Which block of the folder that --params names, such as encoder.0")
+      ->type_name("NAME");
 }
 
 std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
@@ -193,7 +197,7 @@ std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& cha
       "gradients",
       "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
   auto declared = add_common(*gradients, chapter, a);
-  gradients->add_option("--params", a.params, parameters_help(chapter))->type_name("FILE")->required();
+  add_parameters(*gradients, chapter, a);
   gradients->add_option("--batch", a.batch_file, "safetensors file with input and output_grad")
       ->type_name("FILE")
       ->required();
@@ -205,7 +209,7 @@ std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter
   CLI::App* infer =
       app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
   auto declared = add_common(*infer, chapter, a);
-  infer->add_option("--params", a.params, parameters_help(chapter))->type_name("FILE")->required();
+  add_parameters(*infer, chapter, a);
   infer->add_option("--batch", a.batch, "Rows that go through the network together")
       ->check(positive)
       ->type_name("N")

@@ -30,6 +30,7 @@ struct Arguments {
   std::string report;
   // gradients and infer
   std::string params;
+  std::optional<std::string> block;
   std::string batch_file;
   std::string out;
 };

@@ -6,6 +6,7 @@
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/program/parameters.hpp"
 
 namespace shard {
 
@@ -66,15 +67,15 @@ class OutputPieces {
 
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments) {
   if (group.device_id() == 0) require_replaceable(arguments.out);
-  std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
+  const Parameters params = open_parameters(*variant.workload, arguments);
   std::unique_ptr<Checkpoint> batch = open_checkpoint(arguments.batch_file);
-  const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);
+  const std::shared_ptr<Workload> network = variant.workload->read(*params.checkpoint, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
-  require_batch(*batch, *network, params->source());
+  require_batch(*batch, *network, params.checkpoint->source());
   const Index rows = batch->shape("input")[0];
 
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
-  engine->load_checkpoint(*params);
+  engine->load_checkpoint(*params.checkpoint);
   engine->want_input_grad(true);
   OutputPieces output;
   Gradients result = engine->forward_backward(
@@ -87,7 +88,7 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
   whole["output"] = output.gather(group, network->output_shape(rows));
   for (auto& [name, gradient] : result) {
     Tensor t = engine->whole(std::move(gradient));
-    whole[name] = {t.shape(), t.to_host()};
+    whole.insert(params.as_stored(name, {t.shape(), t.to_host()}));
   }
   if (group.device_id() == 0) write_safetensors(arguments.out, whole);
   return 0;

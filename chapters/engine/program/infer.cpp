@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "engine/files/file_checkpoint.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/program/parameters.hpp"
 
 namespace shard {
 
@@ -86,11 +86,11 @@ class CsvOutput : public OutputStream {
 }  // namespace
 
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  std::unique_ptr<Checkpoint> params = open_checkpoint(arguments.params);
-  const std::shared_ptr<Workload> network = variant.workload->read(*params, arguments.options);
+  const Parameters params = open_parameters(*variant.workload, arguments);
+  const std::shared_ptr<Workload> network = variant.workload->read(*params.checkpoint, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
-  engine->load_checkpoint(*params);
+  engine->load_checkpoint(*params.checkpoint);
   CsvInput input(std::cin, *network, arguments.batch);
   CsvOutput output;
   engine->inference_loop(input, output);

@@ -28,20 +28,20 @@ class GeneratedCheckpoint : public Checkpoint {
     if (!contains(name)) refuse_unknown(source(), name);
     return parameters_.at(name).shape;
   }
-  Tensor slice(const std::string& name, int axis, Index begin, Index end) const override {
-    Shape whole = shape(name);
-    require_range(name, whole, axis, begin, end);
-    const float bound = parameters_.at(name).bound;
-    CounterRandom random(seed_, name);
-    std::vector<float> values;
-    for_each_in_slice(whole, axis, begin, end, [&](Index i) {
-      values.push_back(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
-    });
-    return as_parameter(whole, axis, begin, end, values);
-  }
   std::string source() const override { return fmt::format("generated with seed {}", seed_); }
 
  private:
+  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+    const Parameter& parameter = parameters_.at(name);
+    const float bound = parameter.bound;
+    CounterRandom random(seed_, name);
+    std::vector<float> slice;
+    for_each_in_slice(parameter.shape, axis, begin, end, [&](Index i) {
+      slice.push_back(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
+    });
+    return slice;
+  }
+
   std::uint64_t seed_;
   std::map<std::string, Parameter> parameters_;
 };

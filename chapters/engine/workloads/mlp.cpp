@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/workloads/mlp_unsharded.hpp"
+#include "engine/workloads/t5_block.hpp"
 
 namespace shard {
 
@@ -24,7 +25,9 @@ class MlpKind : public WorkloadKind {
  public:
   std::string name() const override { return "mlp"; }
   std::string parameters_help() const override {
-    return "safetensors file with layer_0/weights, layer_1/weights, ...";
+    return "safetensors file with layer_0/weights, layer_1/weights, ...; or, with --block, the folder of a "
+           "T5\n"
+           "as Hugging Face's save_pretrained writes it";
   }
   std::vector<OptionText> training_options() const override {
     return {layers_option(), hidden_option(), DenoisingWorkload::data_option()};
@@ -40,6 +43,9 @@ class MlpKind : public WorkloadKind {
   }
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options&) const override {
     return std::make_shared<Mlp>(model_of(checkpoint));
+  }
+  ForeignNames block_of(const ForeignModel& model, const std::string& block) const override {
+    return t5_block(model, block);
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     return std::make_shared<Mlp>(Model{layers, model_dim, hidden_dim});

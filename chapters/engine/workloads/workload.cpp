@@ -1,5 +1,7 @@
 #include "engine/workloads/workload.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/sharded_engine.hpp"
@@ -8,6 +10,11 @@ namespace shard {
 
 std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
   return nullptr;
+}
+
+ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
+  throw Error(Code::usage, fmt::format("--block: expected a file of parameters for a {}, given a block of {}",
+                                       name(), model.source));
 }
 
 Solution solve(const ExactProblem& problem) {

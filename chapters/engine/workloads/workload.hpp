@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/checkpoint.hpp"
+#include "engine/foreign_model.hpp"
 #include "engine/host_tensor.hpp"
 #include "engine/options.hpp"
 #include "engine/proof/costs.hpp"
@@ -153,6 +154,10 @@ class WorkloadKind {
   /// The network whose parameters these are. \throws Error file naming the parameter that is missing, unknown
   /// or of the wrong shape
   virtual std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& options) const = 0;
+  /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
+  /// By default none has. \throws Error file when it has no such block, or one that computes something else;
+  /// usage
+  virtual ForeignNames block_of(const ForeignModel& model, const std::string& block) const;
   /// A network of these sizes, for benchmarks.
   virtual std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const = 0;
 

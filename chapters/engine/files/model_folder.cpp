@@ -1,0 +1,125 @@
+#include "engine/files/model_folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <ranges>
+
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/json_file.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+using namespace checkpoint;
+
+/// Whether a path that an index names stays in its folder.
+bool is_inside(const std::filesystem::path& file) {
+  return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
+         file.native().find('\0') == std::string::npos;
+}
+
+/// Tensors of several files, by an index that says which are in which.
+class IndexedCheckpoint : public Checkpoint {
+ public:
+  IndexedCheckpoint(const std::string& folder, const std::string& index) : folder_(folder), index_(index) {
+    nlohmann::json json = read_json_object(index_);
+    const auto found = json.find("weight_map");
+    if (found == json.end() || !found->is_object())
+      bad_file(index_, "no weight_map", "an object of tensors and their files",
+               found == json.end() ? "none" : found->type_name());
+    file_of_ = std::move(*found);
+    for (const auto& [name, file] : file_of_.items()) add_file(name, file);
+  }
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [file, unused] : files_)
+      for (std::string& name : opened(file).names()) all.push_back(std::move(name));
+    std::ranges::sort(all);
+    all.erase(std::ranges::unique(all).begin(), all.end());
+    return all;
+  }
+  bool contains(const std::string& name) const override { return holder(name) != nullptr; }
+  Shape shape(const std::string& name) const override { return known_holder(name).shape(name); }
+  std::string source() const override { return folder_; }
+
+ private:
+  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+    return known_holder(name).read(name, axis, begin, end);
+  }
+
+  void add_file(const std::string& name, const nlohmann::json& file) {
+    const std::string tensor = "tensor \"" + printable(name) + '"';
+    if (!file.is_string()) bad_file(index_, tensor, "the name of a file", file.type_name());
+    const auto& path = file.get_ref<const std::string&>();
+    if (files_.contains(path)) return;
+    if (!is_inside(path)) bad_file(index_, tensor, "a file in the folder", '"' + printable(path) + '"');
+    files_[path] = nullptr;
+  }
+
+  const Checkpoint& opened(const std::string& file) const {
+    std::unique_ptr<Checkpoint>& open = files_.at(file);
+    if (!open) open = open_checkpoint(folder_ + "/" + file);
+    return *open;
+  }
+
+  /// The file that has a tensor; null if none has. Of those that have one that the index does not know, the
+  /// last counts, as in Hugging Face's library.
+  const Checkpoint* holder(const std::string& name) const {
+    if (const auto found = file_of_.find(name); found != file_of_.end()) {
+      const Checkpoint& file = opened(found->get_ref<const std::string&>());
+      if (file.contains(name)) return &file;
+      bad_file(index_, "tensor \"" + printable(name) + '"', "in " + one_line(file.source()), "none there");
+    }
+    for (const auto& [file, unused] : std::views::reverse(files_))
+      if (opened(file).contains(name)) return &opened(file);
+    return nullptr;
+  }
+  const Checkpoint& known_holder(const std::string& name) const {
+    const Checkpoint* file = holder(name);
+    if (file == nullptr) refuse_unknown(source(), name);
+    return *file;
+  }
+
+  std::string folder_;
+  std::string index_;
+  nlohmann::json file_of_;                                            // by tensor
+  mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
+};
+
+/// Lists and objects are named by their kind alone; null says nothing.
+std::map<std::string, std::string> read_config(const std::string& path) {
+  const nlohmann::json json = read_json_object(path);
+  std::map<std::string, std::string> config;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
+    config[name] = value.is_string()       ? value.get<std::string>()
+                   : value.is_structured() ? value.type_name()
+                                           : value.dump();
+  }
+  return config;
+}
+
+/// Also of a symbolic link to nothing: opening it says so.
+bool has_name(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
+  const std::string one = folder + "/model.safetensors", index = one + ".index.json";
+  if (has_name(one)) return open_checkpoint(one);
+  if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
+  bad_file(folder, "no parameters", "model.safetensors or model.safetensors.index.json", "neither");
+}
+
+}  // namespace
+
+ForeignModel open_model_folder(const std::string& path) {
+  return {path, read_config(path + "/config.json"), open_parameters(path)};
+}
+
+}  // namespace shard

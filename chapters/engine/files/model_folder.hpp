@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "engine/foreign_model.hpp"
+
+namespace shard {
+
+/// A network as Hugging Face's `save_pretrained` writes it: a folder with config.json and model.safetensors,
+/// or, without that, model.safetensors.index.json, whose `weight_map` says in which file each tensor is.
+///
+/// A file is opened when one of its tensors is asked for, and then once; others need not be there. As in
+/// Hugging Face's library, a tensor that the index does not know counts, if one of its files has it: then
+/// all of them are opened. Unlike there, a tensor must be in the file that the index names, and no name may
+/// stand twice.
+///
+/// A file may be a symbolic link to anywhere, since the hub's cache is made of them. But the index may name
+/// no path that leads out of the folder.
+/// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
+ForeignModel open_model_folder(const std::string& path);
+
+}  // namespace shard

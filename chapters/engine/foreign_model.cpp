@@ -1,0 +1,74 @@
+#include "engine/foreign_model.hpp"
+
+#include <fmt/format.h>
+
+namespace shard {
+
+namespace {
+
+using namespace checkpoint;
+
+class RenamedCheckpoint : public Checkpoint {
+ public:
+  RenamedCheckpoint(std::unique_ptr<Checkpoint> stored, ForeignNames names, std::string source)
+      : stored_(std::move(stored)), names_(std::move(names)), source_(std::move(source)) {
+    for (const auto& [ours, theirs] : names_) {
+      const Shape shape = stored_->shape(theirs.name);
+      if (shape.size() != 2)
+        throw Error(Code::file, fmt::format("{}: {}: expected a matrix, given {}", source_, theirs.name,
+                                            to_string(shape)));
+    }
+  }
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [ours, theirs] : names_) all.push_back(ours);
+    return all;
+  }
+  bool contains(const std::string& name) const override { return names_.contains(name); }
+  Shape shape(const std::string& name) const override {
+    if (!contains(name)) refuse_unknown(source_, name);
+    const ForeignName& theirs = names_.at(name);
+    const Shape shape = stored_->shape(theirs.name);
+    return theirs.is_transposed ? Shape{shape[1], shape[0]} : shape;
+  }
+  std::string source() const override { return source_; }
+
+ private:
+  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+    const ForeignName& theirs = names_.at(name);
+    if (!theirs.is_transposed) return stored_->read(theirs.name, axis, begin, end);
+    Shape slice = stored_->shape(theirs.name);
+    slice[static_cast<std::size_t>(1 - axis)] = end - begin;
+    return transposed({slice, stored_->read(theirs.name, 1 - axis, begin, end)}).values;
+  }
+
+  std::unique_ptr<Checkpoint> stored_;
+  ForeignNames names_;
+  std::string source_;
+};
+
+}  // namespace
+
+const std::string& ForeignModel::hyper_parameter(const std::string& name,
+                                                 const std::string& otherwise) const {
+  const auto found = config.find(name);
+  return found == config.end() ? otherwise : found->second;
+}
+
+std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
+                                    std::string source) {
+  return std::make_unique<RenamedCheckpoint>(std::move(stored), std::move(names), std::move(source));
+}
+
+HostTensor transposed(const HostTensor& matrix) {
+  const Index rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  HostTensor result{{columns, rows}, {}};
+  result.values.reserve(matrix.values.size());
+  for (Index column = 0; column < columns; ++column)
+    for (Index row = 0; row < rows; ++row)
+      result.values.push_back(matrix.values[static_cast<std::size_t>(row * columns + column)]);
+  return result;
+}
+
+}  // namespace shard

@@ -1,0 +1,41 @@
+#include "engine/program/parameters.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/model_folder.hpp"
+#include "engine/files/regular_file.hpp"
+
+namespace shard {
+
+std::pair<std::string, HostTensor> Parameters::as_stored(const std::string& name, HostTensor result) const {
+  const auto found = stored_as.find(name);
+  if (found == stored_as.end()) return {name, std::move(result)};
+  return {found->second.name, found->second.is_transposed ? transposed(result) : std::move(result)};
+}
+
+Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(arguments.params, ignored);
+  const std::string path = one_line(arguments.params);
+  if (!arguments.block) {
+    if (std::filesystem::is_directory(status))
+      throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
+                                           "--block encoder.0, given the folder {} alone",
+                                           path));
+    return {open_checkpoint(arguments.params), {}};
+  }
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status))
+    throw Error(Code::usage,
+                fmt::format("--block: expected with a folder that has config.json, given with {}, "
+                            "which is no folder",
+                            path));
+  ForeignModel model = open_model_folder(arguments.params);
+  ForeignNames names = kind.block_of(model, *arguments.block);
+  const std::string source = fmt::format("{}: {}", path, *arguments.block);
+  return {renamed(std::move(model.parameters), names, source), names};
+}
+
+}  // namespace shard

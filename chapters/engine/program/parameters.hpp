@@ -1,0 +1,26 @@
+#pragma once
+
+/// The parameters that --params and --block name.
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/foreign_model.hpp"
+#include "engine/program/commands.hpp"
+
+namespace shard {
+
+struct Parameters {
+  std::unique_ptr<Checkpoint> checkpoint;  ///< under our names, in our shapes
+  ForeignNames stored_as;                  ///< where they are stored under other names
+
+  /// A result as it belongs beside the stored parameters: a parameter's gradient has its name and shape.
+  std::pair<std::string, HostTensor> as_stored(const std::string& name, HostTensor result) const;
+};
+
+/// \throws Error file when they cannot be read; usage when a folder is given without a block, or a block
+/// without a folder
+Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments);
+
+}  // namespace shard

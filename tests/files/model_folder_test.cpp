@@ -1,0 +1,383 @@
+// A folder as Hugging Face's save_pretrained writes it, with its tensors in one file or in several, and a T5's
+// feed-forward block in it.
+
+#include "engine/files/model_folder.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/host_checkpoint.hpp"
+#include "engine/workloads/t5_block.hpp"
+#include "tests/files/safetensors_files.hpp"
+
+using namespace std::string_literals;
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+const std::string a_config = R"({"model_type":"t5","d_model":2,"d_ff":3,"tie_word_embeddings":true,)"
+                             R"("layer_norm_epsilon":1e-06,"architectures":["T5"],"dtype":null})";
+const std::string index_name = "model.safetensors.index.json";
+const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+
+/// `entries` is the JSON inside of the weight_map.
+std::string index_of(const std::string& entries) {
+  return R"({"metadata":{"total_size":16},"weight_map":{)" + entries + "}}";
+}
+std::string in(const std::string& name, const std::string& file) {
+  return "\"" + name + "\":\"" + file + "\"";
+}
+
+/// Tensors `a` (2, 3) and `b` (2) in a file each; the second file also has `c`, which the index does not know.
+void write_shards(const Folder& folder) {
+  save(folder, a_config, "config.json");
+  save(folder, index_of(in("a", first) + "," + in("b", second)), index_name);
+  write_safetensors(folder / first, {{"a", {{2, 3}, {1, 2, 3, 4, 5, 6}}}});
+  write_safetensors(folder / second, {{"b", {{2}, {7, 8}}}, {"c", {{1}, {9}}}});
+}
+
+void check_folder_refused(const Folder& folder, const std::string& path, const std::string& reason) {
+  check_error([&] { open_model_folder(folder.path); }, Code::file, path, reason);
+}
+
+/// Opened, it must say this when the tensor `a` is asked for.
+void check_tensor_refused(const Folder& folder, const std::string& path, const std::string& reason) {
+  const ForeignModel model = open_model_folder(folder.path);
+  check_error([&] { model.parameters->read("a", 0, 0, 1); }, Code::file, path, reason);
+}
+
+}  // namespace
+
+TEST_CASE("model folder: tensors are read from the files that the index names") {
+  const Folder folder;
+  write_shards(folder);
+  const ForeignModel model = open_model_folder(folder.path);
+  CHECK(model.source == folder.path);
+  CHECK(model.parameters->source() == folder.path);
+  CHECK(model.parameters->shape("a") == Shape{2, 3});
+  CHECK(model.parameters->read("a", 1, 1, 3) == std::vector<float>{2, 3, 5, 6});
+  CHECK(model.parameters->read("b", 0, 1, 2) == std::vector<float>{8});
+  CHECK_FALSE(model.parameters->contains("d"));
+  check_error([&] { model.parameters->shape("d"); }, Code::file, folder.path, "expected a parameter d");
+}
+
+TEST_CASE("model folder: hyper-parameters are text, and null says nothing") {
+  const Folder folder;
+  write_shards(folder);
+  const ForeignModel model = open_model_folder(folder.path);
+  const std::map<std::string, std::string> expected = {{"model_type", "t5"},
+                                                       {"d_model", "2"},
+                                                       {"d_ff", "3"},
+                                                       {"tie_word_embeddings", "true"},
+                                                       {"layer_norm_epsilon", "1e-06"},
+                                                       {"architectures", "array"}};
+  CHECK(model.config == expected);
+  CHECK(model.hyper_parameter("d_ff", "2048") == "3");
+  CHECK(model.hyper_parameter("d_kv", "64") == "64");
+}
+
+TEST_CASE("model folder: a file is opened when it is asked for, and once") {
+  const Folder folder;
+  write_shards(folder);
+  save(folder, "no tensors", second);
+  const ForeignModel model = open_model_folder(folder.path);
+  CHECK(model.parameters->contains("a"));
+  std::filesystem::remove(folder / first);
+  CHECK(model.parameters->read("a", 0, 1, 2) == std::vector<float>{4, 5, 6});
+  check_error([&] { model.parameters->shape("b"); }, Code::file, folder / second, "header length");
+}
+
+TEST_CASE("model folder: a tensor that the index does not know counts if a file has it") {
+  const Folder folder;
+  write_shards(folder);
+  {
+    const ForeignModel model = open_model_folder(folder.path);
+    CHECK(model.parameters->read("c", 0, 0, 1) == std::vector<float>{9});
+    CHECK(model.parameters->names() == std::vector<std::string>{"a", "b", "c"});
+  }
+  write_safetensors(folder / first, {{"a", {{1}, {1}}}, {"c", {{1}, {2}}}, {"b", {{1}, {3}}}});
+  const ForeignModel model = open_model_folder(folder.path);
+  CHECK(model.parameters->read("c", 0, 0, 1) == std::vector<float>{9});  // the last file's
+  CHECK(model.parameters->read("b", 0, 0, 1) == std::vector<float>{7});  // where the index says
+  CHECK(model.parameters->names() == std::vector<std::string>{"a", "b", "c"});
+}
+
+TEST_CASE("model folder: a single file goes before an index") {
+  const Folder folder;
+  write_shards(folder);
+  write_safetensors(folder / "model.safetensors", {{"a", {{1}, {5}}}});
+  CHECK(open_model_folder(folder.path).parameters->read("a", 0, 0, 1) == std::vector<float>{5});
+  std::filesystem::remove(folder / "model.safetensors");
+  CHECK(open_model_folder(folder.path).parameters->read("a", 0, 0, 1) == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("model folder: a symbolic link may lead out of the folder") {
+  const Folder folder, blobs;
+  write_shards(folder);
+  std::filesystem::rename(folder / first, blobs / "5f1d");
+  std::filesystem::create_symlink(blobs / "5f1d", folder / first);
+  CHECK(open_model_folder(folder.path).parameters->read("a", 0, 0, 1) == std::vector<float>{1, 2, 3});
+  std::filesystem::remove(blobs / "5f1d");
+  check_tensor_refused(folder, folder / first, "cannot open: No such file or directory");
+  std::filesystem::create_symlink("nowhere", folder / "model.safetensors");
+  check_folder_refused(folder, folder / "model.safetensors", "cannot open: No such file or directory");
+}
+
+TEST_CASE("model folder: an index of a million names is read, and one of them twice is refused") {
+  const Folder folder;
+  save(folder, a_config, "config.json");
+  write_safetensors(folder / first, {{"a", {{1}, {1}}}});
+  std::string entries = in("a", first);
+  for (int i = 0; i < 1'000'000; ++i) entries += "," + in("layers." + std::to_string(i) + ".weight", first);
+  save(folder, index_of(entries), index_name);
+  CHECK(open_model_folder(folder.path).parameters->read("a", 0, 0, 1) == std::vector<float>{1});
+  save(folder, index_of(entries + "," + in("layers.500000.weight", first)), index_name);
+  check_folder_refused(folder, folder / index_name,
+                       "duplicate name, expected every name once, given \"layers.500000.weight\" twice");
+}
+
+TEST_CASE("model folder: a folder without its files is refused") {
+  const Folder folder;
+  check_folder_refused(folder, folder / "config.json", "cannot open: No such file or directory");
+  save(folder, a_config, "config.json");
+  check_folder_refused(
+      folder, folder.path,
+      "no parameters, expected model.safetensors or model.safetensors.index.json, given neither");
+  const Folder empty;
+  check_error([&] { open_model_folder(folder / "config.json"); }, Code::file,
+              folder / "config.json/config.json", "Not a directory");
+  check_error([&] { open_model_folder(empty / "none"); }, Code::file, empty / "none/config.json",
+              "No such file");
+}
+
+TEST_CASE("model folder: a folder that cannot be read is refused") {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "secret");
+  save(folder, a_config, "secret/config.json");
+  REQUIRE(chmod((folder / "secret").c_str(), 0) == 0);
+  const AsNobody nobody(folder);
+  check_error([&] { open_model_folder(folder / "secret"); }, Code::file, folder / "secret/config.json",
+              "cannot open: Permission denied");
+}
+
+TEST_CASE(
+    "model folder: what is no JSON object, or has a name twice, is refused as config.json and as index") {
+  const std::vector<std::pair<std::string, std::string>> malformed = {
+      {"", "malformed JSON, expected well-formed JSON, given parse error at line 1, column 1"},
+      {"{\"a\":1,}", "malformed JSON"},
+      {"{\n\"a\":1", "at line 2, column 6"},
+      {"model_type: t5", "malformed JSON"},
+      {"{\"a\":1}{}", "malformed JSON"},
+      {"{\"a\":1e999}", "malformed JSON, expected well-formed JSON, given number overflow"},
+      {"{\"a\":\"\xff\"}", "invalid string: ill-formed UTF-8"},
+      {"{\"a\":\"\0\"}"s, "malformed JSON"},
+      {"\x80\x02}q\0X"s, "malformed JSON"},
+      {repeat("[", 1'000'000), "malformed JSON"},
+      {repeat("[", 1'000'000) + repeat("]", 1'000'000),
+       "wrong kind of JSON, expected an object, given array"},
+      {"[]", "wrong kind of JSON, expected an object, given array"},
+      {"null", "wrong kind of JSON, expected an object, given null"},
+      {R"({"a":1,"b":2,"\u0061":3})", "duplicate name, expected every name once, given \"a\" twice"},
+      {R"({"a":{"b":1,"b":2}})", "duplicate name, expected every name once, given \"b\" twice"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "a Git LFS pointer"},
+  };
+  for (const std::string& name : {"config.json"s, index_name})
+    for (const auto& [text, reason] : malformed) {
+      INFO(name << ": " << text.substr(0, 60));
+      const Folder folder;
+      write_shards(folder);
+      check_folder_refused(folder, save(folder, text, name), reason);
+    }
+}
+
+TEST_CASE("model folder: JSON that is nested deeply, or is no regular file, does no harm") {
+  const Folder folder;
+  write_shards(folder);
+  save(folder, "{\"a\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}", "config.json");
+  CHECK(open_model_folder(folder.path).config.at("a") == "array");
+  std::ofstream(folder / "config.json").seekp(1L << 40).put('}');
+  check_folder_refused(folder, folder / "config.json", "too long, expected at most 268435456 bytes");
+  std::filesystem::remove(folder / "config.json");
+  REQUIRE(mkfifo((folder / "config.json").c_str(), 0600) == 0);
+  check_folder_refused(folder, folder / "config.json", "not a file of bytes");
+}
+
+TEST_CASE("model folder: an index that is wrong about its files is refused") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"{}", "no weight_map, expected an object of tensors and their files, given none"},
+      {R"({"weight_map":["a"]})",
+       "no weight_map, expected an object of tensors and their files, given array"},
+      {index_of("\"a\":1"), "tensor \"a\", expected the name of a file, given number"},
+      {index_of("\"a\":null"), "tensor \"a\", expected the name of a file, given null"},
+      {index_of(in("a", "../x.safetensors")), "expected a file in the folder, given \"../x.safetensors\""},
+      {index_of(in("a", "x/../../y")), "expected a file in the folder, given \"x/../../y\""},
+      {index_of(in("a", "..")), "tensor \"a\", expected a file in the folder, given \"..\""},
+      {index_of(in("a", "/etc/passwd")), "expected a file in the folder, given \"/etc/passwd\""},
+      {index_of(in("a", "")), "tensor \"a\", expected a file in the folder, given \"\""},
+      {index_of(in("a", first + "\\u0000")), "tensor \"a\", expected a file in the folder"},
+      {index_of(in("\\u001b[2J", "..")), "tensor \"\\x1b[2J\", expected a file in the folder"},
+      {index_of(in("b", second) + "," + in("a", "..")), "tensor \"a\", expected a file in the folder"},
+  };
+  const Folder folder;
+  write_shards(folder);
+  for (const auto& [text, reason] : wrong) {
+    INFO(text);
+    check_folder_refused(folder, save(folder, text, index_name), reason);
+  }
+}
+
+TEST_CASE(
+    "model folder: a file that lacks a tensor, or is no file of tensors, is refused when it is asked for") {
+  const Folder folder;
+  write_shards(folder);
+  const auto with_index = [&](const std::string& entries) { save(folder, index_of(entries), index_name); };
+  with_index(in("a", second));
+  check_tensor_refused(folder, folder / index_name,
+                       "tensor \"a\", expected in " + folder / second + ", given none there");
+  with_index(in("a", "none.safetensors"));
+  check_tensor_refused(folder, folder / "none.safetensors", "cannot open: No such file or directory");
+  with_index(in("a", "."));
+  check_tensor_refused(folder, folder / ".", "not a file of bytes");
+  with_index(in("a", first));
+  save(folder, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", first);
+  check_tensor_refused(folder, folder / first, "a Git LFS pointer, not the file itself: git lfs pull");
+  write_safetensors(folder / first, {{"a", {{2}, {NAN, 1}}}});
+  const ForeignModel model = open_model_folder(folder.path);
+  check_error([&] { model.parameters->read("a", 0, 0, 1); }, Code::not_finite, folder / first,
+              "a: expected finite numbers, given nan at (0,)");
+}
+
+namespace {
+
+/// A T5 with an encoder of two blocks, and a decoder of one.
+ForeignModel a_t5(const std::map<std::string, std::string>& changes = {}) {
+  ForeignModel model{"tiny", {{"model_type", "t5"}, {"d_model", "2"}, {"d_ff", "3"}}, nullptr};
+  for (const auto& [name, value] : changes) model.config[name] = value;
+  std::map<std::string, HostTensor> tensors;
+  for (const std::string block :
+       {"encoder.block.0.layer.1", "encoder.block.1.layer.1", "decoder.block.0.layer.2"}) {
+    tensors[block + ".DenseReluDense.wi.weight"] = {{3, 2}, {1, 2, 3, 4, 5, 6}};
+    tensors[block + ".DenseReluDense.wo.weight"] = {{2, 3}, {7, 8, 9, 10, 11, 12}};
+  }
+  model.parameters = host_checkpoint(std::move(tensors), "tiny");
+  return model;
+}
+
+void check_block_refused(const ForeignModel& model, const std::string& block, Code code,
+                         const std::string& source, const std::string& reason) {
+  check_error([&] { t5_block(model, block); }, code, source, reason);
+}
+
+}  // namespace
+
+TEST_CASE("T5: a block's parameters have our names and shapes, and are stored transposed") {
+  ForeignModel model = a_t5();
+  const ForeignNames names = t5_block(model, "decoder.0");
+  CHECK(names.at("layer_0/weights").name == "decoder.block.0.layer.2.DenseReluDense.wi.weight");
+  CHECK(t5_block(model, "encoder.1").at("layer_1/weights").name ==
+        "encoder.block.1.layer.1.DenseReluDense.wo.weight");
+  const auto checkpoint = renamed(std::move(model.parameters), names, "tiny: decoder.0");
+  CHECK(checkpoint->source() == "tiny: decoder.0");
+  CHECK(checkpoint->names() == std::vector<std::string>{"layer_0/weights", "layer_1/weights"});
+  CHECK(checkpoint->shape("layer_0/weights") == Shape{2, 3});
+  CHECK(checkpoint->read("layer_0/weights", 0, 0, 2) == std::vector<float>{1, 3, 5, 2, 4, 6});
+  CHECK(checkpoint->read("layer_0/weights", 0, 1, 2) == std::vector<float>{2, 4, 6});
+  CHECK(checkpoint->read("layer_0/weights", 1, 1, 3) == std::vector<float>{3, 5, 4, 6});
+  CHECK(checkpoint->read("layer_0/weights", 1, 1, 1).empty());
+  CHECK(checkpoint->shape("layer_1/weights") == Shape{3, 2});
+  CHECK(checkpoint->read("layer_1/weights", 0, 2, 3) == std::vector<float>{9, 12});
+  CHECK_FALSE(checkpoint->contains("decoder.block.0.layer.2.DenseReluDense.wi.weight"));
+  check_error([&] { checkpoint->shape("wi"); }, Code::file, "tiny: decoder.0", "expected a parameter wi");
+  check_error([&] { checkpoint->read("layer_0/weights", 1, 0, 4); }, Code::argument,
+              "slice of layer_0/weights", "expected a range of an axis of (2, 3), given [0, 4) of axis 1");
+}
+
+TEST_CASE("renamed: what is not transposed is read as it is, and what is no matrix is refused") {
+  const auto stored = [] {
+    return host_checkpoint({{"w", {{2, 2}, {1, 2, 3, 4}}}, {"b", {{2}, {1, 2}}}}, "it");
+  };
+  CHECK(renamed(stored(), {{"ours", {"w", false}}}, "it")->read("ours", 0, 1, 2) == std::vector<float>{3, 4});
+  check_error(
+      [&] {
+        renamed(stored(), {{"ours", {"b", true}}}, "it");
+      },
+      Code::file, "it", "b: expected a matrix, given (2,)");
+  check_error(
+      [&] {
+        renamed(stored(), {{"ours", {"v", true}}}, "it");
+      },
+      Code::file, "it", "expected a parameter v");
+}
+
+TEST_CASE("renamed: a slice of what is transposed reads no byte of other devices' slices") {
+  const Folder folder;
+  write_shards(folder);
+  const auto size = std::filesystem::file_size(folder / first);
+  const auto checkpoint =
+      renamed(std::move(open_model_folder(folder.path).parameters), {{"ours", {"a", true}}}, "it");
+  REQUIRE(checkpoint->shape("ours") == Shape{3, 2});
+  REQUIRE(truncate((folder / first).c_str(), static_cast<off_t>(size - 12)) == 0);
+  CHECK(checkpoint->read("ours", 1, 0, 1) == std::vector<float>{1, 2, 3});
+  check_error([&] { checkpoint->read("ours", 1, 1, 2); }, Code::file, folder / first,
+              "the file shrank while it was read");
+}
+
+TEST_CASE("T5: hyper-parameters that change what a block computes are refused") {
+  const std::vector<std::pair<std::map<std::string, std::string>, std::string>> changes = {
+      {{{"model_type", "mt5"}}, "model_type: expected t5, given mt5"},
+      {{{"feed_forward_proj", "gated-gelu"}},
+       "feed_forward_proj: expected relu (this block has a gate, a third matrix; two layers have none), "
+       "given "
+       "gated-gelu"},
+      {{{"feed_forward_proj", "gated-relu"}}, "this block has a gate"},
+      {{{"feed_forward_proj", "gelu"}}, "feed_forward_proj: expected relu, given gelu"},
+      {{{"is_gated_act", "true"}}, "is_gated_act: expected false, given true"},
+      {{{"dense_act_fn", "gelu_new"}}, "dense_act_fn: expected relu, given gelu_new"},
+      {{{"quantization_config", "object"}}, "quantization_config: expected none, given object"},
+      {{{"d_ff", "4"}}, "wi.weight: expected (4, 2), which d_model and d_ff say, given (3, 2)"},
+      {{{"d_model", "1"}}, "wi.weight: expected (3, 1), which d_model and d_ff say, given (3, 2)"},
+      {{{"d_model", "2.0"}}, "wi.weight: expected (3, 2.0), which d_model and d_ff say, given (3, 2)"},
+  };
+  for (const auto& [change, reason] : changes)
+    check_block_refused(a_t5(change), "encoder.0", Code::file, "tiny: ", reason);
+  for (const std::string name : {"model_type", "d_model", "d_ff"}) {
+    ForeignModel model = a_t5();
+    model.config.erase(name);
+    check_block_refused(model, "encoder.0", Code::file, "tiny: ",
+                        name == "model_type" ? "expected t5, given none"
+                        : name == "d_ff"     ? "(2048, 2)"
+                                             : "(3, 512)");
+  }
+  CHECK(t5_block(a_t5({{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
+                 "encoder.0")
+            .size() == 2);
+}
+
+TEST_CASE("T5: matrices that do not fit each other are refused") {
+  ForeignModel model = a_t5();
+  const std::string before = "encoder.block.0.layer.1.DenseReluDense.";
+  model.parameters = host_checkpoint({{before + "wi.weight", {{3, 2}, {1, 2, 3, 4, 5, 6}}},
+                                      {before + "wo.weight", {{3, 2}, {1, 2, 3, 4, 5, 6}}}},
+                                     "tiny");
+  check_block_refused(model, "encoder.0", Code::file,
+                      "tiny: ", "wo.weight: expected (2, 3), which d_model and");
+  model.parameters = host_checkpoint({{before + "wi.weight", {{3, 2}, {1, 2, 3, 4, 5, 6}}}}, "tiny");
+  check_block_refused(model, "encoder.0", Code::file,
+                      "tiny: ", "expected a parameter " + before + "wo.weight");
+}
+
+TEST_CASE("T5: a block that does not exist is refused, with how many there are") {
+  const std::string listed =
+      "--block: expected encoder.0 to encoder.1 (2 blocks) or decoder.0 (1 block), given ";
+  for (const std::string block : {"encoder.2", "decoder.1", "encoder.00", "encoder.99999999999999999999"})
+    check_block_refused(a_t5(), block, Code::file, "tiny: ", listed + block);
+  ForeignModel empty = a_t5();
+  empty.parameters = host_checkpoint({}, "tiny");
+  check_block_refused(empty, "encoder.0", Code::file, "tiny: ",
+                      "--block: expected a block of a T5, of which its files have none, given encoder.0");
+  for (const std::string block :
+       {"", "encoder", "encoder.", "encoder.x", "encoder.-1", "layers.0", ".0", "encoder.0.1"})
+    check_block_refused(a_t5(), block, Code::usage, "--block",
+                        "expected a block of a T5, such as encoder.0, given ");
+}
