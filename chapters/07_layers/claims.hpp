@@ -1,0 +1,73 @@
+#pragma once
+
+/// What this chapter claims: one claim for each axis of each layer.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/device/ledger.hpp"
+#include "engine/host_tensor.hpp"
+#include "layer.hpp"
+
+namespace shard::layers {
+
+enum class Verdict {
+  free,     ///< forward and backward send nothing, but for the sum of weights' gradients
+  exact,    ///< equal, with the communication that the claim names
+  differs,  ///< a naive cut: it computes something else
+};
+
+/// Makes a layer on this group of devices.
+using MakeLayer = std::function<std::unique_ptr<Layer>(Communicator& group, Arithmetic)>;
+/// What device `me` of n sends, forward and backward.
+using Form = std::function<Traffic(int n, int me)>;
+
+/// A way to cut a layer along one of its axes.
+struct Claim {
+  std::string axis;  ///< "batch", "features"
+  Verdict verdict;
+  std::string price;  ///< what is sent, or what a naive cut leaves out: "all_reduce of dx"
+  Form sends;         ///< of right cuts
+  MakeLayer make;
+  SourceLine shown_at;  ///< the class that cuts so
+};
+
+/// A layer, numbers for it, and its claims.
+struct LayerCase {
+  std::string name;  ///< "RMSNorm"
+  HostTensor input, output_grad;
+  std::map<std::string, HostTensor> weights;
+  MakeLayer whole;
+  std::vector<Claim> claims;
+  bool has_zeros = false;  ///< of its own: not a sign of a weak case
+};
+
+/// \name The layers, in the order of the page
+/// @{
+LayerCase linear();
+LayerCase residual();
+LayerCase rms_norm();
+LayerCase layer_norm();
+LayerCase batch_norm();
+LayerCase embedding();
+LayerCase cross_entropy();
+LayerCase dropout();
+LayerCase multi_head_attention();
+LayerCase grouped_query_attention();
+LayerCase max_pooling();
+LayerCase average_pooling();
+LayerCase lstm();
+/// @}
+
+inline std::vector<LayerCase> all_layers() {
+  std::vector<LayerCase> all;
+  for (LayerCase (*layer)() :
+       {linear, residual, rms_norm, layer_norm, batch_norm, embedding, cross_entropy, dropout,
+        multi_head_attention, grouped_query_attention, max_pooling, average_pooling, lstm})
+    all.push_back(layer());
+  return all;
+}
+
+}  // namespace shard::layers

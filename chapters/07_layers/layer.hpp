@@ -1,0 +1,83 @@
+#pragma once
+
+/// What the layers of this chapter share. A layer that is cut in one way is an engine of one layer: a forward
+/// pass, a backward pass, and the parameters that this device holds.
+
+#include <numeric>
+
+#include "engine/device/layer_operations.hpp"
+#include "engine/sharded_engine.hpp"
+
+namespace shard::layers {
+
+/// How a layer computes. In exact arithmetic every result of a root, a quotient or an exponential is rounded
+/// to a multiple of `unit`. Then the sums behind it are exact, in any order, and cuts can be compared bit for
+/// bit. Powers are powers of 2, since 2^s is exact for an integer s.
+struct Arithmetic {
+  float unit = 0;  ///< 0: no rounding
+  ExponentialBase base = ExponentialBase::e;
+
+  static Arithmetic real() { return {}; }
+  static Arithmetic exact() { return {0x1p-8F, ExponentialBase::two}; }
+};
+
+/// ε of the norms.
+inline constexpr float norm_epsilon = 0x1p-10F;
+
+class Layer : public ShardedEngine {
+ public:
+  Layer(Communicator& group, Arithmetic arithmetic) : ShardedEngine(group), arithmetic_(arithmetic) {}
+  Trainables trainable() override { return {}; }
+
+ protected:
+  /// The result of a root, a quotient or an exponential, as this layer's arithmetic has it.
+  Tensor rounded(Tensor t) const { return round_to(std::move(t), arithmetic_.unit); }
+  ExponentialBase base() const { return arithmetic_.base; }
+
+  /// A tensor that lies on the devices as `like` does. Elementwise functions keep the layout.
+  template <Layout L>
+  static L as(const L& like, Tensor local) {
+    return detail::relaid(std::move(local), like);
+  }
+  /// This device's part of the input, as L says.
+  template <Layout L>
+  L input(Tensor x) {
+    if constexpr (std::same_as<L, Replicated>)
+      return Replicated(group(), std::move(x));
+    else
+      return my_slice<detail::axis_of<L>>(std::move(x));
+  }
+  /// This device's slice of a tensor whose slices follow one another in device order.
+  template <int Axis>
+  Sharded<Axis> my_slice(Tensor slice) {
+    Shape global = slice.shape();
+    Index& extent = global[Axis];
+    const std::vector<Index> extents = group().exchange("the slices' extents", extent);
+    const auto mine = extents.begin() + device_id();
+    const Index offset = std::accumulate(extents.begin(), mine, Index{0});
+    extent = std::accumulate(mine, extents.end(), offset);
+    return Sharded<Axis>(group(), std::move(slice), std::move(global), offset);
+  }
+  /// Other rows at the same places in the batch. The width may differ.
+  Replicated rows_like(const Replicated&, Tensor rows) { return Replicated(group(), std::move(rows)); }
+  Sharded<0> rows_like(const Sharded<0>& x, Tensor rows) { return my_rows(std::move(rows), x); }
+  /// The gradient of a parameter that every device holds. Where the rows are cut, it is a sum over devices.
+  Replicated summed(Replicated whole) { return whole; }
+  Replicated summed(Partial addend) { return all_reduce(std::move(addend)); }
+  /// A vector that a device has summed over its rows: the whole sum, or one addend.
+  Replicated over_rows(const Replicated&, Tensor sum) { return Replicated(group(), std::move(sum)); }
+  template <int Axis>
+  Replicated over_rows(const Sharded<Axis>&, Tensor sum) {
+    return all_reduce(Partial(group(), std::move(sum)));
+  }
+
+  template <Layout L>
+  static Placement layout_of() {
+    return std::same_as<L, Replicated> ? Placement::replicated() : Placement::sharded(detail::axis_of<L>);
+  }
+
+ private:
+  Arithmetic arithmetic_;
+};
+
+}  // namespace shard::layers

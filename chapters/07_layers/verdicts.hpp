@@ -1,0 +1,28 @@
+#pragma once
+
+/// Holds a claim against what happens: the cut layer's results against the whole layer's, and what it sends
+/// against the closed form.
+
+#include "claims.hpp"
+#include "engine/program/report.hpp"
+
+namespace shard::layers {
+
+/// Output, dL/dx and the weights' gradients, whole.
+using Results = std::map<std::string, HostTensor>;
+/// Of the whole layer, on one device. \throws Error internal when more than a tenth of a result is zeros: such
+/// a case would not notice much
+Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arithmetic);
+
+/// What came of a claim; the same on all devices.
+struct Finding {
+  double relative = 0;     ///< largest difference, relative to the largest element of the tensor
+  std::string difference;  ///< the first one, of the first device that has one
+  Figure bytes, messages;  ///< sent
+  bool is_as_claimed = false;
+};
+/// Runs the cut layer. In exact arithmetic, right cuts must give the same bits. A collective.
+Finding find(const LayerCase& layer, const Claim& claim, const Results& expected, Communicator& group,
+             Arithmetic arithmetic);
+
+}  // namespace shard::layers

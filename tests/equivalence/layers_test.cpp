@@ -1,0 +1,96 @@
+/// Chapter 07: every claim about a layer, on every number of devices; and whole layers against finite
+/// differences.
+
+#include <algorithm>
+
+#include "engine/workloads/random.hpp"
+#include "tests/equivalence/layer_claims.hpp"
+
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+
+using namespace layers;
+
+TEST_CASE("layers: right cuts give the whole layer's bits and send what their form says; naive ones do not") {
+  for_each_claim(Arithmetic::exact(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
+    const Finding finding = find(layer, claim, whole, group(), Arithmetic::exact());
+    INFO(finding.difference);
+    CHECK(finding.is_as_claimed);
+    if (claim.verdict == Verdict::differs && devices() > 1) CHECK(finding.relative > 0.01);
+  });
+}
+
+TEST_CASE("layers: with real numbers right cuts differ by rounding alone") {
+  // Results are sums of fewer than 128 products, behind at most four functions: 512 roundings of 2^-24 each.
+  constexpr double bound = 512 * 0x1p-24;
+  for_each_claim(Arithmetic::real(), [=](const LayerCase& layer, const Claim& claim, const auto& whole) {
+    const Finding finding = find(layer, claim, whole, group(), Arithmetic::real());
+    INFO(finding.difference);
+    if (claim.verdict != Verdict::differs) CHECK(finding.relative <= bound);
+    if (claim.verdict == Verdict::differs && devices() > 1) CHECK(finding.relative > 0.01);
+  });
+}
+
+namespace {
+
+/// The case with other numbers. No two of the input are near one another, so that no maximum changes.
+LayerCase with_real_numbers(LayerCase layer) {
+  auto fill = [](const std::string& name, HostTensor& t) {
+    const CounterRandom random(11, name);
+    for (std::size_t i = 0; i < t.values.size(); ++i) t.values[i] = random.normal(i) / 2;
+  };
+  const std::size_t count = layer.input.values.size();
+  for (std::size_t i = 0; i < count && layer.name != "embedding"; ++i)  // whose input are tokens
+    layer.input.values[i] = 4 * static_cast<float>(i * 37 % count) / static_cast<float>(count) - 2;
+  for (auto& [name, weight] : layer.weights)
+    if (name != "labels") fill(name, weight);
+  return layer;
+}
+
+/// Σ output · output_grad, whose gradients are those of the backward pass.
+double objective(const LayerCase& layer, Communicator& alone) {
+  const layers::Results results = results_of(layer, alone, Arithmetic::real());
+  double sum = 0;
+  for (std::size_t i = 0; i < layer.output_grad.values.size(); ++i)
+    sum += double{results.at("output").values[i]} * double{layer.output_grad.values[i]};
+  return sum;
+}
+
+/// The largest difference of the gradient and central differences, relative to its largest element.
+double worst_difference(LayerCase& layer, HostTensor& of, const HostTensor& gradient, Communicator& alone) {
+  constexpr float step = 0x1p-6F;
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < of.values.size(); ++i) {
+    const float value = of.values[i];
+    of.values[i] = value + step;
+    const double above = objective(layer, alone);
+    of.values[i] = value - step;
+    const double slope = (above - objective(layer, alone)) / (2 * double{step});
+    of.values[i] = value;
+    worst = std::max(worst, std::abs(slope - double{gradient.values[i]}));
+    largest = std::max(largest, std::abs(double{gradient.values[i]}));
+  }
+  return worst / largest;
+}
+
+}  // namespace
+
+TEST_CASE("layers: the gradients of whole layers are those of finite differences") {
+  if (devices() > 1) return;
+  for (LayerCase layer : all_layers()) {
+    layer = with_real_numbers(std::move(layer));
+    const layers::Results results = results_of(layer, group(), Arithmetic::real());
+    INFO(layer.name);
+    // The step's square, 2^-12, times a third derivative over a gradient: below 1 in these layers.
+    constexpr double bound = 0.01;
+    if (results.contains("input_grad"))
+      CHECK(worst_difference(layer, layer.input, results.at("input_grad"), group()) < bound);
+    for (auto& [name, weight] : layer.weights) {
+      INFO(name);
+      if (name != "labels") CHECK(worst_difference(layer, weight, results.at(name), group()) < bound);
+    }
+  }
+}
+
+}  // namespace shard::testing
