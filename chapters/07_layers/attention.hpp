@@ -6,7 +6,7 @@
 
 #include "attention_heads.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 inline constexpr Index head_dim = 4;
 
@@ -36,7 +36,7 @@ class Attention : public AttentionLayer {
     Rows x = input<Rows>(std::move(tokens));  // (B, S, D), or a slice: (b, s, D)
     const Shape here = x.local().shape();
     length_ = cuts_sequences ? x.global_shape()[1] : here[1];
-    const Index position = std::same_as<Rows, Sharded<1>> ? detail::Access::place(x) : 0;
+    const Index position = std::same_as<Rows, Sharded<1>> ? place_of(x) : 0;
     x_ = as_matrix(x.local().clone());  // (b · s, D)
     like_ = std::move(x);
     const Tensor q = matmul(x_, wq_.local());            // (b · s, H d)
@@ -52,10 +52,10 @@ class Attention : public AttentionLayer {
         attend_backward(matmul(d, transposed(wo_.local())), wk_.local().extent(1) / head_dim);
     const Tensor dk = my_keys(std::move(heads.k)), dv = my_keys(std::move(heads.v));  // (b · s, G d)
     Gradients gradients;
-    gradients.put("wq", over_tokens(matmul(transposed(x_), heads.q)));
-    gradients.put("wk", over_tokens(matmul(transposed(x_), dk)));
-    gradients.put("wv", over_tokens(matmul(transposed(x_), dv)));
-    gradients.put("wo", over_tokens(matmul(transposed(o_), d)));
+    gradients.put("wq", over_rows(like_, matmul(transposed(x_), heads.q)));
+    gradients.put("wk", over_rows(like_, matmul(transposed(x_), dk)));
+    gradients.put("wv", over_rows(like_, matmul(transposed(x_), dv)));
+    gradients.put("wo", over_rows(like_, matmul(transposed(o_), d)));
     Tensor dx = matmul(heads.q, transposed(wq_.local()));
     dx = add(std::move(dx), matmul(dk, transposed(wk_.local())));
     dx = add(std::move(dx), matmul(dv, transposed(wv_.local())));
@@ -77,10 +77,6 @@ class Attention : public AttentionLayer {
     return as_matrix(
         reduce_scatter(std::move(all).reshaped({like_.local().extent(0), length_, width}), ReduceOp::sum, 1));
   }
-  Replicated over_tokens(Tensor sum) {
-    if constexpr (std::same_as<Rows, Replicated>) return Replicated(group(), std::move(sum));
-    return all_reduce(Partial(group(), std::move(sum)));
-  }
   /// (b · s, D) as x lies.
   Rows tokens_of(Tensor matrix) { return as(like_, std::move(matrix).reshaped(like_.local().shape())); }
   /// The key-value head of each query head: neighbours share one.
@@ -97,4 +93,4 @@ class Attention : public AttentionLayer {
   Index length_ = 0;              // S
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 
 #include "attention.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The query heads of a key-value head stay together. So at most as many devices work as there are key-value
 /// heads. The naive cut does not sum dx.
@@ -49,8 +49,7 @@ class AttentionByHeads : public AttentionLayer {
     Partial dx = matmul(dq, transposed(wq_)) + matmul(dk, transposed(wk_));  // (B · S, D)   S1·S0 = P
     dx = std::move(dx) + matmul(dv, transposed(wv_));
     if constexpr (is_naive)
-      gradients.put(Gradients::input_grad,
-                    tokens_of(Replicated(group(), detail::Access::take(std::move(dx)))));
+      gradients.put(Gradients::input_grad, tokens_of(Replicated(group(), addend_of(std::move(dx)))));
     else
       gradients.put(Gradients::input_grad, tokens_of(all_reduce(std::move(dx))));  // P → R
     return gradients;
@@ -81,4 +80,4 @@ class AttentionByHeads : public AttentionLayer {
   Shape shape_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

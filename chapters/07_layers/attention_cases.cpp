@@ -3,7 +3,7 @@
 #include "cases.hpp"
 #include "grouped_query_attention.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 namespace {
 
@@ -50,4 +50,4 @@ LayerCase grouped_query_attention() {
   return layer;
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -8,7 +8,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// Which sequences, positions and heads a device computes.
 struct HeadsHere {
@@ -112,4 +112,4 @@ class AttentionLayer : public Layer {
   std::vector<Head> kept_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// BatchNorm, whole or with its features cut: the parameters and the columns of x lie alike.
 template <Layout Columns, Layout Vector>
@@ -108,4 +108,4 @@ class BatchNormByRows : public Layer {
   Index rows_ = 0;    // B
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 #include "engine/device/collective_costs.hpp"
 #include "engine/workloads/exact_values.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 // Sizes that nothing divides. Of some there are fewer than eight.
 inline constexpr Index rows = 7, features = 10, hidden = 6, outputs = 5;
@@ -87,4 +87,4 @@ inline Form operator*(int times, const Form& form) {
 }
 /// @}
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -9,7 +9,7 @@
 #include "table.hpp"
 #include "verdicts.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// Holds every claim of these layers against what happens. Device 0 prints the table.
 int hold_all(Communicator& group, const std::string& only) {
@@ -45,4 +45,4 @@ int parse_and_hold(Communicator& world, const std::vector<std::string>& words) {
 
 const RegisteredChapter chapter({.command = parse_and_hold});
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

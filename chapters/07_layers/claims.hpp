@@ -11,7 +11,7 @@
 #include "engine/host_tensor.hpp"
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 enum class Verdict {
   free,     ///< forward and backward send nothing, but for the sum of weights' gradients
@@ -70,4 +70,4 @@ inline std::vector<LayerCase> all_layers() {
   return all;
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -8,7 +8,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The labels of some rows.
 inline std::vector<Index> labels_of(const Checkpoint& c, Range rows) {
@@ -112,4 +112,4 @@ class CrossEntropyByVocabulary : public LossLayer {
   std::vector<Index> labels_;  // as columns of my slice; no_slot for those that I do not have
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

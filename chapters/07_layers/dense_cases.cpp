@@ -2,7 +2,7 @@
 #include "linear.hpp"
 #include "residual.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 LayerCase linear() {
   return {"linear",
@@ -30,4 +30,4 @@ LayerCase residual() {
            claim<ResidualByFeatures<true>>("hidden", Verdict::differs, "x is added before the sum")}};
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

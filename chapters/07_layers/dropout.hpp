@@ -7,7 +7,7 @@
 #include "engine/workloads/random.hpp"
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The layer, whole or cut along an axis. The naive cut counts the elements of each device from 0, as a
 /// generator with one seed for all does.
@@ -21,7 +21,7 @@ class Dropout : public Layer {
 
   Placed forward(Tensor x) override {
     L laid = input<L>(std::move(x));  // (B, D), or my rows or columns
-    mask_ = mask_of(laid.global_shape()[1], detail::Access::place(laid), laid.local().shape());
+    mask_ = mask_of(laid.global_shape()[1], place_of(laid), laid.local().shape());
     return as(laid, multiply(laid.local().clone(), mask_));
   }
   Gradients backward(Tensor dy) override {
@@ -34,8 +34,8 @@ class Dropout : public Layer {
   /// 0 or 2 for each of my elements, by its place in the whole matrix.
   static Tensor mask_of(Index width, Index offset, const Shape& mine) {
     const CounterRandom random(7, "dropout");
-    const Index row = detail::axis_of<L> == 0 && !is_naive ? offset : 0;
-    const Index column = detail::axis_of<L> == 1 && !is_naive ? offset : 0;
+    const Index row = std::same_as<L, Sharded<0>> && !is_naive ? offset : 0;
+    const Index column = std::same_as<L, Sharded<1>> && !is_naive ? offset : 0;
     std::vector<float> mask;
     for (Index i = 0; i < mine[0]; ++i)
       for (Index c = 0; c < mine[1]; ++c)
@@ -47,4 +47,4 @@ class Dropout : public Layer {
   Tensor mask_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

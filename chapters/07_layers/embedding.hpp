@@ -5,7 +5,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// Tokens are numbers in a column (B, 1).
 inline std::vector<Index> tokens_of(const Tensor& column) {
@@ -101,4 +101,4 @@ class EmbeddingByVocabulary : public Layer {
   std::vector<Index> mine_;  // the tokens as rows of my slice
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -4,7 +4,7 @@
 
 #include "attention.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// Grouped-query attention on more devices than there are key-value heads: query heads are cut by themselves,
 /// and every device has all of Wk and Wv and computes the key-value heads that its query heads read. Several
@@ -58,7 +58,7 @@ class AttentionByQueryHeads : public AttentionLayer {
 
  private:
   Replicated summed_over_heads(Partial addend) {
-    if constexpr (is_naive) return Replicated(group(), detail::Access::take(std::move(addend)));
+    if constexpr (is_naive) return Replicated(group(), addend_of(std::move(addend)));
     return all_reduce(std::move(addend));
   }
 
@@ -72,4 +72,4 @@ class AttentionByQueryHeads : public AttentionLayer {
   Shape shape_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

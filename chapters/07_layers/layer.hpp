@@ -8,7 +8,7 @@
 #include "engine/device/layer_operations.hpp"
 #include "engine/sharded_engine.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// How a layer computes. In exact arithmetic every result of a root, a quotient or an exponential is rounded
 /// to a multiple of `unit`. Then the sums behind it are exact, in any order, and cuts can be compared bit for
@@ -47,6 +47,13 @@ class Layer : public ShardedEngine {
     else
       return my_slice<detail::axis_of<L>>(std::move(x));
   }
+  /// The index at which this device's slice begins; 0 for a whole tensor.
+  template <Layout L>
+  static Index place_of(const L& x) {
+    return detail::Access::place(x);
+  }
+  /// A device's addend, taken for the sum: what some naive cuts do.
+  static Tensor addend_of(Partial p) { return detail::Access::take(std::move(p)); }
   /// This device's slice of a tensor whose slices follow one another in device order.
   template <int Axis>
   Sharded<Axis> my_slice(Tensor slice) {
@@ -80,4 +87,4 @@ class Layer : public ShardedEngine {
   Arithmetic arithmetic_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -5,7 +5,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// LayerNorm, whole or with its rows cut.
 template <Layout Rows>
@@ -106,4 +106,4 @@ class LayerNormByFeatures : public Layer {
   Tensor r_;          // (B)
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -4,7 +4,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The layer, whole (Rows is Replicated) or with its rows cut (Sharded<0>). The lines are the same. Where the
 /// rows are cut, a device has the weights' gradient of its rows: an addend.
@@ -91,4 +91,4 @@ class LinearByInputs : public Layer {
   Sharded<1> x_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 
 #include "lstm_cell.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The layer, whole, with its sequences cut (Sharded<1>), or with its tokens cut (Sharded<0>): then a device
 /// takes the state of the device before it, and passes its own on. The naive cut begins with zeros.
@@ -145,4 +145,4 @@ class LstmByFeatures : public LstmCell {
   Range mine_;        // my features
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -5,7 +5,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// What one token leaves for the way back, each (B, H) or my columns of it.
 struct LstmStep {
@@ -101,4 +101,4 @@ class LstmCell : public Layer {
   std::vector<LstmStep> steps_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

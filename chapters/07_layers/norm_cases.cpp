@@ -3,7 +3,7 @@
 #include "layer_norm.hpp"
 #include "rms_norm.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 LayerCase rms_norm() {
   return {"RMSNorm",
@@ -44,4 +44,4 @@ LayerCase batch_norm() {
        claim<BatchNormByRows<true>>("batch", Verdict::differs, "mean and variance of my rows")}};
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 enum class Pool { largest, mean };
 
@@ -23,7 +23,10 @@ class Pooling : public Layer {
   Placed forward(Tensor input_rows) override {
     x_ = input<L>(std::move(input_rows));  // (L, C)
     length_ = x_.local().extent(0);
-    if (length_ == 0) return exchanged(Tensor(), Tensor()), as(x_, x_.local().clone());
+    if (length_ == 0) {
+      exchanged(Tensor(), Tensor());
+      return as(x_, x_.local().clone());
+    }
     const Tensor rows = with_halo();  // (L + 2, C)
     const Tensor above = slice(rows, 0, 0, length_), below = slice(rows, 0, 2, length_ + 2);
     if (pool == Pool::mean) {
@@ -61,7 +64,7 @@ class Pooling : public Layer {
 
  private:
   bool has_above() const { return cuts_rows && device_id() > 0; }
-  bool has_below() const { return cuts_rows && x_.global_shape()[0] > detail::Access::place(x_) + length_; }
+  bool has_below() const { return cuts_rows && x_.global_shape()[0] > place_of(x_) + length_; }
 
   /// My rows with a row more at each end. At a border it is a row that changes nothing: zeros for the mean, and
   /// for the largest the row beside it.
@@ -100,7 +103,7 @@ class Pooling : public Layer {
 
   /// 1 / the rows of each window that exist, (L).
   Tensor shares() const {
-    const Index first = std::same_as<L, Sharded<0>> && !is_naive ? detail::Access::place(x_) : 0;
+    const Index first = std::same_as<L, Sharded<0>> && !is_naive ? place_of(x_) : 0;
     const Index all = is_naive ? length_ : x_.global_shape()[0];
     std::vector<float> shares;
     for (Index i = first; i < first + length_; ++i) {
@@ -116,4 +119,4 @@ class Pooling : public Layer {
   Index length_ = 0;       // L
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

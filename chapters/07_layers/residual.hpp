@@ -4,7 +4,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// The block, whole or with its rows cut.
 template <Layout Rows>
@@ -73,4 +73,4 @@ class ResidualByFeatures : public Layer {
   Sharded<1> h_;
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

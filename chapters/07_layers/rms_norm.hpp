@@ -6,7 +6,7 @@
 
 #include "layer.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// RMSNorm, whole or with its rows cut.
 template <Layout Rows>
@@ -82,4 +82,4 @@ class RmsNormByFeatures : public Layer {
   Tensor r_;          // (B)
 };
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

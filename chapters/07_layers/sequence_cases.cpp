@@ -2,7 +2,7 @@
 #include "lstm.hpp"
 #include "pooling.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 namespace {
 
@@ -54,4 +54,4 @@ LayerCase lstm() {
            claim<Lstm<Sharded<0>, true>>("sequence", Verdict::differs, "each device begins with zeros")}};
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 
 #include "claims.hpp"
+#include "engine/printable.hpp"
 #include "verdicts.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 inline void print_head() {
   fmt::print("{:24} {:16} {:6} {:44} {:>10}   {:9} {}\n", "layer", "cut along", "",
@@ -21,7 +22,7 @@ inline void print_row(const std::string& layer, const Claim& claim, const Findin
   const std::string path = to_string(claim.shown_at);
   const bool has_form = claim.verdict != Verdict::differs;
   fmt::print("{:24} {:16} {:6} {:44} {:>10} {} {:<9.2g} {}{}\n", layer, claim.axis, verdict, claim.price,
-             has_form ? fmt::format("{}", finding.bytes.largest()) : "–",
+             has_form ? with_commas(finding.bytes.largest()) : "–",
              !has_form                                             ? ' '
              : finding.bytes.is_met() && finding.messages.is_met() ? '='
                                                                    : '!',
@@ -46,4 +47,4 @@ inline void print_foot(int devices, bool is_right) {
   if (!is_right) fmt::print("something above is not as it is claimed\n");
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -3,7 +3,7 @@
 #include "dropout.hpp"
 #include "embedding.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 LayerCase embedding() {
   const Index vocabulary = 11, count = 40;
@@ -48,4 +48,4 @@ LayerCase dropout() {
           /*has_zeros=*/true};
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -8,7 +8,7 @@
 #include "engine/host_checkpoint.hpp"
 #include "engine/proof/compare.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 namespace {
 
@@ -78,4 +78,4 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
   return finding;
 }
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

@@ -6,7 +6,7 @@
 #include "claims.hpp"
 #include "engine/program/report.hpp"
 
-namespace shard::layers {
+namespace shard::layer_cuts {
 
 /// Output, dL/dx and the weights' gradients, whole.
 using Results = std::map<std::string, HostTensor>;
@@ -25,4 +25,4 @@ struct Finding {
 Finding find(const LayerCase& layer, const Claim& claim, const Results& expected, Communicator& group,
              Arithmetic arithmetic);
 
-}  // namespace shard::layers
+}  // namespace shard::layer_cuts

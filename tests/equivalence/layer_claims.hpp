@@ -10,11 +10,11 @@ namespace shard::testing {
 
 /// For every claim of every layer: check(layer, claim, the whole layer's results).
 template <class Check>
-void for_each_claim(layers::Arithmetic arithmetic, const Check& check) {
+void for_each_claim(layer_cuts::Arithmetic arithmetic, const Check& check) {
   const std::unique_ptr<Communicator> alone = group().split(me(), 0);
-  for (const layers::LayerCase& layer : layers::all_layers()) {
-    const layers::Results whole = layers::results_of(layer, *alone, arithmetic);
-    for (const layers::Claim& claim : layer.claims) {
+  for (const layer_cuts::LayerCase& layer : layer_cuts::all_layers()) {
+    const layer_cuts::Results whole = layer_cuts::results_of(layer, *alone, arithmetic);
+    for (const layer_cuts::Claim& claim : layer.claims) {
       INFO(layer.name << ", " << claim.axis << ": " << claim.price);
       check(layer, claim, whole);
     }

@@ -10,12 +10,12 @@ namespace shard::testing {
 
 const testing::RunsOn runs_on({2, 3});
 
-using namespace layers;
+using namespace layer_cuts;
 
 namespace {
 
 /// Whether the claim does not hold any more, on any device, with this planted.
-bool is_noticed(const LayerCase& layer, const Claim& claim, const layers::Results& whole,
+bool is_noticed(const LayerCase& layer, const Claim& claim, const layer_cuts::Results& whole,
                 const Faults& faults) {
   plant_faults(faults);
   bool differs = false;

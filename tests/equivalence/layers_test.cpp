@@ -10,7 +10,7 @@ namespace shard::testing {
 
 const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
-using namespace layers;
+using namespace layer_cuts;
 
 TEST_CASE("layers: right cuts give the whole layer's bits and send what their form says; naive ones do not") {
   for_each_claim(Arithmetic::exact(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
@@ -50,7 +50,7 @@ LayerCase with_real_numbers(LayerCase layer) {
 
 /// Σ output · output_grad, whose gradients are those of the backward pass.
 double objective(const LayerCase& layer, Communicator& alone) {
-  const layers::Results results = results_of(layer, alone, Arithmetic::real());
+  const layer_cuts::Results results = results_of(layer, alone, Arithmetic::real());
   double sum = 0;
   for (std::size_t i = 0; i < layer.output_grad.values.size(); ++i)
     sum += double{results.at("output").values[i]} * double{layer.output_grad.values[i]};
@@ -80,7 +80,7 @@ TEST_CASE("layers: the gradients of whole layers are those of finite differences
   if (devices() > 1) return;
   for (LayerCase layer : all_layers()) {
     layer = with_real_numbers(std::move(layer));
-    const layers::Results results = results_of(layer, group(), Arithmetic::real());
+    const layer_cuts::Results results = results_of(layer, group(), Arithmetic::real());
     INFO(layer.name);
     // The step's square, 2^-12, times a third derivative over a gradient: below 1 in these layers.
     constexpr double bound = 0.01;
@@ -89,6 +89,24 @@ TEST_CASE("layers: the gradients of whole layers are those of finite differences
     for (auto& [name, weight] : layer.weights) {
       INFO(name);
       if (name != "labels") CHECK(worst_difference(layer, weight, results.at(name), group()) < bound);
+    }
+  }
+}
+
+TEST_CASE("layers: attention is causal: no output depends on a later token") {
+  if (devices() > 1) return;
+  for (LayerCase layer : {multi_head_attention(), grouped_query_attention()}) {
+    const Index sequences = layer.input.shape[0], length = layer.input.shape[1], width = layer.input.shape[2];
+    const HostTensor before = results_of(layer, group(), Arithmetic::real()).at("output");
+    for (Index s = 0; s < sequences; ++s) {
+      const Index last = ((s + 1) * length - 1) * width;
+      for (Index c = 0; c < width; ++c) layer.input.values[static_cast<std::size_t>(last + c)] *= 2;
+    }
+    const HostTensor after = results_of(layer, group(), Arithmetic::real()).at("output");
+    for (std::size_t i = 0; i < before.values.size(); ++i) {
+      const bool is_last = static_cast<Index>(i) / width % length == length - 1;
+      INFO(layer.name << ", element " << i);
+      CHECK((before.values[i] == after.values[i]) == !is_last);
     }
   }
 }

@@ -327,27 +327,27 @@ class New(Scripts):
     def test_a_copied_folder_is_refused(self):
         chapters = self.project / "chapters"
         self.assertEqual(self.run_script("chapters/namespaces", *chapters.glob("*/*.?pp")), (0, "", ""))
-        shutil.copytree(chapters / "02_data_parallel", chapters / "07_mine")
+        shutil.copytree(chapters / "02_data_parallel", chapters / "20_mine")
         code, _, err = self.run_script("chapters/namespaces", *sorted(chapters.glob("*/*.?pp")))
         self.assertEqual(code, 1)
-        self.assertRegex(err, "^chapters/07_mine: expected .* given shard::data_parallel as in .*/02_data")
+        self.assertRegex(err, "^chapters/20_mine: expected .* given shard::data_parallel as in .*/02_data")
 
     def test_chapters_of_ones_own(self):
         """Beside all others in one program, they train as chapter 01 does; and nothing else has changed."""
         before = {path: path.read_bytes() for path in self.project.glob("**/*") if path.is_file()}
-        for words in (("mine", "--from", "03"), ("07_bare_bones", "--bare"), ("copied", "--from", "05")):
+        for words in (("mine", "--from", "03"), ("20_bare_bones", "--bare"), ("copied", "--from", "05")):
             self.assertEqual(self.run_script("chapters/new", *words)[0], 0)
         self.assertEqual({path: path.read_bytes() for path in before}, before)
-        program = self.shardbook_with("mine", "07_bare_bones", "copied")
+        program = self.shardbook_with("mine", "20_bare_bones", "copied")
         chapters = json.loads(subprocess.run([program, "list"], check=True, capture_output=True).stdout)
         own = {chapter["folder"]: chapter for chapter in chapters}
         self.assertEqual((own["mine"]["number"], own["mine"]["title"]), ("", "mine"))
-        bare = own["07_bare_bones"]
-        self.assertEqual((bare["number"], bare["title"]), ("07", "bare bones"))
+        bare = own["20_bare_bones"]
+        self.assertEqual((bare["number"], bare["title"]), ("20", "bare bones"))
         self.assertEqual([v["has_closed_forms"] for v in bare["variants"]], [False])
         names = [v["name"] for chapter in chapters for v in chapter["variants"]]
         self.assertEqual(len(names), len(set(names)))
-        for devices, *words in (("3", "mine"), ("2", "07"), ("1", "bare_bones"), ("2", "--strategy", "mine"),
+        for devices, *words in (("3", "mine"), ("2", "20"), ("1", "bare_bones"), ("2", "--strategy", "mine"),
                                 ("2", "--strategy", "copied", "train"), ("2", "tensor_parallel")):
             job = subprocess.run([root / "chapters/on_devices", devices, program, *words, "--steps", "2"],
                                  capture_output=True, text=True)

@@ -1,10 +1,13 @@
 #include "engine/program/command_line.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "engine/device/device.hpp"
+#include "engine/printable.hpp"
 
 namespace shard {
 
@@ -14,7 +17,11 @@ bool parse_options(const Communicator& group, const std::string& program,
   CLI::App app(summary, "mpirun -n 4 build/emu/" + program);
   for (const TextOption& o : options) {
     CLI::Option* added = app.add_option(o.name, *o.value, o.help)->type_name(o.type);
-    if (!o.allowed.empty()) added->check(CLI::IsMember(o.allowed).description(""));
+    const auto refusal = [allowed = o.allowed](const std::string& given) {
+      if (std::ranges::find(allowed, given) != allowed.end()) return std::string();
+      return fmt::format("expected {}, given {}", fmt::join(allowed, " or "), printable(given));
+    };
+    if (!o.allowed.empty()) added->check(refusal, "");
   }
   app.footer(footer);
   try {
