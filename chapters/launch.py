@@ -31,6 +31,9 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
         flags = [*flags, *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
         if not flags:  # all on this host: a search for networks would take half of a short job's time
             os.environ.setdefault("OMPI_MCA_pml", "ob1")
+        # The launcher's connections to other hosts: it asks a silent one after 10 s, and gives it up 10 s later.
+        for name, value in (("time", "10"), ("intvl", "2"), ("probes", "5")):
+            os.environ.setdefault(f"OMPI_MCA_oob_tcp_keepalive_{name}", value)
         options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags]
         watch, interrupted = Watch(launcher, records), None
         with LauncherText() as text:

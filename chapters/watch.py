@@ -47,7 +47,7 @@ class Records:
 # ---- What goes wrong with a process ----------------------------------------------------------------------
 def lost_device(records, lost, about_processes, code):
     """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those whose
-    processes were gone first; the text about processes is Open MPI's."""
+    processes were gone first; the text about processes is Open MPI's. Records of other hosts are not seen."""
     if code in (0, 130, 143):
         return None, []
     killed = re.search(r"process rank (\d+) .*exited on signal (\d+)", about_processes)
@@ -57,22 +57,32 @@ def lost_device(records, lost, about_processes, code):
     device = next((d for d in named if d in lost), (lost or named or [None])[0])
     known = {record.device: record for record in records.all()}
     record = known.get(device)
-    if record is None and code > 128 and code - 128 in set(signal.Signals):
+    cut = re.search(r"lost communication with a remote daemon.*Remote daemon\s*:.* on node (\S+)",
+                    about_processes, re.S)
+    if cut:
+        return None, [f"a host was lost: {cut[1]} does not answer any more (it has failed, or the link is cut)",
+                      *what_others_did(known, None)]
+    if device is None and code > 128 and code - 128 in set(signal.Signals):
         return device, [f"a device was lost: killed by {signal.Signals(code - 128).name}"]
-    if record is None or record.state == "has ended":
+    if device is None or record and record.state == "has ended":
         return None, []
+    host = re.search(r"on node (\S+)", about_processes)
+    when = f"after {record.last_call}" if record else f"on {host[1] if host else 'another host'}"
     how = "ended"
     if device in named:
         how = (f"was killed by {signal.Signals(int(killed[2])).name}" if killed else
                f"left the program with exit code {ended[2] if ended else 0}")
+    return device, [f"device {device} was lost: it {how} {when}", *what_others_did(known, device)]
+
+def what_others_did(known, lost):
+    """A line for each call in which devices were, but the lost one."""
     others = {}
     for other in known.values():
-        if other.device != device and other.state != "has ended":
+        if other.device != lost and other.state != "has ended":
             what = f"{'in' if other.state == 'waits' else 'after'} {other.last_call}"
             others.setdefault(what, []).append(other.device)
-    return device, [f"device {device} was lost: it {how} after {record.last_call}",
-                    *(f"  {devices_text(devices)} {'was' if len(devices) == 1 else 'were'} {what}"
-                      for what, devices in others.items())]
+    return [f"  {devices_text(devices)} {'was' if len(devices) == 1 else 'were'} {what}"
+            for what, devices in others.items()]
 
 def devices_text(devices):
     return f"device{'s' if len(devices) > 1 else ''} {', '.join(map(str, devices))}"

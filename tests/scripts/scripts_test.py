@@ -148,6 +148,22 @@ class Launching(Scripts):
         self.assertEqual((code, out), (69, ""))
         self.assertRegex(err, "^ssh: no such host\nerror: mpirun: [^\n]*a host that cannot be reached\n$")
 
+    def test_a_device_or_a_host_far_away_is_lost(self):
+        """Open MPI 4.1.4's words, as two hosts had them. There are no records of devices of another host."""
+        bar = "-" * 74
+        version = 'case "$*" in --version) echo "mpirun (Open MPI) 4.1.4"; exit;; esac'
+        for words, code, said in (
+                ("mpirun noticed that process rank 3 with PID 0 on node 10.9.0.2 exited on signal 9 (Killed).", 137,
+                 "device 3 was lost: it was killed by SIGKILL on 10.9.0.2"),
+                ("mpirun has exited due to process rank 3 with PID 0 on\nnode 10.9.0.2 exiting improperly.", 1,
+                 "device 3 was lost: it left the program with exit code 0 on another host"),
+                ("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node vm\n"
+                 "  Remote daemon: [[1,0],1] on node 10.9.0.2\n", 205,
+                 r"a host was lost: 10.9.0.2 does not answer any more \(it has failed, or the link is cut\)")):
+            (self.scratch / "words").write_text(f"{bar}\n{words}\n{bar}\n")
+            self.play("mpirun", f"{version}\ncat '{self.scratch}/words' >&2; exit {code}")
+            self.refused(83, said, *self.train, *self.host_file("10.9.0.2 slots=4\n"))
+
     def test_no_launcher(self):
         self.play("python3", folder="tools")
         self.play("ninja", folder="tools")
