@@ -38,9 +38,10 @@ class Dropout : public Layer {
     const Index column = std::same_as<L, Sharded<1>> && !is_naive ? offset : 0;
     std::vector<float> mask;
     for (Index i = 0; i < mine[0]; ++i)
-      for (Index c = 0; c < mine[1]; ++c)
-        mask.push_back(random.uniform(static_cast<std::uint64_t>((row + i) * width + column + c)) < 0.5F ? 2
-                                                                                                         : 0);
+      for (Index c = 0; c < mine[1]; ++c) {
+        const Index place = (row + i) * width + column + c;
+        mask.push_back(random.uniform(static_cast<std::uint64_t>(place)) < 0.5F ? 2 : 0);
+      }
     return Tensor::from_host(mine, mask);
   }
 

@@ -5,7 +5,6 @@
 
 #include <numeric>
 
-#include "engine/device/layer_operations.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard::layer_cuts {

@@ -1,7 +1,9 @@
-/// Chapter 07: every claim about a layer, on every number of devices; and whole layers against finite
-/// differences.
+/// Chapter 07: every claim about a layer, on every number of devices; and whole layers against their
+/// definitions, and against finite differences.
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/layer_claims.hpp"
@@ -11,6 +13,9 @@ namespace shard::testing {
 const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
 using namespace layer_cuts;
+
+// Results are sums of fewer than 128 products, behind at most four functions: 512 roundings of 2^-24 each.
+constexpr double rounding_bound = 512 * 0x1p-24;
 
 TEST_CASE("layers: right cuts give the whole layer's bits and send what their form says; naive ones do not") {
   for_each_claim(Arithmetic::exact(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
@@ -22,12 +27,10 @@ TEST_CASE("layers: right cuts give the whole layer's bits and send what their fo
 }
 
 TEST_CASE("layers: with real numbers right cuts differ by rounding alone") {
-  // Results are sums of fewer than 128 products, behind at most four functions: 512 roundings of 2^-24 each.
-  constexpr double bound = 512 * 0x1p-24;
-  for_each_claim(Arithmetic::real(), [=](const LayerCase& layer, const Claim& claim, const auto& whole) {
+  for_each_claim(Arithmetic::real(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
     const Finding finding = find(layer, claim, whole, group(), Arithmetic::real());
     INFO(finding.difference);
-    if (claim.verdict != Verdict::differs) CHECK(finding.relative <= bound);
+    if (claim.verdict != Verdict::differs) CHECK(finding.relative <= rounding_bound);
     if (claim.verdict == Verdict::differs && devices() > 1) CHECK(finding.relative > 0.01);
   });
 }
@@ -90,6 +93,193 @@ TEST_CASE("layers: the gradients of whole layers are those of finite differences
       INFO(name);
       if (name != "labels") CHECK(worst_difference(layer, weight, results.at(name), group()) < bound);
     }
+  }
+}
+
+namespace {
+
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+/// A tensor's last axis, as rows.
+Rows rows_of(const HostTensor& t) {
+  const auto width = static_cast<std::size_t>(t.shape.back());
+  Rows rows;
+  for (std::size_t i = 0; i < t.values.size(); i += width)
+    rows.emplace_back(t.values.begin() + static_cast<std::ptrdiff_t>(i),
+                      t.values.begin() + static_cast<std::ptrdiff_t>(i + width));
+  return rows;
+}
+Rows turned(const Rows& a) {
+  Rows t(a[0].size(), Row(a.size()));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < a[0].size(); ++j) t[j][i] = a[i][j];
+  return t;
+}
+Row times(const Row& x, const Rows& w) {
+  Row y(w[0].size());
+  for (std::size_t k = 0; k < x.size(); ++k)
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] += x[k] * w[k][j];
+  return y;
+}
+template <class F>
+Rows each_row(Rows rows, const F& f) {
+  for (Row& row : rows) row = f(row);
+  return rows;
+}
+/// (x − mean) / √(variance + ε), or x / √(mean of x² + ε).
+Row normalised(Row x, bool is_centred) {
+  const auto n = static_cast<double>(x.size());
+  const double mean = is_centred ? std::accumulate(x.begin(), x.end(), 0.0) / n : 0;
+  double variance = 0;
+  for (double v : x) variance += (v - mean) * (v - mean) / n;
+  for (double& v : x) v = (v - mean) / std::sqrt(variance + double{norm_epsilon});
+  return x;
+}
+double log_of_sum(const Row& z) {
+  double sum = 0;
+  for (double v : z) sum += std::exp(v);
+  return std::log(sum);
+}
+
+Rows linear_rows(const LayerCase& c) {
+  return each_row(rows_of(c.input),
+                  [w = rows_of(c.weights.at("weights"))](const Row& x) { return times(x, w); });
+}
+Rows residual_rows(const LayerCase& c) {
+  const Rows w0 = rows_of(c.weights.at("w0")), w1 = rows_of(c.weights.at("w1"));
+  return each_row(rows_of(c.input), [&](const Row& x) {
+    Row h = times(x, w0);
+    for (double& v : h) v = std::max(v, 0.0);
+    Row y = times(h, w1);
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] += x[j];
+    return y;
+  });
+}
+/// RMSNorm, LayerNorm and BatchNorm: the norm, times w, plus b where there is one.
+Rows norm_rows(const LayerCase& c) {
+  const bool over_batch = c.name == "BatchNorm";
+  Rows x = over_batch ? turned(rows_of(c.input)) : rows_of(c.input);
+  x = each_row(std::move(x), [&](const Row& row) { return normalised(row, c.name != "RMSNorm"); });
+  if (over_batch) x = turned(x);
+  return each_row(std::move(x), [&](Row row) {
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      row[j] *= double{c.weights.at("weights").values[j]};
+      if (c.weights.contains("bias")) row[j] += double{c.weights.at("bias").values[j]};
+    }
+    return row;
+  });
+}
+Rows embedding_rows(const LayerCase& c) {
+  const Rows table = rows_of(c.weights.at("table"));
+  return each_row(rows_of(c.input),
+                  [&](const Row& token) { return table[static_cast<std::size_t>(token[0])]; });
+}
+Rows cross_entropy_rows(const LayerCase& c) {
+  double loss = 0;
+  const Rows z = rows_of(c.input);
+  for (std::size_t i = 0; i < z.size(); ++i)
+    loss += log_of_sum(z[i]) - z[i][static_cast<std::size_t>(c.weights.at("labels").values[i])];
+  return {{loss}};
+}
+/// Causal, with heads of four features; neighbouring query heads share a key-value head.
+Rows attention_rows(const LayerCase& c) {
+  auto projected = [&](const char* w) {
+    return each_row(rows_of(c.input), [m = rows_of(c.weights.at(w))](const Row& x) { return times(x, m); });
+  };
+  const Rows q = projected("wq"), k = projected("wk"), v = projected("wv");
+  const std::size_t length = static_cast<std::size_t>(c.input.shape[1]), shared = q[0].size() / k[0].size();
+  Rows out(q.size(), Row(q[0].size()));
+  for (std::size_t t = 0; t < q.size(); ++t)
+    for (std::size_t h = 0; h < q[0].size() / 4; ++h) {
+      const std::size_t g = h / shared;
+      Row scores;
+      for (std::size_t s = t / length * length; s <= t; ++s) {
+        double score = 0;
+        for (std::size_t j = 0; j < 4; ++j) score += q[t][4 * h + j] * k[s][4 * g + j] / 2;  // √4
+        scores.push_back(score);
+      }
+      for (std::size_t i = 0; i < scores.size(); ++i)
+        for (std::size_t j = 0; j < 4; ++j)
+          out[t][4 * h + j] +=
+              std::exp(scores[i] - log_of_sum(scores)) * v[t / length * length + i][4 * g + j];
+    }
+  return each_row(out, [wo = rows_of(c.weights.at("wo"))](const Row& o) { return times(o, wo); });
+}
+Rows pooling_rows(const LayerCase& c) {
+  const Rows x = rows_of(c.input);
+  Rows out = x;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    for (std::size_t j = 0; j < x[0].size(); ++j) {
+      Row window = {x[i][j]};
+      if (i > 0) window.push_back(x[i - 1][j]);
+      if (i + 1 < x.size()) window.push_back(x[i + 1][j]);
+      out[i][j] = c.name == "max pooling" ? std::ranges::max(window)
+                                          : std::accumulate(window.begin(), window.end(), 0.0) /
+                                                static_cast<double>(window.size());
+    }
+  return out;
+}
+Rows lstm_rows(const LayerCase& c) {
+  const Rows x = rows_of(c.input);
+  const auto sequences = static_cast<std::size_t>(c.input.shape[1]);
+  const auto width = static_cast<std::size_t>(c.weights.at("u_i").shape[0]);
+  Rows h(sequences, Row(width)), cells = h, out;
+  for (std::size_t t = 0; t < x.size(); ++t) {
+    Row &state = h[t % sequences], &cell = cells[t % sequences];
+    std::map<char, Row> z;
+    for (const char gate : {'i', 'f', 'g', 'o'}) {
+      const Row of_x = times(x[t], rows_of(c.weights.at(std::string("w_") + gate)));
+      z[gate] = times(state, rows_of(c.weights.at(std::string("u_") + gate)));
+      for (std::size_t j = 0; j < z[gate].size(); ++j) z[gate][j] += of_x[j];
+    }
+    auto sigma = [](double v) { return 1 / (1 + std::exp(-v)); };
+    for (std::size_t j = 0; j < state.size(); ++j) {
+      cell[j] = sigma(z['f'][j]) * cell[j] + sigma(z['i'][j]) * std::tanh(z['g'][j]);
+      state[j] = sigma(z['o'][j]) * std::tanh(cell[j]);
+    }
+    out.push_back(state);
+  }
+  return out;
+}
+
+/// By the layer's name. Dropout has a test of its own.
+const std::map<std::string, Rows (*)(const LayerCase&)> definitions = {
+    {"linear", linear_rows},
+    {"residual block", residual_rows},
+    {"RMSNorm", norm_rows},
+    {"LayerNorm", norm_rows},
+    {"BatchNorm", norm_rows},
+    {"embedding", embedding_rows},
+    {"cross entropy", cross_entropy_rows},
+    {"multi-head attention", attention_rows},
+    {"grouped-query attention", attention_rows},
+    {"max pooling", pooling_rows},
+    {"average pooling", pooling_rows},
+    {"LSTM", lstm_rows}};
+
+}  // namespace
+
+TEST_CASE("layers: whole layers compute their definitions, in float64") {
+  if (devices() > 1) return;
+  for (LayerCase layer : all_layers()) {
+    layer = with_real_numbers(std::move(layer));
+    const HostTensor output = results_of(layer, group(), Arithmetic::real()).at("output");
+    INFO(layer.name);
+    if (layer.name == "dropout") {
+      for (std::size_t i = 0; i < output.values.size(); ++i)
+        CHECK((output.values[i] == 0 || output.values[i] == 2 * layer.input.values[i]));
+      continue;
+    }
+    const Rows given = rows_of(output), expected = definitions.at(layer.name)(layer);
+    double worst = 0, largest = 0;
+    REQUIRE(given.size() == expected.size());
+    for (std::size_t i = 0; i < given.size(); ++i)
+      for (std::size_t j = 0; j < given[i].size(); ++j) {
+        worst = std::max(worst, std::abs(given[i][j] - expected[i][j]));
+        largest = std::max(largest, std::abs(expected[i][j]));
+      }
+    CHECK(worst <= rounding_bound * largest);
   }
 }
 

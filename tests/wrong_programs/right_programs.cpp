@@ -21,7 +21,6 @@ using Action = std::function<void()>;
 /// Programs of one call of all devices.
 void add_in_world(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
-  const Form& other = another_call(call);
   auto add = [&](const char* class_, const Action& action) {
     programs.push_back({call.name, class_, 0, {}, action});
   };
@@ -42,6 +41,15 @@ void add_in_world(Programs& programs, const CollectiveCall& call) {
     form.make();
     form.make();
   });
+}
+
+/// The same, beside something else that a device does.
+void add_beside_others(Programs& programs, const CollectiveCall& call) {
+  const Form& form = call.form;
+  const Form& other = another_call(call);
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back({call.name, class_, 0, {}, action});
+  };
   add("under a condition that all fulfil", [&] {
     if (devices() > 1) form.make();
     other.make();
@@ -181,7 +189,7 @@ Program of_messages(const char* class_, const Action& action) {
   return {"send, receive", class_, 0, {}, action};
 }
 
-/// Messages that are posted long before they are met, or in an order of their own.
+/// Sends that are posted long before they are met, or in an order of their own.
 void add_posts(Programs& programs) {
   auto add = [&](const char* class_, const Action& action) {
     programs.push_back(of_messages(class_, action));
@@ -208,6 +216,13 @@ void add_posts(Programs& programs) {
     group().barrier();
     for (int i = 0; i < 4; ++i) group().receive(left());
   });
+}
+
+/// Receives that are posted before their messages are sent.
+void add_posted_receives(Programs& programs) {
+  auto add = [&](const char* class_, const Action& action) {
+    programs.push_back(of_messages(class_, action));
+  };
   add("receives posted before any send", [] {
     Future<Tensor> received = group().post_receive(left(), {3});
     be_late();
@@ -264,11 +279,13 @@ Programs right_programs() {
   Programs programs;
   for (const CollectiveCall& call : collective_calls()) {
     add_in_world(programs, call);
+    add_beside_others(programs, call);
     add_in_groups(programs, call);
     if (call.is_async) add_of_future(programs, call);
   }
   add_uneven(programs);
   add_posts(programs);
+  add_posted_receives(programs);
   add_late_messages(programs);
   return programs;
 }

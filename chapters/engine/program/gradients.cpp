@@ -13,17 +13,19 @@ namespace shard {
 namespace {
 
 /// The batch's `input` and `output_grad`, of one number of rows and the network's widths.
-void require_batch(const Checkpoint& batch, const Workload& network, const std::string& params) {
+void require_batch(const Checkpoint& batch, const Workload& network, const Parameters& params) {
   const Shape input = batch.shape("input");
   const Index rows = input.empty() ? 0 : input[0];
   auto require = [&](const char* name, const Shape& expected, const std::string& hint) {
     const Shape given = batch.shape(name);
     if (given != expected)
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected {}, given {}{}", batch.source(), name, to_string(expected),
-                              to_string(given), hint.empty() ? "" : fmt::format(" ({}: {})", params, hint)));
+      throw Error(
+          Code::file,
+          fmt::format("{}: {}: expected {}, given {}{}", batch.source(), name, to_string(expected),
+                      to_string(given),
+                      hint.empty() ? "" : fmt::format(" ({}: {})", params.checkpoint->source(), hint)));
   };
-  require("input", network.input_shape(rows), input.size() == 2 ? network.input_hint(input[1]) : "");
+  require("input", network.input_shape(rows), input.size() == 2 ? params.input_hint(network, input[1]) : "");
   require("output_grad", network.output_shape(rows), "");
 }
 
@@ -71,7 +73,7 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
   std::unique_ptr<Checkpoint> batch = open_checkpoint(arguments.batch_file);
   const std::shared_ptr<Workload> network = variant.workload->read(*params.checkpoint, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
-  require_batch(*batch, *network, params.checkpoint->source());
+  require_batch(*batch, *network, params);
   const Index rows = batch->shape("input")[0];
 
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 
 #include "engine/printable.hpp"
@@ -17,8 +18,9 @@ namespace {
 /// Reads and writes rows of numbers: each line is a row, with commas between the numbers.
 class CsvInput : public InputStream {
  public:
-  CsvInput(std::istream& in, const Workload& network, Index rows_at_a_time)
-      : in_(in), network_(network), width_(network.input_shape(1).at(1)), rows_(rows_at_a_time) {}
+  /// `hint`: about a row of this width, which is not the network's.
+  CsvInput(std::istream& in, Index width, Index rows_at_a_time, std::function<std::string(Index)> hint)
+      : in_(in), hint_(std::move(hint)), width_(width), rows_(rows_at_a_time) {}
 
   std::optional<Tensor> next() override {
     std::vector<float> values;
@@ -54,7 +56,7 @@ class CsvInput : public InputStream {
       at = stop == end ? end : stop + 1;
     }
     if (count == width_) return;
-    const std::string hint = network_.input_hint(count);
+    const std::string hint = hint_(count);
     complain(Code::file, fmt::format("{} numbers", width_),
              fmt::format("{}{}", count, hint.empty() ? "" : fmt::format(" ({})", hint)));
   }
@@ -64,7 +66,7 @@ class CsvInput : public InputStream {
   }
 
   std::istream& in_;
-  const Workload& network_;
+  std::function<std::string(Index)> hint_;
   Index width_;
   Index rows_;
   Index line_ = 0;
@@ -91,7 +93,8 @@ int infer(Communicator& group, const Variant& variant, const Arguments& argument
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params.checkpoint);
-  CsvInput input(std::cin, *network, arguments.batch);
+  CsvInput input(std::cin, network->input_shape(1).at(1), arguments.batch,
+                 [&](Index width) { return params.input_hint(*network, width); });
   CsvOutput output;
   engine->inference_loop(input, output);
   if (group.device_id() == 0 && std::ferror(stdin) != 0)

@@ -1,5 +1,7 @@
 /// The communicator of both backends. It checks arguments, counts calls, and starts collectives on the
-/// stream. This file also begins and ends the job.
+/// stream.
+
+#include "engine/device/runtime/communicator.hpp"
 
 #include <fmt/format.h>
 
@@ -99,7 +101,7 @@ class GroupCommunicator : public Communicator {
       if (has_color[i] && colors[i] == *color) places.push_back(d);
     }
     std::ranges::stable_sort(places, {}, [&](int d) { return keys[static_cast<std::size_t>(d)]; });
-    return std::make_unique<GroupCommunicator>(group_->part(id, places));
+    return make_communicator(group_->part(id, places));
   }
 
   void do_barrier() override {
@@ -356,52 +358,11 @@ class GroupCommunicator : public Communicator {
   std::shared_ptr<Group> group_;
 };
 
-/// At the end of the program. \throws Error mismatch, on device 0, when a device has sent what nobody received
-void require_no_left_over(Group& all) {
-  MessageCounts& counts = MessageCounts::instance();
-  const std::vector<Index> received = all.exchange_at_end(counts.received(all.num_devices()));
-  Header header;
-  header.what = "the messages that are left over";
-  std::string lines;
-  for (const std::string& text : all.gather(header, counts.left_over(received))) lines += text;
-  if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
-}
-
-/// Runs the body with the world, and ends the job as one.
-int run_in_world(const std::function<int(Communicator& world)>& body) {
-  set_up_device();
-  const std::shared_ptr<Group> all = Group::world();
-  GroupCommunicator world(all);
-  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); },
-                                      [] { return stream().calls(); });
-  const int exit_code = body(world);
-  world.synchronize();
-  std::fflush(stdout);
-  ControlPlane::instance().is_at_end();
-  const Index largest = all->meet_at_end(exit_code);
-  if (largest == 0) require_no_left_over(*all);
-  return static_cast<int>(largest);
-}
-
 }  // namespace
-}  // namespace runtime
 
-int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
-  runtime::ControlPlane& plane = runtime::ControlPlane::instance();
-  plane.start(argc, argv);
-  try {
-    const int exit_code = runtime::run_in_world(body);
-    plane.finish();
-    return exit_code;
-  } catch (const Error& error) {
-    plane.fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
-  } catch (const std::exception& error) {
-    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
-  } catch (...) {
-    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
-  }
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group) {
+  return std::make_unique<GroupCommunicator>(std::move(group));
 }
 
+}  // namespace runtime
 }  // namespace shard

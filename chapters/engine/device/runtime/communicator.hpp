@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/group.hpp"
+
+namespace shard::runtime {
+
+/// The communicator of a group, with the backend's part of it. A collective of the group.
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group);
+
+}  // namespace shard::runtime

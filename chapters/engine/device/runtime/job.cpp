@@ -1,0 +1,64 @@
+/// A job on devices: how it begins, and how it ends, well or with an error.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/communicator.hpp"
+#include "engine/device/runtime/message_counts.hpp"
+
+namespace shard {
+
+namespace runtime {
+namespace {
+
+/// At the end of the program. \throws Error mismatch, on device 0, when a device has sent what nobody received
+void require_no_left_over(Group& all) {
+  MessageCounts& counts = MessageCounts::instance();
+  const std::vector<Index> received = all.exchange_at_end(counts.received(all.num_devices()));
+  Header header;
+  header.what = "the messages that are left over";
+  std::string lines;
+  for (const std::string& text : all.gather(header, counts.left_over(received))) lines += text;
+  if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
+}
+
+/// Runs the body with the world, and ends the job as one.
+int run_in_world(const std::function<int(Communicator& world)>& body) {
+  set_up_device();
+  const std::shared_ptr<Group> all = Group::world();
+  const std::unique_ptr<Communicator> world = make_communicator(all);
+  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); },
+                                      [] { return stream().calls(); });
+  const int exit_code = body(*world);
+  world->synchronize();
+  std::fflush(stdout);
+  ControlPlane::instance().is_at_end();
+  const Index largest = all->meet_at_end(exit_code);
+  if (largest == 0) require_no_left_over(*all);
+  return static_cast<int>(largest);
+}
+
+}  // namespace
+}  // namespace runtime
+
+int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
+  runtime::ControlPlane& plane = runtime::ControlPlane::instance();
+  plane.start(argc, argv);
+  try {
+    const int exit_code = runtime::run_in_world(body);
+    plane.finish();
+    return exit_code;
+  } catch (const Error& error) {
+    plane.fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
+  } catch (const std::exception& error) {
+    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
+  } catch (...) {
+    plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
+  }
+}
+
+}  // namespace shard
