@@ -46,8 +46,9 @@ class Records:
 
 # ---- What goes wrong with a process ----------------------------------------------------------------------
 def lost_device(records, lost, about_processes, code):
-    """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those whose
-    processes were gone first; the text about processes is Open MPI's. Records of other hosts are not seen."""
+    """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those
+    whose processes were gone first; the text about processes is Open MPI's. Records of other hosts are not
+    seen."""
     if code in (0, 130, 143):
         return None, []
     killed = re.search(r"process rank (\d+) .*exited on signal (\d+)", about_processes)
@@ -60,13 +61,14 @@ def lost_device(records, lost, about_processes, code):
     cut = re.search(r"lost communication with a remote daemon.*Remote daemon\s*:.* on node (\S+)",
                     about_processes, re.S)
     if cut:
-        return None, [f"a host was lost: {cut[1]} does not answer any more (it has failed, or the link is cut)",
-                      *what_others_did(known, None)]
+        what = f"a host was lost: {cut[1]} does not answer any more (it has failed, or the link is cut)"
+        return None, [what, *what_others_did(known, None)]
     if device is None and code > 128 and code - 128 in set(signal.Signals):
         return device, [f"a device was lost: killed by {signal.Signals(code - 128).name}"]
-    if device is None or record and record.state == "has ended":
+    # A device without a record, on another host, may have ended as it should, with an exit code of its own.
+    if record.state == "has ended" if record else not (killed or left):
         return None, []
-    host = re.search(r"on node (\S+)", about_processes)
+    host = re.search(r"on\s+node\s+(\S+)", about_processes)
     when = f"after {record.last_call}" if record else f"on {host[1] if host else 'another host'}"
     how = "ended"
     if device in named:

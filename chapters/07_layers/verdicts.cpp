@@ -57,8 +57,12 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
   const std::map<std::string, Placed> results = placed_results(*cut, layer);
   const Traffic sent = ledger().traffic();
   Finding finding;
-  for (const auto& [name, placed] : results) {
-    const Comparison c = compare(name, placed, expected.at(name));
+  for (const auto& [name, wanted] : expected) {
+    const auto found = results.find(name);
+    if (found == results.end())
+      throw Error(Code::differs,
+                  fmt::format("{}, {}: {}: expected, given none", layer.name, claim.axis, name));
+    const Comparison c = compare(name, found->second, wanted);
     finding.relative = std::max(finding.relative, c.relative);
     if (finding.difference.empty()) finding.difference = c.first_difference;
   }

@@ -39,6 +39,8 @@ ALL = [
                "auto [mean, variance] = means_of(row_sums(x.local()), row_dots(x.local(), x.local()));",
                "auto [mean, variance] = means_of(row_sums(x.local()), row_sums(x.local()));",
                "Somebody sends the wrong one of two vectors.", "not a number"),
+    layer_norm("layer-norm-bias-forgotten", 'gradients.put("bias", as(b_, column_sums(dy)));', "",
+               "Somebody copies RMSNorm, which has no bias.", "nothing to see"),
     layer_norm("layer-norm-bias-not-summed",
                'gradients.put("bias", over_rows(x_hat_, column_sums(dy)));',
                'gradients.put("bias", Replicated(group(), column_sums(dy)));',

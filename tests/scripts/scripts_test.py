@@ -153,16 +153,19 @@ class Launching(Scripts):
         bar = "-" * 74
         version = 'case "$*" in --version) echo "mpirun (Open MPI) 4.1.4"; exit;; esac'
         for words, code, said in (
-                ("mpirun noticed that process rank 3 with PID 0 on node 10.9.0.2 exited on signal 9 (Killed).", 137,
-                 "device 3 was lost: it was killed by SIGKILL on 10.9.0.2"),
+                ("mpirun noticed that process rank 3 with PID 0 on node 10.9.0.2 exited on signal 9 (Killed).",
+                 137, "device 3 was lost: it was killed by SIGKILL on 10.9.0.2"),
                 ("mpirun has exited due to process rank 3 with PID 0 on\nnode 10.9.0.2 exiting improperly.", 1,
-                 "device 3 was lost: it left the program with exit code 0 on another host"),
+                 "device 3 was lost: it left the program with exit code 0 on 10.9.0.2"),
                 ("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node vm\n"
                  "  Remote daemon: [[1,0],1] on node 10.9.0.2\n", 205,
                  r"a host was lost: 10.9.0.2 does not answer any more \(it has failed, or the link is cut\)")):
             (self.scratch / "words").write_text(f"{bar}\n{words}\n{bar}\n")
             self.play("mpirun", f"{version}\ncat '{self.scratch}/words' >&2; exit {code}")
             self.refused(83, said, *self.train, *self.host_file("10.9.0.2 slots=4\n"))
+        (self.scratch / "words").write_text(f"{bar}\n  Process name: [[1,1],3]\n  Exit code:    86\n{bar}\n")
+        self.play("mpirun", f"{version}\ncat '{self.scratch}/words' >&2; exit 86")  # a result differs there
+        self.assertEqual(self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n")), (86, "", ""))
 
     def test_no_launcher(self):
         self.play("python3", folder="tools")
