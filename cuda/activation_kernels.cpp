@@ -30,11 +30,12 @@ SHARDBOOK_KERNEL float gelu_slope(float z) {
 }
 
 struct RoundTo {
-  float unit;
+  float unit, limit;
   SHARDBOOK_KERNEL float operator()(float x) const {
-    const float multiple = x / unit;
+    const float multiple = unit == 0 ? HUGE_VALF : x / unit;
     // A float32 of 2^23 or more is an integer.
-    return fabsf(multiple) < 0x1p23F ? rintf(multiple) * unit : x;
+    const float rounded = fabsf(multiple) < 0x1p23F ? rintf(multiple) * unit : x;
+    return rounded > limit ? limit : rounded < -limit ? -limit : rounded;
   }
 };
 struct InverseRoot {
@@ -108,10 +109,14 @@ Tensor chained(const char* call, Tensor&& dh, const Tensor& t, F f) {
 }  // namespace
 
 Tensor round_to(Tensor&& t, float unit, SourceLine where) {
+  return round_to(std::move(t), unit, HUGE_VALF, where);
+}
+
+Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where) {
   const CallSite call(where);
-  require_unit(unit);
-  if (unit == 0) return std::move(t);
-  return mapped("round_to", std::move(t), RoundTo{unit});
+  require_unit(unit, limit);
+  if (unit == 0 && limit == HUGE_VALF) return std::move(t);
+  return mapped("round_to", std::move(t), RoundTo{unit, limit});
 }
 
 Tensor inverse_root(Tensor&& t, float factor, float epsilon, SourceLine where) {

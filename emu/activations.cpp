@@ -63,13 +63,18 @@ float gelu_of(float z) {
 }  // namespace
 
 Tensor round_to(Tensor&& t, float unit, SourceLine where) {
+  return round_to(std::move(t), unit, HUGE_VALF, where);
+}
+
+Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where) {
   const CallSite call(where);
-  require_unit(unit);
-  if (unit == 0) return std::move(t);
+  require_unit(unit, limit);
+  if (unit == 0 && limit == HUGE_VALF) return std::move(t);
   return mapped("round_to", std::move(t), [=](float x) {
-    const float multiple = x / unit;
+    const float multiple = unit == 0 ? HUGE_VALF : x / unit;
     // A float32 of 2^23 or more is an integer.
-    return std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;
+    const float rounded = std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;
+    return rounded > limit ? limit : rounded < -limit ? -limit : rounded;
   });
 }
 

@@ -7,6 +7,18 @@
 
 namespace shard {
 
+/// A loss that devices add up, piece by piece. Devices with the same rows see the same piece, which counts once.
+class LossSum {
+ public:
+  /// The part of the rows from `first_row` on.
+  void add(Index first_row, double part) { parts_[first_row] = part; }
+  /// The sum over all pieces seen on any device. A collective; the value is device 0's.
+  double total(Communicator& group) const;
+
+ private:
+  std::map<Index, double> parts_;  // by first row
+};
+
 /// Mean squared error over the global batch: L = Σ (out − target)² / (B W), dL/dout = 2 (out − target) / (B
 /// W).
 ///
@@ -25,7 +37,24 @@ class MeanSquaredError {
  private:
   Index elements_;
   std::function<Tensor(Range)> target_;
-  std::map<Index, double> squares_;  // by first row, as devices with the same rows see the same piece
+  LossSum squares_;
+};
+
+/// The mean of losses of tokens over the tokens of the global batch that have a label, and its derivative by
+/// each.
+class MeanTokenLoss {
+ public:
+  explicit MeanTokenLoss(Index labelled) : labelled_(labelled) {}
+
+  /// dL/dloss of these tokens, (rows, 1); also adds up their losses, which are 0 without a label. Fits
+  /// LossGradient.
+  Tensor gradient(const Tensor& losses, Index first_row);
+  /// A collective; the value is device 0's.
+  double value(Communicator& group) const { return losses_.total(group) / static_cast<double>(labelled_); }
+
+ private:
+  Index labelled_;
+  LossSum losses_;
 };
 
 }  // namespace shard

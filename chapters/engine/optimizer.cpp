@@ -20,6 +20,18 @@ void Adam::update(const Trainable& t, const Tensor& gradient) {
   adam_update(t.parameter, gradient, moments.mean, moments.variance, settings_, step_);
 }
 
+void IntegerMomentum::update(const Trainable& t, const Tensor& gradient) {
+  if (must_stay_(t.name)) return;
+  auto [found, is_new] = momenta_.try_emplace(t.name);
+  Tensor& momentum = found->second;
+  if (is_new) {
+    momentum = Tensor(t.parameter.shape());
+    momentum.charge_to(Purpose::optimizer);
+  }
+  integer_update(Rows(momentum), scale(gradient.clone(), 1 / unit_));
+  integer_update(t.parameter, momentum);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);

@@ -62,19 +62,39 @@ class Adam : public Optimizer {
 
 /// w <- ((w - g) mod 5) - 2. Small integers stay small integers, so that several steps can be compared bit
 /// for bit. A gradient with a wrong scale gives other weights. Some parameters must stay as they are for sums
-/// to be exact; the workload names them, and this optimizer does not change them.
+/// to be exact; the workload names them, and this optimizer does not change them. Gradients are multiples of
+/// `unit`, a power of two, and count in units.
 class IntegerOptimizer : public Optimizer {
  public:
   using MustStay = std::function<bool(const std::string& parameter)>;
-  explicit IntegerOptimizer(MustStay must_stay) : must_stay_(std::move(must_stay)) {}
+  explicit IntegerOptimizer(MustStay must_stay, float unit = 1)
+      : must_stay_(std::move(must_stay)), unit_(unit) {}
 
  protected:
   void update(const Trainable& t, const Tensor& gradient) override {
-    if (!must_stay_(t.name)) integer_update(t.parameter, gradient);
+    if (!must_stay_(t.name)) integer_update(t.parameter, scale(gradient.clone(), 1 / unit_));
   }
 
  private:
   MustStay must_stay_;
+  float unit_;
+};
+
+/// The same with a state, so that a state that is divided or kept wrongly shows: m <- ((m - g) mod 5) - 2 and
+/// w <- ((w - m) mod 5) - 2. m begins with zeros.
+class IntegerMomentum : public Optimizer {
+ public:
+  explicit IntegerMomentum(IntegerOptimizer::MustStay must_stay, float unit = 1)
+      : must_stay_(std::move(must_stay)), unit_(unit) {}
+  Index state_per_element() const override { return 1; }
+
+ protected:
+  void update(const Trainable& t, const Tensor& gradient) override;
+
+ private:
+  IntegerOptimizer::MustStay must_stay_;
+  float unit_;
+  std::map<std::string, Tensor> momenta_;
 };
 
 /// "sgd", "adam" or "integer". \throws Error usage for another name

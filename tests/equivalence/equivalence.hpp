@@ -90,7 +90,8 @@ struct Case {
 /// An integer optimizer that leaves alone what the problem's network says.
 inline IntegerOptimizer integer_optimizer(const ExactProblem& problem) {
   return IntegerOptimizer(
-      [network = problem.workload](const std::string& name) { return network->must_stay(name); });
+      [network = problem.workload](const std::string& name) { return network->must_stay(name); },
+      problem.workload->gradient_unit());
 }
 
 /// What `expected` has for an engine that is not asked for dL/dx.

@@ -121,6 +121,14 @@ TEST_CASE("round_to leaves large numbers, and all numbers where the unit is 0") 
   CHECK(std::isnan(round_to(vector({nan}), 1).to_host()[0]));
 }
 
+TEST_CASE("round_to keeps numbers within a limit, also where it does not round") {
+  const Values values = {0.3F, 3.6F, -3.6F, 4.4F, -4.5F, 100, infinity, -infinity};
+  CHECK(round_to(vector(values), 1, 4).to_host() == Values{0, 4, -4, 4, -4, 4, 4, -4});
+  CHECK(round_to(vector(values), 0, 4).to_host() == Values{0.3F, 3.6F, -3.6F, 4, -4, 4, 4, -4});
+  CHECK(round_to(vector({5, -5}), 1, 0).to_host() == Values{0, 0});
+  CHECK(std::isnan(round_to(vector({nan}), 1, 4).to_host()[0]));
+}
+
 TEST_CASE("inverse_root, against float64") {
   const Values t = {0, 1e-8F, 0.1F, 0.7F, 3, 1e6F};
   const Values given = inverse_root(vector(t), 0.3F, 1e-5F).to_host();
@@ -155,6 +163,9 @@ TEST_CASE("norms and gates refuse what does not fit") {
     CHECK_THAT(given.message,
                contains(std::string("round_to: expected a unit that is 0 or a power of two, given ") + text));
   }
+  for (float wrong : {-1.0F, nan})
+    CHECK_THAT(refusal([&] { round_to(Tensor({2}), 1, wrong); }).message,
+               contains("round_to: expected a limit of 0 or more, given "));
 }
 
 }  // namespace shard::testing

@@ -44,8 +44,10 @@ Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where = Sourc
 /// @{
 
 /// The nearest multiple of `unit`; of two as near, the even multiple. `unit` is a power of two, so the result
-/// is exact. 0 stands for no rounding. \throws Error argument for any other unit.
+/// is exact. 0 stands for no rounding. Then what is beyond ±limit becomes ±limit; a NaN stays.
+/// \throws Error argument for any other unit, and for a limit that is negative or NaN.
 Tensor round_to(Tensor&& t, float unit, SourceLine where = SourceLine::current());
+Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where = SourceLine::current());
 /// 1 / √(factor t + epsilon).
 Tensor inverse_root(Tensor&& t, float factor, float epsilon, SourceLine where = SourceLine::current());
 

@@ -41,7 +41,7 @@ std::vector<int> parse_line(const std::string& path, Index line_number, const st
 }  // namespace
 
 std::string Digits::default_path() {
-  return SHARDBOOK_DIGITS;
+  return SHARDBOOK_DATA "/digits.csv";
 }
 
 Digits::Digits(const std::string& path) {

@@ -33,11 +33,11 @@ class GeneratedCheckpoint : public Checkpoint {
  private:
   std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
     const Parameter& parameter = parameters_.at(name);
-    const float bound = parameter.bound;
+    const auto [bound, center] = std::pair(parameter.bound, parameter.center);
     CounterRandom random(seed_, name);
     std::vector<float> slice;
     for_each_in_slice(parameter.shape, axis, begin, end, [&](Index i) {
-      slice.push_back(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
+      slice.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
     });
     return slice;
   }

@@ -9,11 +9,12 @@
 
 namespace shard {
 
-/// A parameter before training: its shape, and initial values uniform in ±bound.
+/// A parameter before training: its shape, and initial values uniform in center ± bound.
 struct Parameter {
   std::string name;
   Shape shape;
   float bound = 0;
+  float center = 0;
 };
 
 /// Initial values from a counter-based generator, keyed by seed, parameter name and global index: every

@@ -5,11 +5,20 @@
 #include <algorithm>
 
 #include "engine/sharded_engine.hpp"
+#include "engine/workloads/random.hpp"
 
 namespace shard {
 
 std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
   return nullptr;
+}
+
+HostTensor Workload::random_input(Index batch, std::uint64_t seed) const {
+  HostTensor input{input_shape(batch), {}};
+  const CounterRandom random(seed, "input");
+  for (Index i = 0; i < num_elements(input.shape); ++i)
+    input.values.push_back(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
+  return input;
 }
 
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
@@ -35,13 +44,37 @@ std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices) 
   return addends;
 }
 
+namespace {
+
+/// ((a - b) mod 5) - 2.
+float difference_modulo_5(float a, float b) {
+  const auto difference = static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b);
+  return static_cast<float>(((difference % 5) + 5) % 5 - 2);
+}
+
+}  // namespace
+
 void integer_step(ExactProblem& problem, const Solution& gradients) {
+  const float unit = problem.workload->gradient_unit();
   for (auto& [name, weights] : problem.weights) {
     if (problem.workload->must_stay(name)) continue;
     const std::vector<float>& gradient = gradients.at(name).values;
-    for (std::size_t i = 0; i < weights.values.size(); ++i) {
-      auto difference = static_cast<std::int64_t>(weights.values[i]) - static_cast<std::int64_t>(gradient[i]);
-      weights.values[i] = static_cast<float>(((difference % 5) + 5) % 5 - 2);
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      weights.values[i] = difference_modulo_5(weights.values[i], gradient[i] / unit);
+  }
+}
+
+void integer_momentum_step(ExactProblem& problem, const Solution& gradients,
+                           std::map<std::string, std::vector<float>>& momenta) {
+  const float unit = problem.workload->gradient_unit();
+  for (auto& [name, weights] : problem.weights) {
+    if (problem.workload->must_stay(name)) continue;
+    const std::vector<float>& gradient = gradients.at(name).values;
+    std::vector<float>& momentum = momenta[name];
+    momentum.resize(gradient.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      momentum[i] = difference_modulo_5(momentum[i], gradient[i] / unit);
+      weights.values[i] = difference_modulo_5(weights.values[i], momentum[i]);
     }
   }
 }

@@ -105,6 +105,10 @@ class Workload {
   virtual Solution solve(const ExactProblem& problem) const = 0;
   /// Whether exact problems stay exact only as long as this parameter stays as it is.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
+  /// Weights' gradients in exact problems are multiples of this.
+  virtual float gradient_unit() const { return 1; }
+  /// An input of real numbers, or whatever the network reads, for tests: uniform in ±1 by default.
+  virtual HostTensor random_input(Index batch, std::uint64_t seed) const;
   /// Data of the engine's last step that closed forms need beside the setting; null if they need none.
   virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
   /// The same of a problem whose rows are divided over so many devices, from the definitions.
@@ -122,6 +126,9 @@ Solution solve(const ExactProblem& problem);
 std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices);
 /// The problem's weights after one step of the integer optimizer with these gradients.
 void integer_step(ExactProblem& problem, const Solution& gradients);
+/// The same of the integer optimizer with momentum, which has these momenta.
+void integer_momentum_step(ExactProblem& problem, const Solution& gradients,
+                           std::map<std::string, std::vector<float>>& momenta);
 /// The problem with every weight halved that need not stay as it is: exact again.
 ExactProblem with_halved_weights(ExactProblem problem);
 

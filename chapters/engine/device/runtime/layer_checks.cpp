@@ -37,10 +37,11 @@ void require_one_for_each_column(const char* call, const Tensor& t, const Tensor
   require_vector(call, "column", t, t.extent(1), numbers);
 }
 
-void require_unit(float unit) {
+void require_unit(float unit, float limit) {
   int exponent = 0;
   if (unit != 0 && std::frexp(unit, &exponent) != 0.5F)
     refuse(Code::argument, "round_to", "a unit that is 0 or a power of two", fmt::format("{}", unit));
+  if (!(limit >= 0)) refuse(Code::argument, "round_to", "a limit of 0 or more", fmt::format("{}", limit));
 }
 
 void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,

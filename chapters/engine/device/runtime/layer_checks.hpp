@@ -13,7 +13,7 @@ void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& n
 /// t is a matrix (m, n), and `numbers` is (n).
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
 /// 0 or a power of two.
-void require_unit(float unit);
+void require_unit(float unit, float limit);
 void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,
                        std::span<const Index> last);
 /// The angle of each pair of a head at position 1: base^(−2j/d) for j from 0 to below d/2.

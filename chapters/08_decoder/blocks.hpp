@@ -1,0 +1,101 @@
+#pragma once
+
+/// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
+/// for its backward pass.
+
+#include "engine/layers/language_model.hpp"
+#include "engine/layers/attention.hpp"
+#include "engine/layers/cross_entropy.hpp"
+#include "engine/layers/embedding.hpp"
+#include "engine/layers/mixture_of_experts.hpp"
+#include "engine/layers/rms_norm.hpp"
+#include "engine/workloads/decoder_model.hpp"
+
+namespace shard::decoders {
+
+/// A block's parameters. Norms and the router lie as N says; weights whose columns are heads or hidden units
+/// as C, those of key-value heads as K; and weights whose rows are, as R.
+template <Layout N, Layout C, Layout K, Layout R>
+struct Block {
+  N attention_norm;                          // (D)
+  C query;                                   // (D, H d)
+  K key, value;                              // (D, G d)
+  R output;                                  // (H d, D)
+  N feed_forward_norm;                       // (D)
+  N router;                                  // (D, E) of a mixture
+  std::vector<FeedForward<C, R>> experts{};  // one, or E
+};
+
+/// Calls visit(name, parameter) for each parameter of a block.
+template <class AnyBlock, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+  visit(block_name(b, "attention_norm"), block.attention_norm);
+  visit(block_name(b, "query"), block.query);
+  visit(block_name(b, "key"), block.key);
+  visit(block_name(b, "value"), block.value);
+  visit(block_name(b, "output"), block.output);
+  visit(block_name(b, "feed_forward_norm"), block.feed_forward_norm);
+  if (m.is_mixture()) visit(block_name(b, "router"), block.router);
+  block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
+  for (std::size_t e = 0; e < block.experts.size(); ++e) {
+    const auto expert = static_cast<Index>(e);
+    visit(feed_forward_name(m, b, expert, "gate"), block.experts[e].gate);
+    visit(feed_forward_name(m, b, expert, "up"), block.experts[e].up);
+    visit(feed_forward_name(m, b, expert, "down"), block.experts[e].down);
+  }
+}
+
+/// All parameters of a decoder. The embedding and the head lie as E says.
+template <class AnyBlock, Layout E, Layout N>
+struct Weights {
+  E embedding;  // (V, D)
+  std::vector<AnyBlock> blocks;
+  N final_norm;  // (D)
+  E own_head;    // (V, D), unless it is the embedding
+
+  const E& head(const DecoderModel& m) const { return m.is_tied ? embedding : own_head; }
+};
+
+template <class AnyWeights, class Visit>
+void for_each_parameter(const DecoderModel& m, AnyWeights& w, const Visit& visit) {
+  visit(embedding_name(), w.embedding);
+  w.blocks.resize(static_cast<std::size_t>(m.num_blocks));
+  for (Index b = 0; b < m.num_blocks; ++b)
+    for_each_parameter(m, b, w.blocks[static_cast<std::size_t>(b)], visit);
+  visit(final_norm_name(), w.final_norm);
+  if (!m.is_tied) visit(head_name(), w.own_head);
+}
+
+/// What a block keeps. Its input lies as X, its heads and hidden units as H, its keys and values as G.
+template <Layout X, Layout C, Layout G, Layout Y>
+struct BlockKept {
+  using H = ProductOf<X, C>;
+  Normed attention_norm, feed_forward_norm;
+  X n;                    // (T, D)     what attention reads
+  H q, o;                 // (T, H d)
+  G k, v;                 // (T, G d)
+  OnlineSoftmax softmax;  //            of each head and token: the largest score, and the sum of powers
+  X f;                    // (T, D)     what the feed-forward reads
+  FeedForwardKept<H> feed_forward;
+  MixtureKept<X, C, Y> mixture;
+};
+
+/// What a forward pass keeps.
+template <class AnyBlockKept, class X>
+struct Kept {
+  Tokens tokens;
+  std::vector<AnyBlockKept> blocks{};
+  Normed norm{};
+  X n{};                   // (T, D)     what the head reads
+  TokenSoftmax softmax{};  // (T, V)
+};
+
+inline Rotary rotary_of(const DecoderModel& m) {
+  return {m.head_dim, m.rope_base, m.how};
+}
+/// All heads of some sequences.
+inline AttentionHeads all_heads(const DecoderModel& m, Index sequences) {
+  return {sequences, m.head_dim, key_heads_of({0, m.heads}, m.shared(), 0), m.key_heads, m.window, m.how};
+}
+
+}  // namespace shard::decoders

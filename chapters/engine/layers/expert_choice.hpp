@@ -1,0 +1,33 @@
+#pragma once
+
+/// The choice of experts in a mixture as Mixtral's (Jiang et al. 2024): each token takes the k experts of its
+/// largest logits, and its gates are the softmax of these logits. No expert is ever full.
+
+#include "engine/layers/arithmetic.hpp"
+
+namespace shard {
+
+/// What a router chose for the tokens of some rows.
+struct ExpertChoice {
+  Tensor gates;                // (T, k)
+  std::vector<Index> experts;  // (T · k)   largest logit first; of equal ones, the lower expert
+  Index num_experts = 0;
+
+  Index top_k() const { return gates.extent(1); }
+  Index rows() const { return gates.extent(0); }
+  /// The tokens that chose an expert, in ascending order.
+  std::vector<Index> tokens_of(Index expert) const;
+  /// Choices, counted row by row, in the order of their experts; for one expert, in the order of tokens.
+  std::vector<Index> in_order() const;
+  /// The place of each choice (T · k) in that order.
+  std::vector<Index> slots() const;
+  /// How many chose each expert, (E).
+  std::vector<Index> counts() const;
+};
+
+/// Of logits (T, E).
+ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how);
+/// dlogits (T, E) of dgates (T, k).
+Tensor choose_experts_backward(Tensor dgates, const ExpertChoice& choice, const Arithmetic& how);
+
+}  // namespace shard

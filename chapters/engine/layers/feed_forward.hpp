@@ -1,0 +1,67 @@
+#pragma once
+
+/// The feed-forward of a block: y = swiglu(n gate, n up) down, token by token.
+
+#include "engine/layers/layout_of_rows.hpp"
+#include "engine/layers/swiglu.hpp"
+
+namespace shard {
+
+/// Its weights: `gate` and `up` (D, F) lie as C says, and `down` (F, D) as R does. Whole: R and R. Cut along
+/// F: S1 and S0.
+template <Layout C, Layout R>
+struct FeedForward {
+  C gate, up;
+  R down;
+};
+
+/// What the backward pass needs. H is the layout of the hidden activation.
+template <Layout H>
+struct FeedForwardKept {
+  H g, u, h;  // (T, F)
+};
+
+/// The layout of a product.
+template <class A, class B>
+using ProductOf = typename detail::Product<detail::Read<A>, detail::Read<B>>::type;
+
+/// n (T, D): y (T, D). R·R·R = R, S0·R·R = S0, O·O·O = O, and R·S1·S0 = P.
+template <Layout X, Layout C, Layout R>
+ProductOf<ProductOf<X, C>, R> feed_forward(const X& n, const FeedForward<C, R>& w, const Arithmetic& how,
+                                           FeedForwardKept<ProductOf<X, C>>& kept,
+                                           SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  kept.g = matmul(n, w.gate);            // (T, F)
+  kept.u = matmul(n, w.up);              // (T, F)
+  kept.h = swiglu(kept.g, kept.u, how);  // (T, F)
+  return matmul(kept.h, w.down);         // (T, D)
+}
+
+/// The gradients of the weights, and of n.
+template <Layout X, Layout C, Layout R>
+struct FeedForwardGradients {
+  using H = ProductOf<X, C>;
+  ProductOf<Transposed<X>, H> gate, up;  // (D, F)
+  ProductOf<Transposed<H>, X> down;      // (F, D)
+  ProductOf<H, Transposed<C>> n;         // (T, D)
+};
+
+/// dy (T, D) lies as n does. Where F is cut, the gradient of n is an addend.
+template <Layout X, Layout C, Layout R>
+FeedForwardGradients<X, C, R> feed_forward_backward(const X& dy, const X& n, const FeedForward<C, R>& w,
+                                                    const Arithmetic& how,
+                                                    FeedForwardKept<ProductOf<X, C>> kept,
+                                                    SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  FeedForwardGradients<X, C, R> d;
+  d.down = matmul(transposed(kept.h), dy);                  // (F, D)
+  kept.h = matmul(dy, transposed(w.down));                  // (T, F)   dh
+  swiglu_backward(kept.h, kept.g, kept.u, how);             // dg and du
+  d.gate = matmul(transposed(n), kept.g);                   // (D, F)
+  d.up = matmul(transposed(n), kept.u);                     // (D, F)
+  d.n = matmul(kept.g, transposed(w.gate));                 // (T, D)
+  d.n = std::move(d.n) + matmul(kept.u, transposed(w.up));  // (T, D)
+  return d;
+}
+
+}  // namespace shard

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+
+#include "engine/layers/tokens.hpp"
+#include "engine/sharded_engine.hpp"
+
+namespace shard {
+
+/// An engine of a language model. Its input is (B, 2 S): each row has the S ids of a sequence, and then its S
+/// labels (tokens.hpp). Its output is the loss of each token, (B · S, 1), so that the vocabulary may be
+/// divided: no device needs all logits.
+class LanguageModel : public ShardedEngine {
+ public:
+  using ShardedEngine::ShardedEngine;
+
+  /// Called in each forward pass with the logits that this device has, (rows, columns): of the rows of these
+  /// tokens, and of columns of the vocabulary from `first_column` on.
+  using SeeLogits = std::function<void(const Tensor& logits, const Tokens& tokens, Index first_column)>;
+  void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
+
+ protected:
+  /// To be called with this device's logits, before the loss is computed.
+  void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
+    if (see_logits_) see_logits_(logits, tokens, first_column);
+  }
+
+ private:
+  SeeLogits see_logits_;
+};
+
+}  // namespace shard

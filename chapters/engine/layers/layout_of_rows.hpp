@@ -1,0 +1,61 @@
+#pragma once
+
+/// Layouts of activations whose rows are whole on a device, and what follows from them.
+
+#include "engine/layouts.hpp"
+
+namespace shard {
+
+namespace detail {
+
+template <class Rows>
+struct ByRows;
+template <>
+struct ByRows<Replicated> {
+  using Weight = Replicated;
+  using Gradient = Replicated;
+};
+template <>
+struct ByRows<Sharded<0>> {
+  using Weight = Replicated;
+  using Gradient = Partial;
+};
+template <>
+struct ByRows<Owned> {
+  using Weight = Owned;
+  using Gradient = Owned;
+};
+
+}  // namespace detail
+
+/// Rows that are whole: on every device, divided over the devices, or on one device.
+template <class L>
+concept WholeRows = requires {
+  typename detail::ByRows<L>::Weight;
+};
+/// How a weight lies that works on each row: every device that has rows has all of it.
+template <WholeRows L>
+using WeightFor = typename detail::ByRows<L>::Weight;
+/// How a sum over the rows lies, such as that weight's gradient. Where rows are divided, it is an addend.
+template <WholeRows L>
+using SumOverRows = typename detail::ByRows<L>::Gradient;
+
+namespace detail {
+
+/// Rows of another width, at the places of `like`.
+template <WholeRows L>
+L rows_like(Tensor rows, const L& like) {
+  Shape global = rows.shape();
+  global[0] = like.global_shape()[0];
+  return Access::make<L>(like.group(), std::move(rows), std::move(global), Access::place(like));
+}
+/// A sum over the rows of `rows`.
+template <WholeRows L>
+SumOverRows<L> sum_over(Tensor sum, const L& rows) {
+  Shape global = sum.shape();
+  return Access::make<SumOverRows<L>>(rows.group(), std::move(sum), std::move(global), Access::place(rows));
+}
+
+}  // namespace detail
+
+}  // namespace shard

@@ -1,0 +1,103 @@
+#pragma once
+
+/// A mixture of feed-forwards, the experts: y = Σ over a token's experts of gate · expert(n). Each expert works
+/// on the tokens that chose it (expert_choice.hpp).
+
+#include "engine/layers/expert_choice.hpp"
+#include "engine/layers/feed_forward.hpp"
+
+namespace shard {
+
+namespace detail {
+
+/// Some of this device's rows of x.
+template <Layout X>
+X some_rows(const X& x, const std::vector<Index>& rows) {
+  Tensor some = gather_rows(Access::tensor(x), rows);
+  Shape shape = some.shape();
+  return Access::make<X>(x.group(), std::move(some), std::move(shape), Slice<X> ? 0 : Access::place(x));
+}
+
+}  // namespace detail
+
+/// What the backward pass needs. Y is the layout of the result.
+template <Layout X, Layout C, Layout Y>
+struct MixtureKept {
+  ExpertChoice choice;
+  std::vector<X> n;                                  // of each expert: its tokens, (t, D)
+  std::vector<FeedForwardKept<ProductOf<X, C>>> of;  // of each expert
+  Tensor answers;                                    // (T · k, D)   by expert, then by token; of layout Y
+};
+
+/// The layout of a mixture's result.
+template <Layout X, Layout C, Layout R>
+using MixtureOf = ProductOf<ProductOf<X, C>, R>;
+
+/// n (T, D): y (T, D). Weights as in feed_forward; each device has all experts, or a cut of each.
+template <Layout X, Layout C, Layout R>
+MixtureOf<X, C, R> mixture_of_experts(const X& n, ExpertChoice choice,
+                                      const std::vector<FeedForward<C, R>>& experts, const Arithmetic& how,
+                                      MixtureKept<X, C, MixtureOf<X, C, R>>& kept,
+                                      SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  std::vector<Tensor> answers;
+  std::vector<const Tensor*> all;
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    kept.n.push_back(detail::some_rows(n, choice.tokens_of(static_cast<Index>(e))));  // (t, D)
+    answers.push_back(
+        detail::Access::take(feed_forward(kept.n[e], experts[e], how, kept.of.emplace_back())));  // (t, D)
+  }
+  for (const Tensor& t : answers) all.push_back(&t);
+  kept.answers = concatenate(all, 0);  // (T · k, D)
+  answers.clear();
+  Tensor y = combine_rows(kept.answers, choice.slots(), choice.gates);  // (T, D)
+  kept.choice = std::move(choice);
+  return detail::Access::make<MixtureOf<X, C, R>>(n.group(), std::move(y), n.global_shape(),
+                                                  detail::Access::place(n));
+}
+
+/// The gradients of the experts, of n through them, and of the gates. The gates' lies as y: an answer that is
+/// an addend gives an addend.
+template <Layout X, Layout C, Layout R>
+struct MixtureGradients {
+  std::vector<FeedForwardGradients<X, C, R>> experts;  // without that of n
+  ProductOf<ProductOf<X, C>, Transposed<C>> n;         // (T, D)
+  MixtureOf<X, C, R> gates;                            // (T, k)
+};
+
+template <Layout X, Layout C, Layout R>
+MixtureGradients<X, C, R> mixture_of_experts_backward(const X& dy,
+                                                      const std::vector<FeedForward<C, R>>& experts,
+                                                      const Arithmetic& how,
+                                                      MixtureKept<X, C, MixtureOf<X, C, R>>& kept,
+                                                      SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  using detail::Access;
+  const ExpertChoice& choice = kept.choice;
+  MixtureGradients<X, C, R> d;
+  Tensor gates = dot_rows(Access::tensor(dy), kept.answers, choice.slots(), choice.top_k());  // (T, k)
+  kept.answers = Tensor();
+  const std::vector<Index> choices = choice.in_order();
+  std::vector<Tensor> dn;
+  std::vector<const Tensor*> all;
+  auto first = choices.begin();
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    const auto next = first + kept.n[e].local().extent(0);
+    X answer = detail::some_rows(dy, choice.tokens_of(static_cast<Index>(e)));  // (t, D)
+    answer = detail::relaid(
+        how.rounded(scale_rows(Access::take(std::move(answer)), choice.gates, std::span(first, next))),
+        answer);
+    d.experts.push_back(feed_forward_backward(answer, kept.n[e], experts[e], how, std::move(kept.of[e])));
+    dn.push_back(Access::take(std::move(d.experts.back().n)));
+    first = next;
+  }
+  for (const Tensor& t : dn) all.push_back(&t);
+  Tensor sum = combine_rows(concatenate(all, 0), choice.slots(), choice.top_k());  // (T, D)
+  d.n = Access::make<decltype(d.n)>(dy.group(), std::move(sum), dy.global_shape(), Access::place(dy));
+  Shape shape = {dy.global_shape()[0], choice.top_k()};
+  d.gates =
+      Access::make<decltype(d.gates)>(dy.group(), std::move(gates), std::move(shape), Access::place(dy));
+  return d;
+}
+
+}  // namespace shard

@@ -1,0 +1,41 @@
+#pragma once
+
+/// RMSNorm (Zhang and Sennrich 2019): y = x̂ w, where x̂ = x r and r = 1/√(mean of x² + ε), one number a row.
+
+#include "engine/layers/arithmetic.hpp"
+#include "engine/layers/layout_of_rows.hpp"
+
+namespace shard {
+
+/// What the backward pass needs.
+struct Normed {
+  Tensor x_hat;  // (T, D)
+  Tensor r;      // (T)
+};
+
+/// x (T, D), w (D): y (T, D).
+Tensor rms_norm(const Tensor& x, const Tensor& w, float epsilon, const Arithmetic& how, Normed& kept);
+/// dx = r (dx̂ − x̂ · mean of dx̂ x̂) with dx̂ = dy w, in the memory of dy. dw = Σ over rows of dy x̂, (D).
+Tensor rms_norm_backward(Tensor dy, const Tensor& w, const Arithmetic& how, const Normed& kept, Tensor& dw);
+
+/// A row is normalised by itself, so y lies as x does.
+template <WholeRows L>
+L rms_norm(const L& x, const WeightFor<L>& w, float epsilon, const Arithmetic& how, Normed& kept,
+           SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  return detail::relaid(rms_norm(detail::Access::tensor(x), detail::Access::tensor(w), epsilon, how, kept),
+                        x);
+}
+/// dw is a sum over rows: an addend, a Partial, where rows are divided.
+template <WholeRows L>
+L rms_norm_backward(L dy, const WeightFor<L>& w, const Arithmetic& how, const Normed& kept,
+                    SumOverRows<L>& dw, SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  Tensor sum;
+  Tensor dx =
+      rms_norm_backward(detail::Access::take(std::move(dy)), detail::Access::tensor(w), how, kept, sum);
+  dw = detail::sum_over(std::move(sum), dy);
+  return detail::relaid(std::move(dx), dy);
+}
+
+}  // namespace shard

@@ -1,0 +1,62 @@
+#include "engine/layers/tokens.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+namespace shard {
+
+namespace {
+
+Index as_token(float number, Index vocabulary, const char* what, bool may_be_none) {
+  const auto token = static_cast<Index>(number);
+  const bool is_good = static_cast<float>(token) == number &&
+                       ((token >= 0 && token < vocabulary) || (may_be_none && token == Tokens::no_label));
+  if (!is_good)
+    refuse(Code::argument, what,
+           fmt::format("tokens from 0 to {}{}", vocabulary - 1, may_be_none ? ", or -100 for none" : ""),
+           fmt::format("{}", number));
+  return token;
+}
+
+}  // namespace
+
+Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position, SourceLine where) {
+  const CallSite call(where);
+  if (input.rank() != 2 || input.extent(1) % 2 != 0)
+    refuse(Code::argument, "tokens", "ids and labels of sequences, (B, 2 S)", to_string(input.shape()));
+  Tokens tokens{.sequences = input.extent(0), .length = input.extent(1) / 2};
+  const std::vector<float> numbers = input.to_host();
+  auto number = numbers.begin();
+  for (Index b = 0; b < tokens.sequences; ++b) {
+    for (Index i = 0; i < tokens.length; ++i)
+      tokens.ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
+    for (Index i = 0; i < tokens.length; ++i)
+      tokens.labels.push_back(as_token(*number++, vocabulary, "labels", true));
+  }
+  tokens.positions.resize(static_cast<std::size_t>(tokens.length));
+  std::iota(tokens.positions.begin(), tokens.positions.end(), first_position);
+  return tokens;
+}
+
+Tokens Tokens::at(const std::vector<Index>& places) const {
+  Tokens some{.sequences = sequences, .length = static_cast<Index>(places.size())};
+  some.first_sequence = first_sequence;
+  for (Index b = 0; b < sequences; ++b)
+    for (Index place : places) {
+      some.ids.push_back(ids[static_cast<std::size_t>(b * length + place)]);
+      some.labels.push_back(labels[static_cast<std::size_t>(b * length + place)]);
+    }
+  for (Index place : places) some.positions.push_back(positions[static_cast<std::size_t>(place)]);
+  return some;
+}
+
+std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice) {
+  std::vector<Index> rows;
+  for (Index token : tokens)
+    rows.push_back(token >= slice.begin && token < slice.end ? token - slice.begin : no_slot);
+  return rows;
+}
+
+}  // namespace shard

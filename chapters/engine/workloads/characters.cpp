@@ -1,0 +1,60 @@
+#include "engine/workloads/characters.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "engine/printable.hpp"
+#include "engine/workloads/random.hpp"
+
+namespace shard {
+
+Characters::Characters(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file.is_open() || file.bad())
+    throw Error(Code::file,
+                fmt::format("{}: expected a text, given a file that cannot be read", printable(path, 200)));
+  const std::set<char> letters(text.begin(), text.end());
+  if (letters.size() < 2)
+    throw Error(Code::file, fmt::format("{}: expected a text of two different characters or more, given {}",
+                                        printable(path, 200), letters.size()));
+  letters_.assign(letters.begin(), letters.end());
+  for (char c : text) tokens_.push_back(token_of(c));
+}
+
+std::string Characters::default_path() {
+  return SHARDBOOK_DATA "/northanger.txt";
+}
+
+char Characters::letter(Index token) const {
+  if (token < 0 || token >= vocabulary())
+    refuse(Code::argument, "token", fmt::format("0 to {}", vocabulary() - 1), fmt::format("{}", token));
+  return letters_[static_cast<std::size_t>(token)];
+}
+
+Index Characters::token_of(char letter) const {
+  const std::size_t at = letters_.find(letter);
+  return at == letters_.npos ? no_slot : static_cast<Index>(at);
+}
+
+HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step) {
+  if (text.size() <= length)
+    throw Error(Code::usage, fmt::format("--length: expected a length below the text's {}, given {}",
+                                         text.size(), length));
+  const CounterRandom random(seed, fmt::format("text of step {}", step));
+  HostTensor pieces{{rows.size(), 2 * length}, {}};
+  for (Index row = rows.begin; row < rows.end; ++row) {
+    const Index first =
+        random.integer(static_cast<std::uint64_t>(row), 0, static_cast<int>(text.size() - length - 1));
+    for (Index shift : {0, 1})
+      for (Index i = 0; i < length; ++i)
+        pieces.values.push_back(static_cast<float>(text.token(first + i + shift)));
+  }
+  return pieces;
+}
+
+}  // namespace shard

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
+#include "engine/host_tensor.hpp"
+
+namespace shard {
+
+/// A text as tokens: its different characters, in ascending order of their codes, are the vocabulary.
+class Characters {
+ public:
+  /// \throws Error file for a text that cannot be read, or of fewer than two characters
+  explicit Characters(const std::string& path);
+  /// Where the text lies in this source tree (chapters/data/README.md).
+  static std::string default_path();
+
+  Index vocabulary() const { return static_cast<Index>(letters_.size()); }
+  Index size() const { return static_cast<Index>(tokens_.size()); }
+  Index token(Index at) const { return tokens_[static_cast<std::size_t>(at)]; }
+  /// \throws Error argument for a token outside the vocabulary
+  char letter(Index token) const;
+  /// The token of a character; no_slot where the text has none such.
+  Index token_of(char letter) const;
+
+ private:
+  std::string letters_;        // ascending
+  std::vector<Index> tokens_;  // of the text
+};
+
+/// The sequences of one step: pieces of the text, each with the characters that follow. Which ones depends on
+/// seed, step and row alone. (rows, 2 length): ids and labels.
+HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step);
+
+}  // namespace shard

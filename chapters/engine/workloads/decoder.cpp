@@ -1,0 +1,268 @@
+#include "engine/workloads/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/layers/tokens.hpp"
+#include "engine/loss.hpp"
+#include "engine/sharded_engine.hpp"
+#include "engine/workloads/decoder_solution.hpp"
+#include "engine/workloads/exact_values.hpp"
+
+namespace shard {
+
+namespace {
+
+/// A number of which 0 means none.
+Option<Index> option_or_none(const std::string& name, const std::string& help) {
+  Option<Index> option(name, 0, help);
+  option.expected = "a whole number from 0 to 2^30";
+  option.accepts = [](const std::string& text) {
+    return is_number(text, [](Index n) { return n >= 0 && n <= Index{1} << 30; });
+  };
+  return option;
+}
+
+/// Options are made when they are asked for: kinds are made before other files' globals.
+struct DecoderOptions {
+  Option<Index> blocks{"--blocks", 4, "Blocks of attention and a feed-forward"};
+  Option<Index> model_dim{"--model-dim", 48, "Width of the residual stream"};
+  Option<Index> heads{"--heads", 6, "Query heads"};
+  Option<Index> key_heads{"--key-heads", 3, "Key-value heads; query heads share them evenly"};
+  Option<Index> head_dim{"--head-dim", 8, "Width of a head; an even number"};
+  Option<Index> hidden_dim{"--hidden-dim", 128, "Width of the feed-forward, or of each expert"};
+  Option<Index> experts = option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward");
+  Option<Index> top_k{"--top-k", 2, "Experts of each token"};
+  Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
+  Option<Index> length{"--length", 32, "Tokens of each sequence"};
+  Option<std::string> data = [] {
+    Option<std::string> option("--data", Characters::default_path(), "The text to learn");
+    option.type = "FILE";
+    return option;
+  }();
+};
+const DecoderOptions& option() {
+  static const DecoderOptions options;
+  return options;
+}
+
+/// \throws Error usage for sizes that make no network
+void require_sizes(const DecoderModel& m) {
+  auto refuse_option = [](const Option<Index>& of, const std::string& expected, Index given) {
+    throw Error(Code::usage, fmt::format("{}: expected {}, given {}", of.name, expected, given));
+  };
+  if (m.heads % m.key_heads != 0)
+    refuse_option(option().key_heads, fmt::format("a number that divides the {} query heads", m.heads),
+                  m.key_heads);
+  if (m.head_dim % 2 != 0)
+    refuse_option(option().head_dim, "an even number, as positions turn pairs", m.head_dim);
+  if (m.is_mixture() && m.top_k > m.experts)
+    refuse_option(option().top_k, fmt::format("at most the {} experts", m.experts), m.top_k);
+}
+
+class DecoderKind : public WorkloadKind {
+ public:
+  std::string name() const override { return "decoder"; }
+  std::string parameters_help() const override {
+    return "safetensors file with embedding, block_0/query, ..., final_norm, head";
+  }
+  std::vector<OptionText> training_options() const override {
+    const DecoderOptions& o = option();
+    return {o.blocks,  o.model_dim, o.heads,  o.key_heads, o.head_dim, o.hidden_dim,
+            o.experts, o.top_k,     o.window, o.length,    o.data};
+  }
+  std::shared_ptr<Workload> make(const Options& o) const override {
+    DecoderModel m;
+    m.vocabulary = Characters(o[option().data]).vocabulary();
+    m.model_dim = o[option().model_dim];
+    m.heads = o[option().heads];
+    m.key_heads = o[option().key_heads];
+    m.head_dim = o[option().head_dim];
+    m.hidden_dim = o[option().hidden_dim];
+    m.num_blocks = o[option().blocks];
+    m.experts = o[option().experts];
+    m.top_k = m.is_mixture() ? o[option().top_k] : 0;
+    if (o[option().window] > 0) m.window = o[option().window];
+    require_sizes(m);
+    m.how = Arithmetic::real(m.head_dim);
+    return std::make_shared<Decoder>(m, o[option().length], o[option().data]);
+  }
+  bool deepen(Options& options, const Options& given) const override {
+    if (given.has(option().blocks.name)) return false;
+    options = options.with(option().blocks, options[option().blocks] + 1);
+    return true;
+  }
+  std::shared_ptr<Workload> read(const Checkpoint&, const Options&) const override {
+    throw Error(Code::usage, "decoder: not yet");
+  }
+  std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
+    return std::make_shared<Decoder>(small(layers, model_dim, 2, 1, 2, hidden_dim, 11), 5);
+  }
+
+  std::vector<TestCase> cases(const Accepts& accepts) const override {
+    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
+    windowed.window = 3, windowed.is_tied = true;
+    mixture.experts = 5, mixture.top_k = 2;
+    std::vector<TestCase> all;
+    auto add = [&](const DecoderModel& m, Index length, Index batch) {
+      auto made = std::make_shared<Decoder>(m, length);
+      if (accepts(*made)) all.push_back({made, batch});
+    };
+    add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
+    add(windowed, 7, 2);
+    add(mixture, 3, 5);
+    add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
+    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) add(small(blocks, 6, 3, 3, 2, 5, 11), 5, 3);
+    return all;
+  }
+  /// Without experts, unless only a mixture is accepted.
+  TestCase streamed_case(const Accepts& accepts) const override {
+    for (Index blocks = 2;; ++blocks)
+      for (Index experts : {0, 5}) {
+        DecoderModel m = small(blocks, 6, 2, 1, 2, 5, 11);
+        m.experts = experts, m.top_k = experts > 0 ? 2 : 0;
+        auto made = std::make_shared<Decoder>(m, 5);
+        if (blocks == 64 || accepts(*made)) return {made, 11};
+      }
+  }
+  /// Everything that is divided is a multiple of the devices, so that all slices are alike.
+  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
+    std::vector<ExactProblem> all;
+    const Index n = devices;
+    for (Index experts : {Index{0}, n}) {
+      DecoderModel m = small(n, 2 * n, n, n, 2, 2 * n, 4 * n);
+      m.experts = experts, m.top_k = std::min<Index>(experts, 2);
+      const Decoder made(m, 2 * n);
+      if (accepts(made)) all.push_back(made.exact_problem(n, 3));
+    }
+    return all;
+  }
+
+ private:
+  static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
+                            Index hidden_dim, Index vocabulary) {
+    DecoderModel m;
+    m.num_blocks = blocks, m.model_dim = model_dim, m.heads = heads, m.key_heads = key_heads;
+    m.head_dim = head_dim, m.hidden_dim = hidden_dim, m.vocabulary = vocabulary;
+    m.how = Arithmetic::real(head_dim);
+    return m;
+  }
+};
+
+/// Pieces of a text, and the mean loss of what follows each character.
+class NextCharacters : public TrainingBatch {
+ public:
+  NextCharacters(const Characters& text, Index rows, Index length, std::uint64_t seed, Index step)
+      : text_(text), length_(length), seed_(seed), step_(step), loss_(rows * length) {}
+
+  Tensor input(Range rows) const override {
+    const HostTensor pieces = pieces_of_text(text_, rows, length_, seed_, step_);
+    return Tensor::from_host(pieces.shape, pieces.values);
+  }
+  Tensor loss_gradient(const Tensor& output, Index first_row) override {
+    return loss_.gradient(output, first_row);
+  }
+  double loss(Communicator& group) const override { return loss_.value(group); }
+
+ private:
+  const Characters& text_;
+  Index length_;
+  std::uint64_t seed_;
+  Index step_;
+  MeanTokenLoss loss_;
+};
+
+/// Arithmetic on a grid that fits networks of these sizes with weights −2..2: scores and logits are scaled to
+/// a few units, by a power of two.
+Arithmetic grid_of(const DecoderModel& m) {
+  auto power = [](double size) { return static_cast<float>(std::exp2(-std::round(std::log2(size)))); };
+  const double of_product = std::sqrt(5 * static_cast<double>(m.model_dim));  // x̂ w W, w and W of −2..2
+  Arithmetic how;
+  how.unit = 0x1p-3F, how.limit = 64, how.base = ExponentialBase::two;
+  how.score_scale = power(of_product * of_product * std::sqrt(static_cast<double>(m.head_dim)) / 2);
+  how.logit_scale = power(of_product / 2);
+  return how;
+}
+
+}  // namespace
+
+const WorkloadKind& decoder() {
+  static const DecoderKind kind;
+  return kind;
+}
+
+const Decoder& as_decoder(const Workload& workload) {
+  const auto* made = dynamic_cast<const Decoder*>(&workload);
+  if (made == nullptr) refuse(Code::internal, "decoder", "the workload decoder", workload.kind().name());
+  return *made;
+}
+
+const WorkloadKind& Decoder::kind() const {
+  return decoder();
+}
+
+double Decoder::parameter_elements() const {
+  auto real = [](Index n) { return static_cast<double>(n); };
+  const double attention =
+      2 * real(model_.model_dim) * (real(model_.query_width()) + real(model_.key_width()));
+  const double expert = 3 * real(model_.model_dim) * real(model_.hidden_dim);
+  const double feed_forward =
+      model_.is_mixture() ? real(model_.experts) * (expert + real(model_.model_dim)) : expert;
+  return real(model_.num_blocks) * (attention + feed_forward + 2 * real(model_.model_dim)) +
+         (model_.is_tied ? 1 : 2) * real(model_.vocabulary) * real(model_.model_dim) + real(model_.model_dim);
+}
+
+void Decoder::open_data() {
+  text_ = std::make_shared<const Characters>(data_);
+}
+
+std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, Index step) const {
+  return std::make_unique<NextCharacters>(*text_, rows, length_, seed, step);
+}
+
+std::string Decoder::examples(ShardedEngine&, std::uint64_t) const {
+  return "";
+}
+
+HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
+  HostTensor input{input_shape(batch), {}};
+  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
+  for (Index i = 0; i < num_elements(input.shape); ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const bool is_label = i % (2 * length_) >= length_;
+    const int token = ids.integer(at, 0, static_cast<int>(model_.vocabulary - 1));
+    input.values.push_back(is_label && missing.integer(at, 0, 9) == 0 ? float{Tokens::no_label}
+                                                                      : static_cast<float>(token));
+  }
+  return input;
+}
+
+ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
+  constexpr Index longest = 11;
+  DecoderModel model = model_;
+  model.how = grid_of(model);
+  auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
+  network->text_ = text_;
+  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
+  problem.output_grad =
+      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 8);
+  for (const Parameter& p : parameters()) {
+    HostTensor& w = problem.weights[p.name] =
+        exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
+    for (float& value : w.values)
+      if (p.shape.size() == 1 && value == 0)
+        value = 1;  // a norm's: with 0, weights behind it have no gradient
+  }
+  return problem;
+}
+
+Solution Decoder::solve(const ExactProblem& problem) const {
+  return solve_decoder(model_, problem);
+}
+
+float Decoder::gradient_unit() const {
+  return model_.how.unit * model_.how.unit * std::min(model_.how.unit, model_.how.logit_scale);
+}
+
+}  // namespace shard

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "engine/workloads/characters.hpp"
+#include "engine/workloads/decoder_model.hpp"
+#include "engine/workloads/workload.hpp"
+
+namespace shard {
+
+/// A decoder (decoder_model.hpp) that learns to say the next character of a text. Its input is (B, 2 S): each
+/// row has the S ids of a sequence, and then its S labels. Its output is the loss of each token, (B · S, 1).
+class Decoder : public Workload {
+ public:
+  /// Sequences have `length` tokens.
+  Decoder(const DecoderModel& model, Index length, const std::string& data = Characters::default_path())
+      : model_(model), length_(length), data_(data) {}
+
+  const DecoderModel& model() const { return model_; }
+  Index length() const { return length_; }
+
+  const WorkloadKind& kind() const override;
+  Index num_layers() const override { return model_.num_blocks; }
+  std::string describe() const override { return model_.describe(); }
+  std::vector<Parameter> parameters() const override { return model_.parameters(); }
+  double parameter_elements() const override;
+  Shape input_shape(Index batch) const override { return {batch, 2 * length_}; }
+  Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
+  std::string input_hint(Index) const override { return ""; }
+
+  void open_data() override;
+  std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
+  std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
+  std::string examples_title() const override { return "a text, and what the network says of it"; }
+
+  /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of 4
+  /// up to 16. Every tenth label or so is missing.
+  ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
+  Solution solve(const ExactProblem& problem) const override;
+  float gradient_unit() const override;
+  HostTensor random_input(Index batch, std::uint64_t seed) const override;
+
+ private:
+  DecoderModel model_;
+  Index length_;
+  std::string data_;
+  std::shared_ptr<const Characters> text_;
+};
+
+/// The kind of these networks.
+const WorkloadKind& decoder();
+
+/// The workload as a decoder. \throws Error internal for another one
+const Decoder& as_decoder(const Workload& workload);
+
+}  // namespace shard

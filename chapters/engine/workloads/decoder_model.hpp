@@ -1,0 +1,64 @@
+#pragma once
+
+/// A decoder as Mistral's (Jiang et al. 2023) and Mixtral's (Jiang et al. 2024): its sizes, and the names and
+/// shapes of its parameters.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/layers/arithmetic.hpp"
+#include "engine/workloads/initial_values.hpp"
+
+namespace shard {
+
+/// Embedding; blocks of RMSNorm, rotary grouped-query attention, RMSNorm and a feed-forward, SwiGLU or a
+/// mixture of experts; a last norm; the head.
+struct DecoderModel {
+  Index vocabulary = 0;  ///< V
+  Index model_dim = 0;   ///< D
+  Index heads = 0;       ///< H query heads
+  Index key_heads = 0;   ///< G key-value heads; divides H
+  Index head_dim = 0;    ///< d, even
+  Index hidden_dim = 0;  ///< F, of each expert
+  Index num_blocks = 0;
+  Index experts = 0;                           ///< E; 0: a plain feed-forward
+  Index top_k = 0;                             ///< experts of a token
+  bool is_tied = false;                        ///< the head is the embedding's table
+  std::optional<Index> window = std::nullopt;  ///< a token sees so many, itself included
+  Index positions = Index{1} << 20;            ///< the longest sequence
+  double rope_base = 10000;
+  float epsilon = 1e-5F;
+  Arithmetic how = {};
+
+  Index query_width() const { return heads * head_dim; }
+  Index key_width() const { return key_heads * head_dim; }
+  /// Query heads of each key-value head.
+  Index shared() const { return heads / key_heads; }
+  bool is_mixture() const { return experts > 0; }
+  /// "5 blocks of 48, 6 heads of 8 (3 key-value heads), 7 experts of 96".
+  std::string describe() const;
+  /// All names and shapes, with bounds of initial values.
+  std::vector<Parameter> parameters() const;
+};
+
+/// \name Parameters of a decoder. Weights of products are stored (in, out)
+/// @{
+inline const char* embedding_name() {
+  return "embedding";  // (V, D)
+}
+inline const char* head_name() {
+  return "head";  // (V, D), as the embedding: the logits are x headᵀ
+}
+inline const char* final_norm_name() {
+  return "final_norm";  // (D)
+}
+/// Of a block: "attention_norm" (D), "query" (D, H d), "key" and "value" (D, G d), "output" (H d, D),
+/// "feed_forward_norm" (D), and "router" (D, E) of a mixture.
+std::string block_name(Index block, const std::string& parameter);
+/// Of its feed-forward: "gate" and "up" (D, F), "down" (F, D). With experts, each has these.
+std::string feed_forward_name(const DecoderModel& model, Index block, Index expert,
+                              const std::string& parameter);
+/// @}
+
+}  // namespace shard

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "engine/workloads/decoder_model.hpp"
+#include "engine/workloads/workload.hpp"
+
+namespace shard {
+
+/// Losses, (B · S, 1), and the gradient of each parameter, from the definitions: whole matrices on the host, and
+/// attention as a softmax over all keys. Sums are exact; what is nonlinear is computed in float32 as the grid
+/// rounds it. \throws Error internal when a sum would not be exact in float32
+Solution solve_decoder(const DecoderModel& model, const ExactProblem& problem);
+
+/// How many tokens chose each expert, block by block: (blocks · E), for the tokens of each of `devices` parts of
+/// the batch.
+std::vector<std::vector<Index>> chosen_experts(const DecoderModel& model, const ExactProblem& problem,
+                                               int devices);
+
+}  // namespace shard
