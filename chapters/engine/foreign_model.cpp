@@ -14,7 +14,7 @@ class RenamedCheckpoint : public Checkpoint {
       : stored_(std::move(stored)), names_(std::move(names)), source_(std::move(source)) {
     for (const auto& [ours, theirs] : names_) {
       const Shape shape = stored_->shape(theirs.name);
-      if (shape.size() != 2)
+      if (theirs.is_transposed && shape.size() != 2)
         throw Error(Code::file, fmt::format("{}: {}: expected a matrix, given {}", source_, theirs.name,
                                             to_string(shape)));
     }
@@ -53,7 +53,7 @@ class RenamedCheckpoint : public Checkpoint {
 const std::string& ForeignModel::hyper_parameter(const std::string& name,
                                                  const std::string& otherwise) const {
   const auto found = config.find(name);
-  return found == config.end() ? otherwise : found->second;
+  return found == config.end() || found->second == "null" ? otherwise : found->second;
 }
 
 std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,

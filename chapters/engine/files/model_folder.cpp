@@ -90,17 +90,15 @@ class IndexedCheckpoint : public Checkpoint {
   mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
 };
 
-/// Lists and objects are named by their kind alone; null says nothing.
-std::map<std::string, std::string> read_config(const std::string& path) {
-  const nlohmann::json json = read_json_object(path);
-  std::map<std::string, std::string> config;
+/// Adds the hyper-parameters of an object, whose own name stands before theirs: "rope_parameters.rope_theta".
+void add_config(const nlohmann::json& json, const std::string& before,
+                std::map<std::string, std::string>& to) {
   for (const auto& [name, value] : json.items()) {
-    if (value.is_null()) continue;
-    config[name] = value.is_string()       ? value.get<std::string>()
-                   : value.is_structured() ? value.type_name()
-                                           : value.dump();
+    if (value.is_object()) add_config(value, before + name + ".", to);
+    to[before + name] = value.is_string()       ? value.get<std::string>()
+                        : value.is_structured() ? value.type_name()
+                                                : value.dump();
   }
-  return config;
 }
 
 /// Also of a symbolic link to nothing: opening it says so.
@@ -119,7 +117,9 @@ std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
 }  // namespace
 
 ForeignModel open_model_folder(const std::string& path) {
-  return {path, read_config(path + "/config.json"), open_parameters(path)};
+  ForeignModel model{path, {}, open_parameters(path)};
+  add_config(read_json_object(path + "/config.json"), "", model.config);
+  return model;
 }
 
 }  // namespace shard

@@ -66,6 +66,14 @@ float from_double(double value) {
   return static_cast<float>(value);
 }
 
+float from_int64(std::int64_t value) {
+  return static_cast<float>(value);
+}
+
+float from_int32(std::int32_t value) {
+  return static_cast<float>(value);
+}
+
 /// Turns `count` elements at `in`, which need not be aligned, into float32.
 using Convert = void (*)(const std::byte* in, std::size_t count, float* out);
 
@@ -84,6 +92,8 @@ Convert converter(std::string_view dtype) {
   if (dtype == "F64") return convert<double, from_double>;
   if (dtype == "F16") return convert<std::uint16_t, from_half>;
   if (dtype == "BF16") return convert<std::uint16_t, from_bfloat16>;
+  if (dtype == "I64") return convert<std::int64_t, from_int64>;
+  if (dtype == "I32") return convert<std::int32_t, from_int32>;
   return nullptr;
 }
 
@@ -175,7 +185,7 @@ std::vector<float> SafetensorsFile::read(const std::string& name, int axis, std:
   const std::string who = fmt::format("tensor \"{}\"", printable(name));
   const Convert to_float = converter(entry.dtype);
   if (to_float == nullptr)
-    bad_file(path_, who + ": wrong dtype", "F32, F64, F16 or BF16 to read as float32", entry.dtype);
+    bad_file(path_, who + ": wrong dtype", "F32, F64, F16, BF16, I64 or I32 to read as float32", entry.dtype);
   std::vector<std::int64_t> shape = entry.shape;
   if (shape.empty()) shape = {1};
   const int rank = static_cast<int>(shape.size());

@@ -41,9 +41,9 @@ class SafetensorsFile {
 
   /// Elements `begin` to `end` (exclusive) along `axis` of tensor `name`, whole along every other axis,
   /// row-major, as float32. Reads the bytes of that slice; gaps of less than a page are read through. A
-  /// scalar is read as one element along axis 0. F64 is rounded to the nearest float32 (too large: infinity);
-  /// NaN and infinities pass unchanged. Error: Code::file for an unknown name, a dtype other than F32, F64,
-  /// F16 and BF16, and a file that shrank since it was opened; Code::argument for an axis or range outside
+  /// scalar is read as one element along axis 0. F64, I64 and I32 are rounded to the nearest float32 (too
+  /// large: infinity); NaN and infinities pass unchanged. Error: Code::file for an unknown name, a dtype other
+  /// than these, F32, F16 and BF16, and a file that shrank since it was opened; Code::argument for an axis or range outside
   /// the shape.
   std::vector<float> read(const std::string& name, int axis, std::int64_t begin, std::int64_t end) const;
 

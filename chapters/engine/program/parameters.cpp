@@ -20,14 +20,14 @@ Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments)
   std::error_code ignored;
   const auto status = std::filesystem::status(arguments.params, ignored);
   const std::string path = one_line(arguments.params);
+  const bool is_folder = std::filesystem::is_directory(status);
   if (!arguments.block) {
-    if (std::filesystem::is_directory(status))
-      throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
-                                           "--block encoder.0, given the folder {} alone",
-                                           path));
-    return {open_checkpoint(arguments.params), {}};
+    if (!is_folder) return {open_checkpoint(arguments.params), {}, nullptr};
+    ForeignModel model = open_model_folder(arguments.params);
+    auto [network, names] = kind.network_of(model);
+    return {renamed(std::move(model.parameters), names, path), names, network};
   }
-  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status))
+  if (std::filesystem::exists(status) && !is_folder)
     throw Error(Code::usage,
                 fmt::format("--block: expected with a folder that has config.json, given with {}, "
                             "which is no folder",
@@ -35,7 +35,7 @@ Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments)
   ForeignModel model = open_model_folder(arguments.params);
   ForeignNames names = kind.block_of(model, *arguments.block);
   const std::string source = fmt::format("{}: {}", path, *arguments.block);
-  return {renamed(std::move(model.parameters), names, source), names};
+  return {renamed(std::move(model.parameters), names, source), names, nullptr};
 }
 
 }  // namespace shard

@@ -14,6 +14,12 @@ namespace shard {
 struct Parameters {
   std::unique_ptr<Checkpoint> checkpoint;  ///< under our names, in our shapes
   ForeignNames stored_as;                  ///< where they are stored under other names
+  std::shared_ptr<Workload> foreign;       ///< the network, where another library's folder says which
+
+  /// The network whose parameters these are. \throws Error file
+  std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Options& options) const {
+    return foreign ? foreign : kind.read(*checkpoint, options);
+  }
 
   /// A result as it belongs beside the stored parameters: a parameter's gradient has its name and shape.
   std::pair<std::string, HostTensor> as_stored(const std::string& name, HostTensor result) const;
@@ -24,8 +30,9 @@ struct Parameters {
   }
 };
 
-/// \throws Error file when they cannot be read; usage when a folder is given without a block, or a block
-/// without a folder
+/// A file; or a folder as another library writes it: of a whole network, or of a block in it.
+/// \throws Error file when they cannot be read; usage when a folder is given without a block to a chapter that
+/// takes one, or a block without a folder
 Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments);
 
 }  // namespace shard

@@ -9,6 +9,7 @@
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/decoder_solution.hpp"
 #include "engine/workloads/exact_values.hpp"
+#include "engine/workloads/mistral.hpp"
 
 namespace shard {
 
@@ -35,6 +36,8 @@ struct DecoderOptions {
   Option<Index> experts = option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward");
   Option<Index> top_k{"--top-k", 2, "Experts of each token"};
   Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
+  Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
+  Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
   Option<Index> length{"--length", 32, "Tokens of each sequence"};
   Option<std::string> data = [] {
     Option<std::string> option("--data", Characters::default_path(), "The text to learn");
@@ -61,6 +64,15 @@ void require_sizes(const DecoderModel& m) {
     refuse_option(option().top_k, fmt::format("at most the {} experts", m.experts), m.top_k);
 }
 
+void set_hyper_parameters(DecoderModel& m, const Options& o) {
+  m.top_k = m.is_mixture() ? o[option().top_k] : 0;
+  if (o[option().window] > 0) m.window = o[option().window];
+  m.rope_base = o[option().rope_base];
+  m.epsilon = static_cast<float>(o[option().epsilon]);
+  m.how = Arithmetic::real(m.head_dim);
+  require_sizes(m);
+}
+
 class DecoderKind : public WorkloadKind {
  public:
   std::string name() const override { return "decoder"; }
@@ -69,8 +81,7 @@ class DecoderKind : public WorkloadKind {
   }
   std::vector<OptionText> training_options() const override {
     const DecoderOptions& o = option();
-    return {o.blocks,  o.model_dim, o.heads,  o.key_heads, o.head_dim, o.hidden_dim,
-            o.experts, o.top_k,     o.window, o.length,    o.data};
+    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, o.experts, o.length, o.data};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     DecoderModel m;
@@ -82,10 +93,7 @@ class DecoderKind : public WorkloadKind {
     m.hidden_dim = o[option().hidden_dim];
     m.num_blocks = o[option().blocks];
     m.experts = o[option().experts];
-    m.top_k = m.is_mixture() ? o[option().top_k] : 0;
-    if (o[option().window] > 0) m.window = o[option().window];
-    require_sizes(m);
-    m.how = Arithmetic::real(m.head_dim);
+    set_hyper_parameters(m, o);
     return std::make_shared<Decoder>(m, o[option().length], o[option().data]);
   }
   bool deepen(Options& options, const Options& given) const override {
@@ -93,8 +101,20 @@ class DecoderKind : public WorkloadKind {
     options = options.with(option().blocks, options[option().blocks] + 1);
     return true;
   }
-  std::shared_ptr<Workload> read(const Checkpoint&, const Options&) const override {
-    throw Error(Code::usage, "decoder: not yet");
+  std::vector<OptionText> options() const override {
+    const DecoderOptions& o = option();
+    return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon};
+  }
+  /// What shapes do not tell is taken from the options.
+  std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
+    DecoderModel m = decoder_of(checkpoint, o[option().head_dim]);
+    set_hyper_parameters(m, o);
+    require_parameters(checkpoint, m.parameters());
+    return std::make_shared<Decoder>(m, 1);
+  }
+  ForeignNetwork network_of(const ForeignModel& model) const override {
+    const DecoderModel m = mistral_model(model);
+    return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     return std::make_shared<Decoder>(small(layers, model_dim, 2, 1, 2, hidden_dim, 11), 5);
@@ -211,6 +231,10 @@ double Decoder::parameter_elements() const {
       model_.is_mixture() ? real(model_.experts) * (expert + real(model_.model_dim)) : expert;
   return real(model_.num_blocks) * (attention + feed_forward + 2 * real(model_.model_dim)) +
          (model_.is_tied ? 1 : 2) * real(model_.vocabulary) * real(model_.model_dim) + real(model_.model_dim);
+}
+
+std::unique_ptr<GivenBatch> Decoder::given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const {
+  return ids_and_labels(std::move(file), model_.vocabulary, model_.positions);
 }
 
 void Decoder::open_data() {

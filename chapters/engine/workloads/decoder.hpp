@@ -26,6 +26,7 @@ class Decoder : public Workload {
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
   std::string input_hint(Index) const override { return ""; }
 
+  std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const override;
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
   std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;

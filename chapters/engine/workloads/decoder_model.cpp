@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
+
+#include "engine/printable.hpp"
+#include "engine/workloads/mlp_model.hpp"
 
 namespace shard {
 
@@ -48,6 +52,53 @@ std::vector<Parameter> DecoderModel::parameters() const {
   if (!is_tied)
     all.push_back({head_name(), {vocabulary, model_dim}, std::sqrt(3.0F / static_cast<float>(model_dim))});
   return all;
+}
+
+namespace {
+
+/// The shape of a matrix of at least 1 by 1.
+Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name) {
+  const Shape shape = checkpoint.shape(name);
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0)
+    refuse_parameter(checkpoint, name, "a matrix of at least 1 by 1", to_string(shape));
+  return shape;
+}
+
+/// A width of heads as how many heads.
+Index heads_of(const Checkpoint& checkpoint, const std::string& name, Index head_dim) {
+  const Index width = matrix_shape(checkpoint, name)[1];
+  if (width % head_dim != 0)
+    refuse_parameter(checkpoint, name, fmt::format("a multiple of {} columns, the width of a head", head_dim),
+                     fmt::format("{}", width));
+  return width / head_dim;
+}
+
+}  // namespace
+
+DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim) {
+  DecoderModel m;
+  const Shape table = matrix_shape(checkpoint, embedding_name());
+  m.vocabulary = table[0], m.model_dim = table[1];
+  m.head_dim = head_dim;
+  m.is_tied = !checkpoint.contains(head_name());
+  while (checkpoint.contains(block_name(m.num_blocks, "query"))) ++m.num_blocks;
+  m.heads = heads_of(checkpoint, block_name(0, "query"), head_dim);
+  m.key_heads = heads_of(checkpoint, block_name(0, "key"), head_dim);
+  while (checkpoint.contains(block_name(0, fmt::format("expert_{}/gate", m.experts)))) ++m.experts;
+  m.hidden_dim = matrix_shape(checkpoint, feed_forward_name(m, 0, 0, "gate"))[1];
+  return m;
+}
+
+void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected) {
+  std::set<std::string> known;
+  for (const Parameter& p : expected) {
+    require_parameter(checkpoint, p.name, p.shape);
+    known.insert(p.name);
+  }
+  for (const std::string& name : checkpoint.names())
+    if (!known.contains(name))
+      refuse_parameter(checkpoint, "parameters", "those of a decoder and no other",
+                       fmt::format("one named {}, which is unknown", printable(name, 60)));
 }
 
 }  // namespace shard

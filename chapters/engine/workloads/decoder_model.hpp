@@ -42,6 +42,13 @@ struct DecoderModel {
   std::vector<Parameter> parameters() const;
 };
 
+/// The network whose parameters these are, with heads of this width. Hyper-parameters that shapes do not tell
+/// have their initial values. \throws Error file when a name or a shape is of no decoder
+DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim);
+
+/// \throws Error file unless a checkpoint has just these parameters, in these shapes
+void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected);
+
 /// \name Parameters of a decoder. Weights of products are stored (in, out)
 /// @{
 inline const char* embedding_name() {

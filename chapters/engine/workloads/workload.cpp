@@ -21,6 +21,17 @@ HostTensor Workload::random_input(Index batch, std::uint64_t seed) const {
   return input;
 }
 
+std::unique_ptr<GivenBatch> Workload::given_batch(std::unique_ptr<Checkpoint> file,
+                                                  const InputHint& hint) const {
+  return input_and_output_grad(std::move(file), *this, hint);
+}
+
+ForeignNetwork WorkloadKind::network_of(const ForeignModel& model) const {
+  throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
+                                       "--block encoder.0, given the folder {} alone",
+                                       model.source));
+}
+
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
   throw Error(Code::usage, fmt::format("--block: expected a file of parameters for a {}, given a block of {}",
                                        name(), model.source));

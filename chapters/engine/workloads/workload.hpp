@@ -15,6 +15,7 @@
 #include "engine/host_tensor.hpp"
 #include "engine/options.hpp"
 #include "engine/proof/costs.hpp"
+#include "engine/workloads/given_batch.hpp"
 #include "engine/workloads/initial_values.hpp"
 
 namespace shard {
@@ -33,6 +34,12 @@ struct ExactProblem {
   HostTensor input;
   HostTensor output_grad;  ///< like the output
   std::map<std::string, HostTensor> weights;
+};
+
+/// A network that another library has written, as one of ours, and where its parameters lie.
+struct ForeignNetwork {
+  std::shared_ptr<Workload> network;
+  ForeignNames names;
 };
 
 /// The batch of one training step, and its loss: a mean over the global batch.
@@ -77,6 +84,11 @@ class Workload {
   /// Where an input of this width would fit if the parameters were stored in another way: a sentence that
   /// asks so. Else nothing.
   virtual std::string input_hint(Index width) const = 0;
+
+  /// A batch of this network that a file holds, for `gradients`. By default it has `input` and `output_grad`.
+  /// `hint`: see input_hint; of parameters from `source`. \throws Error file when it does not fit
+  virtual std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file,
+                                                  const InputHint& hint) const;
 
   /// \name Training
   /// @{
@@ -161,6 +173,9 @@ class WorkloadKind {
   /// The network whose parameters these are. \throws Error file naming the parameter that is missing, unknown
   /// or of the wrong shape
   virtual std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& options) const = 0;
+  /// A whole network of another library's, with the names that it has there. By default there is none.
+  /// \throws Error file when it computes something else; usage
+  virtual ForeignNetwork network_of(const ForeignModel& model) const;
   /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
   /// By default none has. \throws Error file when it has no such block, or one that computes something else;
   /// usage
