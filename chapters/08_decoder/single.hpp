@@ -23,12 +23,12 @@ class SingleDecoder : public LanguageModel {
   /// ## Forward
   /// x is the residual stream: each part of a block reads it through a norm, and adds to it.
   Placed forward(Tensor input) override {
-    MyKept kept{.tokens = Tokens::read(input, m_.vocabulary)};  // T = B S of them
-    Replicated x = embedding(w_.embedding, kept.tokens);        // (T, D)
-    for (const MyBlock& block : w_.blocks) {
+    MyKept kept{.tokens = read(input, m_.vocabulary)};    // T = B S of them
+    Replicated x = embedding(w_.embedding, kept.tokens);  // (T, D)
+    for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, attend(block, x, kept.tokens, k));
-      accumulate(x, think(block, x, k));
+      accumulate(x, attend(b, x, kept.tokens, k));
+      accumulate(x, think(b, x, k));
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
     Replicated z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)
@@ -75,17 +75,19 @@ class SingleDecoder : public LanguageModel {
   using MyKept = Kept<MyBlockKept, Replicated>;
 
   /// Attention, with rotary positions.
-  Replicated attend(const MyBlock& w, const Replicated& x, const Tokens& t, MyBlockKept& k) const {
+  Replicated attend(Index b, const Replicated& x, const Tokens& t, MyBlockKept& k) {
+    const MyBlock& w = block(b);
     k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.attention_norm);    // (T, D)
     k.q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));  // (T, H d)
     k.k = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));    // (T, G d)
     k.v = matmul(k.n, w.value);                                                   // (T, G d)
-    k.o = attention(k.q, k.k, k.v, t.positions, t.positions, all_heads(m_, t.sequences), k.softmax);
-    return matmul(k.o, w.output);  // (T, D)
+    const auto [keys, values, at] = cache_.seen(b, k.k, k.v, t.positions);
+    k.o = attention(k.q, keys, values, t.positions, at, all_heads(m_, t.sequences), k.softmax);  // (T, H d)
+    return matmul(k.o, w.output);                                                                // (T, D)
   }
   Replicated attend_backward(Index b, const Replicated& d, const Tokens& t, MyBlockKept& k,
                              Gradients& gradients) const {
-    const MyBlock& w = w_.blocks[static_cast<std::size_t>(b)];
+    const MyBlock& w = block(b);
     gradients.put(block_name(b, "output"), matmul(transposed(k.o), d));  // (H d, D)
     auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, t.positions,
                                            all_heads(m_, t.sequences), k.softmax);
@@ -102,14 +104,15 @@ class SingleDecoder : public LanguageModel {
   }
 
   /// The feed-forward, or the experts that the router chooses.
-  Replicated think(const MyBlock& w, const Replicated& x, MyBlockKept& k) const {
+  Replicated think(Index b, const Replicated& x, MyBlockKept& k) const {
+    const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);        // (T, D)
     if (!m_.is_mixture()) return feed_forward(k.f, w.experts[0], m_.how, k.feed_forward);   // (T, D)
     ExpertChoice choice = choose_experts(matmul(k.f, w.router).local(), m_.top_k, m_.how);  // of (T, E)
     return mixture_of_experts(k.f, std::move(choice), w.experts, m_.how, k.mixture);        // (T, D)
   }
   Replicated think_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) const {
-    const MyBlock& w = w_.blocks[static_cast<std::size_t>(b)];
+    const MyBlock& w = block(b);
     Replicated dn;
     if (m_.is_mixture()) {
       auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
@@ -142,9 +145,13 @@ class SingleDecoder : public LanguageModel {
     gradients.put(feed_forward_name(m_, b, expert, "down"), std::move(d.down));  // (F, D)
   }
 
+  void keep_keys(bool wanted) override { cache_.keep(wanted); }
+  const MyBlock& block(Index b) const { return w_.blocks[static_cast<std::size_t>(b)]; }
+
   DecoderModel m_;
   Weights<MyBlock, Replicated, Replicated> w_;
   Tape<MyKept> tape_;
+  KeyValueCache<Replicated> cache_;
 };
 
 }  // namespace shard::decoders

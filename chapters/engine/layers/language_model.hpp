@@ -19,7 +19,23 @@ class LanguageModel : public ShardedEngine {
   using SeeLogits = std::function<void(const Tensor& logits, const Tokens& tokens, Index first_column)>;
   void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
 
+  /// Whether each forward pass goes on with one sequence: its tokens stand behind those of the passes before,
+  /// whose keys and values are kept. Turning it on or off forgets them. (For inference: see InferenceMode.)
+  void continue_sequence(bool wanted) {
+    continues_ = wanted;
+    next_position_ = 0;
+    keep_keys(wanted);
+  }
+
  protected:
+  /// The tokens of an input, at the positions that they have in their sequences.
+  Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
+    Tokens tokens = Tokens::read(input, vocabulary, next_position_, where);
+    if (continues_) next_position_ += tokens.length;
+    return tokens;
+  }
+  /// Keeps keys and values from now on, or forgets them (key_value_cache.hpp).
+  virtual void keep_keys(bool wanted) = 0;
   /// To be called with this device's logits, before the loss is computed.
   void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
     if (see_logits_) see_logits_(logits, tokens, first_column);
@@ -27,6 +43,8 @@ class LanguageModel : public ShardedEngine {
 
  private:
   SeeLogits see_logits_;
+  bool continues_ = false;
+  Index next_position_ = 0;
 };
 
 }  // namespace shard

@@ -20,7 +20,7 @@ namespace shard {
 
 namespace {
 
-const std::vector<std::string> commands = {"train", "gradients", "infer", "variants"};
+const std::vector<std::string> commands = {"train", "gradients", "infer", "generate", "variants"};
 const std::vector<std::string> precisions = {"float32", "tf32", "bf16"};  // as in enum Precision
 
 /// Text of the user's in a message.
@@ -217,6 +217,21 @@ std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter
   return declared;
 }
 
+std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
+  CLI::App* generate = app.add_subcommand(
+      "generate", "Write the tokens that follow a prompt, each the likeliest after all before it");
+  auto declared = add_common(*generate, chapter, a);
+  add_parameters(*generate, chapter, a);
+  generate->add_option("--ids", a.ids, "The prompt: tokens, such as 5,17,2")->type_name("LIST");
+  generate->add_option("--text", a.text, "The prompt of a network of characters, whose text is --data")
+      ->type_name("TEXT");
+  generate->add_option("--tokens", a.tokens, "How many to write")
+      ->check(positive)
+      ->type_name("N")
+      ->capture_default_str();
+  return declared;
+}
+
 /// `train` is what a chapter does when it is not told otherwise.
 std::vector<std::string> with_command(std::vector<std::string> words) {
   bool has_command = !words.empty() && (words[0].empty() || words[0][0] != '-');
@@ -289,6 +304,7 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   require_options_of(chapter, variant, arguments.options);
   if (arguments.command == "gradients") return gradients(group, variant, arguments);
   if (arguments.command == "infer") return infer(group, variant, arguments);
+  if (arguments.command == "generate") return generate(group, variant, arguments);
   require_room_for_parameters(group, *variant.workload->make(arguments.options), arguments);
   arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   return train(group, chapter, variant, arguments);
@@ -326,15 +342,19 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   Arguments arguments;
   const Options defaults =
       with_default_network(group.num_devices(), chapter, chapter.variants.front(), Options());
-  const std::vector<std::shared_ptr<DeclaredOptions>> declared = {
-      add_train(app, chapter, defaults, arguments), add_gradients(app, chapter, arguments),
-      add_infer(app, chapter, arguments)};
+  std::vector<std::shared_ptr<DeclaredOptions>> declared = {add_train(app, chapter, defaults, arguments),
+                                                            add_gradients(app, chapter, arguments),
+                                                            add_infer(app, chapter, arguments)};
+  const bool generates = chapter.variants.front().workload->has_tokens();
+  if (generates) declared.push_back(add_generate(app, chapter, arguments));
   app.add_subcommand("variants", "List the variants' names, one a line");
   std::vector<std::string> words = with_command(given);
   const std::string& command = words.front();
-  if (command[0] != '-' && std::ranges::find(commands, command) == commands.end())
+  std::vector<std::string> known = commands;
+  if (!generates) std::erase(known, "generate");
+  if (command[0] != '-' && std::ranges::find(known, command) == known.end())
     throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)",
-                                         name, fmt::join(commands, " or "), shown(command)));
+                                         name, fmt::join(known, " or "), shown(command)));
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {

@@ -28,11 +28,15 @@ struct Arguments {
   float learning_rate = 3e-3F;
   std::optional<double> clip_norm;
   std::string report;
-  // gradients and infer
+  // gradients, infer and generate
   std::string params;
   std::optional<std::string> block;
   std::string batch_file;
   std::string out;
+  // generate
+  std::string ids;
+  std::string text;
+  Index tokens = 32;
 };
 
 /// Parses `words`, which follow the program's name, and carries out the command. Returns an exit code.
@@ -45,6 +49,8 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Rows of numbers from standard input through the network to standard output.
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments);
+/// The tokens that a language model says after a prompt, on device 0: each the likeliest.
+int generate(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// All chapters of this program, as JSON, on device 0.
 int list_chapters(Communicator& group);
 /// The table that a tour ends in, from its reports, and whether all chapters learned the same.

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "engine/layers/tokens.hpp"
+#include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/printable.hpp"
 #include "engine/workloads/decoder_solution.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "engine/workloads/mistral.hpp"
@@ -40,7 +40,8 @@ struct DecoderOptions {
   Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
   Option<Index> length{"--length", 32, "Tokens of each sequence"};
   Option<std::string> data = [] {
-    Option<std::string> option("--data", Characters::default_path(), "The text to learn");
+    Option<std::string> option("--data", Characters::default_path(),
+                               "The text to learn; its characters are the tokens");
     option.type = "FILE";
     return option;
   }();
@@ -76,12 +77,13 @@ void set_hyper_parameters(DecoderModel& m, const Options& o) {
 class DecoderKind : public WorkloadKind {
  public:
   std::string name() const override { return "decoder"; }
+  bool has_tokens() const override { return true; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
   std::vector<OptionText> training_options() const override {
     const DecoderOptions& o = option();
-    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, o.experts, o.length, o.data};
+    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, o.experts, o.length};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     DecoderModel m;
@@ -103,14 +105,14 @@ class DecoderKind : public WorkloadKind {
   }
   std::vector<OptionText> options() const override {
     const DecoderOptions& o = option();
-    return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon};
+    return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon, o.data};
   }
   /// What shapes do not tell is taken from the options.
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
     DecoderModel m = decoder_of(checkpoint, o[option().head_dim]);
     set_hyper_parameters(m, o);
     require_parameters(checkpoint, m.parameters());
-    return std::make_shared<Decoder>(m, 1);
+    return std::make_shared<Decoder>(m, 1, o[option().data]);
   }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const DecoderModel m = mistral_model(model);
@@ -237,6 +239,46 @@ std::unique_ptr<GivenBatch> Decoder::given_batch(std::unique_ptr<Checkpoint> fil
   return ids_and_labels(std::move(file), model_.vocabulary, model_.positions);
 }
 
+void Decoder::require_tokens(const std::vector<Index>& tokens, Index more) const {
+  for (Index token : tokens)
+    if (token < 0 || token >= model_.vocabulary)
+      throw Error(Code::usage,
+                  fmt::format("--ids: expected tokens from 0 to {}, given {}", model_.vocabulary - 1, token));
+  const Index length = static_cast<Index>(tokens.size()) + more;
+  if (length > model_.positions)
+    throw Error(Code::usage,
+                fmt::format("--tokens: expected a sequence of at most {} tokens, given {} and {} more",
+                            model_.positions, tokens.size(), more));
+}
+
+Characters Decoder::characters() const {
+  Characters text(data_);
+  if (text.vocabulary() != model_.vocabulary)
+    throw Error(Code::usage,
+                fmt::format("--text: expected a network of {} tokens, the characters of {}, given {}",
+                            text.vocabulary(), printable(data_, 120), model_.vocabulary));
+  return text;
+}
+
+std::vector<Index> Decoder::tokens_of(const std::string& text) const {
+  const Characters known = characters();
+  std::vector<Index> tokens;
+  for (char letter : text) {
+    tokens.push_back(known.token_of(letter));
+    if (tokens.back() == no_slot)
+      throw Error(Code::usage, fmt::format("--text: expected characters of {}, given '{}'",
+                                           printable(data_, 120), printable({&letter, 1})));
+  }
+  return tokens;
+}
+
+std::string Decoder::text_of(const std::vector<Index>& tokens) const {
+  const Characters known = characters();
+  std::string text;
+  for (Index token : tokens) text += known.letter(token);
+  return text;
+}
+
 void Decoder::open_data() {
   text_ = std::make_shared<const Characters>(data_);
 }
@@ -245,8 +287,20 @@ std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, In
   return std::make_unique<NextCharacters>(*text_, rows, length_, seed, step);
 }
 
-std::string Decoder::examples(ShardedEngine&, std::uint64_t) const {
-  return "";
+std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
+  const Index begin = CounterRandom(seed, "example").integer(0, 0, static_cast<int>(text_->size() - length_));
+  std::vector<Index> prompt;
+  for (Index i = 0; i < std::min<Index>(length_, 24); ++i) prompt.push_back(text_->token(begin + i));
+  std::vector<Index> tokens = prompt;
+  for (Index token : generate_greedily(dynamic_cast<LanguageModel&>(engine), prompt, 48))
+    tokens.push_back(token);
+  std::string line;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i == prompt.size()) line += '|';
+    const char letter = text_->letter(tokens[i]);
+    line += letter == '\n' ? ' ' : letter;
+  }
+  return "    " + line + "\n";
 }
 
 HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {

@@ -27,10 +27,14 @@ class Decoder : public Workload {
   std::string input_hint(Index) const override { return ""; }
 
   std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const override;
+  void require_tokens(const std::vector<Index>& tokens, Index more) const override;
+  std::vector<Index> tokens_of(const std::string& text) const override;
+  std::string text_of(const std::vector<Index>& tokens) const override;
+
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
   std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
-  std::string examples_title() const override { return "a text, and what the network says of it"; }
+  std::string examples_title() const override { return "a text, and how the network goes on with it"; }
 
   /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of 4
   /// up to 16. Every tenth label or so is missing.
@@ -40,6 +44,9 @@ class Decoder : public Workload {
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
 
  private:
+  /// The text, if its characters are this network's vocabulary. \throws Error usage
+  Characters characters() const;
+
   DecoderModel model_;
   Index length_;
   std::string data_;

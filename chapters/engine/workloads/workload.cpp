@@ -26,6 +26,26 @@ std::unique_ptr<GivenBatch> Workload::given_batch(std::unique_ptr<Checkpoint> fi
   return input_and_output_grad(std::move(file), *this, hint);
 }
 
+namespace {
+
+[[noreturn]] void refuse_tokens(const Workload& network) {
+  throw Error(Code::usage, fmt::format("expected a language model, given a {}", network.kind().name()));
+}
+
+}  // namespace
+
+void Workload::require_tokens(const std::vector<Index>&, Index) const {
+  refuse_tokens(*this);
+}
+
+std::vector<Index> Workload::tokens_of(const std::string&) const {
+  refuse_tokens(*this);
+}
+
+std::string Workload::text_of(const std::vector<Index>&) const {
+  refuse_tokens(*this);
+}
+
 ForeignNetwork WorkloadKind::network_of(const ForeignModel& model) const {
   throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
                                        "--block encoder.0, given the folder {} alone",

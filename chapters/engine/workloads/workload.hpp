@@ -90,6 +90,16 @@ class Workload {
   virtual std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file,
                                                   const InputHint& hint) const;
 
+  /// \name Tokens: of language models
+  /// @{
+  /// \throws Error usage for a token that is none of the network's, or when so many more are too long a
+  /// sequence
+  virtual void require_tokens(const std::vector<Index>& tokens, Index more) const;
+  /// A text as tokens, and tokens as a text. \throws Error usage when the network has no such text
+  virtual std::vector<Index> tokens_of(const std::string& text) const;
+  virtual std::string text_of(const std::vector<Index>& tokens) const;
+  /// @}
+
   /// \name Training
   /// @{
   /// Reads what it is trained on. \throws Error file for data that cannot be read; usage when this network
@@ -159,6 +169,9 @@ class WorkloadKind {
   virtual std::string name() const = 0;
   /// What a file of parameters is to hold, for --help.
   virtual std::string parameters_help() const = 0;
+
+  /// Whether these are language models, which can `generate`.
+  virtual bool has_tokens() const { return false; }
 
   /// \name Options: of `train` alone, and of every command
   /// @{

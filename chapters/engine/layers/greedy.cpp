@@ -1,0 +1,78 @@
+#include "engine/layers/greedy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/tape.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The largest logit of the last token that some device has seen, and which token it stands for.
+class Likeliest {
+ public:
+  explicit Likeliest(Index last_position) : last_position_(last_position) {}
+
+  void see(const Tensor& logits, const Tokens& tokens, Index first_column) {
+    const auto last = std::ranges::find(tokens.positions, last_position_);
+    if (tokens.sequences == 0 || last == tokens.positions.end()) return;
+    const Index row = last - tokens.positions.begin();
+    const std::vector<float> of_last = slice(logits, 0, row, row + 1).to_host();
+    for (std::size_t i = 0; i < of_last.size(); ++i)
+      if (of_last[i] > logit_) logit_ = of_last[i], token_ = first_column + static_cast<Index>(i);
+  }
+
+  /// Over all devices. A collective.
+  Index of_all(ShardedEngine& engine) const {
+    const std::array<float, 2> mine = {logit_, static_cast<float>(token_)};
+    const std::vector<float> all = engine.all_gather(Tensor::from_host({1, 2}, mine)).to_host();
+    std::size_t best = 0;
+    for (std::size_t i = 0; i < all.size(); i += 2)
+      if (all[i] > all[best] || (all[i] == all[best] && all[i + 1] < all[best + 1])) best = i;
+    return static_cast<Index>(all[best + 1]);
+  }
+
+ private:
+  Index last_position_;
+  float logit_ = -HUGE_VALF;
+  Index token_ = 0;
+};
+
+/// One sequence as an input, without labels.
+Tensor input_of(const std::vector<Index>& tokens) {
+  std::vector<float> numbers(tokens.begin(), tokens.end());
+  numbers.resize(2 * tokens.size(), static_cast<float>(Tokens::no_label));
+  return Tensor::from_host({1, static_cast<Index>(numbers.size())}, numbers);
+}
+
+/// The part of a whole input that the engine wants on this device.
+Tensor part_of(const ShardedEngine& engine, const Tensor& input) {
+  const Range rows = engine.input_rows(input.extent(0));
+  return slice(input, 0, rows.begin, rows.end);
+}
+
+}  // namespace
+
+std::vector<Index> generate_greedily(LanguageModel& engine, const std::vector<Index>& prompt, Index count) {
+  InferenceMode no_tape;
+  engine.continue_sequence(true);
+  std::vector<Index> generated, next = prompt;
+  Index length = 0;
+  while (static_cast<Index>(generated.size()) < count) {
+    length += static_cast<Index>(next.size());
+    Likeliest likeliest(length - 1);
+    engine.see_logits([&](const Tensor& logits, const Tokens& tokens, Index first_column) {
+      likeliest.see(logits, tokens, first_column);
+    });
+    engine.forward(part_of(engine, input_of(next)));
+    next = {likeliest.of_all(engine)};
+    generated.push_back(next[0]);
+  }
+  engine.see_logits({});
+  engine.continue_sequence(false);
+  return generated;
+}
+
+}  // namespace shard

@@ -1,0 +1,63 @@
+#pragma once
+
+/// Keys and values of tokens that a network has read, so that the next token need not compute them again.
+
+#include <vector>
+
+#include "engine/layouts.hpp"
+
+namespace shard {
+
+/// All keys and values that a block's queries may see, (n, G d), at these positions (n).
+template <Layout L>
+struct SeenKeys {
+  const L& k;
+  const L& v;
+  std::span<const Index> at;
+};
+
+/// The cache of one sequence: each block's keys and values of the tokens so far. They lie as L, so a device keeps
+/// what it computes: its heads, its tokens, or its blocks.
+template <Layout L>
+class KeyValueCache {
+ public:
+  /// Whether tokens are kept. Turning it on or off forgets them.
+  void keep(bool wanted) {
+    is_on_ = wanted;
+    blocks_.clear();
+  }
+
+  /// A block's new keys and values, at these positions, behind those that it has. Without a cache: just these.
+  SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
+    if (!is_on_) return {k, v, at};
+    const auto index = static_cast<std::size_t>(block);
+    if (blocks_.size() <= index) blocks_.resize(index + 1);
+    Entry& entry = blocks_[index];
+    entry.k = joined(entry.k, k);
+    entry.v = joined(entry.v, v);
+    entry.at.insert(entry.at.end(), at.begin(), at.end());
+    return {entry.k, entry.v, entry.at};
+  }
+
+ private:
+  struct Entry {
+    L k, v;
+    std::vector<Index> at;
+  };
+
+  /// The rows of this device, one behind the other.
+  static L joined(const L& before, const L& more) {
+    using detail::Access;
+    const Tensor& added = Access::tensor(more);
+    if (before.is_empty()) return detail::relaid(added.clone(), more);
+    const std::array<const Tensor*, 2> both = {&Access::tensor(before), &added};
+    Shape global = more.global_shape();
+    global[0] += before.global_shape()[0];
+    return Access::make<L>(more.group(), concatenate(both, 0), std::move(global), Access::place(more));
+  }
+
+  bool is_on_ = false;
+  std::vector<Entry> blocks_;
+};
+
+}  // namespace shard

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "engine/layers/greedy.hpp"
+#include "engine/printable.hpp"
+#include "engine/program/commands.hpp"
+#include "engine/program/parameters.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The numbers of "1,2,3". \throws Error usage for any other text
+std::vector<Index> numbers_of(const std::string& text) {
+  std::vector<Index> numbers;
+  const char *at = text.data(), *end = at + text.size();
+  while (true) {
+    Index number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (stop != end && *stop != ','))
+      throw Error(Code::usage,
+                  fmt::format("--ids: expected tokens separated by commas, given '{}'", printable(text, 60)));
+    numbers.push_back(number);
+    if (stop == end) return numbers;
+    at = stop + 1;
+  }
+}
+
+/// \throws Error usage
+std::vector<Index> prompt_of(const Workload& network, const Arguments& arguments) {
+  if (arguments.ids.empty() == arguments.text.empty())
+    throw Error(Code::usage, fmt::format("generate: expected --ids or --text, given {}",
+                                         arguments.ids.empty() ? "neither" : "both"));
+  return arguments.ids.empty() ? network.tokens_of(arguments.text) : numbers_of(arguments.ids);
+}
+
+}  // namespace
+
+int generate(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  const Parameters params = open_parameters(*variant.workload, arguments);
+  const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  const std::vector<Index> prompt = prompt_of(*network, arguments);
+  network->require_tokens(prompt, arguments.tokens);
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  engine->load_checkpoint(*params.checkpoint);
+  const std::vector<Index> generated =
+      generate_greedily(dynamic_cast<LanguageModel&>(*engine), prompt, arguments.tokens);
+  if (group.device_id() != 0) return 0;
+  if (arguments.text.empty())
+    fmt::print("{}\n", fmt::join(generated, ","));
+  else
+    fmt::print("{}{}\n", arguments.text, network->text_of(generated));
+  return 0;
+}
+
+}  // namespace shard
