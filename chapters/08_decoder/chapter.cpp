@@ -1,3 +1,4 @@
+#include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
 #include "single.hpp"
@@ -14,6 +15,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return single_costs(s); },
              .reference = "single"},
         },
 });
