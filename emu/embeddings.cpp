@@ -18,20 +18,22 @@ Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, I
                double direction) {
   note_elementwise(call, t.size());
   const std::vector<double> angles = angles_of_a_head(call, t, positions, head_dim, base);
-  const Index half = head_dim / 2;
-  for (Index i = 0; i < t.extent(0); ++i)
+  const Index half = head_dim / 2, rows = t.extent(0), columns = t.extent(1);
+  for (Index i = 0; i < rows; ++i) {
+    float* row = row_of(t, i);
     for (Index j = 0; j < half; ++j) {
       const double angle =
           static_cast<double>(positions[static_cast<std::size_t>(i)]) * angles[static_cast<std::size_t>(j)];
       const double cosine = std::cos(angle), sine = direction * std::sin(angle);
-      for (Index head = 0; head < t.extent(1); head += head_dim) {
-        float& a = row_of(t, i)[head + j];
-        float& b = row_of(t, i)[head + j + half];
+      for (Index head = 0; head < columns; head += head_dim) {
+        float& a = row[head + j];
+        float& b = row[head + j + half];
         const double x = a, y = b;
         a = static_cast<float>(x * cosine - y * sine);
         b = static_cast<float>(x * sine + y * cosine);
       }
     }
+  }
   return std::move(t);
 }
 
@@ -52,11 +54,12 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
+  const Index width = rows.extent(1);
   for (std::size_t i = 0; i < at.size(); ++i) {
     if (at[i] == no_slot) continue;
     const float* from = row_of(rows, static_cast<Index>(i));
     float* to = row_of(into, at[i]);
-    for (Index c = 0; c < rows.extent(1); ++c) to[c] += from[c];
+    for (Index c = 0; c < width; ++c) to[c] += from[c];
   }
 }
 

@@ -20,12 +20,13 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 /// result[i] = f(result[i], element (i, c) of a, that of b), c ascending, from `initial` on.
 template <class F>
 Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) {
-  Tensor result = TensorMemory::make({a.extent(0)});
-  for (Index i = 0; i < a.extent(0); ++i) {
+  const Index rows = a.extent(0), columns = a.extent(1);
+  Tensor result = TensorMemory::make({rows});
+  for (Index i = 0; i < rows; ++i) {
     const float* left = row_of(a, i);
     const float* right = row_of(b, i);
     float value = initial;
-    for (Index c = 0; c < a.extent(1); ++c) value = f(value, left[c], right[c]);
+    for (Index c = 0; c < columns; ++c) value = f(value, left[c], right[c]);
     TensorMemory::data(result)[i] = value;
   }
   return result;
@@ -34,12 +35,13 @@ Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) 
 /// result[c] = f(result[c], element (i, c) of a, that of b), i ascending, from 0 on.
 template <class F>
 Tensor folded_columns(const Tensor& a, const Tensor& b, const F& f) {
-  Tensor result({a.extent(1)});
+  const Index rows = a.extent(0), columns = a.extent(1);
+  Tensor result({columns});
   float* values = TensorMemory::data(result);
-  for (Index i = 0; i < a.extent(0); ++i) {
+  for (Index i = 0; i < rows; ++i) {
     const float* left = row_of(a, i);
     const float* right = row_of(b, i);
-    for (Index c = 0; c < a.extent(1); ++c) values[c] = f(values[c], left[c], right[c]);
+    for (Index c = 0; c < columns; ++c) values[c] = f(values[c], left[c], right[c]);
   }
   return result;
 }
@@ -56,10 +58,11 @@ template <class F>
 Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
   note_elementwise(call, t.size());
   require_one_for_each_row(call, t, numbers);
-  for (Index i = 0; i < t.extent(0); ++i) {
+  const Index rows = t.extent(0), columns = t.extent(1);
+  for (Index i = 0; i < rows; ++i) {
     const float number = TensorMemory::data(numbers)[i];
     float* row = row_of(t, i);
-    for (Index c = 0; c < t.extent(1); ++c) row[c] = f(row[c], number);
+    for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number);
   }
   return std::move(t);
 }
@@ -70,9 +73,10 @@ Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F
   note_elementwise(call, t.size());
   require_one_for_each_column(call, t, numbers);
   const float* number = TensorMemory::data(numbers);
-  for (Index i = 0; i < t.extent(0); ++i) {
+  const Index rows = t.extent(0), columns = t.extent(1);
+  for (Index i = 0; i < rows; ++i) {
     float* row = row_of(t, i);
-    for (Index c = 0; c < t.extent(1); ++c) row[c] = f(row[c], number[c]);
+    for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number[c]);
   }
   return std::move(t);
 }

@@ -140,10 +140,11 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
   const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
-  for (Index i = 0; i < rows.extent(0); ++i) {
+  const Index count = rows.extent(0), width = rows.extent(1);
+  for (Index i = 0; i < count; ++i) {
     const float factor = TensorMemory::data(factors)[at[static_cast<std::size_t>(i)]];
     float* row = row_of(rows, i);
-    for (Index c = 0; c < rows.extent(1); ++c) row[c] *= factor;
+    for (Index c = 0; c < width; ++c) row[c] *= factor;
   }
   return std::move(rows);
 }
@@ -166,13 +167,14 @@ Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slot
   const CallSite call(where);
   Tensor dots(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());
-  for (Index i = 0; i < dots.size(); ++i) {
+  const Index count = dots.size(), width = t.extent(1);
+  for (Index i = 0; i < count; ++i) {
     const Index slot = slots[static_cast<std::size_t>(i)];
     if (slot == no_slot) continue;
     const float* a = row_of(t, i / k);
     const float* b = row_of(rows, slot);
     float sum = 0;
-    for (Index c = 0; c < t.extent(1); ++c) sum += a[c] * b[c];
+    for (Index c = 0; c < width; ++c) sum += a[c] * b[c];
     TensorMemory::data(dots)[i] = sum;
   }
   return dots;
