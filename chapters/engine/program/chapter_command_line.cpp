@@ -340,6 +340,8 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   CLI::App app(about(chapter, group.num_devices()), name);
   app.require_subcommand(1);
   Arguments arguments;
+  const TrainingDefaults usual = chapter.variants.front().workload->training_defaults();
+  arguments.batch = usual.batch, arguments.steps = usual.steps;
   const Options defaults =
       with_default_network(group.num_devices(), chapter, chapter.variants.front(), Options());
   std::vector<std::shared_ptr<DeclaredOptions>> declared = {add_train(app, chapter, defaults, arguments),

@@ -43,7 +43,8 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   const std::vector<Index> prompt = prompt_of(*network, arguments);
-  network->require_tokens(prompt, arguments.tokens);
+  if (const std::string why = network->why_no_sequence(prompt, arguments.tokens); !why.empty())
+    throw Error(Code::usage, "generate: " + why);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params.checkpoint);
   const std::vector<Index> generated =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "engine/workloads/random.hpp"
 
@@ -49,8 +50,9 @@ class Moves {
 /// added up for its gradient.
 Index longest_sum(const Run& run) {
   Index widest = 0;
-  for (const Parameter& p : run.network.parameters()) widest = std::max(widest, p.shape[0] + p.shape[1]);
-  return run.network.num_layers() * widest + run.arguments.batch;
+  for (const Parameter& p : run.network.parameters())
+    widest = std::max(widest, std::accumulate(p.shape.begin(), p.shape.end(), Index{0}));
+  return run.network.num_layers() * widest + run.network.output_shape(run.arguments.batch)[0];
 }
 
 /// The relative error that a step makes in each weight: d, that of its sums. Where products round their

@@ -32,13 +32,13 @@ struct DecoderOptions {
   Option<Index> heads{"--heads", 6, "Query heads"};
   Option<Index> key_heads{"--key-heads", 3, "Key-value heads; query heads share them evenly"};
   Option<Index> head_dim{"--head-dim", 8, "Width of a head; an even number"};
-  Option<Index> hidden_dim{"--hidden-dim", 128, "Width of the feed-forward, or of each expert"};
+  Option<Index> hidden_dim{"--hidden-dim", 96, "Width of the feed-forward, or of each expert"};
   Option<Index> experts = option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward");
   Option<Index> top_k{"--top-k", 2, "Experts of each token"};
   Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
   Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
   Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
-  Option<Index> length{"--length", 32, "Tokens of each sequence"};
+  Option<Index> length{"--length", 16, "Tokens of each sequence"};
   Option<std::string> data = [] {
     Option<std::string> option("--data", Characters::default_path(),
                                "The text to learn; its characters are the tokens");
@@ -78,6 +78,7 @@ class DecoderKind : public WorkloadKind {
  public:
   std::string name() const override { return "decoder"; }
   bool has_tokens() const override { return true; }
+  TrainingDefaults training_defaults() const override { return {16, 100}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
@@ -239,16 +240,14 @@ std::unique_ptr<GivenBatch> Decoder::given_batch(std::unique_ptr<Checkpoint> fil
   return ids_and_labels(std::move(file), model_.vocabulary, model_.positions);
 }
 
-void Decoder::require_tokens(const std::vector<Index>& tokens, Index more) const {
+std::string Decoder::why_no_sequence(const std::vector<Index>& tokens, Index more) const {
   for (Index token : tokens)
     if (token < 0 || token >= model_.vocabulary)
-      throw Error(Code::usage,
-                  fmt::format("--ids: expected tokens from 0 to {}, given {}", model_.vocabulary - 1, token));
-  const Index length = static_cast<Index>(tokens.size()) + more;
-  if (length > model_.positions)
-    throw Error(Code::usage,
-                fmt::format("--tokens: expected a sequence of at most {} tokens, given {} and {} more",
-                            model_.positions, tokens.size(), more));
+      return fmt::format("expected tokens from 0 to {}, given {}", model_.vocabulary - 1, token);
+  const auto length = static_cast<Index>(tokens.size());
+  if (length + more <= model_.positions) return "";
+  return fmt::format("expected a sequence of at most {} tokens, given {}{}", model_.positions, length,
+                     more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 Characters Decoder::characters() const {

@@ -27,7 +27,7 @@ class Decoder : public Workload {
   std::string input_hint(Index) const override { return ""; }
 
   std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const override;
-  void require_tokens(const std::vector<Index>& tokens, Index more) const override;
+  std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const override;
   std::vector<Index> tokens_of(const std::string& text) const override;
   std::string text_of(const std::vector<Index>& tokens) const override;
 

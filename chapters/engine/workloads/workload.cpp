@@ -34,7 +34,7 @@ namespace {
 
 }  // namespace
 
-void Workload::require_tokens(const std::vector<Index>&, Index) const {
+std::string Workload::why_no_sequence(const std::vector<Index>&, Index) const {
   refuse_tokens(*this);
 }
 

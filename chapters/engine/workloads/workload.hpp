@@ -92,9 +92,9 @@ class Workload {
 
   /// \name Tokens: of language models
   /// @{
-  /// \throws Error usage for a token that is none of the network's, or when so many more are too long a
-  /// sequence
-  virtual void require_tokens(const std::vector<Index>& tokens, Index more) const;
+  /// Why these tokens with so many more are no sequence of the network's: "expected tokens from 0 to 9, given
+  /// 12". Nothing where they are one.
+  virtual std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const;
   /// A text as tokens, and tokens as a text. \throws Error usage when the network has no such text
   virtual std::vector<Index> tokens_of(const std::string& text) const;
   virtual std::string text_of(const std::vector<Index>& tokens) const;
@@ -160,6 +160,11 @@ struct TestCase {
   Index batch;
 };
 
+struct TrainingDefaults {
+  Index batch = 64;
+  Index steps = 200;
+};
+
 /// Networks of one kind: "mlp".
 class WorkloadKind {
  public:
@@ -170,7 +175,9 @@ class WorkloadKind {
   /// What a file of parameters is to hold, for --help.
   virtual std::string parameters_help() const = 0;
 
-  /// Whether these are language models, which can `generate`.
+  /// What `train` does where nobody says.
+  virtual TrainingDefaults training_defaults() const { return {}; }
+  /// Whether these are language models, which can `generate`, and read tokens.
   virtual bool has_tokens() const { return false; }
 
   /// \name Options: of `train` alone, and of every command
