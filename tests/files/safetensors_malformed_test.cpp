@@ -332,7 +332,7 @@ TEST_CASE("safetensors: a file that shrinks is read as far as it goes") {
 TEST_CASE("safetensors: a slice that cannot be read is refused") {
   const Folder folder;
   const std::string path = save(folder, file_of("{" + tensor("\"f\"", "\"F32\"", "[2,3]", "[0,24]") + "," +
-                                                    tensor("\"i\"", "\"I64\"", "[1]", "[24,32]") + "," +
+                                                    tensor("\"i\"", "\"U64\"", "[1]", "[24,32]") + "," +
                                                     tensor("\"s\"", "\"F16\"", "[]", "[32,34]") + "}",
                                                 std::string(34, '\0')));
   const SafetensorsFile file(path);
@@ -342,7 +342,7 @@ TEST_CASE("safetensors: a slice that cannot be read is refused") {
   };
   refused("g", 0, 0, 1, Code::file, "no tensor \"g\"");
   refused("i", 0, 0, 1, Code::file,
-          "tensor \"i\": wrong dtype, expected F32, F64, F16 or BF16 to read as float32, given I64");
+          "tensor \"i\": wrong dtype, expected F32, F64, F16, BF16, I64 or I32 to read as float32, given U64");
   refused("f", 2, 0, 1, Code::argument, "tensor \"f\": axis of a slice, expected 0 to 1, given 2");
   refused("f", -1, 0, 1, Code::argument, "given -1");
   refused("f", 0, -1, 1, Code::argument, "slice along axis 0, expected within 0 to 2, given -1 to 1");

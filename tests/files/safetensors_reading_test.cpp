@@ -219,6 +219,13 @@ TEST_CASE("safetensors: F64 is rounded to the nearest float32") {
   CHECK(std::isnan(values[8]));
 }
 
+TEST_CASE("safetensors: I64 and I32 are rounded to the nearest float32") {
+  CHECK(read_as("\"I64\"", 8, raw<std::int64_t>({0, -100, 32000, (1 << 24) + 1, INT64_MIN})) ==
+        std::vector<float>{0, -100, 32000, 0x1p24F, -0x1p63F});
+  CHECK(read_as("\"I32\"", 4, raw<std::int32_t>({7, -100, INT32_MAX})) ==
+        std::vector<float>{7, -100, 0x1p31F});
+}
+
 TEST_CASE("safetensors: F32 passes bit by bit") {
   const std::string bits =
       raw<std::uint32_t>({0, 0x80000000, 1, 0x007fffff, 0x7f800000, 0xff800000, 0x7fc12345, 0x7fa00001});

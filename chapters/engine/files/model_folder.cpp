@@ -117,8 +117,9 @@ std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
 }  // namespace
 
 ForeignModel open_model_folder(const std::string& path) {
-  ForeignModel model{path, {}, open_parameters(path)};
+  ForeignModel model{path, {}, nullptr};
   add_config(read_json_object(path + "/config.json"), "", model.config);
+  model.parameters = open_parameters(path);
   return model;
 }
 

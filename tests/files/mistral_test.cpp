@@ -1,0 +1,153 @@
+// Networks of the families mistral and mixtral, as config.json and the tensors' names describe them.
+
+#include "engine/workloads/mistral.hpp"
+
+#include "engine/host_checkpoint.hpp"
+#include "tests/files/safetensors_files.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+using Config = std::map<std::string, std::string>;
+
+Config config_of(const std::string& family, const Config& changes) {
+  Config config = {{"model_type", family},
+                   {"vocab_size", "7"},
+                   {"hidden_size", "8"},
+                   {"intermediate_size", "5"},
+                   {"num_hidden_layers", "2"},
+                   {"num_attention_heads", "4"},
+                   {"num_key_value_heads", "2"},
+                   {"max_position_embeddings", "32"},
+                   {"rms_norm_eps", "1e-05"},
+                   {"rope_parameters", "object"},
+                   {"rope_parameters.rope_theta", "10000.0"},
+                   {"rope_parameters.rope_type", "default"},
+                   {"sliding_window", "null"},
+                   {"hidden_act", "silu"},
+                   {"tie_word_embeddings", "false"},
+                   {"attention_dropout", "0.0"}};
+  if (family == "mixtral") config["num_local_experts"] = "3", config["num_experts_per_tok"] = "2";
+  for (const auto& [name, value] : changes)
+    if (value == "absent")
+      config.erase(name);
+    else
+      config[name] = value;
+  return config;
+}
+
+/// A folder of this configuration, with every tensor that its network has: element i is i.
+ForeignModel a_model(const std::string& family, const Config& changes = {}, const DecoderModel& sizes = {}) {
+  DecoderModel m = sizes;
+  m.vocabulary = 7, m.model_dim = 8, m.heads = 4, m.key_heads = 2, m.hidden_dim = 5, m.num_blocks = 2;
+  if (m.head_dim == 0) m.head_dim = 2;
+  if (family == "mixtral") m.experts = 3, m.top_k = 2;
+  std::map<std::string, HostTensor> tensors;
+  const ForeignNames names = mistral_names(m);
+  for (const Parameter& p : m.parameters()) {
+    const ForeignName& stored = names.at(p.name);
+    HostTensor& t = tensors[stored.name];
+    t.shape = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
+    for (Index i = 0; i < num_elements(t.shape); ++i) t.values.push_back(static_cast<float>(i));
+  }
+  return {"tiny", config_of(family, changes), host_checkpoint(std::move(tensors), "tiny")};
+}
+
+void check_refused(const std::string& family, const Config& changes, const std::string& reason) {
+  CAPTURE(reason);
+  check_error([&] { mistral_model(a_model(family, changes)); }, Code::file, "tiny", reason);
+}
+
+}  // namespace
+
+TEST_CASE("mistral: sizes and hyper-parameters are those of config.json") {
+  const DecoderModel m =
+      mistral_model(a_model("mistral", {{"sliding_window", "3"}, {"rms_norm_eps", "0.25"}}));
+  CHECK(m.describe() == "2 blocks of 8, 4 heads of 2 (2 key-value heads), hidden 5, 7 tokens");
+  CHECK(m.window == 3);
+  CHECK(m.epsilon == 0.25F);
+  CHECK(m.positions == 32);
+  CHECK_FALSE(m.is_tied);
+  CHECK(m.how.score_scale == 1 / std::sqrt(2.0F));
+  CHECK_FALSE(mistral_model(a_model("mistral")).window);
+}
+
+TEST_CASE("mistral: the base of positions is read in both spellings") {
+  CHECK(mistral_model(a_model("mistral", {{"rope_parameters.rope_theta", "500.0"}})).rope_base == 500);
+  const Config older = {{"rope_parameters", "absent"},
+                        {"rope_parameters.rope_theta", "absent"},
+                        {"rope_parameters.rope_type", "absent"},
+                        {"rope_theta", "700.5"},
+                        {"rope_scaling", "null"}};
+  CHECK(mistral_model(a_model("mistral", older)).rope_base == 700.5);
+  check_refused("mistral", {{"rope_parameters.rope_type", "yarn"}},
+                "rope_parameters.rope_type: expected default, given yarn");
+  check_refused("mistral", {{"rope_scaling", "object"}, {"rope_scaling.type", "linear"}},
+                "rope_scaling.type: expected default, given linear");
+}
+
+TEST_CASE("mistral: what a file does not say is what the family's config class has") {
+  // A window of 4096 is mistral's; null says that there is none. Mixtral has none.
+  CHECK(mistral_model(a_model("mistral", {{"sliding_window", "absent"}})).window == 4096);
+  CHECK_FALSE(mistral_model(a_model("mixtral", {{"sliding_window", "absent"}})).window);
+  CHECK(mistral_model(a_model("mistral", {{"rms_norm_eps", "absent"}})).epsilon == 1e-6F);
+  CHECK(mistral_model(a_model("mixtral", {{"rms_norm_eps", "absent"}})).epsilon == 1e-5F);
+  CHECK(mistral_model(a_model("mixtral", {{"rope_parameters.rope_theta", "absent"}})).rope_base == 1e6);
+  CHECK(mistral_model(a_model("mistral", {{"max_position_embeddings", "absent"}})).positions == 131072);
+  // Null heads of keys are as many as of queries: here the tensors have other shapes.
+  check_refused("mistral", {{"num_key_value_heads", "null"}},
+                "k_proj.weight: expected (8, 8), which config.json says, given (4, 8)");
+}
+
+TEST_CASE("mistral: a head's width may be of its own, and the head the embedding") {
+  DecoderModel wide;
+  wide.head_dim = 6, wide.is_tied = true;
+  const DecoderModel m =
+      mistral_model(a_model("mistral", {{"head_dim", "6"}, {"tie_word_embeddings", "true"}}, wide));
+  CHECK(m.query_width() == 24);
+  CHECK(m.is_tied);
+  CHECK_FALSE(mistral_names(m).contains(head_name()));
+}
+
+TEST_CASE("mixtral: experts have their names, and matrices are turned") {
+  const ForeignModel model = a_model("mixtral");
+  const DecoderModel m = mistral_model(model);
+  CHECK(m.describe() == "2 blocks of 8, 4 heads of 2 (2 key-value heads), 3 experts of 5, 7 tokens");
+  CHECK(m.top_k == 2);
+  const ForeignNames names = mistral_names(m);
+  CHECK(names.at("block_1/expert_2/gate").name == "model.layers.1.block_sparse_moe.experts.2.w1.weight");
+  CHECK(names.at("block_1/expert_2/up").name == "model.layers.1.block_sparse_moe.experts.2.w3.weight");
+  CHECK(names.at("block_1/expert_2/down").name == "model.layers.1.block_sparse_moe.experts.2.w2.weight");
+  CHECK(names.at("block_0/router").name == "model.layers.0.block_sparse_moe.gate.weight");
+  CHECK(names.at("block_0/router").is_transposed);
+  CHECK_FALSE(names.at("embedding").is_transposed);
+  CHECK_FALSE(names.at("head").is_transposed);
+}
+
+TEST_CASE("mistral: what would change results is refused, and not ignored") {
+  check_refused("llama", {}, "model_type: expected mistral or mixtral, given llama");
+  check_refused("mistral", {{"hidden_act", "gelu"}}, "hidden_act: expected silu, given gelu");
+  check_refused("mistral", {{"attention_bias", "true"}}, "attention_bias: expected false, given true");
+  check_refused("mistral", {{"quantization_config", "object"}},
+                "quantization_config: expected none, given object");
+  check_refused("mistral", {{"logit_softcap", "30.0"}},
+                "logit_softcap: expected no hyper-parameter that this program does not know, given 30.0");
+  check_refused("mixtral", {{"output_router_logits", "true"}},
+                "output_router_logits: expected false, given true");
+  check_refused("mistral", {{"num_attention_heads", "5"}},
+                "num_key_value_heads: expected a number that divides the 5 heads, given 2");
+  check_refused("mistral", {{"head_dim", "3"}}, "head_dim: expected an even number, given 3");
+  check_refused("mixtral", {{"num_experts_per_tok", "4"}},
+                "num_experts_per_tok: expected at most the 3 experts, given 4");
+  check_refused("mistral", {{"vocab_size", "0"}}, "vocab_size: expected a number of 1 or more, given 0");
+  check_refused("mistral", {{"vocab_size", "7.5"}}, "vocab_size: expected a number of 1 or more, given 7.5");
+  check_refused("mistral", {{"rms_norm_eps", "nan"}},
+                "rms_norm_eps: expected a number of 0 or more, given nan");
+  check_refused("mistral", {{"tie_word_embeddings", "1"}},
+                "tie_word_embeddings: expected true or false, given 1");
+  check_refused("mistral", {{"intermediate_size", "6"}},
+                "gate_proj.weight: expected (6, 8), which config.json says, given (5, 8)");
+  check_refused("mistral", {{"num_hidden_layers", "3"}}, "expected a parameter model.layers.2.");
+}
