@@ -3,10 +3,12 @@
 /// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
 /// for its backward pass.
 
+#include <algorithm>
+#include <array>
+
 #include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
-#include "engine/layers/key_value_cache.hpp"
 #include "engine/layers/language_model.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
@@ -46,6 +48,12 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
   }
 }
 
+/// Whether the rows or the columns of a weight belong to heads.
+inline bool is_of_heads(const std::string& name) {
+  constexpr std::array weights = {"/query", "/key", "/value", "/output"};
+  return std::ranges::any_of(weights, [&](const char* of) { return name.ends_with(of); });
+}
+
 /// All parameters of a decoder. The embedding and the head lie as E says.
 template <class AnyBlock, Layout E, Layout N>
 struct Weights {
@@ -54,6 +62,7 @@ struct Weights {
   N final_norm;  // (D)
   E own_head;    // (V, D), unless it is the embedding
 
+  const AnyBlock& block(Index b) const { return blocks[static_cast<std::size_t>(b)]; }
   const E& head(const DecoderModel& m) const { return m.is_tied ? embedding : own_head; }
 };
 
@@ -67,16 +76,35 @@ void for_each_parameter(const DecoderModel& m, AnyWeights& w, const Visit& visit
   if (!m.is_tied) visit(head_name(), w.own_head);
 }
 
-/// What a block keeps. Its input lies as X, its heads and hidden units as H, its keys and values as G.
-template <Layout X, Layout C, Layout G, Layout Y>
+/// All parameters that this device has, for the optimizer.
+template <class AnyWeights>
+Trainables trainables(const DecoderModel& m, AnyWeights& w) {
+  Trainables all;
+  for_each_parameter(m, w, [&](const std::string& name, auto& parameter) { all.add(name, parameter); });
+  return all;
+}
+
+/// Adds the gradients of the embedding and the head. A table that is both has the sum of the two.
+template <Layout E>
+void put_tables(const DecoderModel& m, E embedding, E head, Gradients& gradients) {
+  if (m.is_tied)
+    accumulate(embedding, std::move(head));
+  else
+    gradients.put(head_name(), std::move(head));
+  gradients.put(embedding_name(), std::move(embedding));
+}
+
+/// What a block keeps. Its products read X, its heads and hidden units lie as H, its keys and values as G.
+/// What its norms give is kept as N.
+template <Layout X, Layout C, Layout G, Layout Y, Layout N = X>
 struct BlockKept {
   using H = ProductOf<X, C>;
   Normed attention_norm, feed_forward_norm;
-  X n;                    // (T, D)     what attention reads
+  N n;                    // (T, D)     what attention reads
   H q, o;                 // (T, H d)
   G k, v;                 // (T, G d)
   OnlineSoftmax softmax;  //            of each head and token: the largest score, and the sum of powers
-  X f;                    // (T, D)     what the feed-forward reads
+  N f;                    // (T, D)     what the feed-forward reads
   FeedForwardKept<H> feed_forward;
   MixtureKept<X, C, Y> mixture;
 };
@@ -90,6 +118,35 @@ struct Kept {
   X n{};                   // (T, D)     what the head reads
   TokenSoftmax softmax{};  // (T, V)
 };
+
+/// Adds the gradients of an expert's weights, or of the feed-forward's. They lie as these do.
+template <class D>
+void put_expert(const DecoderModel& m, Index b, std::size_t e, D d, Gradients& gradients) {
+  const auto expert = static_cast<Index>(e);
+  gradients.put(feed_forward_name(m, b, expert, "gate"), std::move(d.gate));  // (D, F)
+  gradients.put(feed_forward_name(m, b, expert, "up"), std::move(d.up));      // (D, F)
+  gradients.put(feed_forward_name(m, b, expert, "down"), std::move(d.down));  // (F, D)
+}
+
+/// The gradient of a norm's weights, (D), over all rows: where rows are divided, each device has an addend.
+/// @{
+inline Replicated over_all_rows(ShardedEngine&, Replicated dw) {
+  return dw;
+}
+inline Replicated over_all_rows(ShardedEngine& engine, Partial dw) {
+  return engine.all_reduce(std::move(dw));
+}
+/// @}
+
+/// Puts the gradient of a norm's weights, and returns that of its rows.
+template <WholeRows L>
+L norm_backward(ShardedEngine& engine, const std::string& name, L dy, const Replicated& w,
+                const Arithmetic& how, const Normed& kept, Gradients& gradients) {
+  SumOverRows<L> dw;  // (D)
+  L dx = rms_norm_backward(std::move(dy), w, how, kept, dw);
+  gradients.put(name, over_all_rows(engine, std::move(dw)));
+  return dx;
+}
 
 inline Rotary rotary_of(const DecoderModel& m) {
   return {m.head_dim, m.rope_base, m.how};

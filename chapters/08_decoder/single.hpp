@@ -48,26 +48,19 @@ class SingleDecoder : public LanguageModel {
     Replicated dhead = matmul(transposed(dz), kept.n);                                              // (V, D)
     Replicated d = matmul(dz, w_.head(m_));                                                         // (T, D)
     dz = Replicated();
-    d = norm_backward(final_norm_name(), std::move(d), w_.final_norm, kept.norm, gradients);  // (T, D)
+    d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
+                      gradients);  // (T, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
       accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept.tokens, kept.blocks.back(), gradients));
     }
     Replicated dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
-    if (m_.is_tied)
-      accumulate(dembedding, std::move(dhead));  // the table is used twice
-    else
-      gradients.put(head_name(), std::move(dhead));
-    gradients.put(embedding_name(), std::move(dembedding));
+    put_tables(m_, std::move(dembedding), std::move(dhead), gradients);
     return gradients;
   }
 
   Placement input_layout() const override { return Placement::replicated(); }
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { all.add(name, p); });
-    return all;
-  }
+  Trainables trainable() override { return trainables(m_, w_); }
 
  private:
   using MyBlock = Block<Replicated, Replicated, Replicated, Replicated>;
@@ -76,18 +69,18 @@ class SingleDecoder : public LanguageModel {
 
   /// Attention, with rotary positions.
   Replicated attend(Index b, const Replicated& x, const Tokens& t, MyBlockKept& k) {
-    const MyBlock& w = block(b);
+    const MyBlock& w = w_.block(b);
     k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.attention_norm);    // (T, D)
     k.q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));  // (T, H d)
     k.k = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));    // (T, G d)
     k.v = matmul(k.n, w.value);                                                   // (T, G d)
-    const auto [keys, values, at] = cache_.seen(b, k.k, k.v, t.positions);
+    const auto [keys, values, at] = seen(b, k.k, k.v, t.positions);
     k.o = attention(k.q, keys, values, t.positions, at, all_heads(m_, t.sequences), k.softmax);  // (T, H d)
     return matmul(k.o, w.output);                                                                // (T, D)
   }
   Replicated attend_backward(Index b, const Replicated& d, const Tokens& t, MyBlockKept& k,
-                             Gradients& gradients) const {
-    const MyBlock& w = block(b);
+                             Gradients& gradients) {
+    const MyBlock& w = w_.block(b);
     gradients.put(block_name(b, "output"), matmul(transposed(k.o), d));  // (H d, D)
     auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, t.positions,
                                            all_heads(m_, t.sequences), k.softmax);
@@ -99,24 +92,25 @@ class SingleDecoder : public LanguageModel {
     Replicated dn = matmul(dq, transposed(w.query));                               // (T, D)
     accumulate(dn, matmul(dk, transposed(w.key)));
     accumulate(dn, matmul(dv, transposed(w.value)));
-    return norm_backward(block_name(b, "attention_norm"), std::move(dn), w.attention_norm, k.attention_norm,
-                         gradients);
+    return norm_backward(*this, block_name(b, "attention_norm"), std::move(dn), w.attention_norm, m_.how,
+                         k.attention_norm, gradients);
   }
 
   /// The feed-forward, or the experts that the router chooses.
   Replicated think(Index b, const Replicated& x, MyBlockKept& k) const {
-    const MyBlock& w = block(b);
+    const MyBlock& w = w_.block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);        // (T, D)
     if (!m_.is_mixture()) return feed_forward(k.f, w.experts[0], m_.how, k.feed_forward);   // (T, D)
     ExpertChoice choice = choose_experts(matmul(k.f, w.router).local(), m_.top_k, m_.how);  // of (T, E)
     return mixture_of_experts(k.f, std::move(choice), w.experts, m_.how, k.mixture);        // (T, D)
   }
-  Replicated think_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) const {
-    const MyBlock& w = block(b);
+  Replicated think_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
+    const MyBlock& w = w_.block(b);
     Replicated dn;
     if (m_.is_mixture()) {
       auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
-      for (std::size_t e = 0; e < dy.experts.size(); ++e) put(b, e, std::move(dy.experts[e]), gradients);
+      for (std::size_t e = 0; e < dy.experts.size(); ++e)
+        put_expert(m_, b, e, std::move(dy.experts[e]), gradients);
       const Replicated dlogits(
           group(), choose_experts_backward(std::move(dy.gates).local(), k.mixture.choice, m_.how));  // (T, E)
       gradients.put(block_name(b, "router"), matmul(transposed(k.f), dlogits));                      // (D, E)
@@ -124,34 +118,15 @@ class SingleDecoder : public LanguageModel {
     } else {
       auto dy = feed_forward_backward(d, k.f, w.experts[0], m_.how, std::move(k.feed_forward));
       dn = std::move(dy.n);
-      put(b, 0, std::move(dy), gradients);
+      put_expert(m_, b, 0, std::move(dy), gradients);
     }
-    return norm_backward(block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
-                         k.feed_forward_norm, gradients);
+    return norm_backward(*this, block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
+                         m_.how, k.feed_forward_norm, gradients);
   }
-
-  Replicated norm_backward(const std::string& name, Replicated dy, const Replicated& w, const Normed& kept,
-                           Gradients& gradients) const {
-    Replicated dw;  // (D)
-    Replicated dx = rms_norm_backward(std::move(dy), w, m_.how, kept, dw);
-    gradients.put(name, std::move(dw));
-    return dx;
-  }
-  template <class D>
-  void put(Index b, std::size_t e, D d, Gradients& gradients) const {
-    const auto expert = static_cast<Index>(e);
-    gradients.put(feed_forward_name(m_, b, expert, "gate"), std::move(d.gate));  // (D, F)
-    gradients.put(feed_forward_name(m_, b, expert, "up"), std::move(d.up));      // (D, F)
-    gradients.put(feed_forward_name(m_, b, expert, "down"), std::move(d.down));  // (F, D)
-  }
-
-  void keep_keys(bool wanted) override { cache_.keep(wanted); }
-  const MyBlock& block(Index b) const { return w_.blocks[static_cast<std::size_t>(b)]; }
 
   DecoderModel m_;
   Weights<MyBlock, Replicated, Replicated> w_;
   Tape<MyKept> tape_;
-  KeyValueCache<Replicated> cache_;
 };
 
 }  // namespace shard::decoders

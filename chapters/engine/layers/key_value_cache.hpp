@@ -2,6 +2,9 @@
 
 /// Keys and values of tokens that a network has read, so that the next token need not compute them again.
 
+#include <array>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "engine/layouts.hpp"
@@ -16,9 +19,8 @@ struct SeenKeys {
   std::span<const Index> at;
 };
 
-/// The cache of one sequence: each block's keys and values of the tokens so far. They lie as L, so a device keeps
-/// what it computes: its heads, its tokens, or its blocks.
-template <Layout L>
+/// The cache of one sequence: each block's keys and values of the tokens so far. They lie as they are computed, so
+/// a device keeps its heads, its tokens, or its blocks.
 class KeyValueCache {
  public:
   /// Whether tokens are kept. Turning it on or off forgets them.
@@ -28,11 +30,12 @@ class KeyValueCache {
   }
 
   /// A block's new keys and values, at these positions, behind those that it has. Without a cache: just these.
+  template <Layout L>
   SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
     if (!is_on_) return {k, v, at};
-    const auto index = static_cast<std::size_t>(block);
-    if (blocks_.size() <= index) blocks_.resize(index + 1);
-    Entry& entry = blocks_[index];
+    std::shared_ptr<void>& kept = blocks_[block];
+    if (!kept) kept = std::make_shared<Entry<L>>();
+    auto& entry = *static_cast<Entry<L>*>(kept.get());
     entry.k = joined(entry.k, k);
     entry.v = joined(entry.v, v);
     entry.at.insert(entry.at.end(), at.begin(), at.end());
@@ -40,12 +43,14 @@ class KeyValueCache {
   }
 
  private:
+  template <Layout L>
   struct Entry {
     L k, v;
     std::vector<Index> at;
   };
 
   /// The rows of this device, one behind the other.
+  template <Layout L>
   static L joined(const L& before, const L& more) {
     using detail::Access;
     const Tensor& added = Access::tensor(more);
@@ -57,7 +62,7 @@ class KeyValueCache {
   }
 
   bool is_on_ = false;
-  std::vector<Entry> blocks_;
+  std::map<Index, std::shared_ptr<void>> blocks_;  // an Entry each, of the layout that the engine's keys have
 };
 
 }  // namespace shard

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "engine/layers/key_value_cache.hpp"
 #include "engine/layers/tokens.hpp"
 #include "engine/sharded_engine.hpp"
 
@@ -24,7 +25,7 @@ class LanguageModel : public ShardedEngine {
   void continue_sequence(bool wanted) {
     continues_ = wanted;
     next_position_ = 0;
-    keep_keys(wanted);
+    cache_.keep(wanted);
   }
 
  protected:
@@ -34,8 +35,11 @@ class LanguageModel : public ShardedEngine {
     if (continues_) next_position_ += tokens.length;
     return tokens;
   }
-  /// Keeps keys and values from now on, or forgets them (key_value_cache.hpp).
-  virtual void keep_keys(bool wanted) = 0;
+  /// All keys and values that a block's queries may see: these new ones, behind those of earlier passes.
+  template <Layout L>
+  SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
+    return cache_.seen(block, k, v, at);
+  }
   /// To be called with this device's logits, before the loss is computed.
   void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
     if (see_logits_) see_logits_(logits, tokens, first_column);
@@ -45,6 +49,7 @@ class LanguageModel : public ShardedEngine {
   SeeLogits see_logits_;
   bool continues_ = false;
   Index next_position_ = 0;
+  KeyValueCache cache_;
 };
 
 }  // namespace shard
