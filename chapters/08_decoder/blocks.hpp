@@ -3,10 +3,10 @@
 /// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
 /// for its backward pass.
 
-#include "engine/layers/language_model.hpp"
 #include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
+#include "engine/layers/language_model.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
 #include "engine/workloads/decoder_model.hpp"
