@@ -9,13 +9,15 @@ namespace shard::decoders {
 const Option<std::string> balance = [] {
   Option<std::string> how(
       "--balance", "contiguous",
-      "Which tokens of a sequence a device takes: one part of N, contiguous, or zigzag: parts "
-      "i and 2N-1-i of 2N");
+      "Tokens of a device: contiguous, or zigzag, an early and a late part of a sequence");
   how.type = "HOW";
   how.expected = "contiguous or zigzag";
   how.accepts = [](const std::string& text) { return text == "contiguous" || text == "zigzag"; };
   return how;
 }();
+CutSequences cut_of(const Options& o) {
+  return o[balance] == "zigzag" ? SequenceCut::zigzag : SequenceCut::contiguous;
+}
 
 const RegisteredChapter chapter({
     .workload = &decoder(),
@@ -32,12 +34,10 @@ const RegisteredChapter chapter({
              .summary = "sequences are divided; keys and values travel around a ring",
              .make =
                  [](Communicator& group, const Workload& w, const Options& o) {
-                   return std::make_unique<ContextDecoder>(
-                       group, as_decoder(w).model(),
-                       o[balance] == "zigzag" ? SequenceCut::zigzag : SequenceCut::contiguous);
+                   return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                  },
              .options = {balance},
-             .tested_with = {Options().with(balance, "zigzag"), Options()},
+             .tested_with = {Options(), Options().with(balance, "zigzag")},
              .reference = "single"},
             {.name = "ulysses",
              .summary = "sequences are divided; an all-to-all divides heads for attention",
@@ -47,7 +47,10 @@ const RegisteredChapter chapter({
                  },
              .reference = "single"},
         },
-    .strategies = {{"cp", "context"}, {"ring-attention", "context"}, {"deepspeed-ulysses", "ulysses"}},
+    .strategies = {{"cp", "context"},
+                   {"context-parallel", "context"},
+                   {"ring-attention", "context"},
+                   {"deepspeed-ulysses", "ulysses"}},
 });
 
 }  // namespace shard::decoders

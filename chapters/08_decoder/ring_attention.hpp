@@ -1,9 +1,10 @@
 #pragma once
 
-/// Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each device has the queries,
-/// keys and values of its tokens. The devices form a ring. In N − 1 steps, keys and values travel once around
-/// it, each device's piece to its right neighbour, while every device attends to the piece that it has. Pieces
-/// are added to an online softmax, so their order does not matter, and no device ever holds all keys.
+/// Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each device has the
+/// queries, keys and values of its tokens: a piece. The devices form a ring. In each step, every device
+/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. After N − 1
+/// steps, each device has seen all pieces. They are added to an online softmax in any order, so no device ever
+/// holds all keys.
 
 #include "engine/layers/attention.hpp"
 #include "sequence_cut.hpp"
@@ -72,10 +73,10 @@ inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const
 }
 
 /// ## Backward
-/// Keys and values travel again, and behind each piece the sum of what the devices so far add to its gradient.
-/// It needs N steps, the last one home. So a device holds three pieces at most and their gradients, whatever
-/// N is; if each device sent what it adds directly to the piece's owner, the bytes would be the same, and an
-/// owner would receive from all devices at once.
+/// Keys and values travel again, and with each piece the sum of what devices have added to its gradients; the
+/// N-th step brings the sum home. If each device sent its addend to the piece's owner instead, as many bytes
+/// would be sent, but not between neighbours; if queries travelled and keys stayed, a piece would be q, o, do
+/// and dq, of all query heads, and not k, v, dk and dv, of the fewer key-value heads.
 inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
     const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
     const Sharded<0>& v, const SequenceCut& cut, const AttentionHeads& heads, const OnlineSoftmax& softmax) {

@@ -1,34 +1,21 @@
 #pragma once
 
 /// A decoder whose sequences are divided over the devices: what the variants `context` and `ulysses` share.
-/// Each device has all weights and some tokens of every sequence. Norms, products, gates, experts and the loss
-/// work on each token by itself, so they send nothing. Only attention needs other tokens: each variant says
-/// how. Weights' gradients are sums over tokens, so each device has an addend, and they are all-reduced.
-/// Builds on: 08_decoder/single.hpp.
+/// Each device has all weights and some tokens of every sequence. Everything but attention works on each
+/// token by itself. Attention needs other tokens, and each variant says how it gets them.
+/// Builds on: 08_decoder/tokenwise.hpp.
 
-#include "blocks.hpp"
 #include "sequence_cut.hpp"
+#include "tokenwise.hpp"
 
 namespace shard::decoders {
 
 /// `AttentionKept` is what attention keeps of a block for its backward pass. t are the tokens here, of T.
 template <class AttentionKept>
-class SequenceDecoder : public LanguageModel {
+class SequenceDecoder : public TokenwiseDecoder {
  public:
   SequenceDecoder(Communicator& group, const DecoderModel& model, CutSequences cut)
-      : LanguageModel(group), m_(model), cut_(cut) {}
-
-  /// ## What this device owns
-  /// All weights.
-  void load_checkpoint(const Checkpoint& c) override {
-    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { p = load_replicated(c, name); });
-  }
-  Placement input_layout() const override { return Placement::replicated(); }
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { all.add(name, p); });
-    return all;
-  }
+      : TokenwiseDecoder(group, model), cut_(cut) {}
 
   /// ## Training
   /// The loss is told of each run of tokens that this device has.
@@ -75,18 +62,13 @@ class SequenceDecoder : public LanguageModel {
                                                                           AttentionKept& kept) = 0;
   /// @}
 
-  const DecoderModel& model() const { return m_; }
-
  private:
-  using MyBlock = Block<Replicated, Replicated, Replicated, Replicated>;
   struct MyBlockKept {
-    Normed attention_norm, feed_forward_norm;
+    Normed norm;
     Sharded<0> n;  // (t, D)     what attention reads
     AttentionKept attention;
     Sharded<0> o;  // (t, H d)
-    Sharded<0> f;  // (t, D)     what the feed-forward reads
-    FeedForwardKept<Sharded<0>> feed_forward;
-    MixtureKept<Sharded<0>, Replicated, Sharded<0>> mixture;
+    ThinkKept think;
   };
   struct MyKept : Kept<MyBlockKept, Sharded<0>> {
     SequenceCut cut;
@@ -114,11 +96,12 @@ class SequenceDecoder : public LanguageModel {
     for (const MyBlock& block : w_.blocks) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(block, x, kept, k));
-      accumulate(x, think(block, x, k));
+      accumulate(x, think(block, x, k.think));
     }
-    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
-    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (t, V)    S0·R = S0
-    this->show_logits(z.local(), kept.tokens);
+    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (t, D)
+    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))),
+                         m_.how.logit_scale);  // (t, V)    S0·R = S0
+    show_logits(z.local(), kept.tokens);
     Sharded<0> losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (t, 1)
     tape_.push(std::move(kept));
     return losses;
@@ -133,7 +116,7 @@ class SequenceDecoder : public LanguageModel {
     dz = Sharded<0>();
     d = norm_backward(final_norm_name(), std::move(d), w_.final_norm, kept.norm, gradients);  // (t, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));
+      accumulate(d, think_backward(b, d, kept.blocks.back().think, gradients));
       accumulate(d, attend_backward(b, d, kept, kept.blocks.back(), gradients));
     }
     Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
@@ -145,15 +128,10 @@ class SequenceDecoder : public LanguageModel {
     return gradients;
   }
 
-  /// A weight's gradient is reduced by itself, P → R. Frameworks reduce many in one call, a bucket.
-  void put(const std::string& name, Partial dw, Gradients& gradients) {
-    gradients.put(name, all_reduce(std::move(dw)));
-  }
-
   /// Attention, with rotary positions.
   Sharded<0> attend(const MyBlock& w, const Sharded<0>& x, const MyKept& kept, MyBlockKept& k) {
     const Tokens& t = kept.tokens;
-    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.attention_norm);                    // (t, D)
+    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.norm);                              // (t, D)
     Sharded<0> q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));         // (t, H d)
     Sharded<0> keys = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));        // (t, G d)
     k.o = attention(std::move(q), std::move(keys), matmul(k.n, w.value), kept.cut, k.attention);  // (t, H d)
@@ -161,7 +139,7 @@ class SequenceDecoder : public LanguageModel {
   }
   Sharded<0> attend_backward(Index b, const Sharded<0>& d, const MyKept& kept, MyBlockKept& k,
                              Gradients& gradients) {
-    const MyBlock& w = w_.blocks[static_cast<std::size_t>(b)];
+    const MyBlock& w = block(b);
     const Tokens& t = kept.tokens;
     put(block_name(b, "output"), matmul(transposed(k.o), d), gradients);  // (H d, D)    S0ᵀ·S0 = P
     auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, kept.cut, k.attention);
@@ -173,54 +151,10 @@ class SequenceDecoder : public LanguageModel {
     Sharded<0> dn = matmul(dq, transposed(w.query));                               // (t, D)
     accumulate(dn, matmul(dk, transposed(w.key)));
     accumulate(dn, matmul(dv, transposed(w.value)));
-    return norm_backward(block_name(b, "attention_norm"), std::move(dn), w.attention_norm, k.attention_norm,
-                         gradients);
+    return norm_backward(block_name(b, "attention_norm"), std::move(dn), w.attention_norm, k.norm, gradients);
   }
 
-  /// The feed-forward, or the experts that the router chooses. Each device has all experts.
-  Sharded<0> think(const MyBlock& w, const Sharded<0>& x, MyBlockKept& k) const {
-    k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);        // (t, D)
-    if (!m_.is_mixture()) return feed_forward(k.f, w.experts[0], m_.how, k.feed_forward);   // (t, D)
-    ExpertChoice choice = choose_experts(matmul(k.f, w.router).local(), m_.top_k, m_.how);  // of (t, E)
-    return mixture_of_experts(k.f, std::move(choice), w.experts, m_.how, k.mixture);        // (t, D)
-  }
-  Sharded<0> think_backward(Index b, const Sharded<0>& d, MyBlockKept& k, Gradients& gradients) {
-    const MyBlock& w = w_.blocks[static_cast<std::size_t>(b)];
-    Sharded<0> dn;
-    if (m_.is_mixture()) {
-      auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
-      for (std::size_t e = 0; e < dy.experts.size(); ++e) put(b, e, std::move(dy.experts[e]), gradients);
-      const Sharded<0> dlogits = my_rows(
-          choose_experts_backward(std::move(dy.gates).local(), k.mixture.choice, m_.how), d);  // (t, E)
-      put(block_name(b, "router"), matmul(transposed(k.f), dlogits), gradients);               // (D, E)    P
-      dn = std::move(dy.n) + matmul(dlogits, transposed(w.router));                            // (t, D)
-    } else {
-      auto dy = feed_forward_backward(d, k.f, w.experts[0], m_.how, std::move(k.feed_forward));
-      dn = std::move(dy.n);
-      put(b, 0, std::move(dy), gradients);
-    }
-    return norm_backward(block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
-                         k.feed_forward_norm, gradients);
-  }
-
-  Sharded<0> norm_backward(const std::string& name, Sharded<0> dy, const Replicated& w, const Normed& kept,
-                           Gradients& gradients) {
-    Partial dw;  // (D)
-    Sharded<0> dx = rms_norm_backward(std::move(dy), w, m_.how, kept, dw);
-    put(name, std::move(dw), gradients);
-    return dx;
-  }
-  template <class D>
-  void put(Index b, std::size_t e, D d, Gradients& gradients) {
-    const auto expert = static_cast<Index>(e);
-    put(feed_forward_name(m_, b, expert, "gate"), std::move(d.gate), gradients);  // (D, F)    P
-    put(feed_forward_name(m_, b, expert, "up"), std::move(d.up), gradients);      // (D, F)    P
-    put(feed_forward_name(m_, b, expert, "down"), std::move(d.down), gradients);  // (F, D)    P
-  }
-
-  DecoderModel m_;
   CutSequences cut_;
-  Weights<MyBlock, Replicated, Replicated> w_;
   Tape<MyKept> tape_;
 };
 

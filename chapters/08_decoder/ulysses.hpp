@@ -2,10 +2,10 @@
 
 ///     ./chapters/run 08 -n 3 train --variant ulysses
 ///
-/// DeepSpeed-Ulysses (Jacobs et al. 2023): sequences are divided over the devices, and for attention, heads are.
-/// An all-to-all turns some tokens of all heads into all tokens of some heads, so that attention is computed
-/// as on one device. Another one turns the result back. A device sends 1/N of what it has to each other
-/// device, so with more devices it sends less. Devices without a head of their own idle during attention.
+/// DeepSpeed-Ulysses (Jacobs et al. 2023): sequences are divided over the devices, and for attention, heads
+/// are. An all-to-all turns some tokens of all heads into all tokens of some heads, so that attention is
+/// computed as on one device. Another one turns the result back. A device sends 1/N of what it has to each
+/// other device, so with more devices it sends less. A device without heads idles during attention.
 /// Builds on: 08_decoder/sequence_decoder.hpp.
 
 #include <numeric>
@@ -67,18 +67,17 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
 
  private:
   /// ## How heads are divided
-  /// By key-value heads, each with the query heads that share it, if there are as many as devices. Otherwise by
-  /// query heads.
-  bool divides_key_heads() const { return model().key_heads >= num_devices(); }
-  Index units() const { return divides_key_heads() ? model().key_heads : model().heads; }
+  /// By key-value heads, each with the query heads that share it, if there are as many as devices. Otherwise
+  /// by query heads.
+  bool divides_key_heads() const { return m_.key_heads >= num_devices(); }
+  Index units() const { return divides_key_heads() ? m_.key_heads : m_.heads; }
   AttentionHeads my_heads(const SequenceCut& cut) const {
-    const DecoderModel& m = model();
     const Range mine = part(units(), num_devices(), device_id());
-    const Range of_keys = divides_key_heads() ? mine : Range{0, m.key_heads};
-    const Index of_unit = m.heads / units();
+    const Range of_keys = divides_key_heads() ? mine : Range{0, m_.key_heads};
+    const Index of_unit = m_.heads / units();
     const Range of_queries = {mine.begin * of_unit, mine.end * of_unit};
-    return {cut.sequences,  m.head_dim, key_heads_of(of_queries, m.shared(), of_keys.begin),
-            of_keys.size(), m.window,   m.how};
+    return {cut.sequences,  m_.head_dim, key_heads_of(of_queries, m_.shared(), of_keys.begin),
+            of_keys.size(), m_.window,   m_.how};
   }
   /// All positions.
   static std::vector<Index> positions(const SequenceCut& cut) {
