@@ -98,6 +98,14 @@ requires(!std::is_lvalue_reference_v<L>) L
   return detail::relaid<L>(scale(detail::Access::take(std::move(a)), factor), a);
 }
 
+/// The same elements under another shape. Every device has all of them, or an addend of each.
+template <Layout L>
+requires(!std::is_lvalue_reference_v<L> && (detail::Is<L, Replicated> || detail::Is<L, Partial>)) L
+    reshaped(L&& t, const Shape& shape, SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  return detail::Access::make<L>(t.group(), detail::Access::take(std::move(t)).reshaped(shape), shape, 0);
+}
+
 /// sum += addend, in the memory of the sum. If the sum is empty, the addend becomes the sum.
 template <Layout L>
 void accumulate(L& sum, L addend, SourceLine where = SourceLine::current()) {

@@ -6,25 +6,24 @@ namespace shard {
 
 namespace {
 
-/// Sequence `sequence`: (n, w) of (sequences · n, w).
-Tensor sequence_of(const Tensor& t, const AttentionHeads& heads, Index sequence) {
-  const Index n = t.extent(0) / heads.sequences;
-  return slice(t, 0, sequence * n, (sequence + 1) * n);
+/// A run of sequence `sequence`: (r, w) of (sequences · n, w).
+Tensor run_of(const Tensor& t, const AttentionHeads& heads, Index sequence, Range run) {
+  const Index first = sequence * (t.extent(0) / heads.sequences);
+  return slice(t, 0, first + run.begin, first + run.end);
 }
-/// A head of a sequence: (n, d) of (n, heads · d).
+/// A head of a run: (r, d) of (r, heads · d).
 Tensor head_of(const Tensor& t, const AttentionHeads& heads, Index head) {
   return slice(t, 1, head * heads.head_dim, (head + 1) * heads.head_dim);
 }
 
-/// The reverse: heads of each sequence, in this order, as (sequences · n, width).
-Tensor joined(const std::vector<Tensor>& parts, Index sequences, Index rows, Index width) {
+/// The reverse: heads of each run of each sequence, in this order, as (sequences · n, width).
+Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, Index width) {
   if (rows == 0 || width == 0) return Tensor({rows, width});
-  const std::size_t heads = parts.size() / static_cast<std::size_t>(sequences);
   std::vector<Tensor> wide;
   for (auto first = parts.begin(); first != parts.end(); first += static_cast<std::ptrdiff_t>(heads)) {
-    std::vector<const Tensor*> of_sequence;
-    for (std::size_t h = 0; h < heads; ++h) of_sequence.push_back(&first[static_cast<std::ptrdiff_t>(h)]);
-    wide.push_back(concatenate(of_sequence, 1));
+    std::vector<const Tensor*> of_run;
+    for (std::size_t h = 0; h < heads; ++h) of_run.push_back(&first[static_cast<std::ptrdiff_t>(h)]);
+    wide.push_back(concatenate(of_run, 1));
   }
   std::vector<const Tensor*> all;
   for (const Tensor& t : wide) all.push_back(&t);
@@ -46,11 +45,54 @@ struct Seen {
   }
 };
 
+/// Runs of indices whose positions follow one another.
+std::vector<Range> runs_of(std::span<const Index> at) {
+  std::vector<Range> runs;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const auto index = static_cast<Index>(i);
+    if (i > 0 && at[i] == at[i - 1] + 1)
+      runs.back().end = index + 1;
+    else
+      runs.push_back({index, index + 1});
+  }
+  return runs;
+}
+
+/// A run of queries and a run of keys of each sequence, where some query sees some key.
+struct Block {
+  std::size_t query_run, key_run;
+  Range queries, keys;
+  std::span<const Index> at_k;
+  Seen seen;
+};
+
+/// A piece, cut into blocks.
+struct Blocks {
+  std::vector<Range> of_q, of_k;
+  std::vector<Block> visible;
+
+  Blocks(const AttentionPiece& piece, const std::optional<Index>& window)
+      : of_q(runs_of(piece.at_q)), of_k(runs_of(piece.at_k)) {
+    auto within = [](std::span<const Index> at, Range r) {
+      return at.subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
+    };
+    for (std::size_t i = 0; i < of_q.size(); ++i)
+      for (std::size_t j = 0; j < of_k.size(); ++j) {
+        Block b{i, j, of_q[i], of_k[j], within(piece.at_k, of_k[j]), {within(piece.at_q, of_q[i]), window}};
+        if (b.seen.any(b.at_k)) visible.push_back(std::move(b));
+      }
+  }
+};
+
+/// The place of a head of a run of a sequence, in a list of each head of each run of each sequence.
+std::size_t place_of_head(Index sequence, std::size_t runs, std::size_t run, std::size_t heads, Index head) {
+  return (static_cast<std::size_t>(sequence) * runs + run) * heads + static_cast<std::size_t>(head);
+}
+
 /// The scores of one head, (s, n): -infinity where a query does not see a key.
-Tensor scores(const Tensor& q, const Tensor& k, const AttentionPiece& piece, const Seen& seen,
-              const Arithmetic& how) {
+Tensor scores(const Tensor& q, const Tensor& k, const Block& block, const Arithmetic& how) {
   Tensor z = how.exponents(scale(matmul(q, transposed(k)), how.score_scale));
-  return keep_between(std::move(z), piece.at_k, seen.first, seen.last);
+  return keep_between(std::move(z), block.at_k, block.seen.first, block.seen.last);
 }
 
 /// The larger of the elements of two vectors (s).
@@ -72,10 +114,16 @@ void attend_head(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& large
   largest = std::move(m);
 }
 
-Index heads_in_all(const AttentionHeads& heads) {
-  return heads.sequences * static_cast<Index>(heads.key_head.size());
+/// Before the first piece: for each head of each run of queries of each sequence.
+void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionHeads& heads) {
+  for (Index s = 0; s < heads.sequences; ++s)
+    for (Range run : runs)
+      for (std::size_t h = 0; h < heads.key_head.size(); ++h) {
+        softmax.largest.push_back(row_max(Tensor({run.size(), 0})));
+        softmax.sums.emplace_back(Shape{run.size()});
+        softmax.weighted.emplace_back(Shape{run.size(), heads.head_dim});
+      }
 }
-
 }  // namespace
 
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) {
@@ -85,26 +133,20 @@ std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) 
 }
 
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax) {
-  const auto rows = static_cast<Index>(piece.at_q.size());
-  const Seen seen(piece.at_q, heads.window);
-  if (softmax.largest.empty())
-    for (Index i = 0; i < heads_in_all(heads); ++i) {
-      softmax.largest.push_back(row_max(Tensor({rows, 0})));
-      softmax.sums.emplace_back(Shape{rows});
-      softmax.weighted.emplace_back(Shape{rows, heads.head_dim});
+  const Blocks blocks(piece, heads.window);
+  if (softmax.largest.empty()) begin(softmax, blocks.of_q, heads);
+  for (Index s = 0; s < heads.sequences; ++s)
+    for (const Block& block : blocks.visible) {
+      const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
+                   vs = run_of(piece.v, heads, s, block.keys);
+      std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, heads.key_head.size(), 0);
+      for (std::size_t h = 0; h < heads.key_head.size(); ++h, ++i) {
+        const Tensor q = head_of(qs, heads, static_cast<Index>(h)), k = head_of(ks, heads, heads.key_head[h]),
+                     v = head_of(vs, heads, heads.key_head[h]);
+        attend_head(scores(q, k, block, heads.how), v, heads.how, softmax.largest[i], softmax.sums[i],
+                    softmax.weighted[i]);
+      }
     }
-  if (!seen.any(piece.at_k)) return;
-  std::size_t i = 0;
-  for (Index s = 0; s < heads.sequences; ++s) {
-    const Tensor qs = sequence_of(piece.q, heads, s), ks = sequence_of(piece.k, heads, s),
-                 vs = sequence_of(piece.v, heads, s);
-    for (std::size_t h = 0; h < heads.key_head.size(); ++h, ++i) {
-      const Tensor q = head_of(qs, heads, static_cast<Index>(h)), k = head_of(ks, heads, heads.key_head[h]),
-                   v = head_of(vs, heads, heads.key_head[h]);
-      attend_head(scores(q, k, piece, seen, heads.how), v, heads.how, softmax.largest[i], softmax.sums[i],
-                  softmax.weighted[i]);
-    }
-  }
 }
 
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax) {
@@ -112,62 +154,68 @@ Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax)
   for (std::size_t i = 0; i < softmax.weighted.size(); ++i)
     out.push_back(heads.how.rounded(divide_rows(std::move(softmax.weighted[i]), softmax.sums[i])));
   softmax.weighted.clear();
-  return joined(out, heads.sequences, rows, heads.query_width());
+  return joined(out, heads.key_head.size(), rows, heads.query_width());
 }
 
 namespace {
 
-/// One head of one sequence, in the backward pass.
+/// One head of a block of a sequence, in the backward pass.
 struct HeadHere {
   Tensor q, k, v, o, dout;
 };
 
-/// Returns dq (s, d), and adds to dk and dv (n, d).
-Tensor head_backward(const HeadHere& head, const AttentionPiece& piece, const Seen& seen,
-                     const Arithmetic& how, const Tensor& largest, const Tensor& sums, Tensor& dk,
-                     Tensor& dv) {
-  Tensor p = exponentials(scores(head.q, head.k, piece, seen, how), largest, how.base);
+/// Adds to dq (s, d), and to dk and dv (n, d).
+void head_backward(const HeadHere& head, const Block& block, const Arithmetic& how, const Tensor& largest,
+                   const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv) {
+  Tensor p = exponentials(scores(head.q, head.k, block, how), largest, how.base);
   p = how.rounded(divide_rows(std::move(p), sums));                            // (s, n)
   matmul_accumulate(transposed(p), head.dout, dv);                             // pᵀ do
   Tensor ds = matmul(head.dout, transposed(head.v));                           // dp = do vᵀ
   ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));  // dp − Σ p dp
   ds = scale(how.rounded(multiply(std::move(ds), p)), how.score_scale);        // (s, n)
   matmul_accumulate(transposed(ds), head.q, dk);
-  return matmul(ds, head.k);
+  matmul_accumulate(ds, head.k, dq);
+}
+
+/// Zeros for each of `heads` heads of each run of each sequence.
+std::vector<Tensor> zeros(Index sequences, const std::vector<Range>& runs, Index heads, Index head_dim) {
+  std::vector<Tensor> all;
+  for (Index s = 0; s < sequences; ++s)
+    for (Range run : runs)
+      for (Index h = 0; h < heads; ++h) all.emplace_back(Shape{run.size(), head_dim});
+  return all;
 }
 
 }  // namespace
 
 AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const AttentionPiece& piece,
                                    const AttentionHeads& heads, const OnlineSoftmax& softmax) {
-  const Seen seen(piece.at_q, heads.window);
-  if (!seen.any(piece.at_k))
+  const Blocks blocks(piece, heads.window);
+  if (blocks.visible.empty())
     return {Tensor(piece.q.shape()), Tensor(piece.k.shape()), Tensor(piece.v.shape())};
-  const auto keys = static_cast<Index>(piece.at_k.size());
-  std::vector<Tensor> dq, dk, dv;
-  std::size_t i = 0;
-  for (Index s = 0; s < heads.sequences; ++s) {
-    const std::size_t first = dk.size();
-    for (Index g = 0; g < heads.key_heads; ++g) {
-      dk.emplace_back(Shape{keys, heads.head_dim});
-      dv.emplace_back(Shape{keys, heads.head_dim});
+  const std::size_t query_heads = heads.key_head.size(),
+                    key_heads = static_cast<std::size_t>(heads.key_heads);
+  std::vector<Tensor> dq =
+      zeros(heads.sequences, blocks.of_q, static_cast<Index>(query_heads), heads.head_dim);
+  std::vector<Tensor> dk = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
+  std::vector<Tensor> dv = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
+  for (Index s = 0; s < heads.sequences; ++s)
+    for (const Block& block : blocks.visible) {
+      const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
+                   vs = run_of(piece.v, heads, s, block.keys), os = run_of(o, heads, s, block.queries),
+                   ds = run_of(dout, heads, s, block.queries);
+      for (Index h = 0; h < static_cast<Index>(query_heads); ++h) {
+        const Index g = heads.key_head[static_cast<std::size_t>(h)];
+        const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, query_heads, h);
+        const std::size_t j = place_of_head(s, blocks.of_k.size(), block.key_run, key_heads, g);
+        head_backward({head_of(qs, heads, h), head_of(ks, heads, g), head_of(vs, heads, g),
+                       head_of(os, heads, h), head_of(ds, heads, h)},
+                      block, heads.how, softmax.largest[i], softmax.sums[i], dq[i], dk[j], dv[j]);
+      }
     }
-    const Tensor qs = sequence_of(piece.q, heads, s), ks = sequence_of(piece.k, heads, s),
-                 vs = sequence_of(piece.v, heads, s), os = sequence_of(o, heads, s),
-                 ds = sequence_of(dout, heads, s);
-    for (std::size_t h = 0; h < heads.key_head.size(); ++h, ++i) {
-      const auto head = static_cast<Index>(h);
-      const Index g = heads.key_head[h];
-      const std::size_t at = first + static_cast<std::size_t>(g);
-      dq.push_back(head_backward({head_of(qs, heads, head), head_of(ks, heads, g), head_of(vs, heads, g),
-                                  head_of(os, heads, head), head_of(ds, heads, head)},
-                                 piece, seen, heads.how, softmax.largest[i], softmax.sums[i], dk[at],
-                                 dv[at]));
-    }
-  }
-  return {joined(dq, heads.sequences, piece.q.extent(0), heads.query_width()),
-          joined(dk, heads.sequences, piece.k.extent(0), heads.key_width()),
-          joined(dv, heads.sequences, piece.v.extent(0), heads.key_width())};
+  return {joined(dq, query_heads, piece.q.extent(0), heads.query_width()),
+          joined(dk, key_heads, piece.k.extent(0), heads.key_width()),
+          joined(dv, key_heads, piece.v.extent(0), heads.key_width())};
 }
 
 namespace {

@@ -34,7 +34,8 @@ struct AttentionHeads {
 /// from `first_key_head`.
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head);
 
-/// What the online softmax has seen so far, of each head of each sequence, in this order.
+/// What the online softmax has seen so far, of each head of each run of queries of each sequence. In a run,
+/// positions follow one another. Most devices have one run; one that has two pieces of each sequence has two.
 struct OnlineSoftmax {
   std::vector<Tensor> largest;   // (s) each
   std::vector<Tensor> sums;      // (s) each
@@ -50,7 +51,8 @@ struct AttentionPiece {
   std::span<const Index> at_q, at_k;
 };
 
-/// Adds a piece of keys.
+/// Adds a piece of keys. It is computed by blocks, a run of queries and a run of keys. A block in which no
+/// query sees a key is left out.
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax);
 /// The result, like q, after the last piece. What was seen stays, for the backward pass.
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax);

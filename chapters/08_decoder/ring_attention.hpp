@@ -1,0 +1,112 @@
+#pragma once
+
+/// Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each device has the
+/// queries, keys and values of its tokens: a piece. The devices form a ring. In each step, every device
+/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. After N − 1
+/// steps, each device has seen all pieces. They are added to an online softmax in any order, so no device ever
+/// holds all keys.
+
+#include "engine/layers/attention.hpp"
+#include "sequence_cut.hpp"
+
+namespace shard::decoders {
+
+/// Keys and values of one device's tokens, or their gradients: (B s, G d) each.
+struct RingPiece {
+  Tensor k, v;
+};
+
+/// A piece on its way to the right neighbour, and another one that arrives from the left.
+struct RingStep {
+  Future<> k_sent, v_sent;
+  Future<Tensor> k, v;
+
+  RingPiece arrived() {
+    k_sent.wait(), v_sent.wait();
+    return {k.get(), v.get()};
+  }
+};
+
+/// The devices of a group as a ring, and whose piece is where.
+class Ring {
+ public:
+  Ring(Communicator& group, const SequenceCut& cut, Index key_width)
+      : group_(group), cut_(cut), key_width_(key_width) {}
+
+  int steps() const { return group_.num_devices(); }
+  /// The device whose piece is here in a step. In step 0, and again in step N, it is mine.
+  int source(int step) const { return (group_.device_id() - step + steps()) % steps(); }
+  /// Passes a piece on, and takes the one that is to be here in this step. Neither is waited for.
+  RingStep pass_on(RingPiece piece, int step) const {
+    const int right = (group_.device_id() + 1) % steps(), left = source(1);
+    const Shape shape = {cut_.sequences * cut_.size(source(step)), key_width_};
+    return {group_.post_send(right, std::move(piece.k)), group_.post_send(right, std::move(piece.v)),
+            group_.post_receive(left, shape), group_.post_receive(left, shape)};
+  }
+
+ private:
+  Communicator& group_;
+  const SequenceCut& cut_;
+  Index key_width_;
+};
+
+/// ## Forward
+/// q (t, H d), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its way while the device
+/// computes with this one. A piece that no query here sees is passed on, and nothing is computed.
+inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const Sharded<0>& v,
+                                 const SequenceCut& cut, const AttentionHeads& heads,
+                                 OnlineSoftmax& softmax) {
+  const Ring ring(q.group(), cut, heads.key_width());
+  const std::vector<Index> at_q = cut.places(q.group().device_id());
+  RingPiece other;
+  for (int step = 0; step < ring.steps(); ++step) {
+    const Tensor& ks = step == 0 ? k.local() : other.k;
+    const Tensor& vs = step == 0 ? v.local() : other.v;
+    RingStep next;
+    if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
+    const std::vector<Index> at_k = cut.places(ring.source(step));
+    attend({q.local(), ks, vs, at_q, at_k}, heads, softmax);
+    other = next.arrived();
+  }
+  Tensor o = attended(heads, q.local().extent(0), softmax);
+  return Sharded<0>(q.group(), std::move(o), q.global_shape(), q.offset());
+}
+
+/// ## Backward
+/// Keys and values travel again, and with each piece the sum of what devices have added to its gradients; the
+/// N-th step brings the sum home. If each device sent its addend to the piece's owner instead, as many bytes
+/// would be sent, but not between neighbours; if queries travelled and keys stayed, a piece would be q, o, do
+/// and dq, of all query heads, and not k, v, dk and dv, of the fewer key-value heads.
+inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
+    const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
+    const Sharded<0>& v, const SequenceCut& cut, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
+  const Ring ring(q.group(), cut, heads.key_width());
+  const std::vector<Index> at_q = cut.places(q.group().device_id());
+  Tensor dq(q.local().shape());
+  RingPiece other, sum;
+  RingStep sums;  // the sums so far of the piece that is here
+  for (int step = 0; step < ring.steps(); ++step) {
+    const Tensor& ks = step == 0 ? k.local() : other.k;
+    const Tensor& vs = step == 0 ? v.local() : other.v;
+    RingStep next;
+    if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
+    const std::vector<Index> at_k = cut.places(ring.source(step));
+    AttentionGradients d =
+        attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, at_k}, heads, softmax);
+    dq = add(std::move(dq), d.dq);
+    sum = {std::move(d.dk), std::move(d.dv)};
+    if (step > 0) {
+      const RingPiece before = sums.arrived();
+      sum = {add(std::move(sum.k), before.k), add(std::move(sum.v), before.v)};
+    }
+    if (ring.steps() > 1) sums = ring.pass_on(std::move(sum), step + 1);
+    other = next.arrived();
+  }
+  if (ring.steps() > 1) sum = sums.arrived();  // of my own piece
+  auto like = [](Tensor t, const Sharded<0>& l) {
+    return Sharded<0>(l.group(), std::move(t), l.global_shape(), l.offset());
+  };
+  return {like(std::move(dq), q), like(std::move(sum.k), k), like(std::move(sum.v), v)};
+}
+
+}  // namespace shard::decoders

@@ -1,0 +1,86 @@
+#pragma once
+
+/// How sequences are divided over devices, in this chapter's variants that cut them: which places of every
+/// sequence a device takes. Every device knows the places of all others by this rule.
+
+#include <vector>
+
+#include "engine/device/split.hpp"
+
+namespace shard::decoders {
+
+/// Activations have a row for each token, in device order: device 0's tokens first, and for each device
+/// sequence by sequence.
+struct SequenceCut {
+  Index sequences = 0;                        ///< B
+  Index length = 0;                           ///< S
+  std::vector<std::vector<Range>> runs = {};  ///< of each device: its places, as ranges that do not touch
+
+  /// Device i takes the i-th of N parts.
+  static SequenceCut contiguous(Index sequences, Index length, int devices) {
+    SequenceCut cut{sequences, length};
+    for (int i = 0; i < devices; ++i) cut.add_device({part(length, devices, i)});
+    return cut;
+  }
+  /// Device i takes the parts i and 2N−1−i of 2N: an early one and a late one. A token sees those before it,
+  /// so the first device of a contiguous cut has little to compute, and the last one much.
+  static SequenceCut zigzag(Index sequences, Index length, int devices) {
+    SequenceCut cut{sequences, length};
+    for (int i = 0; i < devices; ++i)
+      cut.add_device({part(length, 2 * devices, i), part(length, 2 * devices, 2 * devices - 1 - i)});
+    return cut;
+  }
+
+  int devices() const { return static_cast<int>(runs.size()); }
+  const std::vector<Range>& runs_of(int device) const { return runs[static_cast<std::size_t>(device)]; }
+  /// A device's places, ascending.
+  std::vector<Index> places(int device) const {
+    std::vector<Index> all;
+    for (const Range& run : runs_of(device))
+      for (Index place = run.begin; place < run.end; ++place) all.push_back(place);
+    return all;
+  }
+  /// How many places a device takes.
+  Index size(int device) const {
+    Index places = 0;
+    for (const Range& run : runs_of(device)) places += run.size();
+    return places;
+  }
+  /// How many places the devices before this one take.
+  Index places_before(int device) const {
+    Index places = 0;
+    for (int d = 0; d < device; ++d) places += size(d);
+    return places;
+  }
+  /// B S: rows of all devices.
+  Index all_rows() const { return sequences * length; }
+  /// A device's rows, in device order.
+  Range rows(int device) const {
+    const Index before = places_before(device);
+    return {sequences * before, sequences * (before + size(device))};
+  }
+  /// For each row of a device: its row b S + place in a tensor of whole sequences.
+  std::vector<Index> rows_in_sequences(int device) const {
+    std::vector<Index> rows;
+    for (Index b = 0; b < sequences; ++b)
+      for (Index place : places(device)) rows.push_back(b * length + place);
+    return rows;
+  }
+
+ private:
+  void add_device(std::initializer_list<Range> parts) {
+    std::vector<Range>& mine = runs.emplace_back();
+    for (const Range& r : parts) {
+      if (r.size() == 0) continue;
+      if (!mine.empty() && mine.back().end == r.begin)
+        mine.back().end = r.end;
+      else
+        mine.push_back(r);
+    }
+  }
+};
+
+/// A rule: (sequences, length, devices).
+using CutSequences = SequenceCut (*)(Index, Index, int);
+
+}  // namespace shard::decoders

@@ -1,0 +1,161 @@
+#pragma once
+
+/// A decoder whose sequences are divided over the devices: what the variants `context` and `ulysses` share.
+/// Each device has all weights and some tokens of every sequence. Everything but attention works on each
+/// token by itself. Attention needs other tokens, and each variant says how it gets them.
+/// Builds on: 08_decoder/tokenwise.hpp.
+
+#include "sequence_cut.hpp"
+#include "tokenwise.hpp"
+
+namespace shard::decoders {
+
+/// `AttentionKept` is what attention keeps of a block for its backward pass. t are the tokens here, of T.
+template <class AttentionKept>
+class SequenceDecoder : public TokenwiseDecoder {
+ public:
+  SequenceDecoder(Communicator& group, const DecoderModel& model, CutSequences cut)
+      : TokenwiseDecoder(group, model), cut_(cut) {}
+
+  /// ## Training
+  /// The loss is told of each run of tokens that this device has.
+  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
+    Sharded<0> losses = losses_of(input);  // (t, 1)
+    Tensor dlosses(losses.local().shape());
+    const SequenceCut cut = cut_of(input);
+    Index row = 0;
+    for (Index b = 0; b < cut.sequences; ++b)
+      for (const Range& run : cut.runs_of(device_id())) {
+        const Tensor piece = slice(losses.local(), 0, row, row + run.size());
+        assign(Rows(dlosses, row, row + run.size()), loss_gradient(piece, b * cut.length + run.begin));
+        row += run.size();
+      }
+    auto [kept] = tape_.pop();
+    return gradients_of(std::move(kept), my_rows(std::move(dlosses), losses));
+  }
+
+  /// Alone, the forward pass returns all losses, in the order of the sequences: (T, 1). They are few numbers.
+  Placed forward(Tensor input) override {
+    const Replicated losses = all_gather(losses_of(input));  // in device order    S0 → R
+    Tensor in_order = Tensor::uninitialized(losses.global_shape());
+    scatter_rows(losses.local(), rows_in_sequences(cut_of(input)), in_order);
+    return Replicated(group(), std::move(in_order));
+  }
+  /// `dlosses` is the gradient of all of them.
+  Gradients backward(Tensor dlosses) override {
+    auto [kept] = tape_.pop();
+    const std::vector<Index> mine = kept.cut.rows_in_sequences(device_id());
+    Sharded<0> d(group(), gather_rows(dlosses, mine), dlosses.shape(), kept.cut.rows(device_id()).begin);
+    return gradients_of(std::move(kept), std::move(d));
+  }
+
+ protected:
+  /// \name Attention: what a variant defines
+  /// q (t, H d), k and v (t, G d), and o (t, H d) are of my tokens. Positions are already turned.
+  /// @{
+  virtual Sharded<0> attention(Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
+                               AttentionKept& kept) = 0;
+  /// dk and dv are sums over the queries of all devices.
+  virtual AttentionGradientsOf<Sharded<0>, Sharded<0>> attention_backward(Sharded<0> dout,
+                                                                          const Sharded<0>& o,
+                                                                          const SequenceCut& cut,
+                                                                          AttentionKept& kept) = 0;
+  /// @}
+
+ private:
+  struct MyBlockKept {
+    Normed norm;
+    Sharded<0> n;  // (t, D)     what attention reads
+    AttentionKept attention;
+    Sharded<0> o;  // (t, H d)
+    ThinkKept think;
+  };
+  struct MyKept : Kept<MyBlockKept, Sharded<0>> {
+    SequenceCut cut;
+  };
+
+  SequenceCut cut_of(const Tensor& input) const {
+    return cut_(input.extent(0), input.extent(1) / 2, num_devices());
+  }
+  /// For each row in device order: its row in a tensor of whole sequences.
+  static std::vector<Index> rows_in_sequences(const SequenceCut& cut) {
+    std::vector<Index> rows;
+    for (int d = 0; d < cut.devices(); ++d)
+      std::ranges::copy(cut.rows_in_sequences(d), std::back_inserter(rows));
+    return rows;
+  }
+
+  /// ## Forward
+  /// As on one device, on my tokens.
+  Sharded<0> losses_of(const Tensor& input) {
+    MyKept kept;
+    kept.cut = cut_of(input);
+    kept.tokens = Tokens::read(input, m_.vocabulary).at(kept.cut.places(device_id()));
+    Sharded<0> x = embedding(w_.embedding, kept.tokens, kept.cut.rows(device_id()).begin,
+                             kept.cut.all_rows());  // (t, D)
+    for (const MyBlock& block : w_.blocks) {
+      MyBlockKept& k = kept.blocks.emplace_back();
+      accumulate(x, attend(block, x, kept, k));
+      accumulate(x, think(block, x, k.think));
+    }
+    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (t, D)
+    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))),
+                         m_.how.logit_scale);  // (t, V)    S0·R = S0
+    show_logits(z.local(), kept.tokens);
+    Sharded<0> losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (t, 1)
+    tape_.push(std::move(kept));
+    return losses;
+  }
+
+  /// ## Backward
+  Gradients gradients_of(MyKept kept, Sharded<0> dlosses) {
+    Gradients gradients;
+    Sharded<0> dz = cross_entropy_backward(dlosses, kept.tokens, m_.how, std::move(kept.softmax));  // (t, V)
+    Partial dhead = matmul(transposed(dz), kept.n);  // (V, D)    S0ᵀ·S0 = P
+    Sharded<0> d = matmul(dz, w_.head(m_));          // (t, D)    S0·R = S0
+    dz = Sharded<0>();
+    d = norm_backward(final_norm_name(), std::move(d), w_.final_norm, kept.norm, gradients);  // (t, D)
+    for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
+      accumulate(d, think_backward(b, d, kept.blocks.back().think, gradients));
+      accumulate(d, attend_backward(b, d, kept, kept.blocks.back(), gradients));
+    }
+    Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
+    if (m_.is_tied)
+      accumulate(dembedding, std::move(dhead));  // the table is used twice
+    else
+      put(head_name(), std::move(dhead), gradients);
+    put(embedding_name(), std::move(dembedding), gradients);
+    return gradients;
+  }
+
+  /// Attention, with rotary positions.
+  Sharded<0> attend(const MyBlock& w, const Sharded<0>& x, const MyKept& kept, MyBlockKept& k) {
+    const Tokens& t = kept.tokens;
+    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.norm);                              // (t, D)
+    Sharded<0> q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));         // (t, H d)
+    Sharded<0> keys = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));        // (t, G d)
+    k.o = attention(std::move(q), std::move(keys), matmul(k.n, w.value), kept.cut, k.attention);  // (t, H d)
+    return matmul(k.o, w.output);                                                                 // (t, D)
+  }
+  Sharded<0> attend_backward(Index b, const Sharded<0>& d, const MyKept& kept, MyBlockKept& k,
+                             Gradients& gradients) {
+    const MyBlock& w = block(b);
+    const Tokens& t = kept.tokens;
+    put(block_name(b, "output"), matmul(transposed(k.o), d), gradients);  // (H d, D)    S0ᵀ·S0 = P
+    auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, kept.cut, k.attention);
+    dq = rotary_backward(std::move(dq), t.sequences, t.positions, rotary_of(m_));  // (t, H d)
+    dk = rotary_backward(std::move(dk), t.sequences, t.positions, rotary_of(m_));  // (t, G d)
+    put(block_name(b, "query"), matmul(transposed(k.n), dq), gradients);           // (D, H d)    P
+    put(block_name(b, "key"), matmul(transposed(k.n), dk), gradients);             // (D, G d)    P
+    put(block_name(b, "value"), matmul(transposed(k.n), dv), gradients);           // (D, G d)    P
+    Sharded<0> dn = matmul(dq, transposed(w.query));                               // (t, D)
+    accumulate(dn, matmul(dk, transposed(w.key)));
+    accumulate(dn, matmul(dv, transposed(w.value)));
+    return norm_backward(block_name(b, "attention_norm"), std::move(dn), w.attention_norm, k.norm, gradients);
+  }
+
+  CutSequences cut_;
+  Tape<MyKept> tape_;
+};
+
+}  // namespace shard::decoders
