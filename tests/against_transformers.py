@@ -26,7 +26,7 @@ except ImportError as missing:
              f"{missing.name}: pip install " + " ".join(f"{name}=={version}.*" for name, version in PINNED.items()))
 
 SIZES = dict(vocab_size=101, hidden_size=48, intermediate_size=77, num_hidden_layers=5, num_attention_heads=6,
-             num_key_value_heads=3, max_position_embeddings=64, initializer_range=0.2)
+             num_key_value_heads=3, max_position_embeddings=64, initializer_range=0.1)
 MODELS = {
     "mistral": (transformers.MistralConfig, dict(SIZES, sliding_window=None)),
     "mistral-window": (transformers.MistralConfig,
