@@ -3,10 +3,10 @@
 /// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
 /// for its backward pass.
 
-#include "engine/layers/language_model.hpp"
 #include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
+#include "engine/layers/language_model.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
 #include "engine/workloads/decoder_model.hpp"
@@ -14,8 +14,9 @@
 namespace shard::decoders {
 
 /// A block's parameters. Norms and the router lie as N says; weights whose columns are heads or hidden units
-/// as C, those of key-value heads as K; and weights whose rows are, as R.
-template <Layout N, Layout C, Layout K, Layout R>
+/// as C, those of key-value heads as K; and weights whose rows are, as R. The feed-forward's may lie in other
+/// ways, as F and G say.
+template <Layout N, Layout C, Layout K, Layout R, Layout F = C, Layout G = R>
 struct Block {
   N attention_norm;                          // (D)
   C query;                                   // (D, H d)
@@ -23,10 +24,18 @@ struct Block {
   R output;                                  // (H d, D)
   N feed_forward_norm;                       // (D)
   N router;                                  // (D, E) of a mixture
-  std::vector<FeedForward<C, R>> experts{};  // one, or E
+  std::vector<FeedForward<F, G>> experts{};  // one, or E
 };
 
-/// Calls visit(name, parameter) for each parameter of a block.
+/// Calls visit(name, parameter) for each parameter of an expert, or of the feed-forward that a block has.
+template <class AnyFeedForward, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, Index e, AnyFeedForward& w, const Visit& visit) {
+  visit(feed_forward_name(m, b, e, "gate"), w.gate);
+  visit(feed_forward_name(m, b, e, "up"), w.up);
+  visit(feed_forward_name(m, b, e, "down"), w.down);
+}
+
+/// The same for each parameter of a block.
 template <class AnyBlock, class Visit>
 void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
   visit(block_name(b, "attention_norm"), block.attention_norm);
@@ -37,12 +46,8 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
   visit(block_name(b, "feed_forward_norm"), block.feed_forward_norm);
   if (m.is_mixture()) visit(block_name(b, "router"), block.router);
   block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
-  for (std::size_t e = 0; e < block.experts.size(); ++e) {
-    const auto expert = static_cast<Index>(e);
-    visit(feed_forward_name(m, b, expert, "gate"), block.experts[e].gate);
-    visit(feed_forward_name(m, b, expert, "up"), block.experts[e].up);
-    visit(feed_forward_name(m, b, expert, "down"), block.experts[e].down);
-  }
+  for (std::size_t e = 0; e < block.experts.size(); ++e)
+    for_each_parameter(m, b, static_cast<Index>(e), block.experts[e], visit);
 }
 
 /// All parameters of a decoder. The embedding and the head lie as E says.

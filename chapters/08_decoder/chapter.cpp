@@ -1,5 +1,6 @@
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
+#include "fsdp.hpp"
 #include "single.hpp"
 
 namespace shard::decoders {
@@ -13,6 +14,13 @@ const RegisteredChapter chapter({
              .make =
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
+                 },
+             .reference = "single"},
+            {.name = "fsdp",
+             .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options&) {
+                   return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
                  },
              .reference = "single"},
         },
