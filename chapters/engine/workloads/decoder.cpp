@@ -105,15 +105,17 @@ class DecoderKind : public WorkloadKind {
     windowed.window = 3, windowed.is_tied = true;
     mixture.experts = 5, mixture.top_k = 2;
     std::vector<TestCase> all;
-    auto add = [&](const DecoderModel& m, Index length, Index batch) {
-      auto made = std::make_shared<Decoder>(m, length);
-      if (accepts(*made)) all.push_back({made, batch});
+    // With more blocks where there must be some for each device.
+    auto add = [&](DecoderModel m, Index length, Index batch) {
+      for (; m.num_blocks < 64; ++m.num_blocks) {
+        auto made = std::make_shared<Decoder>(m, length);
+        if (accepts(*made)) return all.push_back({made, batch});
+      }
     };
     add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
     add(windowed, 7, 2);
     add(mixture, 3, 5);
     add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
-    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) add(small(blocks, 6, 3, 3, 2, 5, 11), 5, 3);
     return all;
   }
   /// Without experts, unless only a mixture is accepted.
