@@ -1,5 +1,6 @@
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
+#include "experts.hpp"
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
@@ -31,6 +32,20 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
                  },
+             .reference = "single"},
+            {.name = "experts",
+             .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options&) {
+                   return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
+                 },
+             .require =
+                 [](int, const Workload& w, const Options&) {
+                   if (!as_decoder(w).model().is_mixture())
+                     throw Error(Code::usage,
+                                 "--experts: expected 1 or more with the variant experts, given 0");
+                 },
+             .workload = &decoder(7),
              .reference = "single"},
             {.name = "fsdp",
              .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",

@@ -34,12 +34,14 @@ class FsdpDecoder : public LanguageModel {
     Sharded<0> x = embedding_of(table, sequences, kept.tokens);  // (T, D)
     MyBlock w = arrived_block(next);
     table = Replicated();
+    forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       const bool is_last = b + 1 == m_.num_blocks;
       next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, some time
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(m_, w, x, kept.tokens, k));
       accumulate(x, think(m_, w, x, k));
+      note_choice(b, k.mixture.choice);
       if (!is_last) w = arrived_block(next);  // frees this block's
     }
     kept.final_norm = next[0].get(), kept.head = next[1].get();

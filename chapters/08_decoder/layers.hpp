@@ -28,6 +28,7 @@ class LayersDecoder : public LanguageModel {
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);
     stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
+    stage_.note_choice = [this](Index b, const ExpertChoice& choice) { note_choice(b, choice); };
   }
 
   /// ## What this device owns
@@ -115,6 +116,7 @@ class LayersDecoder : public LanguageModel {
 
   /// Only device 0 has the input. It tells the others the sizes, and the last one the labels.
   StageWorker begin(const Tensor& input, Index micro_batches) {
+    forget_choices();
     const Index sequences = group().exchange("sequences of the input", input.extent(0))[0];
     const Index length =
         group().exchange("tokens of a sequence", stage_.is_first() ? input.extent(1) / 2 : 0)[0];

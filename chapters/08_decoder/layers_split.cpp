@@ -40,15 +40,11 @@ std::vector<Range> parts_of(const std::vector<Index>& sizes) {
 }
 
 /// Elements of each block, with what its device has before the first block and after the last one.
-std::vector<Index> elements_of_blocks(const DecoderModel& m) {
-  std::vector<Index> elements(static_cast<std::size_t>(m.num_blocks));
-  for (const Parameter& p : m.parameters()) {
-    Index b = m.num_blocks - 1;  // the last norm and the head
-    if (p.name == embedding_name()) b = 0;
-    if (p.name.starts_with("block_")) b = std::stoll(p.name.substr(6));
-    elements[static_cast<std::size_t>(b)] += num_elements(p.shape);
-    if (m.is_tied && p.name == embedding_name()) elements.back() += num_elements(p.shape);  // a copy
-  }
+std::vector<Index> elements_with_ends(const DecoderModel& m) {
+  std::vector<Index> elements(static_cast<std::size_t>(m.num_blocks), elements_of_block(m));
+  const Index table = m.vocabulary * m.model_dim;
+  elements.front() += table;
+  elements.back() += m.model_dim + table;  // a copy, where the embedding is the head
   return elements;
 }
 
@@ -83,12 +79,20 @@ std::vector<Range> cut_by_size(const std::vector<Index>& sizes, int parts) {
 
 }  // namespace
 
+Index elements_of_block(DecoderModel model) {
+  model.num_blocks = 1;
+  Index elements = 0;
+  for (const Parameter& p : model.parameters())
+    if (p.name.starts_with("block_")) elements += num_elements(p.shape);
+  return elements;
+}
+
 std::vector<Range> split_blocks(const DecoderModel& model, int devices, const std::string& how) {
   if (model.num_blocks < devices)
     throw Error(Code::usage,
                 fmt::format("layers: expected at least as many blocks as devices, {}, given {} blocks",
                             devices, model.num_blocks));
-  if (how == "bytes") return cut_by_size(elements_of_blocks(model), devices);
+  if (how == "bytes") return cut_by_size(elements_with_ends(model), devices);
   std::vector<Index> sizes;
   if (how == "even")
     for (int d = 0; d < devices; ++d) sizes.push_back(part(model.num_blocks, devices, d).size());

@@ -9,6 +9,9 @@
 
 namespace shard::decoders {
 
+/// The elements of one block's parameters.
+Index elements_of_block(DecoderModel model);
+
 /// Cuts the blocks into as many contiguous parts as there are devices. `how` is one of these:
 ///   even    as many blocks for each device; if there is a rest, one more for each of the first devices
 ///   bytes   so that the largest part's parameters take as few bytes as possible. The first part also has the

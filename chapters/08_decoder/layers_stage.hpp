@@ -48,6 +48,7 @@ struct Stage {
   Range blocks;  ///< its own
   OwnedWeights w{};
   std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
+  std::function<void(Index block, const ExpertChoice&)> note_choice{};
 
   bool is_first() const { return blocks.begin == 0; }
   bool is_last() const { return blocks.end == m.num_blocks; }
@@ -62,6 +63,7 @@ struct Stage {
       KeptFor<Owned>& k = kept.blocks.emplace_back();
       accumulate(x, attend(m, block, x, kept.tokens, k));
       accumulate(x, think(m, block, x, k));
+      note_choice(b, k.mixture.choice);
     }
     if (!is_last()) return x;
     kept.n = rms_norm(x, w.final_norm, m.epsilon, m.how, kept.norm);         // (T, D)

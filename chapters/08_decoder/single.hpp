@@ -25,10 +25,13 @@ class SingleDecoder : public LanguageModel {
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = Tokens::read(input, m_.vocabulary)};  // T = B S of them
     Replicated x = embedding(w_.embedding, kept.tokens);        // (T, D)
-    for (const MyBlock& block : w_.blocks) {
+    forget_choices();
+    for (Index b = 0; b < m_.num_blocks; ++b) {
+      const MyBlock& block = w_.blocks[static_cast<std::size_t>(b)];
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(block, x, kept.tokens, k));
       accumulate(x, think(block, x, k));
+      if (device_id() == 0) note_choice(b, k.mixture.choice);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
     Replicated z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "engine/layers/expert_choice.hpp"
 #include "engine/layers/tokens.hpp"
 #include "engine/sharded_engine.hpp"
 
@@ -19,7 +20,22 @@ class LanguageModel : public ShardedEngine {
   using SeeLogits = std::function<void(const Tensor& logits, const Tokens& tokens, Index first_column)>;
   void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
 
+  /// How many tokens chose each expert in the last step, (blocks · E), of the choices that this device noted.
+  /// Blocks at the end may be missing.
+  const std::vector<Index>& chosen_experts() const { return chosen_; }
+
  protected:
+  /// To be called at the begin of a step, and then with each choice of experts. Each token is noted on one
+  /// device. A choice without experts is ignored.
+  /// @{
+  void forget_choices() { chosen_.clear(); }
+  void note_choice(Index block, const ExpertChoice& choice) {
+    const auto first = static_cast<std::size_t>(block * choice.num_experts);
+    const std::vector<Index> counts = choice.counts();
+    chosen_.resize(std::max(chosen_.size(), first + counts.size()));
+    for (std::size_t e = 0; e < counts.size(); ++e) chosen_[first + e] += counts[e];
+  }
+  /// @}
   /// To be called with this device's logits, before the loss is computed.
   void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
     if (see_logits_) see_logits_(logits, tokens, first_column);
@@ -27,6 +43,7 @@ class LanguageModel : public ShardedEngine {
 
  private:
   SeeLogits see_logits_;
+  std::vector<Index> chosen_;
 };
 
 }  // namespace shard
