@@ -36,8 +36,9 @@ void for_each_parameter(const DecoderModel& m, Index b, Index e, AnyFeedForward&
 }
 
 /// The same for each parameter of a block.
+/// @{
 template <class AnyBlock, class Visit>
-void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+void for_each_parameter_but_experts(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
   visit(block_name(b, "attention_norm"), block.attention_norm);
   visit(block_name(b, "query"), block.query);
   visit(block_name(b, "key"), block.key);
@@ -45,10 +46,15 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
   visit(block_name(b, "output"), block.output);
   visit(block_name(b, "feed_forward_norm"), block.feed_forward_norm);
   if (m.is_mixture()) visit(block_name(b, "router"), block.router);
+}
+template <class AnyBlock, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+  for_each_parameter_but_experts(m, b, block, visit);
   block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
   for (std::size_t e = 0; e < block.experts.size(); ++e)
     for_each_parameter(m, b, static_cast<Index>(e), block.experts[e], visit);
 }
+/// @}
 
 /// All parameters of a decoder. The embedding and the head lie as E says.
 template <class AnyBlock, Layout E, Layout N>

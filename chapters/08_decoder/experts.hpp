@@ -8,7 +8,7 @@
 /// As in Mixtral (Jiang et al. 2024), no expert is ever full, so no token is dropped.
 /// Builds on: 08_decoder/single.hpp, 05_expert.
 
-#include "experts_route.hpp"
+#include "experts_here.hpp"
 #include "whole_rows.hpp"
 
 namespace shard::decoders {
@@ -24,11 +24,11 @@ class ExpertsDecoder : public LanguageModel {
     for_each_parameter(m_, w_, [&]<class L>(const std::string& name, L& p) {
       if constexpr (std::same_as<L, Replicated>) p = load_replicated(c, name);
     });
-    for_each_expert([&](Index b, Index e, FeedForward<Owned, Owned>& expert) {
-      const int owner = part_with(m_.experts, num_devices(), e);
-      for_each_parameter(m_, b, e, expert,
-                         [&](const std::string& name, Owned& p) { p = load_owned(c, name, owner); });
-    });
+    for (Index b = 0; b < m_.num_blocks; ++b)
+      for (Index e = 0; e < m_.experts; ++e)
+        for_each_parameter(m_, b, e, expert(b, e), [&](const std::string& name, Owned& p) {
+          p = load_owned(c, name, part_with(m_.experts, num_devices(), e));
+        });
   }
 
   /// ## Forward
@@ -92,17 +92,16 @@ class ExpertsDecoder : public LanguageModel {
   struct MyBlockKept : KeptFor<Sharded<0>> {
     ExpertChoice choice;  // of my tokens
     Route route;
-    std::vector<Owned> arrived;                   // of each of my experts: its tokens, (t, D)
-    std::vector<FeedForwardKept<Owned>> experts;  // of each of them
-    Tensor answers;                               // (T · k, D)   to my tokens, by expert, then by token
+    ExpertsKept experts;  // mine, of the tokens that came
+    Tensor answers;       // (T · k, D)   to my tokens, by expert, then by token
   };
   using MyKept = Kept<MyBlockKept, Sharded<0>>;
 
   MyBlock& block(Index b) { return w_.blocks[static_cast<std::size_t>(b)]; }
-  template <class Visit>
-  void for_each_expert(const Visit& visit) {
-    for (Index b = 0; b < m_.num_blocks; ++b)
-      for (Index e = 0; e < m_.experts; ++e) visit(b, e, block(b).experts[static_cast<std::size_t>(e)]);
+  OwnedExpert& expert(Index b, Index e) { return block(b).experts[static_cast<std::size_t>(e)]; }
+  std::span<const OwnedExpert> my_experts(Index b) {
+    return std::span(block(b).experts)
+        .subspan(static_cast<std::size_t>(mine_.begin), static_cast<std::size_t>(mine_.size()));
   }
 
   /// The router's choice, tokens to their experts, and answers back. The devices tell each other how many
@@ -115,14 +114,7 @@ class ExpertsDecoder : public LanguageModel {
     k.route = route_of(all_gather(k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
-    Tensor y = Tensor::uninitialized(n.shape());                  // (m, D)
-    for (Index e = mine_.begin; e < mine_.end; ++e) {
-      const std::vector<Index>& rows = k.route.rows[static_cast<std::size_t>(e - mine_.begin)];
-      k.arrived.push_back(Owned::mine(group(), gather_rows(n, rows)));  // (t, D)
-      const Owned answer = feed_forward(k.arrived.back(), w.experts[static_cast<std::size_t>(e)], m_.how,
-                                        k.experts.emplace_back());  // (t, D)   O·O·O = O
-      scatter_rows(answer.local(), rows, y);
-    }
+    Tensor y = answers(group(), n, k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     n = Tensor();
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
@@ -137,8 +129,11 @@ class ExpertsDecoder : public LanguageModel {
     k.answers = Tensor();
     Tensor dy = gather_rows(d.local(), leaving_rows(k.choice));  // (T · k, D)
     dy = m_.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.in_order()));
-    dy = all_to_all(std::move(dy), k.route.to);                       // (m, D)   of my experts' answers
-    Tensor dn = experts_backward(b, std::move(dy), k, gradients);     // (m, D)
+    dy = all_to_all(std::move(dy), k.route.to);  // (m, D)   of my experts' answers
+    std::vector<OwnedExpertGradients> dw;
+    Tensor dn = answers_backward(group(), dy, k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
+    dy = Tensor();
+    put(b, std::move(dw), gradients);
     dn = all_to_all(std::move(dn), k.route.from);                     // (T · k, D)   of my tokens
     Sharded<0> df = my_rows(combine_rows(dn, slots, m_.top_k), k.f);  // (T, D)
     dn = Tensor();
@@ -149,40 +144,25 @@ class ExpertsDecoder : public LanguageModel {
     return rms_norm_backward(std::move(df), w.feed_forward_norm, m_.how, k.feed_forward_norm,
                              g.feed_forward_norm);
   }
-  /// Returns the gradient of the tokens that came.
-  Tensor experts_backward(Index b, Tensor dy, MyBlockKept& k, Gradients& gradients) {
-    Tensor dn = Tensor::uninitialized(dy.shape());  // (m, D)
-    for (Index e = 0; e < m_.experts; ++e) {
-      const FeedForward<Owned, Owned>& w = block(b).experts[static_cast<std::size_t>(e)];
-      FeedForwardGradients<Owned, Owned, Owned> dw;
-      if (e >= mine_.begin && e < mine_.end) {
-        const auto i = static_cast<std::size_t>(e - mine_.begin);
-        const Owned dt = Owned::mine(group(), gather_rows(dy, k.route.rows[i]));  // (t, D)
-        dw = feed_forward_backward(dt, k.arrived[i], w, m_.how, std::move(k.experts[i]));
-        k.arrived[i] = Owned();
-        scatter_rows(std::exchange(dw.n, Owned()).local(), k.route.rows[i], dn);
-      } else {  // another device's
-        for (auto [of, p] : {std::pair(&dw.gate, &w.gate), {&dw.up, &w.up}, {&dw.down, &w.down}})
-          *of = Owned(group(), Tensor(), p->global_shape(), p->owner());
-      }
-      for_each_parameter(m_, b, e, dw,
-                         [&](const std::string& name, Owned& dp) { gradients.put(name, std::move(dp)); });
-    }
-    return dn;
-  }
 
+  /// Of each expert, also of those of other devices.
+  void put(Index b, std::vector<OwnedExpertGradients> mine, Gradients& gradients) {
+    for (Index e = 0; e < m_.experts; ++e) {
+      if (mine_.begin <= e && e < mine_.end) {
+        for_each_parameter(m_, b, e, mine[static_cast<std::size_t>(e - mine_.begin)],
+                           [&](const std::string& name, Owned& dp) { gradients.put(name, std::move(dp)); });
+        continue;
+      }
+      for_each_parameter(m_, b, e, expert(b, e), [&](const std::string& name, const Owned& p) {
+        gradients.put(name, Owned(group(), Tensor(), p.global_shape(), p.owner()));
+      });
+    }
+  }
   /// All of a block but the experts: P → R.
   void put(Index b, GradientsFor<Sharded<0>> g, Gradients& gradients) {
-    auto reduce = [&](const char* name, Partial& p) {
-      gradients.put(block_name(b, name), all_reduce(std::move(p)));
-    };
-    reduce("attention_norm", g.attention_norm);        // (D)
-    reduce("query", g.query);                          // (D, H d)
-    reduce("key", g.key);                              // (D, G d)
-    reduce("value", g.value);                          // (D, G d)
-    reduce("output", g.output);                        // (H d, D)
-    reduce("feed_forward_norm", g.feed_forward_norm);  // (D)
-    reduce("router", g.router);                        // (D, E)
+    for_each_parameter_but_experts(m_, b, g, [&](const std::string& name, Partial& p) {
+      gradients.put(name, all_reduce(std::move(p)));
+    });
   }
 
   DecoderModel m_;
