@@ -3,6 +3,9 @@
 /// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
 /// for its backward pass.
 
+#include <algorithm>
+#include <array>
+
 #include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
@@ -56,6 +59,12 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
 }
 /// @}
 
+/// Whether the rows or the columns of a weight belong to heads.
+inline bool is_of_heads(const std::string& name) {
+  constexpr std::array weights = {"/query", "/key", "/value", "/output"};
+  return std::ranges::any_of(weights, [&](const char* of) { return name.ends_with(of); });
+}
+
 /// All parameters of a decoder. The embedding and the head lie as E says.
 template <class AnyBlock, Layout E, Layout N>
 struct Weights {
@@ -77,16 +86,35 @@ void for_each_parameter(const DecoderModel& m, AnyWeights& w, const Visit& visit
   if (!m.is_tied) visit(head_name(), w.own_head);
 }
 
-/// What a block keeps. Its input lies as X, its heads and hidden units as H, its keys and values as G.
-template <Layout X, Layout C, Layout G, Layout Y>
+/// All parameters that this device has, for the optimizer.
+template <class AnyWeights>
+Trainables trainables(const DecoderModel& m, AnyWeights& w) {
+  Trainables all;
+  for_each_parameter(m, w, [&](const std::string& name, auto& parameter) { all.add(name, parameter); });
+  return all;
+}
+
+/// Adds the gradients of the embedding and the head. A table that is both has the sum of the two.
+template <Layout E>
+void put_tables(const DecoderModel& m, E embedding, E head, Gradients& gradients) {
+  if (m.is_tied)
+    accumulate(embedding, std::move(head));
+  else
+    gradients.put(head_name(), std::move(head));
+  gradients.put(embedding_name(), std::move(embedding));
+}
+
+/// What a block keeps. Its products read X, its heads and hidden units lie as H, its keys and values as G.
+/// What its norms give is kept as N.
+template <Layout X, Layout C, Layout G, Layout Y, Layout N = X>
 struct BlockKept {
   using H = ProductOf<X, C>;
   Normed attention_norm, feed_forward_norm;
-  X n;                    // (T, D)     what attention reads
+  N n;                    // (T, D)     what attention reads
   H q, o;                 // (T, H d)
   G k, v;                 // (T, G d)
   OnlineSoftmax softmax;  //            of each head and token: the largest score, and the sum of powers
-  X f;                    // (T, D)     what the feed-forward reads
+  N f;                    // (T, D)     what the feed-forward reads
   FeedForwardKept<H> feed_forward;
   MixtureKept<X, C, Y> mixture;
 };
@@ -100,6 +128,15 @@ struct Kept {
   X n{};                   // (T, D)     what the head reads
   TokenSoftmax softmax{};  // (T, V)
 };
+
+/// Adds the gradients of an expert's weights, or of the feed-forward's. They lie as these do.
+template <class D>
+void put_expert(const DecoderModel& m, Index b, std::size_t e, D d, Gradients& gradients) {
+  const auto expert = static_cast<Index>(e);
+  gradients.put(feed_forward_name(m, b, expert, "gate"), std::move(d.gate));  // (D, F)
+  gradients.put(feed_forward_name(m, b, expert, "up"), std::move(d.up));      // (D, F)
+  gradients.put(feed_forward_name(m, b, expert, "down"), std::move(d.down));  // (F, D)
+}
 
 inline Rotary rotary_of(const DecoderModel& m) {
   return {m.head_dim, m.rope_base, m.how};

@@ -26,9 +26,10 @@ class ExpertsDecoder : public LanguageModel {
     });
     for (Index b = 0; b < m_.num_blocks; ++b)
       for (Index e = 0; e < m_.experts; ++e)
-        for_each_parameter(m_, b, e, expert(b, e), [&](const std::string& name, Owned& p) {
-          p = load_owned(c, name, part_with(m_.experts, num_devices(), e));
-        });
+        for_each_parameter(m_, b, e, block(b).experts[static_cast<std::size_t>(e)],
+                           [&](const std::string& name, Owned& p) {
+                             p = load_owned(c, name, part_with(m_.experts, num_devices(), e));
+                           });
   }
 
   /// ## Forward
@@ -69,7 +70,9 @@ class ExpertsDecoder : public LanguageModel {
       GradientsFor<Sharded<0>> g;
       accumulate(d, think_backward(b, d, kept.blocks.back(), g, gradients));
       accumulate(d, attend_backward(m_, block(b), d, kept.tokens, kept.blocks.back(), g));
-      put(b, std::move(g), gradients);
+      for_each_parameter_but_experts(m_, b, g, [&](const std::string& name, Partial& p) {
+        gradients.put(name, all_reduce(std::move(p)));  // P → R
+      });
     }
     Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
     if (m_.is_tied)
@@ -81,11 +84,7 @@ class ExpertsDecoder : public LanguageModel {
   }
 
   Placement input_layout() const override { return Placement::sharded(0); }
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(m_, w_, [&](const std::string& name, auto& p) { all.add(name, p); });
-    return all;
-  }
+  Trainables trainable() override { return trainables(m_, w_); }
 
  private:
   using MyBlock = Block<Replicated, Replicated, Replicated, Replicated, Owned, Owned>;
@@ -98,7 +97,6 @@ class ExpertsDecoder : public LanguageModel {
   using MyKept = Kept<MyBlockKept, Sharded<0>>;
 
   MyBlock& block(Index b) { return w_.blocks[static_cast<std::size_t>(b)]; }
-  OwnedExpert& expert(Index b, Index e) { return block(b).experts[static_cast<std::size_t>(e)]; }
   std::span<const OwnedExpert> my_experts(Index b) {
     return std::span(block(b).experts)
         .subspan(static_cast<std::size_t>(mine_.begin), static_cast<std::size_t>(mine_.size()));
@@ -114,8 +112,7 @@ class ExpertsDecoder : public LanguageModel {
     k.route = route_of(all_gather(k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
-    Tensor y = answers(group(), n, k.route, my_experts(b), m_.how, k.experts);  // (m, D)
-    n = Tensor();
+    Tensor y = answers(group(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
   }
@@ -131,8 +128,8 @@ class ExpertsDecoder : public LanguageModel {
     dy = m_.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.in_order()));
     dy = all_to_all(std::move(dy), k.route.to);  // (m, D)   of my experts' answers
     std::vector<OwnedExpertGradients> dw;
-    Tensor dn = answers_backward(group(), dy, k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
-    dy = Tensor();
+    Tensor dn =
+        answers_backward(group(), std::move(dy), k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
     put(b, std::move(dw), gradients);
     dn = all_to_all(std::move(dn), k.route.from);                     // (T · k, D)   of my tokens
     Sharded<0> df = my_rows(combine_rows(dn, slots, m_.top_k), k.f);  // (T, D)
@@ -147,22 +144,15 @@ class ExpertsDecoder : public LanguageModel {
 
   /// Of each expert, also of those of other devices.
   void put(Index b, std::vector<OwnedExpertGradients> mine, Gradients& gradients) {
-    for (Index e = 0; e < m_.experts; ++e) {
-      if (mine_.begin <= e && e < mine_.end) {
-        for_each_parameter(m_, b, e, mine[static_cast<std::size_t>(e - mine_.begin)],
-                           [&](const std::string& name, Owned& dp) { gradients.put(name, std::move(dp)); });
-        continue;
-      }
-      for_each_parameter(m_, b, e, expert(b, e), [&](const std::string& name, const Owned& p) {
-        gradients.put(name, Owned(group(), Tensor(), p.global_shape(), p.owner()));
-      });
+    auto next = mine.begin();
+    for (std::size_t e = 0; e < block(b).experts.size(); ++e) {
+      const OwnedExpert& w = block(b).experts[e];
+      auto of_other = [&](const Owned& p) { return Owned(group(), Tensor(), p.global_shape(), p.owner()); };
+      if (w.gate.is_mine())
+        put_expert(m_, b, e, std::move(*next++), gradients);
+      else
+        put_expert(m_, b, e, OwnedExpert{of_other(w.gate), of_other(w.up), of_other(w.down)}, gradients);
     }
-  }
-  /// All of a block but the experts: P → R.
-  void put(Index b, GradientsFor<Sharded<0>> g, Gradients& gradients) {
-    for_each_parameter_but_experts(m_, b, g, [&](const std::string& name, Partial& p) {
-      gradients.put(name, all_reduce(std::move(p)));
-    });
   }
 
   DecoderModel m_;

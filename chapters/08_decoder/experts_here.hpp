@@ -19,8 +19,8 @@ struct ExpertsKept {
 };
 
 /// Row i of the result (m, D) is the answer to row i of the tokens n (m, D).
-inline Tensor answers(Communicator& group, const Tensor& n, const Route& route,
-                      std::span<const OwnedExpert> mine, const Arithmetic& how, ExpertsKept& kept) {
+inline Tensor answers(Communicator& group, Tensor n, const Route& route, std::span<const OwnedExpert> mine,
+                      const Arithmetic& how, ExpertsKept& kept) {
   Tensor y = Tensor::uninitialized(n.shape());
   for (std::size_t i = 0; i < mine.size(); ++i) {
     kept.n.push_back(Owned::mine(group, gather_rows(n, route.rows[i])));                 // (t, D)
@@ -30,7 +30,7 @@ inline Tensor answers(Communicator& group, const Tensor& n, const Route& route,
   return y;
 }
 /// The gradient of n (m, D). Gives each expert's gradient, without that of n.
-inline Tensor answers_backward(Communicator& group, const Tensor& dy, const Route& route,
+inline Tensor answers_backward(Communicator& group, Tensor dy, const Route& route,
                                std::span<const OwnedExpert> mine, const Arithmetic& how, ExpertsKept& kept,
                                std::vector<OwnedExpertGradients>& dw) {
   Tensor dn = Tensor::uninitialized(dy.shape());

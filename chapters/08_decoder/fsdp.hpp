@@ -92,11 +92,7 @@ class FsdpDecoder : public LanguageModel {
 
   /// ## The step
   /// Parameters, gradients and state are divided alike, so nothing is gathered after the step.
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(m_, shards_, [&](const std::string& name, Sharded<0>& p) { all.add(name, p); });
-    return all;
-  }
+  Trainables trainable() override { return trainables(m_, shards_); }
 
  private:
   using MyShards = Block<Sharded<0>, Sharded<0>, Sharded<0>, Sharded<0>>;

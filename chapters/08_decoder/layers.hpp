@@ -77,11 +77,7 @@ class LayersDecoder : public LanguageModel {
 
   /// ## The step
   /// The first device updates a table that is used twice, and the last one takes the new one over.
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(stage_.m, stage_.w, [&](const std::string& name, Owned& p) { all.add(name, p); });
-    return all;
-  }
+  Trainables trainable() override { return trainables(stage_.m, stage_.w); }
   void after_step() override {
     if (!has_copy()) return;
     if (device_id() == 0) send(last(), stage_.w.embedding.local());

@@ -57,20 +57,12 @@ class SingleDecoder : public LanguageModel {
       accumulate(d, attend_backward(b, d, kept.tokens, kept.blocks.back(), gradients));
     }
     Replicated dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
-    if (m_.is_tied)
-      accumulate(dembedding, std::move(dhead));  // the table is used twice
-    else
-      gradients.put(head_name(), std::move(dhead));
-    gradients.put(embedding_name(), std::move(dembedding));
+    put_tables(m_, std::move(dembedding), std::move(dhead), gradients);
     return gradients;
   }
 
   Placement input_layout() const override { return Placement::replicated(); }
-  Trainables trainable() override {
-    Trainables all;
-    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { all.add(name, p); });
-    return all;
-  }
+  Trainables trainable() override { return trainables(m_, w_); }
 
  private:
   using MyBlock = Block<Replicated, Replicated, Replicated, Replicated>;
@@ -116,7 +108,8 @@ class SingleDecoder : public LanguageModel {
     Replicated dn;
     if (m_.is_mixture()) {
       auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
-      for (std::size_t e = 0; e < dy.experts.size(); ++e) put(b, e, std::move(dy.experts[e]), gradients);
+      for (std::size_t e = 0; e < dy.experts.size(); ++e)
+        put_expert(m_, b, e, std::move(dy.experts[e]), gradients);
       const Replicated dlogits(
           group(), choose_experts_backward(std::move(dy.gates).local(), k.mixture.choice, m_.how));  // (T, E)
       gradients.put(block_name(b, "router"), matmul(transposed(k.f), dlogits));                      // (D, E)
@@ -124,7 +117,7 @@ class SingleDecoder : public LanguageModel {
     } else {
       auto dy = feed_forward_backward(d, k.f, w.experts[0], m_.how, std::move(k.feed_forward));
       dn = std::move(dy.n);
-      put(b, 0, std::move(dy), gradients);
+      put_expert(m_, b, 0, std::move(dy), gradients);
     }
     return norm_backward(block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
                          k.feed_forward_norm, gradients);
@@ -136,13 +129,6 @@ class SingleDecoder : public LanguageModel {
     Replicated dx = rms_norm_backward(std::move(dy), w, m_.how, kept, dw);
     gradients.put(name, std::move(dw));
     return dx;
-  }
-  template <class D>
-  void put(Index b, std::size_t e, D d, Gradients& gradients) const {
-    const auto expert = static_cast<Index>(e);
-    gradients.put(feed_forward_name(m_, b, expert, "gate"), std::move(d.gate));  // (D, F)
-    gradients.put(feed_forward_name(m_, b, expert, "up"), std::move(d.up));      // (D, F)
-    gradients.put(feed_forward_name(m_, b, expert, "down"), std::move(d.down));  // (F, D)
   }
 
   DecoderModel m_;
