@@ -17,8 +17,9 @@
 namespace shard::decoders {
 
 /// A block's parameters. Norms and the router lie as N says; weights whose columns are heads or hidden units
-/// as C, those of key-value heads as K; and weights whose rows are, as R.
-template <Layout N, Layout C, Layout K, Layout R>
+/// as C, those of key-value heads as K; and weights whose rows are, as R. The feed-forward's may lie in other
+/// ways, as F and G say.
+template <Layout N, Layout C, Layout K, Layout R, Layout F = C, Layout G = R>
 struct Block {
   N attention_norm;                          // (D)
   C query;                                   // (D, H d)
@@ -26,12 +27,21 @@ struct Block {
   R output;                                  // (H d, D)
   N feed_forward_norm;                       // (D)
   N router;                                  // (D, E) of a mixture
-  std::vector<FeedForward<C, R>> experts{};  // one, or E
+  std::vector<FeedForward<F, G>> experts{};  // one, or E
 };
 
-/// Calls visit(name, parameter) for each parameter of a block.
+/// Calls visit(name, parameter) for each parameter of an expert, or of the feed-forward that a block has.
+template <class AnyFeedForward, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, Index e, AnyFeedForward& w, const Visit& visit) {
+  visit(feed_forward_name(m, b, e, "gate"), w.gate);
+  visit(feed_forward_name(m, b, e, "up"), w.up);
+  visit(feed_forward_name(m, b, e, "down"), w.down);
+}
+
+/// The same for each parameter of a block.
+/// @{
 template <class AnyBlock, class Visit>
-void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+void for_each_parameter_but_experts(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
   visit(block_name(b, "attention_norm"), block.attention_norm);
   visit(block_name(b, "query"), block.query);
   visit(block_name(b, "key"), block.key);
@@ -39,14 +49,15 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
   visit(block_name(b, "output"), block.output);
   visit(block_name(b, "feed_forward_norm"), block.feed_forward_norm);
   if (m.is_mixture()) visit(block_name(b, "router"), block.router);
-  block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
-  for (std::size_t e = 0; e < block.experts.size(); ++e) {
-    const auto expert = static_cast<Index>(e);
-    visit(feed_forward_name(m, b, expert, "gate"), block.experts[e].gate);
-    visit(feed_forward_name(m, b, expert, "up"), block.experts[e].up);
-    visit(feed_forward_name(m, b, expert, "down"), block.experts[e].down);
-  }
 }
+template <class AnyBlock, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+  for_each_parameter_but_experts(m, b, block, visit);
+  block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
+  for (std::size_t e = 0; e < block.experts.size(); ++e)
+    for_each_parameter(m, b, static_cast<Index>(e), block.experts[e], visit);
+}
+/// @}
 
 /// Whether the rows or the columns of a weight belong to heads.
 inline bool is_of_heads(const std::string& name) {

@@ -2,6 +2,9 @@
 #include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
+#include "experts.hpp"
+#include "fsdp.hpp"
+#include "layers.hpp"
 #include "single.hpp"
 #include "tensor.hpp"
 #include "tensor_options.hpp"
@@ -30,6 +33,20 @@ std::unique_ptr<ShardedEngine> by_heads(Communicator& group, const DecoderModel&
     return std::make_unique<Engine<Sharded<1>>>(group, m);
   return std::make_unique<Engine<Replicated>>(group, m);
 }
+const Option<Index> micro_batches = [] {
+  Option<Index> option("--micro-batches", 4, "Pieces of the batch that follow one another");
+  option.expected = "a whole number from 1 to 4096";  // a schedule is a list of all of them
+  option.accepts = [](const std::string& text) {
+    return is_number(text, [](Index n) { return n >= 1 && n <= 4096; });
+  };
+  return option;
+}();
+const Option<std::string> split = [] {
+  Option<std::string> how("--split", "even",
+                          "Which blocks a device has: even, by bytes, or a list of how many such as 3,1,1");
+  how.type = "HOW";
+  return how;
+}();
 
 const RegisteredChapter chapter({
     .workload = &decoder(),
@@ -69,6 +86,41 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
                  },
+             .reference = "single"},
+            {.name = "experts",
+             .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options&) {
+                   return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
+                 },
+             .require =
+                 [](int, const Workload& w, const Options&) {
+                   if (!as_decoder(w).model().is_mixture())
+                     throw Error(Code::usage,
+                                 "--experts: expected 1 or more with the variant experts, given 0");
+                 },
+             .workload = &decoder(7),
+             .reference = "single"},
+            {.name = "fsdp",
+             .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options&) {
+                   return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
+                 },
+             .reference = "single"},
+            {.name = "layers",
+             .summary = "blocks divided; activations go from device to device, one forward, one backward",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options& o) {
+                   return std::make_unique<LayersDecoder>(group, as_decoder(w).model(), o[split],
+                                                          o[micro_batches]);
+                 },
+             .options = {split, micro_batches},
+             .tested_with = {Options().with(micro_batches, 1),
+                             Options().with(split, "bytes").with(micro_batches, 5),
+                             Options().with(micro_batches, 2)},
+             .require = [](int devices, const Workload& w,
+                           const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); },
              .reference = "single"},
         },
     .strategies = {{"megatron-lm", "tensor"},

@@ -25,10 +25,12 @@ class SingleDecoder : public LanguageModel {
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = read(input, m_.vocabulary)};    // T = B S of them
     Replicated x = embedding(w_.embedding, kept.tokens);  // (T, D)
+    forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept.tokens, k));
       accumulate(x, think(b, x, k));
+      if (device_id() == 0) note_choice(b, k.mixture.choice);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
     Replicated z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)

@@ -4,6 +4,7 @@
 /// largest logits, and its gates are the softmax of these logits. No expert is ever full.
 
 #include "engine/layers/arithmetic.hpp"
+#include "engine/layers/layout_of_rows.hpp"
 
 namespace shard {
 
@@ -29,5 +30,22 @@ struct ExpertChoice {
 ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how);
 /// dlogits (T, E) of dgates (T, k).
 Tensor choose_experts_backward(Tensor dgates, const ExpertChoice& choice, const Arithmetic& how);
+
+/// The same in a layout: a token's choice depends on its own logits alone. dlogits lie as dgates do.
+/// @{
+template <WholeRows L>
+ExpertChoice choose_experts(L logits, Index top_k, const Arithmetic& how,
+                            SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  return choose_experts(detail::Access::take(std::move(logits)), top_k, how);
+}
+template <WholeRows L>
+L choose_experts_backward(L dgates, const ExpertChoice& choice, const Arithmetic& how,
+                          SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  Tensor gates = detail::Access::take(std::move(dgates));
+  return detail::rows_like(choose_experts_backward(std::move(gates), choice, how), dgates);
+}
+/// @}
 
 }  // namespace shard

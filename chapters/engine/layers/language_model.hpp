@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "engine/layers/expert_choice.hpp"
 #include "engine/layers/key_value_cache.hpp"
 #include "engine/layers/tokens.hpp"
 #include "engine/sharded_engine.hpp"
@@ -28,6 +29,10 @@ class LanguageModel : public ShardedEngine {
     cache_.keep(wanted);
   }
 
+  /// How many tokens chose each expert in the last step, (blocks · E), of the choices that this device noted.
+  /// Blocks at the end may be missing.
+  const std::vector<Index>& chosen_experts() const { return chosen_; }
+
  protected:
   /// The tokens of an input, at the positions that they have in their sequences.
   Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
@@ -40,6 +45,17 @@ class LanguageModel : public ShardedEngine {
   SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
     return cache_.seen(block, k, v, at);
   }
+  /// To be called at the begin of a step, and then with each choice of experts. Each token is noted on one
+  /// device. A choice without experts is ignored.
+  /// @{
+  void forget_choices() { chosen_.clear(); }
+  void note_choice(Index block, const ExpertChoice& choice) {
+    const auto first = static_cast<std::size_t>(block * choice.num_experts);
+    const std::vector<Index> counts = choice.counts();
+    chosen_.resize(std::max(chosen_.size(), first + counts.size()));
+    for (std::size_t e = 0; e < counts.size(); ++e) chosen_[first + e] += counts[e];
+  }
+  /// @}
   /// To be called with this device's logits, before the loss is computed.
   void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
     if (see_logits_) see_logits_(logits, tokens, first_column);
@@ -50,6 +66,7 @@ class LanguageModel : public ShardedEngine {
   bool continues_ = false;
   Index next_position_ = 0;
   KeyValueCache cache_;
+  std::vector<Index> chosen_;
 };
 
 }  // namespace shard

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
@@ -10,14 +12,15 @@
 #include "engine/workloads/decoder_solution.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "engine/workloads/mistral.hpp"
+#include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
 
 namespace {
 
 /// A number of which 0 means none.
-Option<Index> option_or_none(const std::string& name, const std::string& help) {
-  Option<Index> option(name, 0, help);
+Option<Index> option_or_none(const std::string& name, const std::string& help, Index initial = 0) {
+  Option<Index> option(name, initial, help);
   option.expected = "a whole number from 0 to 2^30";
   option.accepts = [](const std::string& text) {
     return is_number(text, [](Index n) { return n >= 0 && n <= Index{1} << 30; });
@@ -33,7 +36,6 @@ struct DecoderOptions {
   Option<Index> key_heads{"--key-heads", 3, "Key-value heads; query heads share them evenly"};
   Option<Index> head_dim{"--head-dim", 8, "Width of a head; an even number"};
   Option<Index> hidden_dim{"--hidden-dim", 96, "Width of the feed-forward, or of each expert"};
-  Option<Index> experts = option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward");
   Option<Index> top_k{"--top-k", 2, "Experts of each token"};
   Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
   Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
@@ -76,7 +78,10 @@ void set_hyper_parameters(DecoderModel& m, const Options& o) {
 
 class DecoderKind : public WorkloadKind {
  public:
-  std::string name() const override { return "decoder"; }
+  explicit DecoderKind(Index experts)
+      : experts_(option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward", experts)) {}
+
+  std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
   bool has_tokens() const override { return true; }
   TrainingDefaults training_defaults() const override { return {16, 100}; }
   std::string parameters_help() const override {
@@ -84,7 +89,7 @@ class DecoderKind : public WorkloadKind {
   }
   std::vector<OptionText> training_options() const override {
     const DecoderOptions& o = option();
-    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, o.experts, o.length};
+    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, experts_, o.length};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     DecoderModel m;
@@ -95,7 +100,7 @@ class DecoderKind : public WorkloadKind {
     m.head_dim = o[option().head_dim];
     m.hidden_dim = o[option().hidden_dim];
     m.num_blocks = o[option().blocks];
-    m.experts = o[option().experts];
+    m.experts = o[experts_];
     set_hyper_parameters(m, o);
     return std::make_shared<Decoder>(m, o[option().length], o[option().data]);
   }
@@ -128,15 +133,17 @@ class DecoderKind : public WorkloadKind {
     windowed.window = 3, windowed.is_tied = true;
     mixture.experts = 5, mixture.top_k = 2;
     std::vector<TestCase> all;
-    auto add = [&](const DecoderModel& m, Index length, Index batch) {
-      auto made = std::make_shared<Decoder>(m, length);
-      if (accepts(*made)) all.push_back({made, batch});
+    // With more blocks where there must be some for each device.
+    auto add = [&](DecoderModel m, Index length, Index batch) {
+      for (; m.num_blocks < 64; ++m.num_blocks) {
+        auto made = std::make_shared<Decoder>(m, length);
+        if (accepts(*made)) return all.push_back({made, batch});
+      }
     };
     add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
     add(windowed, 7, 2);
     add(mixture, 3, 5);
     add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
-    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) add(small(blocks, 6, 3, 3, 2, 5, 11), 5, 3);
     return all;
   }
   /// Without experts, unless only a mixture is accepted.
@@ -171,6 +178,8 @@ class DecoderKind : public WorkloadKind {
     m.how = Arithmetic::real(head_dim);
     return m;
   }
+
+  Option<Index> experts_;
 };
 
 /// Pieces of a text, and the mean loss of what follows each character.
@@ -196,6 +205,31 @@ class NextCharacters : public TrainingBatch {
   MeanTokenLoss loss_;
 };
 
+/// Which experts tokens chose, in each step. An engine that does not note it has no entries.
+class ExpertJournal : public Journal {
+ public:
+  explicit ExpertJournal(const Decoder& network) : network_(network) {}
+
+  void add(const ShardedEngine& engine) override {
+    const auto data = network_.step_data(engine);
+    const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).of_all();
+    if (std::ranges::max(chosen) == 0) return;
+    const Index experts = network_.model().experts;
+    RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};
+    for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % counts.chosen.size()] += chosen[i];
+    counts.kept = counts.chosen;  // no expert is ever full
+    balance_.add(counts);
+    decisions_.push_back(chosen);
+  }
+  std::vector<std::vector<Index>> decisions() const override { return decisions_; }
+  std::string describe() const override { return decisions_.empty() ? "" : balance_.describe(); }
+
+ private:
+  const Decoder& network_;
+  ExpertBalance balance_;
+  std::vector<std::vector<Index>> decisions_;
+};
+
 /// Arithmetic on a grid that fits networks of these sizes with weights −2..2: scores and logits are scaled to
 /// a few units, by a power of two.
 Arithmetic grid_of(const DecoderModel& m) {
@@ -210,9 +244,9 @@ Arithmetic grid_of(const DecoderModel& m) {
 
 }  // namespace
 
-const WorkloadKind& decoder() {
-  static const DecoderKind kind;
-  return kind;
+const WorkloadKind& decoder(Index experts) {
+  static std::map<Index, DecoderKind> kinds;
+  return kinds.try_emplace(experts, experts).first->second;
 }
 
 const Decoder& as_decoder(const Workload& workload) {
@@ -336,6 +370,41 @@ ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
 
 Solution Decoder::solve(const ExactProblem& problem) const {
   return solve_decoder(model_, problem);
+}
+
+std::vector<Index> ChosenExperts::of_all() const {
+  std::vector<Index> sums(of_device.front().size());
+  for (const std::vector<Index>& counts : of_device)
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts[i];
+  return sums;
+}
+
+std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
+  const auto* noted = dynamic_cast<const LanguageModel*>(&engine);
+  if (!model_.is_mixture() || noted == nullptr) return nullptr;
+  ChosenExperts chosen;
+  chosen.experts = model_.experts;
+  chosen.of_device.resize(static_cast<std::size_t>(engine.num_devices()));
+  std::vector<Index> mine = noted->chosen_experts();
+  mine.resize(static_cast<std::size_t>(model_.num_blocks * model_.experts));
+  for (Index count : mine) {
+    const std::vector<Index> of_all = engine.group().exchange("tokens of an expert", count);
+    for (std::size_t d = 0; d < of_all.size(); ++d) chosen.of_device[d].push_back(of_all[d]);
+  }
+  if (engine.input_layout() != Placement::sharded(0)) chosen.of_device = {chosen.of_all()};
+  return std::make_shared<ChosenExperts>(chosen);
+}
+
+std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int devices) const {
+  if (!model_.is_mixture()) return nullptr;
+  ChosenExperts chosen;
+  chosen.experts = model_.experts;
+  chosen.of_device = chosen_experts(model_, problem, devices);
+  return std::make_shared<ChosenExperts>(chosen);
+}
+
+std::unique_ptr<Journal> Decoder::journal() const {
+  return model_.is_mixture() ? std::make_unique<ExpertJournal>(*this) : nullptr;
 }
 
 float Decoder::gradient_unit() const {

@@ -35,6 +35,7 @@ class Decoder : public Workload {
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
   std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
   std::string examples_title() const override { return "a text, and how the network goes on with it"; }
+  std::unique_ptr<Journal> journal() const override;
 
   /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of 4
   /// up to 16. Every tenth label or so is missing.
@@ -42,6 +43,9 @@ class Decoder : public Workload {
   Solution solve(const ExactProblem& problem) const override;
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
+  /// Of a mixture: ChosenExperts. A collective.
+  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
+  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
 
  private:
   /// The text, if its characters are this network's vocabulary. \throws Error usage
@@ -53,8 +57,22 @@ class Decoder : public Workload {
   std::shared_ptr<const Characters> text_;
 };
 
-/// The kind of these networks.
-const WorkloadKind& decoder();
+/// How many tokens of a step chose each expert of each block, for closed forms.
+struct ChosenExperts : StepData {
+  Index experts = 0;
+  /// (blocks · E) for the tokens of each device; for all tokens, where the batch is not divided by rows.
+  std::vector<std::vector<Index>> of_device;
+
+  int devices() const override { return static_cast<int>(of_device.size()); }
+  bool equals(const StepData& other) const override {
+    return of_device == dynamic_cast<const ChosenExperts&>(other).of_device;
+  }
+  /// (blocks · E) for all tokens.
+  std::vector<Index> of_all() const;
+};
+
+/// The kind of these networks, with as many experts if no number is given; 0 for a plain feed-forward.
+const WorkloadKind& decoder(Index experts = 0);
 
 /// The workload as a decoder. \throws Error internal for another one
 const Decoder& as_decoder(const Workload& workload);
