@@ -36,12 +36,12 @@ class ExpertsDecoder : public LanguageModel {
   /// A device works on its own sequences. Only the experts need tokens of others.
   Placed forward(Tensor input) override {
     const Sharded<0> sequences = my_rows(std::move(input));             // (b, 2 S)   mine
-    MyKept kept{.tokens = tokens_of(sequences, m_)};                    // T = b S of them
+    MyKept kept{.tokens = placed(tokens_of(sequences, m_))};            // T = b S of them
     Sharded<0> x = embedding_of(w_.embedding, sequences, kept.tokens);  // (T, D)
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, attend(m_, block(b), x, kept.tokens, k));
+      accumulate(x, attend(m_, block(b), x, kept.tokens, k, cache(), b));
       accumulate(x, think(b, x, k));
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)

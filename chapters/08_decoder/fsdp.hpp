@@ -28,7 +28,7 @@ class FsdpDecoder : public LanguageModel {
   /// one arrives. The last one stays for the backward pass, which begins with it.
   Placed forward(Tensor input) override {
     const Sharded<0> sequences = my_rows(std::move(input));  // (b, 2 S)   mine
-    MyKept kept{tokens_of(sequences, m_)};                   // T = b S of them
+    MyKept kept{placed(tokens_of(sequences, m_))};           // T = b S of them
     Replicated table = all_gather(shards_.embedding);        // (V, D)     S0 → R
     Arriving next = gather_block(0);
     Sharded<0> x = embedding_of(table, sequences, kept.tokens);  // (T, D)
@@ -39,7 +39,7 @@ class FsdpDecoder : public LanguageModel {
       const bool is_last = b + 1 == m_.num_blocks;
       next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, some time
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, attend(m_, w, x, kept.tokens, k));
+      accumulate(x, attend(m_, w, x, kept.tokens, k, cache(), b));
       accumulate(x, think(m_, w, x, k));
       note_choice(b, k.mixture.choice);
       if (!is_last) w = arrived_block(next);  // frees this block's

@@ -28,6 +28,7 @@ class LayersDecoder : public LanguageModel {
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);
     stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
+    stage_.cache = &cache();
     stage_.note_choice = [this](Index b, const ExpertChoice& choice) { note_choice(b, choice); };
   }
 
@@ -123,7 +124,7 @@ class LayersDecoder : public LanguageModel {
     } else {
       tokens = tokens_of(sequences, length, stage_.is_last() ? receive(0) : Tensor());
     }
-    return {group(), stage_, std::move(tokens), micro_batches};
+    return {group(), stage_, placed(std::move(tokens)), micro_batches};
   }
 
   /// A schedule that takes one micro-batch forward through all stages, or backward through all.

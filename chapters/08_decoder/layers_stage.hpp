@@ -49,6 +49,7 @@ struct Stage {
   OwnedWeights w{};
   std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
   std::function<void(Index block, const ExpertChoice&)> note_choice{};
+  KeyValueCache* cache = nullptr;  ///< the engine's
 
   bool is_first() const { return blocks.begin == 0; }
   bool is_last() const { return blocks.end == m.num_blocks; }
@@ -61,7 +62,7 @@ struct Stage {
     for (Index b = blocks.begin; b < blocks.end; ++b) {
       const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       KeptFor<Owned>& k = kept.blocks.emplace_back();
-      accumulate(x, attend(m, block, x, kept.tokens, k));
+      accumulate(x, attend(m, block, x, kept.tokens, k, *cache, b));
       accumulate(x, think(m, block, x, k));
       note_choice(b, k.mixture.choice);
     }

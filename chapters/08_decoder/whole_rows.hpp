@@ -29,15 +29,17 @@ inline Sharded<0> embedding_of(const Replicated& table, const Sharded<0>& input,
   return embedding(table, mine, mine.first_sequence * mine.length, input.global_shape()[0] * mine.length);
 }
 
-/// Attention, with rotary positions.
+/// Attention of block b, with rotary positions.
 template <WholeRows L, class AnyBlock>
-L attend(const DecoderModel& m, const AnyBlock& w, const L& x, const Tokens& t, KeptFor<L>& k) {
+L attend(const DecoderModel& m, const AnyBlock& w, const L& x, const Tokens& t, KeptFor<L>& k,
+         KeyValueCache& cache, Index b) {
   k.n = rms_norm(x, w.attention_norm, m.epsilon, m.how, k.attention_norm);     // (T, D)
   k.q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m));  // (T, H d)
   k.k = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m));    // (T, G d)
   k.v = matmul(k.n, w.value);                                                  // (T, G d)
-  k.o = attention(k.q, k.k, k.v, t.positions, t.positions, all_heads(m, t.sequences), k.softmax);
-  return matmul(k.o, w.output);  // (T, D)
+  const auto [keys, values, at] = cache.seen(b, k.k, k.v, t.positions);
+  k.o = attention(k.q, keys, values, t.positions, at, all_heads(m, t.sequences), k.softmax);  // (T, H d)
+  return matmul(k.o, w.output);                                                               // (T, D)
 }
 template <WholeRows L, class AnyBlock, class AnyGradients>
 L attend_backward(const DecoderModel& m, const AnyBlock& w, const L& d, const Tokens& t, const KeptFor<L>& k,

@@ -36,10 +36,15 @@ class LanguageModel : public ShardedEngine {
  protected:
   /// The tokens of an input, at the positions that they have in their sequences.
   Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
-    Tokens tokens = Tokens::read(input, vocabulary, next_position_, where);
+    return placed(Tokens::read(input, vocabulary, 0, where));
+  }
+  /// These tokens, behind those of the passes before.
+  Tokens placed(Tokens tokens) {
+    for (Index& position : tokens.positions) position += next_position_;
     if (continues_) next_position_ += tokens.length;
     return tokens;
   }
+  KeyValueCache& cache() { return cache_; }
   /// All keys and values that a block's queries may see: these new ones, behind those of earlier passes.
   template <Layout L>
   SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
