@@ -2,9 +2,9 @@
 
 /// Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each device has the
 /// queries, keys and values of its tokens: a piece. The devices form a ring. In each step, every device
-/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. After N − 1
-/// steps, each device has seen all pieces. They are added to an online softmax in any order, so no device ever
-/// holds all keys.
+/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. Pieces are
+/// passed on N − 1 times, so each device sees all of them. They are added to an online softmax in any order,
+/// so no device ever holds all keys.
 
 #include "engine/layers/attention.hpp"
 #include "sequence_cut.hpp"

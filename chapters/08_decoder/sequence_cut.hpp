@@ -23,7 +23,7 @@ struct SequenceCut {
     return cut;
   }
   /// Device i takes the parts i and 2N−1−i of 2N: an early one and a late one. A token sees those before it,
-  /// so the first device of a contiguous cut has little to compute, and the last one much.
+  /// so with a contiguous cut the first device computes little in attention, and the last one much.
   static SequenceCut zigzag(Index sequences, Index length, int devices) {
     SequenceCut cut{sequences, length};
     for (int i = 0; i < devices; ++i)

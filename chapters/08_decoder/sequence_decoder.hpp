@@ -44,8 +44,8 @@ class SequenceDecoder : public TokenwiseDecoder {
   /// `dlosses` is the gradient of all of them.
   Gradients backward(Tensor dlosses) override {
     auto [kept] = tape_.pop();
-    const std::vector<Index> mine = kept.cut.rows_in_sequences(device_id());
-    Sharded<0> d(group(), gather_rows(dlosses, mine), dlosses.shape(), kept.cut.rows(device_id()).begin);
+    Tensor mine = gather_rows(dlosses, kept.cut.rows_in_sequences(device_id()));  // (t, 1)
+    Sharded<0> d(group(), std::move(mine), dlosses.shape(), kept.cut.rows(device_id()).begin);
     return gradients_of(std::move(kept), std::move(d));
   }
 
@@ -98,9 +98,8 @@ class SequenceDecoder : public TokenwiseDecoder {
       accumulate(x, attend(block, x, kept, k));
       accumulate(x, think(block, x, k.think));
     }
-    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (t, D)
-    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))),
-                         m_.how.logit_scale);  // (t, V)    S0·R = S0
+    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
+    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (t, V)    S0
     show_logits(z.local(), kept.tokens);
     Sharded<0> losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (t, 1)
     tape_.push(std::move(kept));
