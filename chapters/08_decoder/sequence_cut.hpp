@@ -3,6 +3,7 @@
 /// How sequences are divided over devices, in this chapter's variants that cut them: which places of every
 /// sequence a device takes. Every device knows the places of all others by this rule.
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/device/split.hpp"
@@ -15,6 +16,7 @@ struct SequenceCut {
   Index sequences = 0;                        ///< B
   Index length = 0;                           ///< S
   std::vector<std::vector<Range>> runs = {};  ///< of each device: its places, as ranges that do not touch
+  Index first_position = 0;                   ///< of place 0, where a sequence goes on
 
   /// Device i takes the i-th of N parts.
   static SequenceCut contiguous(Index sequences, Index length, int devices) {
@@ -31,6 +33,13 @@ struct SequenceCut {
     return cut;
   }
 
+  /// The same parts, each so many devices further on.
+  SequenceCut turned(Index devices_on) && {
+    const auto shift = static_cast<std::ptrdiff_t>(devices_on % static_cast<Index>(runs.size()));
+    std::rotate(runs.begin(), runs.end() - shift, runs.end());
+    return std::move(*this);
+  }
+
   int devices() const { return static_cast<int>(runs.size()); }
   const std::vector<Range>& runs_of(int device) const { return runs[static_cast<std::size_t>(device)]; }
   /// A device's places, ascending.
@@ -38,6 +47,12 @@ struct SequenceCut {
     std::vector<Index> all;
     for (const Range& run : runs_of(device))
       for (Index place = run.begin; place < run.end; ++place) all.push_back(place);
+    return all;
+  }
+  /// Their positions in the whole sequence.
+  std::vector<Index> positions(int device) const {
+    std::vector<Index> all = places(device);
+    for (Index& place : all) place += first_position;
     return all;
   }
   /// How many places a device takes.
