@@ -111,6 +111,7 @@ class ExpertsDecoder : public LanguageModel {
     k.route = route_of(k.choice.counts(), arriving(k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
+    require_announced(k.route, n);
     Tensor y = answers(group(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
@@ -124,6 +125,12 @@ class ExpertsDecoder : public LanguageModel {
     const std::vector<float> mine(leaving.begin(), leaving.end());
     const std::vector<float> all = all_to_all(Tensor::from_host({m_.experts}, mine), experts).to_host();
     return {all.begin(), all.end()};
+  }
+
+  static void require_announced(const Route& route, const Tensor& rows) {
+    if (rows.extent(0) == route.arriving) return;
+    refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
+           to_string(rows.shape()));
   }
 
   /// Gradients of answers go to the experts, and gradients of tokens come back.

@@ -137,7 +137,7 @@ class DecoderKind : public WorkloadKind {
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
-    for (Index experts : {Index{0}, 2 * n}) {
+    for (Index experts : {Index{0}, n}) {
       DecoderModel m = small(n, 2 * n, n, n, 2, 2 * n, 4 * n);
       m.experts = experts, m.top_k = std::min<Index>(experts, 2);
       const Decoder made(m, 2 * n);
