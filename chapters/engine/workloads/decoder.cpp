@@ -100,20 +100,16 @@ class DecoderKind : public WorkloadKind {
     return std::make_shared<Decoder>(small(layers, model_dim, 2, 1, 2, hidden_dim, 11), 5);
   }
 
+  /// The same networks each time, so that what is known of one need not be computed for each variant.
   std::vector<TestCase> cases(const Accepts& accepts) const override {
-    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
-    windowed.window = 3, windowed.is_tied = true;
-    mixture.experts = 5, mixture.top_k = 2;
+    static const std::vector<TestCase> networks = test_networks();
     std::vector<TestCase> all;
-    auto add = [&](const DecoderModel& m, Index length, Index batch) {
-      auto made = std::make_shared<Decoder>(m, length);
-      if (accepts(*made)) all.push_back({made, batch});
-    };
-    add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
-    add(windowed, 7, 2);
-    add(mixture, 3, 5);
-    add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
-    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) add(small(blocks, 6, 3, 3, 2, 5, 11), 5, 3);
+    for (const TestCase& c : networks)
+      if (accepts(*c.workload)) all.push_back(c);
+    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) {
+      const auto deep = std::make_shared<Decoder>(small(blocks, 6, 3, 3, 2, 5, 11), 5);
+      if (accepts(*deep)) all.push_back({deep, 3});
+    }
     return all;
   }
   /// Without experts, unless only a mixture is accepted.
@@ -140,6 +136,16 @@ class DecoderKind : public WorkloadKind {
   }
 
  private:
+  static std::vector<TestCase> test_networks() {
+    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
+    windowed.window = 3, windowed.is_tied = true;
+    mixture.experts = 5, mixture.top_k = 2;
+    auto of = [](const DecoderModel& m, Index length) { return std::make_shared<Decoder>(m, length); };
+    return {{of(small(1, 6, 3, 3, 2, 5, 11), 5), 3},
+            {of(windowed, 7), 2},
+            {of(mixture, 3), 5},
+            {of(small(5, 12, 6, 3, 4, 9, 17), 11), 3}};
+  }
   static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
                             Index hidden_dim, Index vocabulary) {
     DecoderModel m;
@@ -262,7 +268,8 @@ Solution Decoder::solve(const ExactProblem& problem) const {
 }
 
 float Decoder::gradient_unit() const {
-  return model_.how.unit * model_.how.unit * std::min(model_.how.unit, model_.how.logit_scale);
+  const Arithmetic how = model_.how.is_exact() ? model_.how : grid_of(model_);
+  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
 }
 
 }  // namespace shard

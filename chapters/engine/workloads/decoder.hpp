@@ -35,6 +35,8 @@ class Decoder : public Workload {
   /// up to 16. Every tenth label or so is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem) const override;
+  /// Weights stay as small as they begin, and each norm rounds to the grid again.
+  bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
 
