@@ -252,7 +252,7 @@ ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
   network->text_ = text_;
   ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
   problem.output_grad =
-      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 8);
+      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
   for (const Parameter& p : parameters()) {
     HostTensor& w = problem.weights[p.name] =
         exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
