@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 
 #include "engine/layers/tokens.hpp"
 #include "engine/loss.hpp"
@@ -100,16 +101,22 @@ class DecoderKind : public WorkloadKind {
     return std::make_shared<Decoder>(small(layers, model_dim, 2, 1, 2, hidden_dim, 11), 5);
   }
 
-  /// The same networks each time, so that what is known of one need not be computed for each variant.
   std::vector<TestCase> cases(const Accepts& accepts) const override {
-    static const std::vector<TestCase> networks = test_networks();
+    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
+    windowed.window = 3, windowed.is_tied = true;
+    mixture.experts = 5, mixture.top_k = 2;
     std::vector<TestCase> all;
-    for (const TestCase& c : networks)
-      if (accepts(*c.workload)) all.push_back(c);
-    for (Index blocks = 6; all.empty() && blocks < 64; ++blocks) {
-      const auto deep = std::make_shared<Decoder>(small(blocks, 6, 3, 3, 2, 5, 11), 5);
-      if (accepts(*deep)) all.push_back({deep, 3});
-    }
+    // With more blocks where there must be some for each device.
+    auto add = [&](DecoderModel m, Index length, Index batch) {
+      for (; m.num_blocks < 64; ++m.num_blocks) {
+        const auto made = only_one(m, length);
+        if (accepts(*made)) return all.push_back({made, batch});
+      }
+    };
+    add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
+    add(windowed, 7, 2);
+    add(mixture, 3, 5);
+    add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
     return all;
   }
   /// Without experts, unless only a mixture is accepted.
@@ -136,15 +143,12 @@ class DecoderKind : public WorkloadKind {
   }
 
  private:
-  static std::vector<TestCase> test_networks() {
-    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
-    windowed.window = 3, windowed.is_tied = true;
-    mixture.experts = 5, mixture.top_k = 2;
-    auto of = [](const DecoderModel& m, Index length) { return std::make_shared<Decoder>(m, length); };
-    return {{of(small(1, 6, 3, 3, 2, 5, 11), 5), 3},
-            {of(windowed, 7), 2},
-            {of(mixture, 3), 5},
-            {of(small(5, 12, 6, 3, 4, 9, 17), 11), 3}};
+  /// The same network each time, so that tests compute only once what they must know of it.
+  static std::shared_ptr<const Decoder> only_one(const DecoderModel& m, Index length) {
+    static std::map<std::string, std::shared_ptr<const Decoder>> all;
+    auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
+    if (!made) made = std::make_shared<Decoder>(m, length);
+    return made;
   }
   static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
                             Index hidden_dim, Index vocabulary) {
