@@ -83,7 +83,7 @@ class DecoderKind : public WorkloadKind {
 
   std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
   bool has_tokens() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {16, 100}; }
+  TrainingDefaults training_defaults() const override { return {8, 60}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
