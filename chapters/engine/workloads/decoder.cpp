@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
@@ -160,11 +161,11 @@ class DecoderKind : public WorkloadKind {
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
-    for (Index experts : {Index{0}, n}) {
+    for (bool is_mixture : {false, true}) {
       DecoderModel m = small(n, 2 * n, n, n, 2, 2 * n, 4 * n);
-      m.experts = experts, m.top_k = std::min<Index>(experts, 2);
+      if (is_mixture) m.experts = n > 2 ? n : 2 * n, m.top_k = 2;
       const Decoder made(m, 2 * n);
-      if (accepts(made)) all.push_back(made.exact_problem(n, 3));
+      if (accepts(made)) all.push_back(live_problem(made, devices));
     }
     return all;
   }
@@ -176,6 +177,44 @@ class DecoderKind : public WorkloadKind {
     auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
     if (!made) made = std::make_shared<Decoder>(m, length);
     return made;
+  }
+  /// Each sequence has the first token of every slice of the vocabulary, and each token a label and a gradient.
+  static ExactProblem live_problem(const Decoder& network, int devices) {
+    const Index slice = network.model().vocabulary / devices;
+    constexpr std::uint64_t first_seed = 9;  // with some others, more than 10 % of a gradient are 0
+    for (std::uint64_t seed = first_seed;; ++seed) {
+      ExactProblem problem = network.exact_problem(devices, seed);
+      for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
+        float& value = problem.input.values[static_cast<std::size_t>(i)];
+        const bool is_id = i % (2 * network.length()) < network.length();
+        if ((is_id && i % 2 == 0) || value == Tokens::no_label)
+          value = static_cast<float>(i / 2 % devices * slice);
+      }
+      for (float& value : problem.output_grad.values)
+        if (value == 0) value = 16;
+      if (!network.model().is_mixture() || is_live(problem, devices)) return problem;
+    }
+  }
+  /// Whether, in each block, every expert has tokens, and two devices have other numbers of tokens for each
+  /// other: with the same ones, it would not matter whether they tell one another.
+  static bool is_live(const ExactProblem& problem, int devices) {
+    const DecoderModel& m = as_decoder(*problem.workload).model();
+    const std::vector<std::vector<Index>> chosen = chosen_experts(m, problem, devices);
+    for (Index e = 0; e < m.num_blocks * m.experts; ++e)
+      if (std::ranges::all_of(chosen, [&](const auto& of) { return of[static_cast<std::size_t>(e)] == 0; }))
+        return false;
+    for (Index block = 0; block < m.num_blocks; ++block) {
+      auto for_device = [&](int from, int to) {
+        const Range theirs = part(m.experts, devices, to);
+        const auto counts = chosen[static_cast<std::size_t>(from)].begin() + block * m.experts;
+        return std::accumulate(counts + theirs.begin, counts + theirs.end, Index{0});
+      };
+      bool is_even = true;
+      for (int a = 0; a < devices; ++a)
+        for (int b = 0; b < a; ++b) is_even = is_even && for_device(a, b) == for_device(b, a);
+      if (is_even) return false;
+    }
+    return true;
   }
   static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
                             Index hidden_dim, Index vocabulary) {
