@@ -68,6 +68,10 @@ const RegisteredChapter chapter({
                    return o[sequence_parallel] == "yes" ? by_heads<TensorSequenceDecoder>(group, m)
                                                         : by_heads<TensorDecoder>(group, m);
                  },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   return o[sequence_parallel] == "yes" ? tensor_sequence_costs(s) : tensor_costs(s);
+                 },
              .options = {sequence_parallel},
              .tested_with = {Options(), Options().with(sequence_parallel, "yes")},
              .reference = "single"},

@@ -1,10 +1,13 @@
 #include "engine/workloads/decoder.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <sstream>
 
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
@@ -213,7 +216,7 @@ class ExpertJournal : public Journal {
   void add(const ShardedEngine& engine) override {
     const auto data = network_.step_data(engine);
     const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).of_all();
-    if (std::ranges::max(chosen) == 0) return;
+    if (chosen.empty()) return;
     const Index experts = network_.model().experts;
     RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};
     for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % counts.chosen.size()] += chosen[i];
@@ -372,35 +375,55 @@ Solution Decoder::solve(const ExactProblem& problem) const {
   return solve_decoder(model_, problem);
 }
 
+std::vector<Index> ChosenExperts::counts(Index block, const std::vector<Index>& rows) const {
+  const std::vector<Index>& chosen = of_block[static_cast<std::size_t>(block)];
+  std::vector<Index> counts(static_cast<std::size_t>(experts));
+  for (Index row : rows)
+    for (Index r = 0; r < top_k; ++r)
+      ++counts[static_cast<std::size_t>(chosen[static_cast<std::size_t>(row * top_k + r)])];
+  return counts;
+}
+
+std::vector<Index> ChosenExperts::counts(Index block, Range rows) const {
+  std::vector<Index> all(static_cast<std::size_t>(rows.size()));
+  std::iota(all.begin(), all.end(), rows.begin);
+  return counts(block, all);
+}
+
 std::vector<Index> ChosenExperts::of_all() const {
-  std::vector<Index> sums(of_device.front().size());
-  for (const std::vector<Index>& counts : of_device)
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts[i];
-  return sums;
+  std::vector<Index> all;
+  for (std::size_t block = 0; block < of_block.size(); ++block) {
+    const Index rows = static_cast<Index>(of_block[block].size()) / top_k;
+    std::ranges::copy(counts(static_cast<Index>(block), Range{0, rows}), std::back_inserter(all));
+  }
+  return all;
 }
 
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
   const auto* noted = dynamic_cast<const LanguageModel*>(&engine);
   if (!model_.is_mixture() || noted == nullptr) return nullptr;
-  ChosenExperts chosen;
-  chosen.experts = model_.experts;
-  chosen.of_device.resize(static_cast<std::size_t>(engine.num_devices()));
-  std::vector<Index> mine = noted->chosen_experts();
-  mine.resize(static_cast<std::size_t>(model_.num_blocks * model_.experts));
-  for (Index count : mine) {
-    const std::vector<Index> of_all = engine.group().exchange("tokens of an expert", count);
-    for (std::size_t d = 0; d < of_all.size(); ++d) chosen.of_device[d].push_back(of_all[d]);
+  std::string mine;  // block, row and experts of each choice
+  for (const LanguageModel::NotedChoice& c : noted->chosen_experts())
+    mine += fmt::format("{} {} {} ", c.block, c.sequence * length_ + c.position, fmt::join(c.experts, " "));
+  ChosenExperts chosen(model_.experts, model_.top_k);
+  for (const std::string& theirs : engine.group().gather("experts of tokens", mine)) {
+    std::istringstream numbers(theirs);
+    for (std::size_t block = 0, row = 0; numbers >> block >> row;) {
+      chosen.of_block.resize(static_cast<std::size_t>(model_.num_blocks));
+      std::vector<Index>& of_block = chosen.of_block[block];
+      const std::size_t k = static_cast<std::size_t>(model_.top_k), first = row * k;
+      of_block.resize(std::max(of_block.size(), first + k));
+      for (std::size_t r = 0; r < k; ++r) numbers >> of_block[first + r];
+    }
   }
-  if (engine.input_layout() != Placement::sharded(0)) chosen.of_device = {chosen.of_all()};
-  return std::make_shared<ChosenExperts>(chosen);
+  return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
-std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int devices) const {
+std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int) const {
   if (!model_.is_mixture()) return nullptr;
-  ChosenExperts chosen;
-  chosen.experts = model_.experts;
-  chosen.of_device = chosen_experts(model_, problem, devices);
-  return std::make_shared<ChosenExperts>(chosen);
+  ChosenExperts chosen(model_.experts, model_.top_k);
+  chosen.of_block = chosen_experts(model_, problem);
+  return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
 std::unique_ptr<Journal> Decoder::journal() const {
