@@ -81,6 +81,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                  },
+             .costs = [](const Setting& s, const Options& o) { return context_costs(s, cut_of(o)); },
              .options = {balance},
              .tested_with = {Options(), Options().with(balance, "zigzag")},
              .reference = "single"},
@@ -90,6 +91,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return ulysses_costs(s); },
              .reference = "single"},
             {.name = "experts",
              .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
@@ -97,6 +99,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return experts_costs(s); },
              .require =
                  [](int, const Workload& w, const Options&) {
                    if (!as_decoder(w).model().is_mixture())
