@@ -122,6 +122,12 @@ const RegisteredChapter chapter({
                    return std::make_unique<LayersDecoder>(group, as_decoder(w).model(), o[split],
                                                           o[micro_batches]);
                  },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   const std::vector<Range> parts =
+                       split_blocks(as_decoder(*s.workload).model(), s.devices, o[split]);
+                   return layers_costs(s, parts, o[micro_batches]);
+                 },
              .options = {split, micro_batches},
              .tested_with = {Options().with(micro_batches, 1),
                              Options().with(split, "bytes").with(micro_batches, 5),

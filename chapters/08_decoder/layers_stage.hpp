@@ -96,10 +96,12 @@ struct Stage {
 
  private:
   Owned loss_backward(const Owned& dlosses, StageKept& kept, OwnedWeights& dw) const {
-    const Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
-    accumulate(dw.own_head, matmul(transposed(dz), kept.n));                                        // (V, D)
-    Owned dnorm;                                                                                    // (D)
-    Owned d = rms_norm_backward(matmul(dz, head()), w.final_norm, m.how, kept.norm, dnorm);         // (T, D)
+    Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
+    accumulate(dw.own_head, matmul(transposed(dz), kept.n));                                  // (V, D)
+    Owned d = matmul(dz, head());                                                             // (T, D)
+    dz = Owned();
+    Owned dnorm;                                                                 // (D)
+    d = rms_norm_backward(std::move(d), w.final_norm, m.how, kept.norm, dnorm);  // (T, D)
     accumulate(dw.final_norm, std::move(dnorm));
     return d;
   }
