@@ -93,6 +93,7 @@ Index plant_all(const Case& c, const ExactProblem& problem) {
   Index calls = 0;
   std::vector<Index> messages;
   count(c, problem, calls, messages);
+  const bool rounds = problem.workload->gradient_unit() != 1;
   Index planted = 0;
   for (Index k = 0; k < calls; ++k, ++planted) {
     INFO("call " << k << " of " << calls << " left out");
@@ -101,7 +102,7 @@ Index plant_all(const Case& c, const ExactProblem& problem) {
   for (int device = 0; device < group().num_devices(); ++device)
     for (Index k = 0; k < messages[static_cast<std::size_t>(device)]; ++k, ++planted) {
       INFO("message " << k << " of device " << device << " corrupted");
-      CHECK(noticed({std::nullopt, k, device}));
+      CHECK(noticed({std::nullopt, k, device, rounds}));
     }
   return planted;
 }

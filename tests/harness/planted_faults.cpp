@@ -83,18 +83,21 @@ class FaultyCommunicator : public WrappedCommunicator {
 /// Counts messages, and corrupts one.
 class CorruptingFilter : public emu::MessageFilter {
  public:
-  explicit CorruptingFilter(std::optional<std::int64_t> corrupt) : corrupt_(corrupt) {}
+  CorruptingFilter(std::optional<std::int64_t> corrupt, bool all) : corrupt_(corrupt), all_(all) {}
 
   std::int64_t messages() const { return messages_; }
   std::span<const float> passed(std::span<const float> values) override {
     if (messages_++ != corrupt_) return values;
     corrupted_.emplace_back(values.begin(), values.end());
-    corrupted_.back()[0] += 1.0F;
-    return corrupted_.back();
+    std::vector<float>& wrong = corrupted_.back();
+    if (!all_) wrong[0] += 1;
+    for (std::size_t i = 0; i < wrong.size() && all_; ++i) wrong[i] += static_cast<float>(1000 * (1 + i % 3));
+    return wrong;
   }
 
  private:
   std::optional<std::int64_t> corrupt_;
+  bool all_;
   std::int64_t messages_ = 0;
   std::list<std::vector<float>> corrupted_;  // kept, as a message may still be on its way
 };
@@ -115,7 +118,7 @@ void plant_faults(const Faults& faults) {
   communicator = std::make_unique<FaultyCommunicator>(*part, faults.leave_out_call);
   group().set_inner(*communicator);
   const bool is_mine = faults.corrupting_device == real->device_id();
-  filters.emplace_back(is_mine ? faults.corrupt_message : std::nullopt);
+  filters.emplace_back(is_mine ? faults.corrupt_message : std::nullopt, faults.corrupts_all);
   emu::set_message_filter(&filters.back());
 }
 

@@ -17,6 +17,9 @@ struct Faults {
   /// sends.
   std::optional<std::int64_t> corrupt_message;
   int corrupting_device = 0;
+  /// Adds 1,000 to 3,000 to every number of that message instead: for networks that round, where a 1 may vanish,
+  /// and that have softmaxes, where a common shift does.
+  bool corrupts_all = false;
 };
 
 /// Plants them and starts counting anew; `plant_faults({})` removes them. Each time, the group under test is a

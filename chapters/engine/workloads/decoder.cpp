@@ -197,23 +197,24 @@ class DecoderKind : public WorkloadKind {
       if (!network.model().is_mixture() || is_live(problem, devices)) return problem;
     }
   }
-  /// Whether, in each block, every expert has tokens, and two devices have other numbers of tokens for each
-  /// other: with the same ones, it would not matter whether they tell one another.
+  /// Whether, in each block, every expert has tokens of every device, and two devices have other numbers of
+  /// tokens for each other: with the same ones, it would not matter whether they tell one another.
   static bool is_live(const ExactProblem& problem, int devices) {
     const DecoderModel& m = as_decoder(*problem.workload).model();
     for (const std::vector<Index>& chosen : chosen_experts(m, problem)) {  // one sequence for each device
       std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // of each, for each device
-      std::set<Index> used;
+      std::set<std::pair<std::size_t, Index>> used;                               // device and expert
       for (std::size_t i = 0; i < chosen.size(); ++i) {
-        std::vector<Index>& of_device = tokens[i / (chosen.size() / tokens.size())];
+        const std::size_t device = i / (chosen.size() / tokens.size());
+        std::vector<Index>& of_device = tokens[device];
         of_device.resize(tokens.size());
         ++of_device[static_cast<std::size_t>(part_with(m.experts, devices, chosen[i]))];
-        used.insert(chosen[i]);
+        used.emplace(device, chosen[i]);
       }
       bool is_even = true;
       for (std::size_t i = 0; i < tokens.size(); ++i)
         for (std::size_t j = 0; j < i; ++j) is_even = is_even && tokens[i][j] == tokens[j][i];
-      if (is_even || static_cast<Index>(used.size()) < m.experts) return false;
+      if (is_even || static_cast<Index>(used.size()) < devices * m.experts) return false;
     }
     return true;
   }
