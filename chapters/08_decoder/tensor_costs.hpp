@@ -58,13 +58,13 @@ inline Costs tensor_costs(const Setting& s, const Options& o) {
   costs.flops = z.flops(is_sequence);
   // The loss: the largest logits, the sums and the logits of the labels.
   Traffic& reduced = costs[Collective::all_reduce] = 3 * all_reduce(z.T);
-  // The gradients of the gates; those of all keys and values where these are not divided.
-  if (m.is_mixture()) reduced += z.blocks * all_reduce(z.T * z.k);
+  // The gradients of all keys and values, where these are not divided.
   if (!z.divides_key_heads) reduced += 2 * z.blocks * all_reduce(z.T * z.g * z.d);
   // Sums that become the residual stream or its gradient: two in each part of a block, and at both ends.
   const Index sums = 2 + 4 * z.blocks;
+  const Index gates = m.is_mixture() ? z.blocks : 0;  // their gradients
   if (!is_sequence) {
-    reduced += sums * all_reduce(z.T * z.D);
+    reduced += sums * all_reduce(z.T * z.D) + gates * all_reduce(z.T * z.k);
     return costs;
   }
   // These are scattered. All rows are gathered before each part and before the head. In the backward pass
@@ -72,7 +72,8 @@ inline Costs tensor_costs(const Setting& s, const Options& o) {
   // each part and at the embedding.
   const std::vector<Index> rows = slices(z.T, z.D, s.devices);
   const Index gathers = 3 + (m.is_mixture() ? 5 : 6) * z.blocks;
-  costs[Collective::reduce_scatter] = sums * ring_reduce_scatter(rows, s.device);
+  costs[Collective::reduce_scatter] = sums * ring_reduce_scatter(rows, s.device) +
+                                      gates * ring_reduce_scatter(slices(z.T, z.k, s.devices), s.device);
   costs[Collective::all_gather] = gathers * ring_all_gather(rows, s.device);
   // The gradients of norms and routers are sums over all rows.
   reduced += (1 + 2 * z.blocks) * all_reduce(z.D) + z.blocks * all_reduce(z.D * z.E);
