@@ -161,18 +161,20 @@ class TensorSequenceBlockTrace : public BlockTrace {
     t.reduce_scatter(rows_);
   }
   void experts_backward() {
-    const Index choices = z.mixture.all_choices(), logits = z.T * z.E();
+    const Index choices = z.mixture.all_choices(), k = z.mixture.top_k, here = k * rows_here_;
     traces::mixture_of_experts_backward(t, z.mixture);
     freed_by_layer(choices * (z.D + 3 * z.F()));
-    t.all_reduce(choices);  // of the gates
-    t.hold(logits);
-    t.release(choices);
-    t.hold(rows_here_ * z.E());
+    std::vector<Index> gates = rows_;
+    for (Index& of_device : gates) of_device = of_device / z.D * k;
+    t.reduce_scatter(gates);
+    t.hold(here);                // the gates of my rows
+    t.hold(rows_here_ * z.E());  // dlogits
+    t.release(here);             // the gates' gradients
     t.hold_product(z.D, rows_here_, z.E());
     t.all_reduce(z.D * z.E());
     t.reduce_scatter(rows_);
     t.hold_product(rows_here_, z.E(), z.D);
-    t.release(rows_here_ * (z.D + z.E()) + logits);
+    t.release(rows_here_ * (z.D + z.E()) + here);
   }
   /// dn through keys and values: an addend of all rows, or this device's rows. Returns its elements.
   Index through_keys() {

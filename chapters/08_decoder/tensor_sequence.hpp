@@ -4,8 +4,7 @@
 ///
 /// Tensor parallelism with sequence-parallel norms (Korthikanti et al. 2022, "Reducing Activation
 /// Recomputation in Large Transformer Models", section 4.2.2). An all-reduce is a reduce-scatter and an
-/// all-gather. Between the two, a device has only its rows of the residual stream. It computes the norms of
-/// these rows, and keeps nothing of the others for them.
+/// all-gather. Between the two, a device has only its rows of the residual stream and of what norms compute.
 /// Builds on: 08_decoder/tensor.hpp.
 
 #include "tensor_weights.hpp"
@@ -132,10 +131,11 @@ class TensorSequenceDecoder : public LanguageModel {
       auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
       for (std::size_t e = 0; e < dy.experts.size(); ++e)
         put_expert(m_, b, e, std::move(dy.experts[e]), gradients);
-      Replicated dgates = all_reduce(std::move(dy.gates));  // (T, k)   P → R
-      const Replicated all(
-          group(), choose_experts_backward(std::move(dgates).local(), k.mixture.choice, m_.how));  // (T, E)
-      const Sharded<0> dlogits = shard<0>(all);                                                    // (t, E)
+      Sharded<0> dgates = reduce_scatter<0>(std::move(dy.gates));  // (t, k)   P → S0
+      const ExpertChoice mine =
+          k.mixture.choice.of_rows({k.f.offset(), k.f.offset() + k.f.local().extent(0)});
+      const Sharded<0> dlogits =
+          my_rows(choose_experts_backward(std::move(dgates).local(), mine, m_.how), k.f);    // (t, E)
       gradients.put(block_name(b, "router"), all_reduce(matmul(transposed(k.f), dlogits)));  // (D, E)   P → R
       dn = reduce_scatter<0>(std::move(dy.n));                                               // (t, D)
       accumulate(dn, matmul(dlogits, transposed(w.router)));

@@ -5,6 +5,12 @@
 
 namespace shard {
 
+ExpertChoice ExpertChoice::of_rows(Range rows) const {
+  return {slice(gates, 0, rows.begin, rows.end),
+          {experts.begin() + rows.begin * top_k(), experts.begin() + rows.end * top_k()},
+          num_experts};
+}
+
 std::vector<Index> ExpertChoice::in_order() const {
   std::vector<Index> choices(experts.size());
   std::iota(choices.begin(), choices.end(), Index{0});

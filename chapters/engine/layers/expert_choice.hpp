@@ -16,6 +16,8 @@ struct ExpertChoice {
 
   Index top_k() const { return gates.extent(1); }
   Index rows() const { return gates.extent(0); }
+  /// The choice of some of these rows.
+  ExpertChoice of_rows(Range rows) const;
   /// The tokens that chose an expert, in ascending order.
   std::vector<Index> tokens_of(Index expert) const;
   /// Choices, counted row by row, in the order of their experts; for one expert, in the order of tokens.
