@@ -24,6 +24,9 @@ Costs ulysses_costs(const DecoderSetting& s);
 /// `experts`: whole sequences, and some experts. Much depends on which experts the tokens chose.
 Costs experts_costs(const DecoderSetting& s);
 
+/// `fsdp`: whole sequences, and rows of every parameter. A block's weights are gathered a block ahead.
+Costs fsdp_costs(const DecoderSetting& s);
+
 /// `layers`: a device has these blocks of all. `micro_batches` follow one another, by the schedule 1F1B.
 Costs layers_costs(const DecoderSetting& s, const std::vector<Range>& parts, Index micro_batches);
 

@@ -406,7 +406,7 @@ std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) 
   for (const LanguageModel::NotedChoice& c : noted->chosen_experts())
     mine += fmt::format("{} {} {} ", c.block, c.sequence * length_ + c.position, fmt::join(c.experts, " "));
   ChosenExperts chosen(model_.experts, model_.top_k);
-  for (const std::string& theirs : engine.group().gather("experts of tokens", mine)) {
+  for (const std::string& theirs : engine.group().gather_for_all("experts of tokens", mine)) {
     std::istringstream numbers(theirs);
     for (std::size_t block = 0, row = 0; numbers >> block >> row;) {
       chosen.of_block.resize(static_cast<std::size_t>(model_.num_blocks));
