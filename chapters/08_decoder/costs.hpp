@@ -16,7 +16,8 @@ Costs tensor_costs(const DecoderSetting& s);
 /// With sequence-parallel norms: between two parts of a block it has t of the rows.
 Costs tensor_sequence_costs(const DecoderSetting& s);
 
-/// `context`: all weights, and t tokens of the sequences, cut like this. Keys and values travel around a ring.
+/// `context`: all weights, and some tokens of every sequence, cut like this. Keys and values travel in a
+/// ring.
 Costs context_costs(const DecoderSetting& s, CutSequences cut);
 /// `ulysses`: the same, with all tokens of some heads for attention.
 Costs ulysses_costs(const DecoderSetting& s);
