@@ -113,7 +113,7 @@ Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> sli
   average(call.group(), row + slices[me].begin, slices[me].size(), op);
 }
 
-Task all_gather(Call call, Operation& o, int axis) {
+Task all_gather(Call call, Operation& o, int axis, Tensor room) {
   Tensor& t = o.tensor;
   call.announce(MayDiffer::along(axis));
   co_await call.agreement();
@@ -127,7 +127,9 @@ Task all_gather(Call call, Operation& o, int axis) {
   ledger().sent(call.group().id(), Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
   const cudaStream_t stream = collectives_of(call.group()).stream;
   LaunchIn launch(stream, o);
-  Tensor row = make_on(stream, {elements.back().end}, axis == 0 ? Purpose::activations : Purpose::buffers);
+  Tensor row = std::move(room);
+  if (row.size() != elements.back().end)
+    row = make_on(stream, {elements.back().end}, axis == 0 ? Purpose::activations : Purpose::buffers);
   if (row.size() > 0) gather(call.group(), data_on(stream, std::as_const(t)), data_on(stream, row), elements);
   t = Tensor();
   t = unpacked_on(stream, std::move(row), whole, axis, slices);

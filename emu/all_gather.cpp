@@ -12,7 +12,7 @@ namespace shard::runtime {
 
 using namespace emu;
 
-Task all_gather(Call call, Operation& o, int axis) {
+Task all_gather(Call call, Operation& o, int axis, Tensor room) {
   Tensor& t = o.tensor;
   call.announce(MayDiffer::along(axis));
   const int n = call.devices();
@@ -25,8 +25,8 @@ Task all_gather(Call call, Operation& o, int axis) {
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
-  Tensor row =
-      axis == 0 ? TensorMemory::make({num_elements(whole)}) : TensorMemory::buffer(num_elements(whole));
+  const bool has_room = num_elements(whole) > 0 && room.size() == num_elements(whole);
+  Tensor row = has_room ? std::move(room) : room_for_slices(num_elements(whole), axis);
   auto slice = [&](int k) {
     Range r = slices[static_cast<std::size_t>(call.place(k))];
     return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),

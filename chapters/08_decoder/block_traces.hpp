@@ -1,11 +1,10 @@
 #pragma once
 
-/// What a block's parts hold and compute on rows that are whole on a device, as traces: the vocabulary of this
-/// chapter's closed forms.
+/// What a block holds and computes, part by part, as a trace: the vocabulary of this chapter's closed forms.
 
 #include <memory>
 
-#include "engine/layers/layer_traces.hpp"
+#include "engine/proof/layer_traces.hpp"
 #include "engine/workloads/decoder.hpp"
 
 namespace shard::decoders {

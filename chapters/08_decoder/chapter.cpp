@@ -114,6 +114,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return fsdp_costs(s); },
              .reference = "single"},
             {.name = "layers",
              .summary = "blocks divided; activations go from device to device, one forward, one backward",

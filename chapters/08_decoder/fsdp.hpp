@@ -72,11 +72,12 @@ class FsdpDecoder : public LanguageModel {
     Leaving leaving;
     leave(final_norm_name(), std::move(dnorm), leaving);
     if (!m_.is_tied) leave(head_name(), std::exchange(dtable, Partial()), leaving);
-    for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
+    for (Index b = m_.num_blocks - 1; b >= 0; --b) {
       if (b > 0) next = gather_block(b - 1);  // S0 → R, some time
       MyGradients g;
       accumulate(d, think_backward(m_, w, d, kept.blocks.back(), g));
       accumulate(d, attend_backward(m_, w, d, kept.tokens, kept.blocks.back(), g));
+      kept.blocks.pop_back();
       w = b > 0 ? arrived_block(next) : MyBlock();  // frees this block's
       put(leaving, gradients);
       for_each_parameter(m_, b, g,

@@ -5,8 +5,8 @@ namespace shard::decoders {
 
 namespace {
 
-/// What a device has: h query heads and g key-value heads, f hidden units, v of the vocabulary, and t of the T
-/// rows, where these are divided.
+/// What a device has: h query heads and g key-value heads, f hidden units, v of the vocabulary, and t of the
+/// T rows, where these are divided.
 struct TensorSizes {
   Index T, D, V, h, g, f, v;
   bool divides_key_heads;

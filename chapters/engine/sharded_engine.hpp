@@ -193,7 +193,7 @@ class ShardedEngine {
     return group_->send_async(src, dst, target_device_id, where);
   }
   Tensor all_gather(Tensor t, int axis = 0, SourceLine where = SourceLine::current()) {
-    return group_->all_gather_async(std::move(t), axis, where).get(where);
+    return group_->all_gather_async(std::move(t), axis, std::nullopt, where).get(where);
   }
   Tensor all_reduce(Tensor t, ReduceOp op = ReduceOp::sum, SourceLine where = SourceLine::current()) {
     return group_->all_reduce_async(std::move(t), op, where).get(where);
@@ -268,7 +268,7 @@ Future<Replicated> ShardedEngine::all_gather_async(Sharded<Axis>&& s, SourceLine
   const CallSite call(where);
   Communicator& group = s.group();
   Shape global = s.global_shape();
-  return group.all_gather_async(detail::Access::take(std::move(s)), Axis)
+  return group.all_gather_async(detail::Access::take(std::move(s)), Axis, global)
       .then([&group, global](Tensor whole) {
         detail::require_result("all_gather", global, whole.shape());
         return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
@@ -280,7 +280,7 @@ Future<Replicated> ShardedEngine::all_gather_async(const Sharded<Axis>& s, Sourc
   const CallSite call(where);
   Communicator& group = s.group();
   Shape global = s.global_shape();
-  return group.all_gather_async(s.local(), Axis).then([&group, global](Tensor whole) {
+  return group.all_gather_async(s.local(), Axis, global).then([&group, global](Tensor whole) {
     detail::require_result("all_gather", global, whole.shape());
     return detail::Access::make<Replicated>(group, std::move(whole), global, 0);
   });

@@ -127,12 +127,12 @@ class RecordedGroup : public WrappedCommunicator {
     note(Collective::send_async, src, target.value_or(-1)).result(dst);
     return inner().send_async(src, dst, target);
   }
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override {
     const Noted noted = note(Collective::all_gather, slice);
-    return noted.result_of(inner().all_gather_async(std::move(slice), axis));
+    return noted.result_of(inner().all_gather_async(std::move(slice), axis, whole));
   }
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
-    return note(Collective::all_gather, slice).result_of(inner().all_gather_async(slice, axis));
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override {
+    return note(Collective::all_gather, slice).result_of(inner().all_gather_async(slice, axis, whole));
   }
   Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     const Noted noted = note(Collective::all_reduce, t);

@@ -272,6 +272,23 @@ TEST_CASE("what a reduction holds from its start until somebody waits is no matt
   CHECK(ledger().live() - before == whole);
 }
 
+TEST_CASE("what a gather whose result is known holds from its start is no matter of timing") {
+  for (int axis : {0, 1}) {
+    CAPTURE(axis);
+    Shape whole = {3, 2};
+    whole[static_cast<std::size_t>(axis)] *= devices();
+    const Tensor slice({3, 2});
+    const Index before = ledger().live(), more = devices() * slice.bytes();
+    Future<Tensor> future = group().all_gather_async(slice, axis, whole);
+    CHECK(ledger().live() - before == more);
+    group().synchronize();
+    CHECK(ledger().live() - before == more);
+    CHECK(future.get().shape() == whole);
+  }
+  const Tensor slice({1 + me()});  // a caller may be wrong
+  CHECK(group().all_gather_async(slice, 0, Shape{1}).get().size() == devices() * (devices() + 1) / 2);
+}
+
 TEST_CASE("a future of no call is done, and empty") {
   CHECK(standard_error_of([] {
           Future<Tensor> none;

@@ -241,6 +241,14 @@ TEST_CASE("exchange gives everybody's number in device order") {
   }
 }
 
+TEST_CASE("gather gives everybody's text in device order, on device 0 or on all devices") {
+  std::vector<std::string> expected;
+  for (int d = 0; d < devices(); ++d) expected.push_back(std::string(static_cast<std::size_t>(d), 'x'));
+  const std::string& mine = expected[static_cast<std::size_t>(me())];
+  CHECK(group().gather("a text", mine) == (me() == 0 ? expected : std::vector<std::string>()));
+  CHECK(group().gather_for_all("a text", mine) == expected);
+}
+
 TEST_CASE("print_in_device_order writes on device 0, one device after another") {
   std::ostringstream out;
   print_in_device_order(

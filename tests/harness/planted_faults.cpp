@@ -48,11 +48,11 @@ class FaultyCommunicator : public WrappedCommunicator {
   Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
     return is_next() ? Future<>() : inner().send_async(src, dst, target);
   }
-  Future<Tensor> do_all_gather(Tensor&& t, int axis) override {
-    return is_next() ? left_out(std::move(t)) : inner().all_gather_async(std::move(t), axis);
+  Future<Tensor> do_all_gather(Tensor&& t, int axis, const std::optional<Shape>& whole) override {
+    return is_next() ? left_out(std::move(t)) : inner().all_gather_async(std::move(t), axis, whole);
   }
-  Future<Tensor> do_all_gather(const Tensor& t, int axis) override {
-    return is_next() ? left_out(t.clone()) : inner().all_gather_async(t, axis);
+  Future<Tensor> do_all_gather(const Tensor& t, int axis, const std::optional<Shape>& whole) override {
+    return is_next() ? left_out(t.clone()) : inner().all_gather_async(t, axis, whole);
   }
   Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     return is_next() ? left_out(std::move(t)) : inner().all_reduce_async(std::move(t), op);

@@ -40,14 +40,16 @@ Future<> Communicator::send_async(const Tensor& src, Tensor& dst, std::optional<
   return do_send_async(src, dst, target_device_id);
 }
 
-Future<Tensor> Communicator::all_gather_async(Tensor&& slice, int axis, SourceLine where) {
+Future<Tensor> Communicator::all_gather_async(Tensor&& slice, int axis, const std::optional<Shape>& whole,
+                                              SourceLine where) {
   const CallSite call(where);
-  return do_all_gather(std::move(slice), axis);
+  return do_all_gather(std::move(slice), axis, whole);
 }
 
-Future<Tensor> Communicator::all_gather_async(const Tensor& slice, int axis, SourceLine where) {
+Future<Tensor> Communicator::all_gather_async(const Tensor& slice, int axis,
+                                              const std::optional<Shape>& whole, SourceLine where) {
   const CallSite call(where);
-  return do_all_gather(slice, axis);
+  return do_all_gather(slice, axis, whole);
 }
 
 Future<Tensor> Communicator::all_reduce_async(Tensor&& t, ReduceOp op, SourceLine where) {
@@ -88,7 +90,13 @@ std::vector<Index> Communicator::exchange(const char* what, Index mine, SourceLi
 
 std::vector<std::string> Communicator::gather(const char* what, const std::string& mine, SourceLine where) {
   const CallSite call(where);
-  return do_gather(what, mine);
+  return do_gather(what, mine, false);
+}
+
+std::vector<std::string> Communicator::gather_for_all(const char* what, const std::string& mine,
+                                                      SourceLine where) {
+  const CallSite call(where);
+  return do_gather(what, mine, true);
 }
 
 void Communicator::verify_replicated(const Tensor& t, SourceLine where) {

@@ -148,9 +148,13 @@ class Communicator {
                       SourceLine where = SourceLine::current());
 
   /// The slices of all devices, joined along `axis` in device order. The first form consumes this device's
-  /// slice, the second keeps it.
-  Future<Tensor> all_gather_async(Tensor&& slice, int axis, SourceLine where = SourceLine::current());
-  Future<Tensor> all_gather_async(const Tensor& slice, int axis, SourceLine where = SourceLine::current());
+  /// slice, the second keeps it. A caller that knows the shape of the whole may say it. Then memory for it is
+  /// held from the call on, and not from some time on.
+  Future<Tensor> all_gather_async(Tensor&& slice, int axis, const std::optional<Shape>& whole = std::nullopt,
+                                  SourceLine where = SourceLine::current());
+  Future<Tensor> all_gather_async(const Tensor& slice, int axis,
+                                  const std::optional<Shape>& whole = std::nullopt,
+                                  SourceLine where = SourceLine::current());
   /// Combines all devices' tensors, and returns the result on every device. Works in the argument's memory.
   Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op, SourceLine where = SourceLine::current());
   /// Combines all devices' tensors, and returns this device's part of the result along `axis`.
@@ -175,6 +179,9 @@ class Communicator {
   /// which the ledger does not count.
   std::vector<std::string> gather(const char* what, const std::string& mine,
                                   SourceLine where = SourceLine::current());
+  /// The same, but on every device.
+  std::vector<std::string> gather_for_all(const char* what, const std::string& mine,
+                                          SourceLine where = SourceLine::current());
   /// Called when an engine claims that all members hold this tensor. A plain communicator believes the claim;
   /// a checked run verifies it (checked_communicator.hpp).
   void verify_replicated(const Tensor& t, SourceLine where = SourceLine::current());
@@ -189,8 +196,8 @@ class Communicator {
   virtual Future<> do_post_send(int dest_id, Tensor&& t) = 0;
   virtual Future<Tensor> do_post_receive(int src_id, const Shape& shape) = 0;
   virtual Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) = 0;
-  virtual Future<Tensor> do_all_gather(Tensor&& slice, int axis) = 0;
-  virtual Future<Tensor> do_all_gather(const Tensor& slice, int axis) = 0;
+  virtual Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) = 0;
+  virtual Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) = 0;
   virtual Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) = 0;
   virtual Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) = 0;
   virtual Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) = 0;
@@ -198,7 +205,7 @@ class Communicator {
   virtual Future<Tensor> do_broadcast(Tensor&& t, int root) = 0;
   virtual void do_synchronize() = 0;
   virtual std::vector<Index> do_exchange(const char* what, Index mine) = 0;
-  virtual std::vector<std::string> do_gather(const char* what, const std::string& mine) = 0;
+  virtual std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) = 0;
   virtual void do_verify_replicated(const Tensor& t) = 0;
   /// @}
 };

@@ -143,14 +143,15 @@ Future<> FaultyCommunicator::do_send_async(const Tensor& src, Tensor& dst, std::
   inner().send_async(wrong, dst, target).wait();
   return {};
 }
-Future<Tensor> FaultyCommunicator::do_all_gather(Tensor&& t, int axis) {
+Future<Tensor> FaultyCommunicator::do_all_gather(Tensor&& t, int axis, const std::optional<Shape>& whole) {
   if (is_left_out()) return left_out(std::move(t));
-  return inner().all_gather_async(passed(std::move(t)), axis);
+  return inner().all_gather_async(passed(std::move(t)), axis, whole);
 }
-Future<Tensor> FaultyCommunicator::do_all_gather(const Tensor& t, int axis) {
+Future<Tensor> FaultyCommunicator::do_all_gather(const Tensor& t, int axis,
+                                                 const std::optional<Shape>& whole) {
   if (is_left_out()) return left_out(t.clone());
-  if (corrupts_now()) return inner().all_gather_async(corrupted(t), axis);
-  return inner().all_gather_async(t, axis);
+  if (corrupts_now()) return inner().all_gather_async(corrupted(t), axis, whole);
+  return inner().all_gather_async(t, axis, whole);
 }
 Future<Tensor> FaultyCommunicator::do_all_reduce(Tensor&& t, ReduceOp op) {
   if (is_left_out()) return left_out(std::move(t));

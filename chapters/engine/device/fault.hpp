@@ -46,8 +46,8 @@ class FaultyCommunicator : public WrappedCommunicator {
   Future<> do_post_send(int dest_id, Tensor&& t) override;
   Future<Tensor> do_post_receive(int src_id, const Shape& shape) override;
   Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override;
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override;
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override;
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override;
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override;
   Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override;
   Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override;
   Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override;

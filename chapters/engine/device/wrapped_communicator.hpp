@@ -31,11 +31,11 @@ class WrappedCommunicator : public Communicator {
   Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
     return inner_->send_async(src, dst, target_device_id);
   }
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
-    return inner_->all_gather_async(std::move(slice), axis);
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override {
+    return inner_->all_gather_async(std::move(slice), axis, whole);
   }
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
-    return inner_->all_gather_async(slice, axis);
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override {
+    return inner_->all_gather_async(slice, axis, whole);
   }
   Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
     return inner_->all_reduce_async(std::move(t), op);
@@ -56,8 +56,8 @@ class WrappedCommunicator : public Communicator {
   std::vector<Index> do_exchange(const char* what, Index mine) override {
     return inner_->exchange(what, mine);
   }
-  std::vector<std::string> do_gather(const char* what, const std::string& mine) override {
-    return inner_->gather(what, mine);
+  std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) override {
+    return for_all ? inner_->gather_for_all(what, mine) : inner_->gather(what, mine);
   }
   void do_verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
 

@@ -7,8 +7,8 @@
 namespace shard {
 
 /// The closed form of a long step, statement by statement: what a device allocates and frees, in elements,
-/// which products it computes, and what it sends. It gives the most that is held at a time, the operations and
-/// the traffic.
+/// which products it computes, and what it sends. It gives the most that is held at a time, the operations
+/// and the traffic.
 class Trace {
  public:
   /// On this device of a group.
@@ -32,8 +32,8 @@ class Trace {
   }
 
   /// \name Collectives, with their buffers
-  /// `slices`, `to`, `from`: the elements of each device. Along an axis other than the first, slices are packed
-  /// in a buffer before they are sent, or unpacked from one.
+  /// `slices`, `to`, `from`: the elements of each device. Along an axis other than the first, slices are
+  /// packed in a buffer before they are sent, or unpacked from one.
   /// @{
   enum class Along { first_axis, other_axis };
 

@@ -1,12 +1,14 @@
 #include "engine/workloads/decoder.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
@@ -444,44 +446,23 @@ std::vector<Index> ChosenExperts::of_all() const {
   return all;
 }
 
-namespace {
-
-/// The sums over all devices of lists of digits below `base`, of which at most one device has one that is not 0.
-/// As many digits as fit go into a number.
-std::vector<Index> exchanged(Communicator& group, const std::vector<Index>& digits, Index base) {
-  constexpr Index largest = Index{1} << 62;
-  std::vector<Index> sums;
-  for (std::size_t first = 0; first < digits.size();) {
-    Index number = 0, place = 1;
-    std::size_t next = first;
-    for (; next < digits.size() && place < largest / base; ++next, place *= base)
-      number += digits[next] * place;
-    const std::vector<Index> all = group.exchange("experts of tokens", number);
-    Index sum = std::accumulate(all.begin(), all.end(), Index{0});
-    for (; first < next; ++first, sum /= base) sums.push_back(sum % base);
-  }
-  return sums;
-}
-
-}  // namespace
-
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
   const auto* noted = dynamic_cast<const LanguageModel*>(&engine);
   if (!model_.is_mixture() || noted == nullptr) return nullptr;
-  auto row_of = [&](const LanguageModel::NotedChoice& c) { return c.sequence * length_ + c.position; };
-  Index rows = 0;
-  for (const LanguageModel::NotedChoice& c : noted->chosen_experts()) rows = std::max(rows, row_of(c) + 1);
-  rows = std::ranges::max(engine.group().exchange("tokens that chose experts", rows));
-  std::vector<Index> mine(static_cast<std::size_t>(model_.num_blocks * rows * model_.top_k));  // expert + 1
-  for (const LanguageModel::NotedChoice& c : noted->chosen_experts()) {
-    auto to = mine.begin() + (static_cast<Index>(c.block) * rows + row_of(c)) * model_.top_k;
-    for (Index expert : c.experts) *to++ = expert + 1;
-  }
-  std::vector<Index> all = exchanged(engine.group(), mine, model_.experts + 1);
-  for (Index& digit : all) --digit;
+  std::string mine;  // block, row and experts of each choice
+  for (const LanguageModel::NotedChoice& c : noted->chosen_experts())
+    mine += fmt::format("{} {} {} ", c.block, c.sequence * length_ + c.position, fmt::join(c.experts, " "));
   ChosenExperts chosen(model_.experts, model_.top_k);
-  for (auto from = all.begin(); from != all.end(); from += rows * model_.top_k)
-    chosen.of_block.emplace_back(from, from + rows * model_.top_k);
+  for (const std::string& theirs : engine.group().gather_for_all("experts of tokens", mine)) {
+    std::istringstream numbers(theirs);
+    for (std::size_t block = 0, row = 0; numbers >> block >> row;) {
+      chosen.of_block.resize(static_cast<std::size_t>(model_.num_blocks));
+      std::vector<Index>& of_block = chosen.of_block[block];
+      const std::size_t k = static_cast<std::size_t>(model_.top_k), first = row * k;
+      of_block.resize(std::max(of_block.size(), first + k));
+      for (std::size_t r = 0; r < k; ++r) numbers >> of_block[first + r];
+    }
+  }
   return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 

@@ -1,5 +1,7 @@
 #include "engine/device/runtime/axis_cuts.hpp"
 
+#include "engine/device/runtime/tensor_memory.hpp"
+
 namespace shard::runtime {
 
 Shape with_extent(Shape shape, int axis, Index extent) {
@@ -33,6 +35,10 @@ std::vector<Range> cut(const std::vector<Index>& sizes) {
     begin += size;
   }
   return ranges;
+}
+
+Tensor room_for_slices(Index elements, int axis) {
+  return axis == 0 ? TensorMemory::make({elements}) : TensorMemory::buffer(elements);
 }
 
 }  // namespace shard::runtime

@@ -20,4 +20,7 @@ Index elements_after(const Shape& shape, int axis);
 std::vector<Range> cut(Index extent, int parts);
 std::vector<Range> cut(const std::vector<Index>& sizes);
 
+/// Memory for slices along an axis, one behind the other. It is a buffer, unless that is how they stay.
+Tensor room_for_slices(Index elements, int axis);
+
 }  // namespace shard::runtime

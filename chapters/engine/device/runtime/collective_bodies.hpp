@@ -35,7 +35,8 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer);
 /// `slices`: where the devices' slices lie in the row that the tensor is, one behind the other. Mine is the
 /// result. `buffer` has room for the largest.
 Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer);
-Task all_gather(Call call, Operation& o, int axis);
+/// `room`: memory for all slices, or none if their sizes were not known.
+Task all_gather(Call call, Operation& o, int axis, Tensor room);
 /// `mine` cuts the tensor along split_axis: part k is for device k.
 Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine);
 Task broadcast(Call call, Operation& o, int root);

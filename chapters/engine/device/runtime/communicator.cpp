@@ -155,15 +155,18 @@ class GroupCommunicator : public Communicator {
     return std::move(started).then([](Tensor) {});
   }
 
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis) override {
+  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override {
     require_axis("all_gather", slice.shape(), axis);
     return start(Collective::all_gather, std::move(slice), [&](Operation& o) {
-      return runtime::all_gather(call(Collective::all_gather, header_of(o.tensor, axis)), o, axis);
+      Tensor room;
+      if (whole && num_devices() > 1) room = room_for_slices(num_elements(*whole), axis);
+      return runtime::all_gather(call(Collective::all_gather, header_of(o.tensor, axis)), o, axis,
+                                 std::move(room));
     });
   }
 
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis) override {
-    return all_gather_async(num_devices() == 1 ? slice.clone() : TensorMemory::share(slice), axis);
+  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override {
+    return all_gather_async(num_devices() == 1 ? slice.clone() : TensorMemory::share(slice), axis, whole);
   }
 
   Future<Tensor> do_all_reduce(Tensor&& argument, ReduceOp op) override {
@@ -238,13 +241,13 @@ class GroupCommunicator : public Communicator {
     return announce(fmt::format("an exchange of \"{}\"", what), mine);
   }
 
-  std::vector<std::string> do_gather(const char* what, const std::string& mine) override {
+  std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) override {
     Header header;
-    header.what = fmt::format("a gather of \"{}\"", what);
+    header.what = fmt::format("a gather {}of \"{}\"", for_all ? "for all " : "", what);
     header.call = stream().calls();
     header.where = current_call_site();
     FlightRecord::instance().note_call(header.call, header.what, header.where);
-    return group_->gather(header, mine);
+    return group_->gather(header, mine, for_all);
   }
 
   void do_verify_replicated(const Tensor&) override {}

@@ -172,7 +172,7 @@ void Group::require_same_gather(const Header& mine) {
   throw_disagreement(*this, claims);
 }
 
-std::vector<std::string> Group::gather(const Header& call, const std::string& mine) {
+std::vector<std::string> Group::gather(const Header& call, const std::string& mine, bool for_all) {
   const std::string& what = call.what;
   require_same_gather(call);
   const std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
@@ -181,11 +181,16 @@ std::vector<std::string> Group::gather(const Header& call, const std::string& mi
   for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
   std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
   MPI_Request request;
-  MPI_Igatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
-               offsets.data(), MPI_BYTE, 0, comm_, &request);
+  const int size = static_cast<int>(mine.size());
+  if (for_all)
+    MPI_Iallgatherv(mine.data(), size, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm_,
+                    &request);
+  else
+    MPI_Igatherv(mine.data(), size, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, 0, comm_,
+                 &request);
   wait_for(what, request);
   std::vector<std::string> texts;
-  for (std::size_t d = 0; place_ == 0 && d < counts.size(); ++d)
+  for (std::size_t d = 0; (for_all || place_ == 0) && d < counts.size(); ++d)
     texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));
   return texts;
 }

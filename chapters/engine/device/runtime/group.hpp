@@ -124,9 +124,9 @@ class Group {
   MPI_Comm comm() const { return comm_; }
   void track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer);
 
-  /// Returns all members' texts, in order, on member 0, and nothing on the others. A collective that does not
-  /// wait for its turn on the stream.
-  std::vector<std::string> gather(const Header& call, const std::string& mine);
+  /// Returns all members' texts, in order: on member 0, and nothing on the others; or on all. A collective that
+  /// does not wait for its turn on the stream.
+  std::vector<std::string> gather(const Header& call, const std::string& mine, bool for_all = false);
   /// Returns the largest exit code, when every device has come to the end of the program. Of the world. It
   /// cannot be taken for a gather, as it has a communicator of its own.
   Index meet_at_end(Index exit_code);

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the layers of this folder hold and compute, as traces (trace.hpp): the closed forms of their memory. A
-/// function is named for its layer. Its sizes are those of this device: T rows, D and F columns, V of the
-/// vocabulary. What a layer keeps or returns stays held; the caller releases it.
+/// What the layers of engine/layers hold and compute, as traces (trace.hpp): the closed forms of their
+/// memory. A function is named for its layer. Its sizes are those of this device: T rows, D and F columns, V
+/// of the vocabulary. What a layer keeps or returns stays held; the caller releases it.
 
 #include <optional>
 
@@ -37,12 +37,12 @@ struct MixtureSizes {
 void choose_experts(Trace& trace, const MixtureSizes& z);
 /// Holds each expert's rows (T k D) and g, u, h (3 T k F), the answers (T k D), and the result (T D).
 void mixture_of_experts(Trace& trace, const MixtureSizes& z);
-/// Holds the gates' gradient (T k), the gradients of all weights (3 E D F), and of the rows (T D). Frees answers,
-/// and g, u, h.
+/// Holds the gates' gradient (T k), the gradients of all weights (3 E D F), and of the rows (T D). Frees
+/// answers, and g, u, h.
 void mixture_of_experts_backward(Trace& trace, const MixtureSizes& z);
 
-/// Attention of some heads on a device: B sequences, H query heads and G key-value heads of width d. Queries and
-/// keys are runs of tokens (attention.hpp).
+/// Attention of some heads on a device: B sequences, H query heads and G key-value heads of width d. Queries
+/// and keys are runs of tokens (attention.hpp).
 struct AttentionSizes {
   Index B, H, G, d;
   std::vector<Range> queries;  ///< places in a sequence of each run

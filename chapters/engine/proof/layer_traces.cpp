@@ -1,4 +1,4 @@
-#include "engine/layers/layer_traces.hpp"
+#include "engine/proof/layer_traces.hpp"
 
 namespace shard::traces {
 
