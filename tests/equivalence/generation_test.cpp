@@ -1,0 +1,75 @@
+/// Generation by each language model of a chapter, with the keys and values that it keeps: the tokens are those
+/// of whole passes on one device, where nothing is kept.
+
+#include <algorithm>
+
+#include "engine/layers/greedy.hpp"
+#include "engine/workloads/random.hpp"
+#include "tests/equivalence/equivalence.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::testing {
+
+const testing::RunsOn runs_on({1, 2, 3});
+const testing::EndsAtFirstFailure ends;
+
+namespace {
+
+constexpr Index prompt_length = 4, count = 6;
+
+/// A sequence without labels.
+HostTensor input_of(const std::vector<Index>& tokens) {
+  std::vector<float> numbers(tokens.begin(), tokens.end());
+  numbers.resize(2 * tokens.size(), static_cast<float>(Tokens::no_label));
+  return {{1, static_cast<Index>(numbers.size())}, numbers};
+}
+
+/// The tokens behind a prompt, by an engine that has all logits: each the first of the largest, after a pass
+/// over all tokens before it.
+std::vector<Index> by_whole_passes(LanguageModel& engine, std::vector<Index> tokens) {
+  InferenceMode no_tape;
+  std::vector<float> last;
+  engine.see_logits([&](const Tensor& logits, const Tokens&, Index) {
+    last = slice(logits, 0, logits.extent(0) - 1, logits.extent(0)).to_host();
+  });
+  for (Index i = 0; i < count; ++i) {
+    const HostTensor input = input_of(tokens);
+    engine.forward(Tensor::from_host(input.shape, input.values));
+    tokens.push_back(std::ranges::max_element(last) - last.begin());
+  }
+  engine.see_logits({});
+  return {tokens.end() - count, tokens.end()};
+}
+
+LanguageModel& as_language_model(const std::unique_ptr<ShardedEngine>& engine) {
+  return dynamic_cast<LanguageModel&>(*engine);
+}
+
+std::vector<Index> prompt_of(const Case& c, std::uint64_t seed) {
+  const HostTensor input = c.network->random_input(1, seed);
+  const std::size_t known = std::min<std::size_t>(prompt_length, input.values.size() / 2);
+  return {input.values.begin(), input.values.begin() + static_cast<std::ptrdiff_t>(known)};
+}
+
+}  // namespace
+
+TEST_CASE("generated tokens are those of whole passes on one device, prompt after prompt") {
+  const Variant& whole = only_chapter().variants.front();
+  REQUIRE(whole.name == "single");
+  for (const Variant& variant : only_chapter().variants)
+    for (const Case& c : cases(variant)) {
+      CAPTURE(c.describe());
+      const ExactProblem problem = c.exact_problem(3);
+      const auto engine = c.engine(problem, false);
+      const Case alone{whole, whole.tested_with.front(), c.network, c.batch};
+      const auto reference = alone.engine(problem, false);
+      for (std::uint64_t seed : {5, 6}) {
+        const std::vector<Index> prompt = prompt_of(c, seed);
+        CHECK(generate_greedily(as_language_model(engine), prompt, count) ==
+              by_whole_passes(as_language_model(reference), prompt));
+      }
+      if (is_to_end()) return;
+    }
+}
+
+}  // namespace shard::testing
