@@ -25,19 +25,41 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
   using SequenceDecoder::SequenceDecoder;
 
  protected:
+  /// A sequence that goes on token by token fills one device after the other, some tokens at a time.
+  SequenceCut cut_of(const Tensor& input) const override {
+    constexpr Index at_a_time = 32;
+    return SequenceDecoder::cut_of(input).turned(next_position() / at_a_time);
+  }
+
   /// ## Attention
   /// All heads of my queries. Others' keys come and go.
-  Sharded<0> attention(Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
+  Sharded<0> attention(Index b, Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
                        ContextKept& kept) override {
     kept.q = std::move(q), kept.k = std::move(k), kept.v = std::move(v);
-    return ring_attention(kept.q, kept.k, kept.v, cut, all_heads(m_, cut.sequences), kept.softmax);
+    const std::vector<Index> at = cut.positions(device_id());
+    const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
+    if (b == 0) keys_ = continues() ? with_keys_of(cut, std::move(keys_)) : with_keys_of(cut, {});
+    return ring_attention(kept.q, keys, values, at, keys_, all_heads(m_, cut.sequences), kept.softmax);
   }
   AttentionGradientsOf<Sharded<0>, Sharded<0>> attention_backward(Sharded<0> dout, const Sharded<0>& o,
                                                                   const SequenceCut& cut,
                                                                   ContextKept& kept) override {
-    return ring_attention_backward(dout, o, kept.q, kept.k, kept.v, cut, all_heads(m_, cut.sequences),
-                                   kept.softmax);
+    return ring_attention_backward(dout, o, kept.q, kept.k, kept.v, with_keys_of(cut, {}),
+                                   all_heads(m_, cut.sequences), kept.softmax);
   }
+
+ private:
+  /// The positions of all devices' keys: those of this pass, behind those of the passes before.
+  static KeysOnRing with_keys_of(const SequenceCut& cut, KeysOnRing keys) {
+    if (cut.first_position == 0) keys = {};
+    keys.sequences = cut.sequences;
+    keys.at.resize(cut.runs.size());
+    for (int d = 0; d < cut.devices(); ++d)
+      std::ranges::copy(cut.positions(d), std::back_inserter(keys.at[static_cast<std::size_t>(d)]));
+    return keys;
+  }
+
+  KeysOnRing keys_;  // of the last forward pass
 };
 
 }  // namespace shard::decoders

@@ -84,9 +84,9 @@ inline Costs context_costs(const Setting& s, CutSequences cut_sequences) {
   return costs;
 }
 
-/// `ulysses`: forward, q, k and v go from tokens to heads, and o back. Backward, do goes from tokens to heads,
-/// and dq, dk and dv back. With fewer key-value heads than devices, k and v are gathered, and their gradients
-/// are summed and divided.
+/// `ulysses`: forward, q, k and v go from tokens to heads, and o back. Backward, do goes from tokens to
+/// heads, and dq, dk and dv back. With fewer key-value heads than devices, k and v are gathered, and their
+/// gradients are summed and divided.
 inline Costs ulysses_costs(const Setting& s) {
   const Decoder& decoder = as_decoder(*s.workload);
   const DecoderModel& m = decoder.model();

@@ -102,19 +102,35 @@ class ExpertsDecoder : public LanguageModel {
         .subspan(static_cast<std::size_t>(mine_.begin), static_cast<std::size_t>(mine_.size()));
   }
 
-  /// The router's choice, tokens to their experts, and answers back. The devices tell each other how many
-  /// tokens chose which expert, so that each knows what will arrive.
+  /// The router's choice, tokens to their experts, and answers back.
   Sharded<0> think(Index b, const Sharded<0>& x, MyBlockKept& k) {
     const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     k.choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);               // of (T, E)
     note_choice(b, k.choice);
-    k.route = route_of(all_gather(k.choice.counts()), num_devices(), device_id());
+    k.route = route_of(k.choice.counts(), arriving(k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
+    require_announced(k.route, n);
     Tensor y = answers(group(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
+  }
+
+  /// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
+  /// arrive: (N, E/N).
+  std::vector<Index> arriving(const std::vector<Index>& leaving) {
+    std::vector<Index> experts;  // of each device
+    for (int d = 0; d < num_devices(); ++d) experts.push_back(part(m_.experts, num_devices(), d).size());
+    const std::vector<float> mine(leaving.begin(), leaving.end());
+    const std::vector<float> all = all_to_all(Tensor::from_host({m_.experts}, mine), experts).to_host();
+    return {all.begin(), all.end()};
+  }
+
+  static void require_announced(const Route& route, const Tensor& rows) {
+    if (rows.extent(0) == route.arriving) return;
+    refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
+           to_string(rows.shape()));
   }
 
   /// Gradients of answers go to the experts, and gradients of tokens come back.

@@ -2,6 +2,7 @@
 
 /// Where tokens go that chose experts of several devices.
 
+#include <numeric>
 #include <vector>
 
 #include "engine/layers/expert_choice.hpp"
@@ -23,26 +24,24 @@ struct Route {
   Index arriving = 0;                    ///< m, the sum of `from`
 };
 
-/// Of counts (N, E): how many of each device's tokens chose each expert. Rows leave in the order of their
-/// experts, and so of the devices that own these. They arrive in the order of the sending devices; rows from
-/// one device are in the order of the experts.
-inline Route route_of(const std::vector<Index>& counts, int devices, int device) {
-  const Index experts = static_cast<Index>(counts.size()) / devices;
-  auto count = [&](int from, Index e) { return counts[static_cast<std::size_t>(from * experts + e)]; };
-  const Range mine = part(experts, devices, device);
+/// `leaving` (E): how many of this device's tokens chose each expert. `arriving` (N, E/N): how many of each
+/// device's tokens chose each of this device's experts. Rows leave in the order of their experts, and so of
+/// the devices that own these. They arrive in the order of the sending devices; rows from one device are in
+/// the order of the experts.
+inline Route route_of(const std::vector<Index>& leaving, const std::vector<Index>& arriving, int devices,
+                      int device) {
+  const auto experts = static_cast<Index>(leaving.size());
   Route route;
-  route.rows.resize(static_cast<std::size_t>(mine.size()));
+  route.rows.resize(static_cast<std::size_t>(part(experts, devices, device).size()));
+  auto count = arriving.begin();
   for (int d = 0; d < devices; ++d) {
     const Range theirs = part(experts, devices, d);
-    Index outgoing = 0, incoming = 0;
-    for (Index e = theirs.begin; e < theirs.end; ++e) outgoing += count(device, e);
-    for (Index e = mine.begin; e < mine.end; ++e) {
-      incoming += count(d, e);
-      for (Index i = 0; i < count(d, e); ++i)
-        route.rows[static_cast<std::size_t>(e - mine.begin)].push_back(route.arriving++);
-    }
-    route.to.push_back(outgoing);
-    route.from.push_back(incoming);
+    route.to.push_back(
+        std::accumulate(leaving.begin() + theirs.begin, leaving.begin() + theirs.end, Index{0}));
+    const Index before = route.arriving;
+    for (std::vector<Index>& of_expert : route.rows)
+      for (Index i = *count++; i > 0; --i) of_expert.push_back(route.arriving++);
+    route.from.push_back(route.arriving - before);
   }
   return route;
 }

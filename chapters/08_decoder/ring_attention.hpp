@@ -2,14 +2,21 @@
 
 /// Ring attention (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each device has the
 /// queries, keys and values of its tokens: a piece. The devices form a ring. In each step, every device
-/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. After N − 1
-/// steps, each device has seen all pieces. They are added to an online softmax in any order, so no device ever
-/// holds all keys.
+/// attends to the piece of keys and values that it has, and passes it on to its right neighbour. Pieces are
+/// passed on N − 1 times, so each device sees all of them. They are added to an online softmax in any order,
+/// so no device ever holds all keys.
 
 #include "engine/layers/attention.hpp"
-#include "sequence_cut.hpp"
 
 namespace shard::decoders {
+
+/// The positions of each device's keys, of B sequences. Every device knows them by a rule.
+struct KeysOnRing {
+  Index sequences = 0;
+  std::vector<std::vector<Index>> at = {};  // of each device
+
+  const std::vector<Index>& of(int device) const { return at[static_cast<std::size_t>(device)]; }
+};
 
 /// Keys and values of one device's tokens, or their gradients: (B s, G d) each.
 struct RingPiece {
@@ -30,42 +37,42 @@ struct RingStep {
 /// The devices of a group as a ring, and whose piece is where.
 class Ring {
  public:
-  Ring(Communicator& group, const SequenceCut& cut, Index key_width)
-      : group_(group), cut_(cut), key_width_(key_width) {}
+  Ring(Communicator& group, const KeysOnRing& keys, Index key_width)
+      : group_(group), keys_(keys), key_width_(key_width) {}
 
   int steps() const { return group_.num_devices(); }
   /// The device whose piece is here in a step. In step 0, and again in step N, it is mine.
   int source(int step) const { return (group_.device_id() - step + steps()) % steps(); }
+  /// The positions of the keys that are here in a step.
+  const std::vector<Index>& at(int step) const { return keys_.of(source(step)); }
   /// Passes a piece on, and takes the one that is to be here in this step. Neither is waited for.
   RingStep pass_on(RingPiece piece, int step) const {
     const int right = (group_.device_id() + 1) % steps(), left = source(1);
-    const Shape shape = {cut_.sequences * cut_.size(source(step)), key_width_};
+    const Shape shape = {keys_.sequences * static_cast<Index>(at(step).size()), key_width_};
     return {group_.post_send(right, std::move(piece.k)), group_.post_send(right, std::move(piece.v)),
             group_.post_receive(left, shape), group_.post_receive(left, shape)};
   }
 
  private:
   Communicator& group_;
-  const SequenceCut& cut_;
+  const KeysOnRing& keys_;
   Index key_width_;
 };
 
 /// ## Forward
-/// q (t, H d), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its way while the device
-/// computes with this one. A piece that no query here sees is passed on, and nothing is computed.
+/// q (t, H d) at positions at_q (t), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its
+/// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is computed.
 inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const Sharded<0>& v,
-                                 const SequenceCut& cut, const AttentionHeads& heads,
-                                 OnlineSoftmax& softmax) {
-  const Ring ring(q.group(), cut, heads.key_width());
-  const std::vector<Index> at_q = cut.places(q.group().device_id());
+                                 const std::vector<Index>& at_q, const KeysOnRing& keys,
+                                 const AttentionHeads& heads, OnlineSoftmax& softmax) {
+  const Ring ring(q.group(), keys, heads.key_width());
   RingPiece other;
   for (int step = 0; step < ring.steps(); ++step) {
     const Tensor& ks = step == 0 ? k.local() : other.k;
     const Tensor& vs = step == 0 ? v.local() : other.v;
     RingStep next;
     if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
-    const std::vector<Index> at_k = cut.places(ring.source(step));
-    attend({q.local(), ks, vs, at_q, at_k}, heads, softmax);
+    attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);
     other = next.arrived();
   }
   Tensor o = attended(heads, q.local().extent(0), softmax);
@@ -79,9 +86,9 @@ inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const
 /// and dq, of all query heads, and not k, v, dk and dv, of the fewer key-value heads.
 inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
     const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
-    const Sharded<0>& v, const SequenceCut& cut, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
-  const Ring ring(q.group(), cut, heads.key_width());
-  const std::vector<Index> at_q = cut.places(q.group().device_id());
+    const Sharded<0>& v, const KeysOnRing& keys, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
+  const Ring ring(q.group(), keys, heads.key_width());
+  const std::vector<Index>& at_q = keys.of(q.group().device_id());
   Tensor dq(q.local().shape());
   RingPiece other, sum;
   RingStep sums;  // the sums so far of the piece that is here
@@ -90,9 +97,8 @@ inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
     const Tensor& vs = step == 0 ? v.local() : other.v;
     RingStep next;
     if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
-    const std::vector<Index> at_k = cut.places(ring.source(step));
     AttentionGradients d =
-        attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, at_k}, heads, softmax);
+        attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);
     dq = add(std::move(dq), d.dq);
     sum = {std::move(d.dk), std::move(d.dv)};
     if (step > 0) {

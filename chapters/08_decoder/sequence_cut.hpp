@@ -3,6 +3,7 @@
 /// How sequences are divided over devices, in this chapter's variants that cut them: which places of every
 /// sequence a device takes. Every device knows the places of all others by this rule.
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/device/split.hpp"
@@ -15,6 +16,7 @@ struct SequenceCut {
   Index sequences = 0;                        ///< B
   Index length = 0;                           ///< S
   std::vector<std::vector<Range>> runs = {};  ///< of each device: its places, as ranges that do not touch
+  Index first_position = 0;                   ///< of place 0, where a sequence goes on
 
   /// Device i takes the i-th of N parts.
   static SequenceCut contiguous(Index sequences, Index length, int devices) {
@@ -23,12 +25,19 @@ struct SequenceCut {
     return cut;
   }
   /// Device i takes the parts i and 2N−1−i of 2N: an early one and a late one. A token sees those before it,
-  /// so the first device of a contiguous cut has little to compute, and the last one much.
+  /// so with a contiguous cut the first device computes little in attention, and the last one much.
   static SequenceCut zigzag(Index sequences, Index length, int devices) {
     SequenceCut cut{sequences, length};
     for (int i = 0; i < devices; ++i)
       cut.add_device({part(length, 2 * devices, i), part(length, 2 * devices, 2 * devices - 1 - i)});
     return cut;
+  }
+
+  /// The same parts, each so many devices further on.
+  SequenceCut turned(Index devices_on) && {
+    const auto shift = static_cast<std::ptrdiff_t>(devices_on % static_cast<Index>(runs.size()));
+    std::rotate(runs.begin(), runs.end() - shift, runs.end());
+    return std::move(*this);
   }
 
   int devices() const { return static_cast<int>(runs.size()); }
@@ -38,6 +47,12 @@ struct SequenceCut {
     std::vector<Index> all;
     for (const Range& run : runs_of(device))
       for (Index place = run.begin; place < run.end; ++place) all.push_back(place);
+    return all;
+  }
+  /// Their positions in the whole sequence.
+  std::vector<Index> positions(int device) const {
+    std::vector<Index> all = places(device);
+    for (Index& place : all) place += first_position;
     return all;
   }
   /// How many places a device takes.

@@ -20,9 +20,9 @@ class SequenceDecoder : public TokenwiseDecoder {
   /// ## Training
   /// The loss is told of each run of tokens that this device has.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Sharded<0> losses = losses_of(input);  // (t, 1)
-    Tensor dlosses(losses.local().shape());
     const SequenceCut cut = cut_of(input);
+    Sharded<0> losses = losses_of(input, cut);  // (t, 1)
+    Tensor dlosses(losses.local().shape());
     Index row = 0;
     for (Index b = 0; b < cut.sequences; ++b)
       for (const Range& run : cut.runs_of(device_id())) {
@@ -36,24 +36,31 @@ class SequenceDecoder : public TokenwiseDecoder {
 
   /// Alone, the forward pass returns all losses, in the order of the sequences: (T, 1). They are few numbers.
   Placed forward(Tensor input) override {
-    const Replicated losses = all_gather(losses_of(input));  // in device order    S0 → R
+    const SequenceCut cut = cut_of(input);
+    const Replicated losses = all_gather(losses_of(input, cut));  // in device order    S0 → R
     Tensor in_order = Tensor::uninitialized(losses.global_shape());
-    scatter_rows(losses.local(), rows_in_sequences(cut_of(input)), in_order);
+    scatter_rows(losses.local(), rows_in_sequences(cut), in_order);
     return Replicated(group(), std::move(in_order));
   }
   /// `dlosses` is the gradient of all of them.
   Gradients backward(Tensor dlosses) override {
     auto [kept] = tape_.pop();
-    const std::vector<Index> mine = kept.cut.rows_in_sequences(device_id());
-    Sharded<0> d(group(), gather_rows(dlosses, mine), dlosses.shape(), kept.cut.rows(device_id()).begin);
+    Tensor mine = gather_rows(dlosses, kept.cut.rows_in_sequences(device_id()));  // (t, 1)
+    Sharded<0> d(group(), std::move(mine), dlosses.shape(), kept.cut.rows(device_id()).begin);
     return gradients_of(std::move(kept), std::move(d));
   }
 
  protected:
+  /// How the tokens of an input are divided.
+  virtual SequenceCut cut_of(const Tensor& input) const {
+    SequenceCut cut = cut_(input.extent(0), input.extent(1) / 2, num_devices());
+    cut.first_position = next_position();
+    return cut;
+  }
   /// \name Attention: what a variant defines
   /// q (t, H d), k and v (t, G d), and o (t, H d) are of my tokens. Positions are already turned.
   /// @{
-  virtual Sharded<0> attention(Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
+  virtual Sharded<0> attention(Index b, Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
                                AttentionKept& kept) = 0;
   /// dk and dv are sums over the queries of all devices.
   virtual AttentionGradientsOf<Sharded<0>, Sharded<0>> attention_backward(Sharded<0> dout,
@@ -74,9 +81,6 @@ class SequenceDecoder : public TokenwiseDecoder {
     SequenceCut cut;
   };
 
-  SequenceCut cut_of(const Tensor& input) const {
-    return cut_(input.extent(0), input.extent(1) / 2, num_devices());
-  }
   /// For each row in device order: its row in a tensor of whole sequences.
   static std::vector<Index> rows_in_sequences(const SequenceCut& cut) {
     std::vector<Index> rows;
@@ -87,20 +91,19 @@ class SequenceDecoder : public TokenwiseDecoder {
 
   /// ## Forward
   /// As on one device, on my tokens.
-  Sharded<0> losses_of(const Tensor& input) {
+  Sharded<0> losses_of(const Tensor& input, const SequenceCut& cut) {
     MyKept kept;
-    kept.cut = cut_of(input);
-    kept.tokens = Tokens::read(input, m_.vocabulary).at(kept.cut.places(device_id()));
+    kept.cut = cut;
+    kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));
     Sharded<0> x = embedding(w_.embedding, kept.tokens, kept.cut.rows(device_id()).begin,
                              kept.cut.all_rows());  // (t, D)
-    for (const MyBlock& block : w_.blocks) {
+    for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, attend(block, x, kept, k));
-      accumulate(x, think(block, x, k.think));
+      accumulate(x, attend(b, x, kept, k));
+      accumulate(x, think(block(b), x, k.think));
     }
-    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (t, D)
-    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))),
-                         m_.how.logit_scale);  // (t, V)    S0·R = S0
+    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
+    Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (t, V)    S0
     show_logits(z.local(), kept.tokens);
     Sharded<0> losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (t, 1)
     tape_.push(std::move(kept));
@@ -129,13 +132,15 @@ class SequenceDecoder : public TokenwiseDecoder {
   }
 
   /// Attention, with rotary positions.
-  Sharded<0> attend(const MyBlock& w, const Sharded<0>& x, const MyKept& kept, MyBlockKept& k) {
+  Sharded<0> attend(Index b, const Sharded<0>& x, const MyKept& kept, MyBlockKept& k) {
+    const MyBlock& w = block(b);
     const Tokens& t = kept.tokens;
-    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.norm);                              // (t, D)
-    Sharded<0> q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));         // (t, H d)
-    Sharded<0> keys = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));        // (t, G d)
-    k.o = attention(std::move(q), std::move(keys), matmul(k.n, w.value), kept.cut, k.attention);  // (t, H d)
-    return matmul(k.o, w.output);                                                                 // (t, D)
+    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.norm);                        // (t, D)
+    Sharded<0> q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));   // (t, H d)
+    Sharded<0> keys = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));  // (t, G d)
+    k.o =
+        attention(b, std::move(q), std::move(keys), matmul(k.n, w.value), kept.cut, k.attention);  // (t, H d)
+    return matmul(k.o, w.output);                                                                  // (t, D)
   }
   Sharded<0> attend_backward(Index b, const Sharded<0>& d, const MyKept& kept, MyBlockKept& k,
                              Gradients& gradients) {

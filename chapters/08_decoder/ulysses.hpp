@@ -30,7 +30,7 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
  protected:
   /// ## Attention
   /// All tokens of my heads. With fewer key-value heads than devices, each device gets all of them.
-  Sharded<0> attention(Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
+  Sharded<0> attention(Index b, Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
                        UlyssesKept& kept) override {
     const std::vector<Index> at = positions(cut);
     kept.q = to_heads(std::move(q), cut, units());  // (T, h d)   S0 → S1
@@ -38,11 +38,13 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
     if (divides_key_heads()) {
       kept.k = to_heads(std::move(k), cut, units());  // (T, g d)   S0 → S1
       kept.v = to_heads(std::move(v), cut, units());  // (T, g d)
-      o = shard::attention(kept.q, kept.k, kept.v, at, at, my_heads(cut), kept.softmax);
+      const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
+      o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);
     } else {
       kept.all_k = to_all(std::move(k), cut);  // (T, G d)   S0 → R
       kept.all_v = to_all(std::move(v), cut);  // (T, G d)
-      o = shard::attention(kept.q, kept.all_k, kept.all_v, at, at, my_heads(cut), kept.softmax);
+      const auto [keys, values, at_keys] = seen(b, kept.all_k, kept.all_v, at);
+      o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);
     }
     kept.o = Sharded<1>(group(), o.local().clone(), o.global_shape(), o.offset());
     return to_tokens(std::move(o), cut, units());  // (t, H d)   S1 → S0
@@ -82,7 +84,7 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
   /// All positions.
   static std::vector<Index> positions(const SequenceCut& cut) {
     std::vector<Index> at(static_cast<std::size_t>(cut.length));
-    std::iota(at.begin(), at.end(), Index{0});
+    std::iota(at.begin(), at.end(), cut.first_position);
     return at;
   }
 

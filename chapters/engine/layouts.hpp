@@ -137,6 +137,13 @@ requires(!std::is_lvalue_reference_v<L> && !(std::same_as<L, Z> && detail::Reduc
                 "the gradient and the mask have different layouts: gather or shard one of them first");
   return {};
 }
+template <detail::Slice L>
+detail::NoLayout reshaped(L&&, const Shape&) {
+  static_assert(detail::always_false<L>,
+                "a slice of another shape lies elsewhere: Sharded<Axis>(group(), "
+                "std::move(x).local().reshaped(shape), global_shape, offset) claims where");
+  return {};
+}
 template <Layout L, Layout A>
 requires(!detail::Is<A, L>) void accumulate(L&, A&&) {
   static_assert(

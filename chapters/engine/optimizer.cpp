@@ -33,9 +33,9 @@ void IntegerMomentum::update(const Trainable& t, const Tensor& gradient) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
-                                          const IntegerOptimizer::MustStay& must_stay) {
+                                          const IntegerOptimizer::MustStay& must_stay, float unit) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);
-  if (name == "integer") return std::make_unique<IntegerOptimizer>(must_stay);
+  if (name == "integer") return std::make_unique<IntegerOptimizer>(must_stay, unit);
   if (name != "adam") throw Error(Code::usage, "--optimizer: expected sgd, adam or integer, given " + name);
   AdamSettings settings;
   settings.rate = rate;

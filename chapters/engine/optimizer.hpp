@@ -97,8 +97,8 @@ class IntegerMomentum : public Optimizer {
   std::map<std::string, Tensor> momenta_;
 };
 
-/// "sgd", "adam" or "integer". \throws Error usage for another name
+/// "sgd", "adam" or "integer", which counts gradients in units. \throws Error usage for another name
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
-                                          const IntegerOptimizer::MustStay& must_stay);
+                                          const IntegerOptimizer::MustStay& must_stay, float unit = 1);
 
 }  // namespace shard

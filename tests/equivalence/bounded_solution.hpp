@@ -2,12 +2,27 @@
 
 /// The independent float64 reference of each workload, with a bound on what float32 may make of it.
 
+#include "engine/workloads/decoder.hpp"
 #include "engine/workloads/mixture.hpp"
 #include "engine/workloads/mlp.hpp"
+#include "tests/equivalence/decoder_reference.hpp"
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/equivalence/reference.hpp"
 
 namespace shard::testing {
+
+/// What is trained, and with which gradients of its output.
+struct RealProblem {
+  const Workload& network;
+  std::map<std::string, HostTensor> weights;
+  HostTensor input, output_grad;
+};
+
+/// What should come of steps of SGD.
+struct BoundedSteps {
+  std::vector<std::map<std::string, Bounded>> results;  // of each: "output", each gradient, "input_grad"
+  std::vector<Bounded> outputs;                         // after each
+};
 
 /// "output", "input_grad" and each parameter's gradient. \throws Error internal for a workload without one
 inline std::map<std::string, Bounded> solve_bounded(const Workload& network,
@@ -17,6 +32,52 @@ inline std::map<std::string, Bounded> solve_bounded(const Workload& network,
     return solve_bounded(mlp->model(), weights, input, output_grad);
   const Mixture& mixture = as_mixture(network);
   return solve_bounded_mixture(mixture.model(), mixture.rule(), weights, input, output_grad);
+}
+
+using SixteenSamples = SampledDecoder<16>;
+
+inline Bounded bounded(const SixteenSamples::Matrix& m) {
+  Bounded b(m.rows, m.columns);
+  for (std::size_t i = 0; i < m.all.size(); ++i) b.value[i] = m.all[i].value(), b.error[i] = m.all[i].bound();
+  return b;
+}
+
+/// A deep decoder takes one step: with more, there is not much left that a bound could notice.
+inline BoundedSteps bounded_steps_of_decoder(const RealProblem& p, const DecoderModel& model, double rate) {
+  const int steps = model.num_blocks > 2 ? 1 : 3;
+  SixteenSamples decoder(model, p.weights, p.input);
+  BoundedSteps all;
+  SixteenSamples::Matrix output = decoder.forward();
+  for (int step = 0; step < steps; ++step) {
+    const SixteenSamples::Results gradients = decoder.backward(p.output_grad);
+    std::map<std::string, Bounded>& results = all.results.emplace_back();
+    results.emplace("output", bounded(output));
+    for (const auto& [name, gradient] : gradients) results.emplace(name, bounded(gradient));
+    decoder.sgd_step(gradients, rate);
+    output = decoder.forward();
+    all.outputs.push_back(bounded(output));
+  }
+  for (const auto& margin : decoder.margins())
+    if (margin.value() <= margin.bound()) throw DoubtfulChoice();
+  return all;
+}
+
+/// The first steps of SGD. \throws DoubtfulChoice
+inline BoundedSteps bounded_steps(const RealProblem& p, double rate) {
+  if (const auto* decoder = dynamic_cast<const Decoder*>(&p.network))
+    return bounded_steps_of_decoder(p, decoder->model(), rate);
+  std::map<std::string, Bounded> weights;
+  for (const auto& [name, w] : p.weights) weights.emplace(name, w);
+  auto solve = [&] { return solve_bounded(p.network, weights, Bounded(p.input), Bounded(p.output_grad)); };
+  BoundedSteps all;
+  std::map<std::string, Bounded> results = solve();
+  for (int step = 0; step < 3; ++step) {
+    for (auto& [name, w] : weights) sgd_step(w, results.at(name), rate);
+    all.results.push_back(std::move(results));
+    results = solve();
+    all.outputs.push_back(results.at("output"));
+  }
+  return all;
 }
 
 }  // namespace shard::testing

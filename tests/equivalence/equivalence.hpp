@@ -87,9 +87,10 @@ struct Case {
   }
 };
 
-/// An integer optimizer that leaves alone what the problem's network says.
-inline IntegerOptimizer integer_optimizer(const ExactProblem& problem) {
-  return IntegerOptimizer(
+/// An integer optimizer, with momentum or without, that leaves alone what the problem's network says.
+template <class AnyIntegerOptimizer>
+AnyIntegerOptimizer integer_optimizer(const ExactProblem& problem) {
+  return AnyIntegerOptimizer(
       [network = problem.workload](const std::string& name) { return network->must_stay(name); },
       problem.workload->gradient_unit());
 }

@@ -39,26 +39,14 @@ std::map<std::string, HostTensor> random_weights(const Workload& network, std::u
 /// Steps of SGD on random data, and what should come of them, with bounds, by the independent reference.
 struct RandomRun {
   static constexpr float rate = 0x1p-5F;
-  std::map<std::string, HostTensor> start;
-  HostTensor input, output_grad;
-  std::vector<std::map<std::string, Bounded>> steps;  // results of each
-  std::vector<Bounded> outputs;                       // after each
+  RealProblem problem;
+  BoundedSteps expected;
 
   RandomRun(const Case& c, std::uint64_t seed)
-      : start(random_weights(*c.network, seed)),
-        input(random_tensor(c.network->input_shape(c.batch), "input", seed)),
-        output_grad(random_tensor(c.network->output_shape(c.batch), "output_grad", seed,
-                                  1 / static_cast<float>(c.batch))) {
-    std::map<std::string, Bounded> weights;
-    for (const auto& [name, w] : start) weights.emplace(name, w);
-    auto solve = [&] { return solve_bounded(*c.network, weights, Bounded(input), Bounded(output_grad)); };
-    steps.push_back(solve());
-    for (int step = 0; step < 3; ++step) {
-      for (auto& [name, w] : weights) sgd_step(w, steps.back().at(name), rate);
-      steps.push_back(solve());
-      outputs.push_back(steps.back().at("output"));
-    }
-  }
+      : problem{*c.network, random_weights(*c.network, seed), c.network->random_input(c.batch, seed),
+                random_tensor(c.network->output_shape(c.batch), "output_grad", seed,
+                              1 / static_cast<float>(c.batch))},
+        expected(bounded_steps(problem, rate)) {}
 };
 
 /// The first of some seeds whose data leave no doubt, in any step, about what rounding may not decide.
@@ -70,6 +58,17 @@ RandomRun random_run(const Case& c) {
       if (seed == 70) throw;
     }
   }
+}
+
+/// make(case), made once for all variants that are tested with the same network.
+template <class Make>
+const auto& once(const Case& c, const Make& make) {
+  using Made = std::remove_const_t<decltype(make(c))>;
+  static std::map<std::pair<std::shared_ptr<const Workload>, Index>, Made> all;
+  const auto key = std::pair(c.network, c.batch);
+  auto found = all.find(key);
+  if (found == all.end()) found = all.emplace(key, make(c)).first;
+  return found->second;
 }
 
 /// How far the worst element is from the reference, in units of its bound; more than 1 is an error.
@@ -105,21 +104,47 @@ void check_equal(const std::vector<Comparison>& comparisons) {
   if (!difference.empty()) FAIL_CHECK(difference);
 }
 
-/// Whether integer steps keep sums exact: they make sparse weights dense, so wider or deeper ones would
-/// overflow.
-bool stays_exact(const Workload& network) {
-  Index widest = 0;
-  for (const Parameter& p : network.parameters()) widest = std::max(widest, std::ranges::max(p.shape));
-  const Index layers = network.num_layers();
-  return layers <= 16 && widest <= (layers > 6 ? 2 : layers > 2 ? 8 : 16);
+/// A problem and its solution.
+struct Solved {
+  ExactProblem problem;
+  Solution solution;
+};
+
+/// A problem of the case. \tparam seed of the problem
+template <std::uint64_t seed>
+const Solved& solved(const Case& c) {
+  return once(c, [](const Case& of) {
+    ExactProblem problem = of.exact_problem(seed);
+    Solution solution = solve(problem);
+    return Solved{std::move(problem), std::move(solution)};
+  });
+}
+
+/// Steps of the integer optimizer, and then steps of that with momentum.
+constexpr int plain_steps = 2, momentum_steps = 3;
+
+/// The problems of these steps.
+const std::vector<Solved>& solved_steps(const Case& c) {
+  return once(c, [](const Case& of) {
+    std::vector<Solved> steps;
+    ExactProblem problem = of.exact_problem(4);
+    std::map<std::string, std::vector<float>> momenta;
+    for (int step = 0; step < plain_steps + momentum_steps; ++step) {
+      steps.push_back({problem, without_input_grad(solve(problem))});
+      if (step < plain_steps)
+        integer_step(problem, steps.back().solution);
+      else
+        integer_momentum_step(problem, steps.back().solution, momenta);
+    }
+    return steps;
+  });
 }
 
 }  // namespace
 
 TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit") {
   for_each_case([](const Case& c) {
-    ExactProblem problem = c.exact_problem(3);
-    const Solution all = solve(problem);
+    const auto& [problem, all] = solved<3>(c);
     for (bool input_grad : {true, false}) {
       CAPTURE(input_grad);
       const Solution expected = input_grad ? all : without_input_grad(all);
@@ -133,51 +158,52 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unshard
 
 TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
   for (const Variant& variant : only_chapter().variants) {
-    const Options& options = variant.tested_with.back();
-    for (Index layers : {2, 3}) {
-      const auto network = variant.workload->sized(layers * group().num_devices() * 2 - (layers - 2), 4, 4);
-      CAPTURE(variant.name, layers);
-      std::string refusal;
+    auto refusal_of = [&](Index layers) -> std::string {
+      const auto network = variant.workload->sized(layers, 4, 4);
       try {
-        if (variant.require) variant.require(group().num_devices(), *network, options);
+        if (variant.require) variant.require(group().num_devices(), *network, variant.tested_with.back());
       } catch (const Error& error) {
         CHECK(error.code() == Code::usage);
-        refusal = error.what();
+        return error.what();
       }
-      CHECK((layers == 3 || refusal.empty()));
-      if (refusal.empty()) continue;
-      CHECK_THAT(refusal, contains("expected an even number of layers, given "));
-      CHECK_THAT(refusal, !contains("\n"));
-    }
+      return "";
+    };
+    const Index devices = group().num_devices();
+    const std::string of_even = refusal_of(4 * devices), of_odd = refusal_of(6 * devices - 1);
+    CAPTURE(variant.name);
+    if (of_odd == of_even) continue;  // whatever it refuses, it is not how many layers there are
+    CHECK(of_even.empty());
+    CHECK_THAT(of_odd, contains("expected an even number of layers, given "));
+    CHECK_THAT(of_odd, !contains("\n"));
   }
 }
 
 TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit") {
   for_each_case([](const Case& c) {
-    if (!stays_exact(*c.network)) return;
-    ExactProblem problem = c.exact_problem(4);
-    std::unique_ptr<ShardedEngine> engine = c.engine(problem, false);
-    IntegerOptimizer optimizer = integer_optimizer(problem);
-    Solution before;
-    Background background = background_of(problem);
-    for (int step = 0; step < 5; ++step) {
+    if (!c.network->stays_exact()) return;
+    const std::vector<Solved>& steps = solved_steps(c);
+    std::unique_ptr<ShardedEngine> engine = c.engine(steps[0].problem, false);
+    IntegerOptimizer plain = integer_optimizer<IntegerOptimizer>(steps[0].problem);
+    IntegerMomentum with_momentum = integer_optimizer<IntegerMomentum>(steps[0].problem);
+    for (std::size_t step = 0; step < steps.size(); ++step) {
       INFO("step " << step);
-      const Solution expected = without_input_grad(solve(problem));
+      const auto& [problem, expected] = steps[step];
+      Background background = background_of(problem);
+      if (step > 0) background.before = [&] { return steps[step - 1].solution; };
       Results results = run_step(*engine, problem.input, problem.output_grad);
       check_equal(compare_all(results, expected, background));
-      optimizer.step(*engine, results.gradients);
-      integer_step(problem, expected);
-      before = expected;
-      background.before = [&before] { return before; };
+      if (step < plain_steps)
+        plain.step(*engine, results.gradients);
+      else
+        with_momentum.step(*engine, results.gradients);
     }
   });
 }
 
 TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike") {
   for_each_case([](const Case& c) {
-    ExactProblem problem = c.exact_problem(3);
+    const auto& [problem, expected] = solved<3>(c);
     double squares = 0;  // of integers times powers of two: exact
-    const Solution expected = solve(problem);
     for (const auto& [name, gradient] : expected)
       for (float value : gradient.values)
         if (name != "output" && name != Gradients::input_grad) squares += double{value} * double{value};
@@ -199,21 +225,22 @@ TEST_CASE("the norm of all gradients counts each element once, and clipping scal
 
 TEST_CASE("real-valued: results and parameters after SGD steps are within the bound of float32 rounding") {
   for_each_case([](const Case& c) {
-    RandomRun run = random_run(c);
-    std::unique_ptr<ShardedEngine> engine = c.engine(run.start, *c.network, true);
+    const auto& [problem, expected] = once(c, random_run);
+    std::unique_ptr<ShardedEngine> engine = c.engine(problem.weights, *c.network, true);
     Sgd sgd(RandomRun::rate);
-    for (std::size_t step = 0; step < run.outputs.size(); ++step) {
+    for (std::size_t step = 0; step < expected.outputs.size(); ++step) {
       INFO("step " << step);
       engine->want_input_grad(step == 0);  // the other steps as in training
-      Results results = run_step(*engine, run.input, run.output_grad);
+      Results results = run_step(*engine, problem.input, problem.output_grad);
       sgd.step(*engine, results.gradients);
       for (auto& [name, gradient] : results.gradients) {
         CAPTURE(name);
-        CHECK(worst_in_bounds(whole_on_host(*engine, std::move(gradient)), run.steps[step].at(name)) <= 1);
+        CHECK(worst_in_bounds(whole_on_host(*engine, std::move(gradient)), expected.results[step].at(name)) <=
+              1);
       }
       InferenceMode no_tape;
-      HostTensor output = whole_on_host(*engine, engine->forward(input_of(*engine, run.input)));
-      CHECK(worst_in_bounds(output, run.outputs[step]) <= 1);
+      HostTensor output = whole_on_host(*engine, engine->forward(input_of(*engine, problem.input)));
+      CHECK(worst_in_bounds(output, expected.outputs[step]) <= 1);
     }
   });
 }
@@ -310,9 +337,10 @@ TEST_CASE("several forwards of different batches may precede their backwards, fi
           problem, out.slice_of(Tensor::from_host(problem->output_grad.shape, problem->output_grad.values)));
     }
     for (auto& [problem, dout] : waiting) {
-      std::map<std::string, HostTensor> expected = solve(*problem);
+      const Solution all = solve(*problem);
+      const Solution expected = input_grad ? all : without_input_grad(all);
       Gradients gradients = engine->backward(std::move(dout));
-      CHECK(gradients.size() == expected.size() - (input_grad ? 1 : 2));
+      CHECK(gradients.size() == expected.size() - 1);
       for (const auto& [name, gradient] : gradients)
         check_equal({compare(name, gradient, expected.at(name), background_of(*problem))});
     }

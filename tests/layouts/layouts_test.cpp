@@ -270,6 +270,16 @@ TEST_CASE("elementwise functions keep the layout") {
   check_elementwise<O>();
 }
 
+TEST_CASE("a whole tensor and an addend keep their layout under another shape") {
+  const HostTensor a = integers({6, 4}, 2);
+  const HostTensor expected{{2, 3, 4}, a.values};
+  R whole = reshaped(laid_out<R>(a, {}), {2, 3, 4});
+  P addend = reshaped(laid_out<P>(a, {}), {2, 3, 4});
+  CHECK(addend.global_shape() == expected.shape);
+  CHECK(difference(whole_of(engine, std::move(whole)), expected) == "");
+  CHECK(difference(whole_of(engine, std::move(addend)), expected) == "");
+}
+
 TEST_CASE("layouts cost no memory beyond their tensors") {
   const Index bytes = 4 * 30;
   ledger().reset();

@@ -17,7 +17,7 @@ struct Arithmetic {
   float limit = HUGE_VALF;
   ExponentialBase base = ExponentialBase::e;
   float score_scale = 1;  ///< what scores of attention are multiplied by: 1/√d in most networks
-  float logit_scale = 1;  ///< what logits are multiplied by
+  float logit_scale = 1;  ///< what logits of tokens and of experts are multiplied by
 
   /// The largest exponent on the grid, and minus the smallest. So a sum of powers spans 2^8.
   static constexpr float largest_exponent = 4;

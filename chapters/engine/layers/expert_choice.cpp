@@ -35,7 +35,7 @@ std::vector<Index> ExpertChoice::counts() const {
 ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how) {
   ExpertChoice choice;
   choice.num_experts = logits.extent(1);
-  logits = how.exponents(std::move(logits));
+  logits = how.exponents(scale(std::move(logits), how.logit_scale));
   choice.experts = shard::top_k(logits, top_k);
   Tensor z = take_columns(logits, choice.experts, top_k);  // (T, k)
   const Tensor largest = row_max(z);
@@ -46,8 +46,8 @@ ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how) {
 }
 
 Tensor choose_experts_backward(Tensor dgates, const ExpertChoice& choice, const Arithmetic& how) {
-  return put_columns(how.rounded(softmax_backward(std::move(dgates), choice.gates)), choice.experts,
-                     choice.num_experts);
+  Tensor d = how.rounded(softmax_backward(std::move(dgates), choice.gates));  // (T, k)
+  return put_columns(scale(std::move(d), how.logit_scale), choice.experts, choice.num_experts);
 }
 
 }  // namespace shard

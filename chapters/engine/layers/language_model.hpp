@@ -49,6 +49,9 @@ class LanguageModel : public ShardedEngine {
     return tokens;
   }
   KeyValueCache& cache() { return cache_; }
+  bool continues() const { return continues_; }
+  /// That of the first token of the next pass.
+  Index next_position() const { return next_position_; }
   /// All keys and values that a block's queries may see: these new ones, behind those of earlier passes.
   template <Layout L>
   SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {

@@ -120,19 +120,15 @@ void attended(Trace& trace, const AttentionSizes& z) {
 
 void attend_backward(Trace& trace, const AttentionSizes& z) {
   const Index q = z.n * z.d, k = z.m * z.d, scores = z.n * z.m;
+  trace.hold(z.queries() + 2 * z.keys());  // dq, dk, dv of each head
   for (Index b = 0; b < z.B; ++b) {
-    trace.hold(2 * z.G * k);  // dk, dv
     const Index sequence = 3 * z.H * q + 2 * z.G * k;
     trace.hold(sequence);  // q, k, v, o, do
     for (Index h = 0; h < z.H; ++h) {
       trace.hold(3 * q + 2 * k);
       trace.hold(2 * scores);  // p, ds
       trace.pass(z.n);         // Σ p dp
-      trace.product(z.n, z.d, z.m);
-      trace.product(z.m, z.n, z.d);
-      trace.product(z.n, z.d, z.m);
-      trace.product(z.m, z.n, z.d);
-      trace.hold_product(z.n, z.m, z.d);  // dq
+      for (int i = 0; i < 5; ++i) trace.product(z.n, z.d, z.m);
       trace.release(2 * scores);
       trace.release(3 * q + 2 * k);
     }

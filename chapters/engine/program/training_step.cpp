@@ -19,8 +19,10 @@ double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer
 }
 
 std::unique_ptr<Optimizer> optimizer_of(const Run& run) {
-  return make_optimizer(run.arguments.optimizer, run.arguments.learning_rate,
-                        [&](const std::string& parameter) { return run.network.must_stay(parameter); });
+  return make_optimizer(
+      run.arguments.optimizer, run.arguments.learning_rate,
+      [&network = run.network](const std::string& parameter) { return network.must_stay(parameter); },
+      run.network.gradient_unit());
 }
 
 }  // namespace shard

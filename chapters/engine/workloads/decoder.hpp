@@ -37,10 +37,12 @@ class Decoder : public Workload {
   std::string examples_title() const override { return "a text, and how the network goes on with it"; }
   std::unique_ptr<Journal> journal() const override;
 
-  /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of 4
-  /// up to 16. Every tenth label or so is missing.
+  /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of
+  /// 16 up to 64, so that not much of what they become is rounded to 0. Every tenth label or so is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem) const override;
+  /// Weights stay as small as they begin, and each norm rounds to the grid again.
+  bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
   /// Of a mixture: ChosenExperts. A collective.

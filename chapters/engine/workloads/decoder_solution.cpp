@@ -338,7 +338,7 @@ class DecoderSolution {
   }
 
   void choose(Index b, BlockTrace& trace) const {
-    const Matrix logits = product(trace.f, weight(block_name(b, "router")));
+    const Matrix logits = scaled(product(trace.f, weight(block_name(b, "router"))), m_.how.logit_scale);
     trace.gates = Matrix(logits.rows, m_.top_k);
     for (Index t = 0; t < logits.rows; ++t) {
       std::vector<Index> order(static_cast<std::size_t>(m_.experts));
@@ -372,6 +372,7 @@ class DecoderSolution {
           dlogits.at(t, trace.chosen[static_cast<std::size_t>(t * m_.top_k + r)]) = grid_.rounded(
               static_cast<float>(trace.gates.at(t, r)) * (static_cast<float>(dgates.at(t, r)) - dots));
       }
+      dlogits = scaled(std::move(dlogits), m_.how.logit_scale);
       put(block_name(b, "router"), product(trace.f.transposed(), dlogits));
       add_to(dn, product(dlogits, weight(block_name(b, "router")).transposed()));
     } else {

@@ -13,6 +13,14 @@ std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
   return nullptr;
 }
 
+/// Integer steps make sparse weights dense, so wider or deeper networks would overflow.
+bool Workload::stays_exact() const {
+  Index widest = 0;
+  for (const Parameter& p : parameters()) widest = std::max(widest, std::ranges::max(p.shape));
+  const Index layers = num_layers();
+  return layers <= 16 && widest <= (layers > 6 ? 2 : layers > 2 ? 8 : 16);
+}
+
 HostTensor Workload::random_input(Index batch, std::uint64_t seed) const {
   HostTensor input{input_shape(batch), {}};
   const CounterRandom random(seed, "input");

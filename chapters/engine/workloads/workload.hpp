@@ -127,6 +127,8 @@ class Workload {
   virtual Solution solve(const ExactProblem& problem) const = 0;
   /// Whether exact problems stay exact only as long as this parameter stays as it is.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
+  /// Whether exact problems stay exact while integer optimizers step.
+  virtual bool stays_exact() const;
   /// Weights' gradients in exact problems are multiples of this.
   virtual float gradient_unit() const { return 1; }
   /// An input of real numbers, or whatever the network reads, for tests: uniform in ±1 by default.

@@ -1,0 +1,197 @@
+/// Tokens, the text that they come from, the mean of their losses, and the experts that they choose.
+
+#include "engine/layers/tokens.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/layers/expert_choice.hpp"
+#include "engine/loss.hpp"
+#include "engine/workloads/characters.hpp"
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+namespace shard::testing {
+
+namespace {
+
+using Values = std::vector<float>;
+using Indices = std::vector<Index>;
+
+Tensor matrix(Index rows, Index columns, const Values& values) {
+  return Tensor::from_host({rows, columns}, values);
+}
+
+void check_refused(const std::function<void()>& call, Code code, const std::string& words) {
+  const Refusal given = refusal(call);
+  CHECK(given.code == static_cast<int>(code));
+  CHECK_THAT(given.message, contains(words));
+}
+
+}  // namespace
+
+TEST_CASE("tokens: a row has the ids of a sequence, then its labels") {
+  const Tokens t = Tokens::read(matrix(2, 6, {1, 0, 4, 0, 4, -100, 2, 3, 3, 3, -100, 1}), 5, 10);
+  CHECK(t.sequences == 2);
+  CHECK(t.length == 3);
+  CHECK(t.rows() == 6);
+  CHECK(t.ids == Indices{1, 0, 4, 2, 3, 3});
+  CHECK(t.labels == Indices{0, 4, -100, 3, -100, 1});
+  CHECK(t.positions == Indices{10, 11, 12});
+  CHECK(t.first_sequence == 0);
+}
+
+TEST_CASE("tokens: places of each sequence, in any order") {
+  Tokens t = Tokens::read(matrix(2, 6, {1, 0, 4, 0, 4, -100, 2, 3, 3, 3, -100, 1}), 5, 10);
+  t.first_sequence = 7;
+  const Tokens some = t.at({2, 0});
+  CHECK(some.sequences == 2);
+  CHECK(some.length == 2);
+  CHECK(some.ids == Indices{4, 1, 3, 2});
+  CHECK(some.labels == Indices{-100, 0, 1, 3});
+  CHECK(some.positions == Indices{12, 10});
+  CHECK(some.first_sequence == 7);
+  CHECK(t.at({}).rows() == 0);
+}
+
+TEST_CASE("tokens: what is no token is refused, and said") {
+  auto read = [](const Values& values) {
+    return [values] { Tokens::read(matrix(1, static_cast<Index>(values.size()), values), 5); };
+  };
+  check_refused(read({5, 0}), Code::argument, "input_ids: expected tokens from 0 to 4, given 5");
+  check_refused(read({-1, 0}), Code::argument, "input_ids");
+  check_refused(read({-100, 0}), Code::argument, "given -100");
+  check_refused(read({1.5F, 0}), Code::argument, "given 1.5");
+  check_refused(read({NAN, 0}), Code::argument, "given nan");
+  check_refused(read({0, 5}), Code::argument,
+                "labels: expected tokens from 0 to 4, or -100 for none, given 5");
+  check_refused(read({0, -1}), Code::argument, "labels");
+  check_refused(read({0, 1, 2}), Code::argument, "ids and labels of sequences, (B, 2 S)");
+  check_refused([] { Tokens::read(Tensor({4}), 5); }, Code::argument, "(B, 2 S)");
+}
+
+TEST_CASE("tokens in a slice of the vocabulary are counted from its first") {
+  CHECK(in_slice({0, 3, 5, 4, -100, 3}, {3, 5}) == Indices{no_slot, 0, no_slot, 1, no_slot, 0});
+  CHECK(in_slice({0, 1}, {1, 1}) == Indices{no_slot, no_slot});
+}
+
+namespace {
+
+/// A file with this text, as long as this object lives.
+class TextFile {
+ public:
+  explicit TextFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() / ("tokens_test_" + std::to_string(::getpid()))) {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("characters: a text's characters in ascending order are its vocabulary") {
+  const TextFile file("beda \nbc");
+  const Characters text(file.path());
+  CHECK(text.vocabulary() == 7);
+  CHECK(text.size() == 8);
+  const std::string letters = "\n abcde";
+  for (Index token = 0; token < 7; ++token) {
+    CHECK(text.letter(token) == letters[static_cast<std::size_t>(token)]);
+    CHECK(text.token_of(letters[static_cast<std::size_t>(token)]) == token);
+  }
+  CHECK(text.token_of('z') == no_slot);
+  CHECK(text.token(0) == 3);
+  CHECK(text.token(7) == 4);
+  check_refused([&] { text.letter(7); }, Code::argument, "expected 0 to 6, given 7");
+  check_refused([&] { text.letter(-1); }, Code::argument, "given -1");
+  check_refused([&] { Characters("/nowhere/text"); }, Code::file, "/nowhere/text: expected a text");
+  const TextFile same("aaa");
+  check_refused([&] { Characters(same.path()); }, Code::file, "two different characters or more, given 1");
+}
+
+TEST_CASE("pieces of a text: each character's label is the next; a row depends on seed, step and row alone") {
+  const TextFile file("abcdefghijklmnopqrstuvwxyz");
+  const Characters text(file.path());
+  const HostTensor all = pieces_of_text(text, {0, 9}, 5, 1, 2);
+  CHECK(all.shape == Shape{9, 10});
+  for (std::size_t row = 0; row < 9; ++row)
+    for (std::size_t i = 0; i < 5; ++i) CHECK(all.values[row * 10 + 5 + i] == all.values[row * 10 + i] + 1);
+  const HostTensor some = pieces_of_text(text, {3, 5}, 5, 1, 2);
+  CHECK(some.values == Values(all.values.begin() + 30, all.values.begin() + 50));
+  CHECK(pieces_of_text(text, {0, 9}, 5, 1, 3).values != all.values);
+  CHECK(pieces_of_text(text, {0, 9}, 5, 2, 2).values != all.values);
+  CHECK(pieces_of_text(text, {0, 9}, 25, 1, 1).values[0] == 0);  // the only piece there is
+  check_refused(
+      [&] {
+        pieces_of_text(text, {0, 1}, 26, 1, 1);
+      },
+      Code::usage, "a length below the text's 26, given 26");
+}
+
+TEST_CASE("the mean loss of tokens is over those with a label; pieces count once") {
+  MeanTokenLoss loss(4);
+  const Tensor first = loss.gradient(matrix(3, 1, {1, 0, 2}), 0);
+  CHECK(first.to_host() == Values{0.25F, 0.25F, 0.25F});
+  CHECK(first.shape() == Shape{3, 1});
+  loss.gradient(matrix(2, 1, {5, 0}), 3);
+  loss.gradient(matrix(3, 1, {1, 0, 2}), 0);  // again, by another device
+  CHECK(loss.gradient(Tensor({0, 1}), 3).size() == 0);
+  CHECK(loss.value(group()) == 2);
+}
+
+namespace {
+
+constexpr float much = 30;  // the powers of others are nothing beside e^30
+
+ExpertChoice some_choice(const Arithmetic& how) {
+  return choose_experts(matrix(3, 4, {0, much, 2, 2, 3, 1, 0, 3, 0, 0, -much, 1}), 2, how);
+}
+
+}  // namespace
+
+TEST_CASE("experts: those of the largest logits, the lower of equal ones; gates are their softmax") {
+  const ExpertChoice choice = some_choice(Arithmetic::real(1));
+  CHECK(choice.rows() == 3);
+  CHECK(choice.top_k() == 2);
+  CHECK(choice.experts == Indices{1, 2, 0, 3, 3, 0});
+  const Values gates = choice.gates.to_host();
+  for (std::size_t token = 0; token < 3; ++token)
+    CHECK(std::abs(gates[2 * token] + gates[2 * token + 1] - 1) < 0x1p-22F);
+  CHECK(gates[0] == 1);
+  CHECK(gates[2] == 0.5F);
+  CHECK(std::abs(double{gates[4]} - 1 / (1 + std::exp(-1.0))) < 0x1p-22);
+}
+
+TEST_CASE("experts: the tokens of each in ascending order, the places of choices by expert, and counts") {
+  const ExpertChoice choice = some_choice(Arithmetic::real(1));
+  CHECK(choice.tokens_of(0) == Indices{1, 2});
+  CHECK(choice.tokens_of(1) == Indices{0});
+  CHECK(choice.tokens_of(2) == Indices{0});
+  CHECK(choice.tokens_of(3) == Indices{1, 2});
+  CHECK(choice.in_order() == Indices{2, 5, 0, 1, 3, 4});
+  CHECK(choice.slots() == Indices{2, 3, 0, 4, 5, 1});
+  CHECK(choice.counts() == Indices{2, 1, 1, 2});
+}
+
+TEST_CASE(
+    "experts on the grid: logits become exponents of 2 before they are compared, and gates are rounded") {
+  const Arithmetic grid{.unit = 0x1p-3F, .limit = 64, .base = ExponentialBase::two};
+  const ExpertChoice choice = choose_experts(matrix(2, 3, {5, 9, 4.4F, 1.4F, 0, 0.6F}), 2, grid);
+  CHECK(choice.experts == Indices{0, 1, 0, 2});  // 4, 4, 4 and 1, 0, 1
+  CHECK(choice.gates.to_host() == Values{0.5F, 0.5F, 0.5F, 0.5F});
+  const ExpertChoice thirds = choose_experts(matrix(1, 2, {1, 0}), 2, grid);
+  CHECK(thirds.gates.to_host() == Values{0.625F, 0.375F});  // 2/3 and 1/3
+  const Tensor d = choose_experts_backward(matrix(1, 2, {8, -8}), thirds, grid);
+  CHECK(d.to_host() == Values{3.75F, -3.75F});  // p (d − 2)
+  const Tensor none = choose_experts_backward(matrix(2, 2, {1, 1, 1, -1}), choice, grid);
+  CHECK(none.to_host() == Values{0, 0, 0, 0.5F, 0, -0.5F});
+}
+
+}  // namespace shard::testing
