@@ -58,18 +58,21 @@ Tensor part_of(const ShardedEngine& engine, const Tensor& input) {
 std::vector<Index> generate_greedily(LanguageModel& engine, const std::vector<Index>& prompt, Index count) {
   InferenceMode no_tape;
   engine.continue_sequence(true);
-  std::vector<Index> tokens = prompt;
-  for (Index i = 0; i < count; ++i) {
-    Likeliest likeliest(static_cast<Index>(tokens.size()) - 1);
-    engine.see_logits([&](const Tensor& logits, const Tokens& seen, Index first_column) {
-      likeliest.see(logits, seen, first_column);
+  std::vector<Index> generated, next = prompt;
+  Index length = 0;
+  while (static_cast<Index>(generated.size()) < count) {
+    length += static_cast<Index>(next.size());
+    Likeliest likeliest(length - 1);
+    engine.see_logits([&](const Tensor& logits, const Tokens& tokens, Index first_column) {
+      likeliest.see(logits, tokens, first_column);
     });
-    engine.forward(part_of(engine, input_of({tokens.begin() + engine.kept_tokens(), tokens.end()})));
-    tokens.push_back(likeliest.of_all(engine));
+    engine.forward(part_of(engine, input_of(next)));
+    next = {likeliest.of_all(engine)};
+    generated.push_back(next[0]);
   }
   engine.see_logits({});
   engine.continue_sequence(false);
-  return {tokens.end() - count, tokens.end()};
+  return generated;
 }
 
 }  // namespace shard

@@ -29,10 +29,6 @@ class LanguageModel : public ShardedEngine {
     cache_.keep(wanted);
   }
 
-  /// The tokens of this sequence so far, whose keys and values are kept; 0 in an engine that keeps none, and
-  /// reads all tokens again in each pass.
-  Index kept_tokens() const { return next_position_; }
-
   /// How many tokens chose each expert in the last step, (blocks · E), of the choices that this device noted.
   /// Blocks at the end may be missing.
   const std::vector<Index>& chosen_experts() const { return chosen_; }
