@@ -2,6 +2,7 @@
 from mistake import of
 
 HERE, LAYERS = "chapters/08_decoder/", "chapters/engine/layers/"
+GENERATION = "08_decoder.equivalence generated*"
 SIZES = "--model-dim 20 --hidden-dim 26 --heads 8 --key-heads {} --head-dim 4 --batch 8 --length 8 --blocks {}"
 
 
@@ -41,9 +42,9 @@ loss = engine("context", LAYERS + "cross_entropy.cpp")
 swiglu = engine("context", LAYERS + "swiglu.cpp")
 choice = engine("experts", LAYERS + "expert_choice.cpp", "--experts 5")
 mean = engine("context", "chapters/engine/loss.cpp")
-model = of("08 generation", LAYERS + "language_model.hpp", tests="generation_test")
-cache = of("08 generation", LAYERS + "key_value_cache.hpp", tests="generation_test")
-greedy = of("08 generation", LAYERS + "greedy.cpp", tests="generation_test")
+model = of("08 generation", LAYERS + "language_model.hpp", tests=GENERATION)
+cache = of("08 generation", LAYERS + "key_value_cache.hpp", tests=GENERATION)
+greedy = of("08 generation", LAYERS + "greedy.cpp", tests=GENERATION)
 
 ALL = [
     tensor("dec-feed-forward-reduced-twice", "accumulate(x, all_reduce(think(b, x, k)));",
@@ -109,8 +110,8 @@ ALL = [
            "Somebody forgets that a tied table is used at both ends.", "learns more slowly"),
 
     context("dec-positions-restart",
-            "kept.tokens = Tokens::read(input, m_.vocabulary).at(kept.cut.places(device_id()));",
-            "kept.tokens = Tokens::read(input, m_.vocabulary).at(kept.cut.places(device_id()));\n"
+            "kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));",
+            "kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));\n"
             "    for (std::size_t i = 0; i < kept.tokens.positions.size(); ++i)\n"
             "      kept.tokens.positions[i] = static_cast<Index>(i);",
             "Somebody turns positions on each device from 0.", "a little worse"),
@@ -123,11 +124,10 @@ ALL = [
     zigzag("dec-zigzag-as-contiguous", "loss_gradient(piece, b * cut.length + run.begin)",
            "loss_gradient(piece, b * cut.length + cut.places_before(device_id()))",
            "Somebody balances the sequence, and finds labels as before.", "learns nonsense"),
-    ring("dec-ring-mask-local",
-         "  const std::vector<Index> at_q = cut.places(q.group().device_id());\n  RingPiece other;\n  for",
-         "  std::vector<Index> at_q = cut.places(q.group().device_id());\n"
-         "  for (std::size_t i = 0; i < at_q.size(); ++i) at_q[i] = static_cast<Index>(i);\n"
-         "  RingPiece other;\n  for",
+    ring("dec-ring-mask-local", "attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "std::vector<Index> here = at_q;\n"
+         "    for (std::size_t i = 0; i < here.size(); ++i) here[i] = static_cast<Index>(i);\n"
+         "    attend({q.local(), ks, vs, here, ring.at(step)}, heads, softmax);",
          "Somebody counts the queries of each device from 0, and the mask is that of the first device.",
          "learns more slowly"),
     ring("dec-ring-other-direction", "return (group_.device_id() - step + steps()) % steps();",
@@ -137,10 +137,11 @@ ALL = [
          "group_.post_send(right, std::move(piece.v)),",
          "group_.post_send(right, piece.k.clone()), group_.post_send(right, std::move(piece.k)),",
          "Somebody copies a call, and values never travel.", "learns more slowly"),
-    ring("dec-ring-own-values", "attend({q.local(), ks, vs, at_q, at_k}, heads, softmax);",
-         "attend({q.local(), ks, step < 2 ? vs : v.local(), at_q, at_k}, heads, softmax);",
+    ring("dec-ring-own-values", "attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "attend({q.local(), ks, vs.shape() == v.local().shape() ? v.local() : vs, at_q, ring.at(step)}, "
+         "heads, softmax);",
          "Somebody takes the device's own values for those that arrived.",
-         "stops with an error, or learns more slowly"),
+         "learns more slowly"),
     ring("dec-ring-sums-overwritten", "sum = {add(std::move(sum.k), before.k), add(std::move(sum.v), before.v)};",
          "sum.k = add(std::move(sum.k), before.k);",
          "Somebody adds what arrives to the gradient of keys, and not to that of values.", "a little worse"),
@@ -149,11 +150,11 @@ ALL = [
          "Somebody takes N − 1 steps backward, as forward: gradients end at the left neighbour.",
          "learns more slowly"),
     ring("dec-ring-source-backward",
-         "const std::vector<Index> at_k = cut.places(ring.source(step));\n    AttentionGradients d",
-         "const std::vector<Index> at_k = cut.places(ring.source(ring.steps() - 1 - step));\n"
-         "    AttentionGradients d",
+         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, "
+         "ring.at((ring.steps() - step) % ring.steps())}, heads, softmax);",
          "Somebody goes around the ring backwards in the backward pass, and pieces do not.",
-         "stops with an error, or learns more slowly"),
+         "stops with an error"),
     tokenwise("dec-norm-gradient-of-one-device",
               "put(name, std::move(dw), gradients);\n    return dx;",
               "gradients.put(name, Replicated(group(), detail::Access::take(std::move(dw))));\n    return dx;",
@@ -177,10 +178,10 @@ ALL = [
             "      by_head = Sharded<2>(group(), concatenate(both, 2), {B, S, units, of_unit}, first);\n    }",
             "Somebody joins heads in the order in which they arrive, which is another one.",
             "nothing to see, until it is loaded elsewhere"),
-    ulysses("dec-keys-for-values", "kept.v = to_heads(std::move(v), cut, units());  // (T, g d)\n      o =",
-            "kept.v = to_heads(Sharded<0>(group(), v.local().clone(), v.global_shape(), v.offset()), cut, "
-            "units());\n      kept.k = to_heads(std::move(v), cut, units());\n      o =",
-            "Somebody copies a line and changes half of it.", "learns more slowly"),
+    ulysses("dec-values-for-keys",
+            "o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);\n    } else {",
+            "o = shard::attention(kept.q, values, keys, at, at_keys, my_heads(cut), kept.softmax);\n    } else {",
+            "Somebody exchanges two arguments of one type.", "learns more slowly"),
     ulysses("dec-key-gradient-for-value-gradient",
             "return {to_tokens(std::move(dq), cut, units()), to_tokens(std::move(dk), cut, units()),\n"
             "              to_tokens(std::move(dv), cut, units())};",
@@ -207,21 +208,15 @@ ALL = [
             "    put(b, std::move(dw), gradients);",
             "Somebody averages an expert's gradient over devices that do not have the expert.",
             "nothing to see under Adam"),
-    route("dec-counts-swapped", "route.to.push_back(outgoing);\n    route.from.push_back(incoming);",
-          "route.to.push_back(incoming);\n    route.from.push_back(outgoing);",
+    route("dec-counts-swapped", "    route.from.push_back(route.arriving - before);\n  }\n",
+          "    route.from.push_back(route.arriving - before);\n  }\n  std::swap(route.to, route.from);\n",
           "Somebody exchanges what a device sends and what it receives.", "stops with an error"),
     route("dec-rows-by-expert",
-          "      for (Index i = 0; i < count(d, e); ++i)\n"
-          "        route.rows[static_cast<std::size_t>(e - mine.begin)].push_back(route.arriving++);\n",
-          "      route.arriving += count(d, e);\n"
-          "      if (d == devices - 1)\n"
-          "        for (int from = 0; from < devices; ++from)\n"
-          "          for (Index i = 0; i < count(from, e); ++i) {\n"
-          "            Index place = i;\n"
-          "            for (Index f = mine.begin; f < e; ++f)\n"
-          "              for (int other = 0; other < devices; ++other) place += count(other, f);\n"
-          "            for (int before = 0; before < from; ++before) place += count(before, e);\n"
-          "            route.rows[static_cast<std::size_t>(e - mine.begin)].push_back(place);\n          }\n",
+          "    route.from.push_back(route.arriving - before);\n  }\n",
+          "    route.from.push_back(route.arriving - before);\n  }\n"
+          "  Index next = 0;\n"
+          "  for (std::vector<Index>& of_expert : route.rows)\n"
+          "    for (Index& row : of_expert) row = next++;\n",
           "Somebody believes that rows arrive by expert: they arrive by device, and then by expert.",
           "experts learn other experts' tokens"),
 
