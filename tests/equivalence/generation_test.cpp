@@ -16,7 +16,7 @@ namespace {
 constexpr Index prompt_length = 4, count = 6;
 
 /// A sequence without labels.
-HostTensor input_of(const std::vector<Index>& tokens) {
+HostTensor sequence_of(const std::vector<Index>& tokens) {
   std::vector<float> numbers(tokens.begin(), tokens.end());
   numbers.resize(2 * tokens.size(), static_cast<float>(Tokens::no_label));
   return {{1, static_cast<Index>(numbers.size())}, numbers};
@@ -31,7 +31,7 @@ std::vector<Index> by_whole_passes(LanguageModel& engine, std::vector<Index> tok
     last = slice(logits, 0, logits.extent(0) - 1, logits.extent(0)).to_host();
   });
   for (Index i = 0; i < count; ++i) {
-    const HostTensor input = input_of(tokens);
+    const HostTensor input = sequence_of(tokens);
     engine.forward(Tensor::from_host(input.shape, input.values));
     tokens.push_back(std::ranges::max_element(last) - last.begin());
   }
@@ -45,6 +45,12 @@ const Variant& reference_of(const Variant& variant) {
   const auto found = std::ranges::find(all, variant.reference, &Variant::name);
   REQUIRE(found != all.end());
   return *found;
+}
+
+/// The losses of the tokens of an input.
+std::vector<float> losses_of(ShardedEngine& engine, const HostTensor& input) {
+  InferenceMode no_tape;
+  return engine.whole(engine.forward(input_of(engine, input))).to_host();
 }
 
 std::vector<Index> prompt_of(const Case& c, std::uint64_t seed) {
@@ -65,11 +71,13 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
       if (model == nullptr) return;
       const Case whole{reference_of(variant), {}, c.network, c.batch};
       const auto reference = whole.engine(problem, false);
+      const std::vector<float> before = losses_of(*engine, problem.input);
       for (std::uint64_t seed : {5, 6}) {
         const std::vector<Index> prompt = prompt_of(c, seed);
         CHECK(generate_greedily(*model, prompt, count) ==
               by_whole_passes(dynamic_cast<LanguageModel&>(*reference), prompt));
       }
+      CHECK(losses_of(*engine, problem.input) == before);  // nothing is kept for other inputs
       if (is_to_end()) return;
     }
 }

@@ -3,7 +3,8 @@ from mistake import of
 
 HERE, LAYERS = "chapters/08_decoder/", "chapters/engine/layers/"
 GENERATION = "08_decoder.equivalence generated*"
-SIZES = "--model-dim 20 --hidden-dim 26 --heads 8 --key-heads {} --head-dim 4 --batch 8 --length 8 --blocks {}"
+SIZES = ("--model-dim 20 --hidden-dim 26 --heads 8 --key-heads {} --head-dim 4 --batch 8 --length 8 "
+         "--blocks {}")
 
 
 def engine(variant, file, options="", key_heads=4, blocks=2):
@@ -53,7 +54,8 @@ ALL = [
     tensor("dec-residual-twice", "accumulate(x, all_reduce(attend(b, x, kept.tokens, k)));",
            "accumulate(x, all_reduce(attend(b, x, kept.tokens, k)) + x);",
            "Somebody adds the residual stream in the layer, and again around it.", "learns more slowly"),
-    tensor("dec-skip-forgotten-backward", "accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));",
+    tensor("dec-skip-forgotten-backward",
+           "accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));",
            "d = think_backward(b, d, kept.blocks.back(), gradients);",
            "Somebody forgets that the residual stream goes around the feed-forward, too.",
            "deep networks learn slowly"),
@@ -62,7 +64,8 @@ ALL = [
            "Somebody copies a line and changes half of it.", "a little worse"),
     experts_cut("dec-gates-gradient-not-reduced", "Replicated dgates = all_reduce(std::move(dy.gates));",
                 "Partial dgates = std::move(dy.gates);",
-                "Somebody believes that what the router chose is the same everywhere, and so is its gradient.",
+                "Somebody believes that what the router chose is the same everywhere, and so is its "
+                "gradient.",
                 "does not compile"),
     experts_cut("dec-gates-gradient-averaged", "Replicated dgates = all_reduce(std::move(dy.gates));",
                 "Replicated dgates = scale(all_reduce(std::move(dy.gates)), "
@@ -81,7 +84,8 @@ ALL = [
                "Somebody looks labels up by their number in the whole vocabulary.",
                "learns nothing of most tokens"),
     vocabulary("dec-largest-logit-local",
-               "const Tensor largest = over_devices(row_max(mine), ReduceOp::max);                          // (T)",
+               "const Tensor largest = over_devices(row_max(mine), ReduceOp::max);                          "
+               "// (T)",
                "const Tensor largest = row_max(mine);",
                "Somebody subtracts the largest logit of each device.", "learns nonsense"),
     vocabulary("dec-sum-local", "const Tensor sums = over_devices(row_sums(kept.p), ReduceOp::sum);",
@@ -118,7 +122,8 @@ ALL = [
     context("dec-key-gradient-not-turned-back",
             "dk = rotary_backward(std::move(dk), t.sequences, t.positions, rotary_of(m_));", "",
             "Somebody turns the gradient of queries back, and forgets that of keys.", "a little worse"),
-    context("dec-tied-table-of-the-head", "accumulate(dembedding, std::move(dhead));  // the table is used twice",
+    context("dec-tied-table-of-the-head",
+            "accumulate(dembedding, std::move(dhead));  // the table is used twice",
             "dembedding = std::move(dhead);",
             "Somebody overwrites one gradient of a tied table with the other.", "learns more slowly"),
     zigzag("dec-zigzag-as-contiguous", "loss_gradient(piece, b * cut.length + run.begin)",
@@ -142,7 +147,8 @@ ALL = [
          "heads, softmax);",
          "Somebody takes the device's own values for those that arrived.",
          "learns more slowly"),
-    ring("dec-ring-sums-overwritten", "sum = {add(std::move(sum.k), before.k), add(std::move(sum.v), before.v)};",
+    ring("dec-ring-sums-overwritten",
+         "sum = {add(std::move(sum.k), before.k), add(std::move(sum.v), before.v)};",
          "sum.k = add(std::move(sum.k), before.k);",
          "Somebody adds what arrives to the gradient of keys, and not to that of values.", "a little worse"),
     ring("dec-ring-gradient-not-home", "if (ring.steps() > 1) sum = sums.arrived();  // of my own piece",
@@ -150,37 +156,49 @@ ALL = [
          "Somebody takes N − 1 steps backward, as forward: gradients end at the left neighbour.",
          "learns more slowly"),
     ring("dec-ring-source-backward",
-         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, "
+         "softmax);",
          "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, "
          "ring.at((ring.steps() - step) % ring.steps())}, heads, softmax);",
          "Somebody goes around the ring backwards in the backward pass, and pieces do not.",
          "stops with an error"),
     tokenwise("dec-norm-gradient-of-one-device",
               "put(name, std::move(dw), gradients);\n    return dx;",
-              "gradients.put(name, Replicated(group(), detail::Access::take(std::move(dw))));\n    return dx;",
+              "gradients.put(name, Replicated(group(), detail::Access::take(std::move(dw))));\n"
+              "    return dx;",
               "Somebody forgets that a norm's weights see only the device's tokens.", "nothing to see"),
     tokenwise("dec-gradients-averaged", "gradients.put(name, all_reduce(std::move(dw)));",
-              "gradients.put(name, scale(all_reduce(std::move(dw)), 1.0F / static_cast<float>(num_devices())));",
-              "Somebody averages gradients over devices that divide sequences, as those that divide the batch.",
+              "gradients.put(name, scale(all_reduce(std::move(dw)), 1.0F / "
+              "static_cast<float>(num_devices())));",
+              "Somebody averages gradients over devices that divide sequences, as those that divide the "
+              "batch.",
               "nothing to see under Adam"),
-    tokenwise("dec-gate-for-up", 'put(feed_forward_name(m_, b, expert, "gate"), std::move(d.gate), gradients);',
-              'put(feed_forward_name(m_, b, expert, "gate"), std::move(d.up), gradients);\n    d.up = std::move(d.gate);',
+    tokenwise("dec-gate-for-up",
+              'put(feed_forward_name(m_, b, expert, "gate"), std::move(d.gate), gradients);',
+              'put(feed_forward_name(m_, b, expert, "gate"), std::move(d.up), gradients);\n    d.up = '
+              'std::move(d.gate);',
               "Somebody exchanges the two matrices that have one shape.", "learns more slowly"),
     tokenwise_experts("dec-router-forgotten-backward",
-                      "dn = std::move(dy.n) + matmul(dlogits, transposed(w.router));", "dn = std::move(dy.n);",
+                      "dn = std::move(dy.n) + matmul(dlogits, transposed(w.router));",
+                      "dn = std::move(dy.n);",
                       "Somebody forgets that tokens reach the loss through the router, too.",
                       "a little worse"),
-    ulysses("dec-heads-exchanged", "{B, S, here, of_unit}), {B, S, units, of_unit},\n                       first);",
+    ulysses("dec-heads-exchanged",
+            "{B, S, here, of_unit}), {B, S, units, of_unit},\n                       first);",
             "{B, S, here, of_unit}), {B, S, units, of_unit},\n                       first);\n"
             "    if (here > 1) {\n"
-            "      const Tensor one = slice(by_head.local(), 2, 0, 1), more = slice(by_head.local(), 2, 1, here);\n"
+            "      const Tensor one = slice(by_head.local(), 2, 0, 1), more = slice(by_head.local(), 2, 1, "
+            "here);\n"
             "      const std::array<const Tensor*, 2> both = {&more, &one};\n"
-            "      by_head = Sharded<2>(group(), concatenate(both, 2), {B, S, units, of_unit}, first);\n    }",
+            "      by_head = Sharded<2>(group(), concatenate(both, 2), {B, S, units, of_unit}, first);\n"
+            "    }",
             "Somebody joins heads in the order in which they arrive, which is another one.",
             "nothing to see, until it is loaded elsewhere"),
     ulysses("dec-values-for-keys",
-            "o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);\n    } else {",
-            "o = shard::attention(kept.q, values, keys, at, at_keys, my_heads(cut), kept.softmax);\n    } else {",
+            "o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);\n    } "
+            "else {",
+            "o = shard::attention(kept.q, values, keys, at, at_keys, my_heads(cut), kept.softmax);\n    } "
+            "else {",
             "Somebody exchanges two arguments of one type.", "learns more slowly"),
     ulysses("dec-key-gradient-for-value-gradient",
             "return {to_tokens(std::move(dq), cut, units()), to_tokens(std::move(dk), cut, units()),\n"
@@ -193,7 +211,8 @@ ALL = [
             "Somebody divides query heads evenly, and not with the key-value head that they share.",
             "stops with an error"),
 
-    experts("dec-answers-in-order", "my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);",
+    experts("dec-answers-in-order",
+            "my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);",
             "my_rows(combine_rows(k.answers, k.choice.in_order(), k.choice.gates), k.f);",
             "Somebody takes a permutation for its inverse on the way back.", "diverges"),
     experts("dec-gates-forgotten-backward",
@@ -249,7 +268,8 @@ ALL = [
            "if (device_id() == last()) (void)receive(0);",
            "Somebody forgets that the last device has a copy of a tied table.", "learns more slowly"),
     layers("dec-copy-s-gradient-dropped",
-           "if (has_copy() && stage_.is_first()) accumulate(dw.embedding, Owned::mine(group(), receive(last())));",
+           "if (has_copy() && stage_.is_first()) accumulate(dw.embedding, Owned::mine(group(), "
+           "receive(last())));",
            "if (has_copy() && stage_.is_first()) (void)receive(last());",
            "Somebody lets a tied table learn as an embedding alone.", "learns more slowly"),
     stage("dec-last-micro-batch-alone", "accumulate(sum, std::move(**next++));",
@@ -280,7 +300,8 @@ ALL = [
               "weighted = add(scale_rows(std::move(weighted), factor), matmul(powers, v));",
               "weighted = add(std::move(weighted), matmul(powers, v));",
               "Somebody rescales the sum of powers, and forgets that of values.", "learns more slowly"),
-    attention("dec-dropped-row-sums", "ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));",
+    attention("dec-dropped-row-sums",
+              "ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));",
               "(void)head.o;",
               "Somebody takes the derivative of a power for that of a softmax.", "learns more slowly"),
     attention("dec-scale-once", "ds = scale(how.rounded(multiply(std::move(ds), p)), how.score_scale);",
@@ -306,16 +327,19 @@ ALL = [
     choice("dec-gates-not-renormalised", "const Tensor sums = row_sums(powers);",
            "const Tensor sums = row_sums(exponentials(logits.clone(), largest, how.base));",
            "Somebody takes the softmax over all experts, as Switch Transformers do.", "nothing to see"),
-    mean("dec-mean-of-local-tokens", "const auto each = static_cast<float>(1 / static_cast<double>(labelled_));",
+    mean("dec-mean-of-local-tokens",
+         "const auto each = static_cast<float>(1 / static_cast<double>(labelled_));",
          "const auto each = static_cast<float>(1 / static_cast<double>(std::max<Index>(losses.size(), 1)));\n"
          "  (void)labelled_;",
          "Somebody divides by the tokens of the device.", "nothing to see under Adam"),
 
-    model("dec-generated-at-position-0", "for (Index& position : tokens.positions) position += next_position_;",
+    model("dec-generated-at-position-0",
+          "for (Index& position : tokens.positions) position += next_position_;",
           "", "Somebody reads the next token as the first of a sequence.", "nothing: training has no cache"),
     model("dec-position-of-the-pass", "if (continues_) next_position_ += tokens.length;",
           "if (continues_) ++next_position_;",
-          "Somebody counts passes, and the first one reads a whole prompt.", "nothing: training has no cache"),
+          "Somebody counts passes, and the first one reads a whole prompt.",
+          "nothing: training has no cache"),
     model("dec-cache-of-the-last-sequence", "    next_position_ = 0;\n    cache_.keep(wanted);",
           "    next_position_ = 0;\n    if (wanted) cache_.keep(wanted);",
           "Somebody leaves the keys of a sequence to the next one.", "nothing: training has no cache"),
@@ -328,7 +352,8 @@ ALL = [
     greedy("dec-token-by-local-column",
            "if (of_last[i] > logit_) logit_ = of_last[i], token_ = first_column + static_cast<Index>(i);",
            "if (of_last[i] > logit_) logit_ = of_last[i], token_ = static_cast<Index>(i);",
-           "Somebody takes a column of the device's logits for a token.", "nothing: training chooses no token"),
+           "Somebody takes a column of the device's logits for a token.",
+           "nothing: training chooses no token"),
     greedy("dec-likeliest-of-device-0", "if (all[i] > all[best] ||", "if (best > all.size() ||",
            "Somebody asks the first device, which has not all logits.", "nothing: training chooses no token"),
 ]

@@ -197,7 +197,7 @@ def difference(given, right):
 
 
 def write_problem(folder, chapter, has_experts):
-    """Parameters and a batch of even sizes: four layers, or six experts of two, or two blocks of a decoder."""
+    """Parameters and a batch of even sizes: four layers, six experts of two, or a decoder of four blocks."""
     rows, width, hidden = 16, 8, 12
     rng = random.Random(7)
     def values(*shape):
@@ -221,14 +221,14 @@ def write_problem(folder, chapter, has_experts):
 
 
 def decoder_params(values, experts, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
-    """Those of four blocks: two devices may have two each."""
+    """Those of four blocks: each of two devices may have two."""
     params = {"embedding": values(vocabulary, width), "final_norm": values(width),
               "head": values(vocabulary, width)}
     for b in range(4):
         params |= {f"block_{b}/{name}": values(*shape) for name, shape in {
-            "attention_norm": (width,), "query": (width, heads * head_dim), "key": (width, key_heads * head_dim),
-            "value": (width, key_heads * head_dim), "output": (heads * head_dim, width),
-            "feed_forward_norm": (width,)}.items()}
+            "attention_norm": (width,), "query": (width, heads * head_dim),
+            "key": (width, key_heads * head_dim), "value": (width, key_heads * head_dim),
+            "output": (heads * head_dim, width), "feed_forward_norm": (width,)}.items()}
         parts = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
         if experts:
             params[f"block_{b}/router"] = values(width, experts)
