@@ -68,6 +68,10 @@ const RegisteredChapter chapter({
                    return o[sequence_parallel] == "yes" ? by_heads<TensorSequenceDecoder>(group, m)
                                                         : by_heads<TensorDecoder>(group, m);
                  },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   return o[sequence_parallel] == "yes" ? tensor_sequence_costs(s) : tensor_costs(s);
+                 },
              .options = {sequence_parallel},
              .tested_with = {Options(), Options().with(sequence_parallel, "yes")},
              .reference = "single"},
@@ -77,6 +81,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                  },
+             .costs = [](const Setting& s, const Options& o) { return context_costs(s, cut_of(o)); },
              .options = {balance},
              .tested_with = {Options(), Options().with(balance, "zigzag")},
              .reference = "single"},
@@ -86,6 +91,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return ulysses_costs(s); },
              .reference = "single"},
             {.name = "experts",
              .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
@@ -93,6 +99,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
                  },
+             .costs = [](const Setting& s, const Options&) { return experts_costs(s); },
              .require =
                  [](int, const Workload& w, const Options&) {
                    if (!as_decoder(w).model().is_mixture())
@@ -114,6 +121,12 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<LayersDecoder>(group, as_decoder(w).model(), o[split],
                                                           o[micro_batches]);
+                 },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   const std::vector<Range> parts =
+                       split_blocks(as_decoder(*s.workload).model(), s.devices, o[split]);
+                   return layers_costs(s, parts, o[micro_batches]);
                  },
              .options = {split, micro_batches},
              .tested_with = {Options().with(micro_batches, 1),

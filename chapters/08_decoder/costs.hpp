@@ -1,41 +1,30 @@
 #pragma once
 
-/// What the variants of this chapter send, compute and hold.
+/// What the variants of this chapter send, compute and hold. Each closed form follows its engine statement by
+/// statement, as a trace (engine/proof/trace.hpp).
 
-#include "engine/layers/layer_traces.hpp"
-#include "engine/workloads/decoder.hpp"
+#include "block_traces.hpp"
+#include "sequence_cut.hpp"
 
 namespace shard::decoders {
 
-/// The arguments of a closed form, for a decoder.
-struct DecoderSetting : Setting {
-  DecoderModel m;
-  Index length;  ///< S
-
-  DecoderSetting(const Setting& s)  // a conversion, so that a form can be given the general one
-      : Setting(s), m(as_decoder(*s.workload).model()), length(as_decoder(*s.workload).length()) {}
-};
-
-/// A block whose rows are whole on a device: B sequences of S tokens, T = B S.
-struct WholeBlock {
-  const DecoderModel& m;
-  Index B, S;
-  std::vector<Index> choices = {};  ///< of each expert, by these tokens
-
-  Index T() const { return B * S; }
-  Index Q() const { return m.query_width(); }
-  Index K() const { return m.key_width(); }
-  traces::AttentionSizes attention() const { return {B, S, S, m.heads, m.key_heads, m.head_dim}; }
-  traces::MixtureSizes mixture() const {
-    return {T(), m.model_dim, m.hidden_dim, m.experts, m.top_k, choices};
-  }
-
-  void forward(Trace& t) const;
-  void backward(Trace& t) const;
-  /// What a forward pass keeps of it.
-  Index kept() const;
-};
-
+/// `single`: no device sends anything.
 Costs single_costs(const DecoderSetting& s);
+
+/// `tensor`: a device has all T rows, and its part of heads, hidden units and vocabulary.
+Costs tensor_costs(const DecoderSetting& s);
+/// With sequence-parallel norms: between two parts of a block it has t of the rows.
+Costs tensor_sequence_costs(const DecoderSetting& s);
+
+/// `context`: all weights, and t tokens of the sequences, cut like this. Keys and values travel around a ring.
+Costs context_costs(const DecoderSetting& s, CutSequences cut);
+/// `ulysses`: the same, with all tokens of some heads for attention.
+Costs ulysses_costs(const DecoderSetting& s);
+
+/// `experts`: whole sequences, and some experts. Much depends on which experts the tokens chose.
+Costs experts_costs(const DecoderSetting& s);
+
+/// `layers`: a device has these blocks of all. `micro_batches` follow one another, by the schedule 1F1B.
+Costs layers_costs(const DecoderSetting& s, const std::vector<Range>& parts, Index micro_batches);
 
 }  // namespace shard::decoders

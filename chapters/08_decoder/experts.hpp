@@ -43,6 +43,7 @@ class ExpertsDecoder : public LanguageModel {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(m_, block(b), x, kept.tokens, k, cache(), b));
       accumulate(x, think(b, x, k));
+      note_choice(b, k.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
     Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)
@@ -107,7 +108,6 @@ class ExpertsDecoder : public LanguageModel {
     const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     k.choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);               // of (T, E)
-    note_choice(b, k.choice);
     k.route = route_of(k.choice.counts(), arriving(k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts

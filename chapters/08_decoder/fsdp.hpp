@@ -41,7 +41,7 @@ class FsdpDecoder : public LanguageModel {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(m_, w, x, kept.tokens, k, cache(), b));
       accumulate(x, think(m_, w, x, k));
-      note_choice(b, k.mixture.choice);
+      note_choice(b, k.mixture.choice, kept.tokens);
       if (!is_last) w = arrived_block(next);  // frees this block's
     }
     kept.final_norm = next[0].get(), kept.head = next[1].get();

@@ -29,7 +29,7 @@ class LayersDecoder : public LanguageModel {
     check(schedule_);
     stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
     stage_.cache = &cache();
-    stage_.note_choice = [this](Index b, const ExpertChoice& choice) { note_choice(b, choice); };
+    stage_.note_choice = [this](Index b, const ExpertChoice& of, const Tokens& t) { note_choice(b, of, t); };
   }
 
   /// ## What this device owns

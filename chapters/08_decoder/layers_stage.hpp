@@ -48,7 +48,7 @@ struct Stage {
   Range blocks;  ///< its own
   OwnedWeights w{};
   std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
-  std::function<void(Index block, const ExpertChoice&)> note_choice{};
+  std::function<void(Index block, const ExpertChoice&, const Tokens&)> note_choice{};
   KeyValueCache* cache = nullptr;  ///< the engine's
 
   bool is_first() const { return blocks.begin == 0; }
@@ -64,7 +64,7 @@ struct Stage {
       KeptFor<Owned>& k = kept.blocks.emplace_back();
       accumulate(x, attend(m, block, x, kept.tokens, k, *cache, b));
       accumulate(x, think(m, block, x, k));
-      note_choice(b, k.mixture.choice);
+      note_choice(b, k.mixture.choice, kept.tokens);
     }
     if (!is_last()) return x;
     kept.n = rms_norm(x, w.final_norm, m.epsilon, m.how, kept.norm);         // (T, D)
@@ -96,10 +96,12 @@ struct Stage {
 
  private:
   Owned loss_backward(const Owned& dlosses, StageKept& kept, OwnedWeights& dw) const {
-    const Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
-    accumulate(dw.own_head, matmul(transposed(dz), kept.n));                                        // (V, D)
-    Owned dnorm;                                                                                    // (D)
-    Owned d = rms_norm_backward(matmul(dz, head()), w.final_norm, m.how, kept.norm, dnorm);         // (T, D)
+    Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
+    accumulate(dw.own_head, matmul(transposed(dz), kept.n));                                  // (V, D)
+    Owned d = matmul(dz, head());                                                             // (T, D)
+    dz = Owned();
+    Owned dnorm;                                                                 // (D)
+    d = rms_norm_backward(std::move(d), w.final_norm, m.how, kept.norm, dnorm);  // (T, D)
     accumulate(dw.final_norm, std::move(dnorm));
     return d;
   }

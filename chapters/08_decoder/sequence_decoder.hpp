@@ -97,10 +97,12 @@ class SequenceDecoder : public TokenwiseDecoder {
     kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));
     Sharded<0> x = embedding(w_.embedding, kept.tokens, kept.cut.rows(device_id()).begin,
                              kept.cut.all_rows());  // (t, D)
+    forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept, k));
       accumulate(x, think(block(b), x, k.think));
+      note_choice(b, k.think.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
     Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (t, V)    S0

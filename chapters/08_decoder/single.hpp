@@ -30,7 +30,7 @@ class SingleDecoder : public LanguageModel {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept.tokens, k));
       accumulate(x, think(b, x, k));
-      if (device_id() == 0) note_choice(b, k.mixture.choice);
+      if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
     Replicated z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)

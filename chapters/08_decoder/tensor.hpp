@@ -30,10 +30,12 @@ class TensorDecoder : public LanguageModel {
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = read(input, m_.vocabulary)};                // T = B S of them
     Replicated x = all_reduce(embedding(w_.embedding, kept.tokens));  // (T, D)     P → R
+    forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, all_reduce(attend(b, x, kept.tokens, k)));  // (T, D)     P → R
       accumulate(x, all_reduce(think(b, x, k)));                // (T, D)     P → R
+      if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (T, D)
     Sharded<1> z =
@@ -105,7 +107,7 @@ class TensorDecoder : public LanguageModel {
 
   /// The gradient of n through queries, and that through keys and values.
   Replicated joined(Partial queries, Partial keys) { return all_reduce(std::move(queries) + keys); }
-  Replicated joined(Partial queries, const Replicated& keys) { return all_reduce(std::move(queries)) + keys; }
+  Replicated joined(Partial queries, Replicated keys) { return all_reduce(std::move(queries)) + keys; }
 
   /// Every device chooses the same experts, and has its hidden units of each.
   Partial think(Index b, const Replicated& x, MyBlockKept& k) const {
@@ -126,7 +128,8 @@ class TensorDecoder : public LanguageModel {
       const Replicated dlogits(
           group(), choose_experts_backward(std::move(dgates).local(), k.mixture.choice, m_.how));  // (T, E)
       gradients.put(block_name(b, "router"), matmul(transposed(k.f), dlogits));                    // (D, E)
-      dn = all_reduce(std::move(dy.n)) + matmul(dlogits, transposed(w.router));                    // (T, D)
+      dn = all_reduce(std::move(dy.n));                                                            // (T, D)
+      accumulate(dn, matmul(dlogits, transposed(w.router)));
     } else {
       auto dy = feed_forward_backward(d, k.f, w.experts[0], m_.how, std::move(k.feed_forward));
       dn = all_reduce(std::move(dy.n));  // (T, D)   P → R

@@ -32,10 +32,12 @@ class TensorSequenceDecoder : public LanguageModel {
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = read(input, m_.vocabulary)};
     Sharded<0> x = reduce_scatter<0>(embedding(w_.embedding, kept.tokens));  // (t, D)     P → S0
+    forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, reduce_scatter<0>(attend(b, x, kept.tokens, k)));  // (t, D)     P → S0
       accumulate(x, reduce_scatter<0>(think(b, x, k)));                // (t, D)     P → S0
+      if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (t, D)
     Sharded<1> z =
@@ -102,9 +104,9 @@ class TensorSequenceDecoder : public LanguageModel {
     gradients.put(block_name(b, "value"), matmul(transposed(n), dv));  // (D, G d/N)   or all
     auto of_keys = matmul(for_my_rows(dk), transposed(w.key));         // P (T, D)   or S0 (t, D)
     accumulate(of_keys, matmul(for_my_rows(dv), transposed(w.value)));
-    return norm_backward(*this, block_name(b, "attention_norm"),
-                         joined(matmul(dq, transposed(w.query)), std::move(of_keys)), w.attention_norm,
-                         m_.how, k.attention_norm, gradients);
+    Sharded<0> dn = joined(matmul(dq, transposed(w.query)), std::move(of_keys));  // (t, D)
+    return norm_backward(*this, block_name(b, "attention_norm"), std::move(dn), w.attention_norm, m_.how,
+                         k.attention_norm, gradients);
   }
 
   /// What my rows of n's gradient need of that of keys or values: all rows of my heads, or my rows of all.
@@ -112,7 +114,7 @@ class TensorSequenceDecoder : public LanguageModel {
   Sharded<0> for_my_rows(const Replicated& d) { return shard<0>(d); }
   /// My rows of n's gradient: that through queries, and that through keys and values.
   Sharded<0> joined(Partial q, Partial kv) { return reduce_scatter<0>(std::move(q) + kv); }
-  Sharded<0> joined(Partial q, const Sharded<0>& kv) { return reduce_scatter<0>(std::move(q)) + kv; }
+  Sharded<0> joined(Partial q, Sharded<0> kv) { return reduce_scatter<0>(std::move(q)) + kv; }
 
   /// Every device chooses the same experts, and has its hidden units of each.
   Partial think(Index b, const Sharded<0>& x, MyBlockKept& k) {
@@ -135,7 +137,8 @@ class TensorSequenceDecoder : public LanguageModel {
           group(), choose_experts_backward(std::move(dgates).local(), k.mixture.choice, m_.how));  // (T, E)
       const Sharded<0> dlogits = shard<0>(all);                                                    // (t, E)
       gradients.put(block_name(b, "router"), all_reduce(matmul(transposed(k.f), dlogits)));  // (D, E)   P → R
-      dn = reduce_scatter<0>(std::move(dy.n)) + matmul(dlogits, transposed(w.router));       // (t, D)
+      dn = reduce_scatter<0>(std::move(dy.n));                                               // (t, D)
+      accumulate(dn, matmul(dlogits, transposed(w.router)));
     } else {
       auto dy = feed_forward_backward(d, all_gather(std::move(k.f)), w.experts[0], m_.how,
                                       std::move(k.feed_forward));

@@ -3,6 +3,8 @@
 
 #include "engine/workloads/decoder.hpp"
 
+#include <algorithm>
+#include <array>
 #include <regex>
 
 #include "08_decoder/single.hpp"
@@ -118,14 +120,16 @@ TEST_CASE("decoder: the gradients of the single engine are the definition's fini
 
 namespace {
 
-bool is_expert(const std::string& name) {
-  return name.find("/expert_") != std::string::npos || name.ends_with("/router");
+/// A feed-forward's, an expert's, or a router's.
+bool is_gated(const std::string& name) {
+  return std::ranges::any_of(std::array{"/gate", "/up", "/down", "/router"},
+                             [&](const char* end) { return name.ends_with(end); });
 }
 
-/// The lines of a gradient, (lines, elements): one for each token of an embedding, for each hidden unit of an
-/// expert, and for each expert of a router.
+/// The lines of a gradient, (lines, elements): one for each token of an embedding, for each hidden unit of a
+/// feed-forward, and for each expert of a router.
 std::vector<std::vector<float>> lines_of(const std::string& name, const HostTensor& gradient) {
-  const bool by_columns = is_expert(name) && !name.ends_with("/down");
+  const bool by_columns = is_gated(name) && !name.ends_with("/down");
   const auto width = static_cast<std::size_t>(gradient.shape.back());
   std::vector<std::vector<float>> lines(by_columns ? width : gradient.values.size() / width);
   for (std::size_t i = 0; i < gradient.values.size(); ++i)
@@ -152,9 +156,9 @@ std::map<std::string, Reached> reached(const ExactProblem& problem) {
     for (const std::vector<float>& line : lines_of(name, gradient)) {
       const auto size = static_cast<double>(line.size());
       const double not_zero = size - static_cast<double>(std::ranges::count(line, 0.0F));
-      const bool is_reached = by_token          ? std::ranges::count(tokens.ids, at) > 0
-                              : is_expert(name) ? not_zero > 0
-                                                : true;
+      const bool is_reached = by_token         ? std::ranges::count(tokens.ids, at) > 0
+                              : is_gated(name) ? not_zero > 0
+                                               : true;
       sum.not_zero += not_zero;
       sum.elements += is_reached ? size : 0;
       ++at;

@@ -44,6 +44,12 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const 
   return !first_difference(compare_all(second, after_halving)).empty();
 }
 
+/// Whether an error tells of a fault: of a shape that no longer fits, or of devices that wait for such a one.
+bool is_of_fault(const Error& error) {
+  return error.code() == Code::internal || error.code() == Code::argument || error.code() == Code::mismatch ||
+         error.code() == Code::deadlock;
+}
+
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expected,
                 const Solution& after_halving, const Faults& faults) {
@@ -51,10 +57,15 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
   plant_faults(faults);
   bool differs = false;
   try {
-    differs = two_steps_differ(*engine, problem, expected, after_halving);
+    try {
+      differs = two_steps_differ(*engine, problem, expected, after_halving);
+    } catch (const Error& error) {
+      if (error.code() == Code::internal || error.code() == Code::argument)
+        any_device(true);  // others may wait
+      throw;
+    }
   } catch (const Error& error) {
-    differs =
-        error.code() == Code::internal || error.code() == Code::argument;  // a shape that no longer fits
+    differs = is_of_fault(error);
   }
   plant_faults({});
   return any_device(differs);

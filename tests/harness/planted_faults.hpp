@@ -19,7 +19,8 @@ struct Faults {
   int corrupting_device = 0;
 };
 
-/// Plants them and starts counting anew; `plant_faults({})` removes them.
+/// Plants them and starts counting anew; `plant_faults({})` removes them. Each time, the group under test is a
+/// new one of the same devices. A collective.
 void plant_faults(const Faults& faults);
 /// Calls made, and messages with content sent, by this device since then.
 std::int64_t calls_made();

@@ -29,9 +29,13 @@ class LanguageModel : public ShardedEngine {
     cache_.keep(wanted);
   }
 
-  /// How many tokens chose each expert in the last step, (blocks · E), of the choices that this device noted.
-  /// Blocks at the end may be missing.
-  const std::vector<Index>& chosen_experts() const { return chosen_; }
+  /// Which experts a token chose in a block, largest logit first.
+  struct NotedChoice {
+    Index block, sequence, position;
+    std::vector<Index> experts;  // (k)
+  };
+  /// The choices of the last step that this device noted.
+  const std::vector<NotedChoice>& chosen_experts() const { return chosen_; }
 
  protected:
   /// The tokens of an input, at the positions that they have in their sequences.
@@ -53,15 +57,19 @@ class LanguageModel : public ShardedEngine {
   SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
     return cache_.seen(block, k, v, at);
   }
-  /// To be called at the begin of a step, and then with each choice of experts. Each token is noted on one
-  /// device. A choice without experts is ignored.
+  /// To be called at the begin of a step, and then with each choice of experts, by these tokens. Each token is
+  /// noted on one device or more. A choice without experts is ignored.
   /// @{
   void forget_choices() { chosen_.clear(); }
-  void note_choice(Index block, const ExpertChoice& choice) {
-    const auto first = static_cast<std::size_t>(block * choice.num_experts);
-    const std::vector<Index> counts = choice.counts();
-    chosen_.resize(std::max(chosen_.size(), first + counts.size()));
-    for (std::size_t e = 0; e < counts.size(); ++e) chosen_[first + e] += counts[e];
+  void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
+    if (choice.num_experts == 0) return;
+    for (Index row = 0; row < tokens.rows(); ++row) {
+      const auto first = choice.experts.begin() + row * choice.top_k();
+      chosen_.push_back({block,
+                         tokens.first_sequence + row / tokens.length,
+                         tokens.positions[static_cast<std::size_t>(row % tokens.length)],
+                         {first, first + choice.top_k()}});
+    }
   }
   /// @}
   /// To be called with this device's logits, before the loss is computed.
@@ -74,7 +82,7 @@ class LanguageModel : public ShardedEngine {
   bool continues_ = false;
   Index next_position_ = 0;
   KeyValueCache cache_;
-  std::vector<Index> chosen_;
+  std::vector<NotedChoice> chosen_;
 };
 
 }  // namespace shard

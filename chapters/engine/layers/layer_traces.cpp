@@ -77,67 +77,94 @@ void mixture_of_experts_backward(Trace& trace, const MixtureSizes& z) {
 }
 
 void begin_attention(Trace& trace, const AttentionSizes& z) {
-  trace.hold(z.B * z.H * z.n * (2 + z.d));
-}
-
-void attend(Trace& trace, const AttentionSizes& z) {
-  const Index q = z.n * z.d, k = z.m * z.d, scores = z.n * z.m;
-  for (Index b = 0; b < z.B; ++b) {
-    const Index sequence = z.n * z.H * z.d + 2 * z.m * z.G * z.d;
-    trace.hold(sequence);
-    for (Index h = 0; h < z.H; ++h) {
-      trace.hold(q + 2 * k);
-      trace.hold(scores);
-      trace.product(z.n, z.d, z.m);
-      trace.hold(2 * z.n);  // the piece's largest scores, and a copy of those before
-      trace.hold(2 * z.n);  // both joined
-      trace.hold(z.n);      // the larger ones
-      trace.release(4 * z.n);
-      trace.pass(z.n);  // sums of powers
-      trace.product(z.n, z.m, z.d);
-      trace.pass(q);                // powers times v
-      trace.release(z.n + scores);  // the factor of what was seen before, and powers
-      trace.release(q + 2 * k);
-    }
-    trace.release(sequence);
-  }
+  trace.hold(z.query_rows() * z.H * (2 + z.d));
 }
 
 namespace {
 
-/// Heads joined to rows of these elements in all: each sequence, and then all of them; then heads are freed.
+/// One head of a run of n queries and m keys of a sequence.
+void attend_head(Trace& trace, Index n, Index m, Index d) {
+  trace.hold(n * d + 2 * m * d);
+  trace.hold_product(n, d, m);  // scores
+  trace.hold(2 * n);            // the piece's largest scores, and a copy of those before
+  trace.hold(2 * n);            // both joined
+  trace.hold(n);                // the larger ones
+  trace.release(4 * n);
+  trace.pass(n);  // sums of powers
+  trace.product(n, m, d);
+  trace.pass(n * d);         // powers times v
+  trace.release(n + n * m);  // the factor of what was seen before, and powers
+  trace.release(n * d + 2 * m * d);
+}
+
+void attend_head_backward(Trace& trace, Index n, Index m, Index d) {
+  const Index copies = 3 * n * d + 2 * m * d;  // q, k, v, o, do
+  trace.hold(copies);
+  trace.hold_product(n, d, m);  // p
+  trace.product(m, n, d);       // dv
+  trace.hold_product(n, d, m);  // ds
+  trace.pass(n);                // Σ p dp
+  trace.product(m, n, d);       // dk
+  trace.product(n, m, d);       // dq
+  trace.release(2 * n * m + copies);
+}
+
+/// Heads joined to rows of these elements in all: each run, and then all of them.
 void join(Trace& trace, Index elements) {
   trace.hold(2 * elements);
   trace.release(elements);
 }
 
-}  // namespace
-
-void attended(Trace& trace, const AttentionSizes& z) {
-  join(trace, z.queries());
-  trace.release(z.queries());  // of each head
+/// Calls visit(n, m) for each run of n queries that sees one of a run of m keys, sequence by sequence.
+template <class Visit>
+void for_each_block(const AttentionSizes& z, const std::vector<Range>& keys, const Visit& visit) {
+  for (Index b = 0; b < z.B; ++b)
+    for (const Range& q : z.queries)
+      for (const Range& k : keys)
+        if (q.size() > 0 && k.size() > 0 && z.sees(q, k)) visit(q.size(), k.size());
 }
 
-void attend_backward(Trace& trace, const AttentionSizes& z) {
-  const Index q = z.n * z.d, k = z.m * z.d, scores = z.n * z.m;
-  trace.hold(z.queries() + 2 * z.keys());  // dq, dk, dv of each head
-  for (Index b = 0; b < z.B; ++b) {
-    const Index sequence = 3 * z.H * q + 2 * z.G * k;
-    trace.hold(sequence);  // q, k, v, o, do
-    for (Index h = 0; h < z.H; ++h) {
-      trace.hold(3 * q + 2 * k);
-      trace.hold(2 * scores);  // p, ds
-      trace.pass(z.n);         // Σ p dp
-      for (int i = 0; i < 5; ++i) trace.product(z.n, z.d, z.m);
-      trace.release(2 * scores);
-      trace.release(3 * q + 2 * k);
-    }
-    trace.release(sequence);
-  }
-  join(trace, z.queries());
-  join(trace, z.keys());
-  join(trace, z.keys());
-  trace.release(z.queries() + 2 * z.keys());
+}  // namespace
+
+void attend(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys) {
+  for_each_block(z, keys, [&](Index n, Index m) {
+    const Index copies = n * z.H * z.d + 2 * m * z.G * z.d;
+    trace.hold(copies);
+    for (Index h = 0; h < z.H; ++h) attend_head(trace, n, m, z.d);
+    trace.release(copies);
+  });
+}
+
+void attended(Trace& trace, const AttentionSizes& z) {
+  join(trace, z.of_queries());
+  trace.release(z.of_queries());  // of each head
+}
+
+void attend_backward(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys) {
+  const Index dq = z.of_queries(), dk = z.of_keys(keys);
+  bool sees_any = false;
+  for_each_block(z, keys, [&](Index, Index) { sees_any = true; });
+  if (!sees_any) return trace.hold(dq + 2 * dk);
+  trace.hold(dq + 2 * dk);  // of each head
+  for_each_block(z, keys, [&](Index n, Index m) {
+    const Index copies = 3 * n * z.H * z.d + 2 * m * z.G * z.d;
+    trace.hold(copies);
+    for (Index h = 0; h < z.H; ++h) attend_head_backward(trace, n, m, z.d);
+    trace.release(copies);
+  });
+  join(trace, dq);
+  join(trace, dk);
+  join(trace, dk);
+  trace.release(dq + 2 * dk);
+}
+
+void attention(Trace& trace, const AttentionSizes& z) {
+  begin_attention(trace, z);
+  attend(trace, z, z.queries);
+  attended(trace, z);
+}
+void attention_backward(Trace& trace, const AttentionSizes& z) {
+  attend_backward(trace, z, z.queries);
 }
 
 }  // namespace shard::traces

@@ -4,6 +4,8 @@
 /// function is named for its layer. Its sizes are those of this device: T rows, D and F columns, V of the
 /// vocabulary. What a layer keeps or returns stays held; the caller releases it.
 
+#include <optional>
+
 #include "engine/proof/trace.hpp"
 
 namespace shard::traces {
@@ -39,21 +41,39 @@ void mixture_of_experts(Trace& trace, const MixtureSizes& z);
 /// and g, u, h.
 void mixture_of_experts_backward(Trace& trace, const MixtureSizes& z);
 
-/// Attention of some heads on a device: B sequences of n queries and m keys, H query heads and G key-value heads
-/// of width d.
+/// Attention of some heads on a device: B sequences, H query heads and G key-value heads of width d. Queries and
+/// keys are runs of tokens (attention.hpp).
 struct AttentionSizes {
-  Index B, n, m, H, G, d;
+  Index B, H, G, d;
+  std::vector<Range> queries;  ///< places in a sequence of each run
+  std::optional<Index> window;
 
-  Index queries() const { return B * n * H * d; }
-  Index keys() const { return B * m * G * d; }
+  Index query_rows() const { return rows_of(queries); }
+  /// Elements of all queries, and of some runs of keys.
+  Index of_queries() const { return query_rows() * H * d; }
+  Index of_keys(const std::vector<Range>& keys) const { return rows_of(keys) * G * d; }
+  /// Whether some query of a run sees some key.
+  bool sees(const Range& q, const Range& k) const {
+    return k.begin < q.end && (!window || k.end > q.begin - *window + 1);
+  }
+
+ private:
+  Index rows_of(const std::vector<Range>& runs) const {
+    Index rows = 0;
+    for (const Range& run : runs) rows += B * run.size();
+    return rows;
+  }
 };
 /// Holds largest scores, sums and weighted values of each head, (B H n) (2 + d).
 void begin_attention(Trace& trace, const AttentionSizes& z);
-/// A piece of keys of which some query sees one.
-void attend(Trace& trace, const AttentionSizes& z);
+/// A piece of keys.
+void attend(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys);
 /// Holds the result (B n H d), in the place of the weighted values.
 void attended(Trace& trace, const AttentionSizes& z);
 /// Holds the gradients of q (B n H d), and of k and v (B m G d).
-void attend_backward(Trace& trace, const AttentionSizes& z);
+void attend_backward(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys);
+/// All keys are here.
+void attention(Trace& trace, const AttentionSizes& z);
+void attention_backward(Trace& trace, const AttentionSizes& z);
 
 }  // namespace shard::traces

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <set>
 
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
@@ -83,7 +85,7 @@ class DecoderKind : public WorkloadKind {
 
   std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
   bool has_tokens() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {16, 100}; }
+  TrainingDefaults training_defaults() const override { return {8, 60}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
@@ -156,15 +158,16 @@ class DecoderKind : public WorkloadKind {
         if (blocks == 64 || accepts(*made)) return {made, 11};
       }
   }
-  /// Everything that is divided is a multiple of the devices, so that all slices are alike.
+  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as a
+  /// variant accepts: each one is so many faults more.
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
-    for (Index experts : {Index{0}, n}) {
-      DecoderModel m = small(n, 2 * n, n, n, 2, 2 * n, 4 * n);
-      m.experts = experts, m.top_k = std::min<Index>(experts, 2);
-      const Decoder made(m, 2 * n);
-      if (accepts(made)) all.push_back(made.exact_problem(n, 3));
+    for (bool is_mixture : {false, true}) {
+      DecoderModel m = small(1, 2 * n, n, n, 2, 2 * n, 4 * n);
+      if (is_mixture) m.experts = n > 2 ? n : 2 * n, m.top_k = 2;
+      while (m.num_blocks < n && !accepts(Decoder(m, 2 * n))) ++m.num_blocks;
+      if (const Decoder made(m, 2 * n); accepts(made)) all.push_back(live_problem(made, devices));
     }
     return all;
   }
@@ -176,6 +179,43 @@ class DecoderKind : public WorkloadKind {
     auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
     if (!made) made = std::make_shared<Decoder>(m, length);
     return made;
+  }
+  /// Each sequence has the first token of every slice of the vocabulary, and each token a label and a gradient.
+  static ExactProblem live_problem(const Decoder& network, int devices) {
+    const Index slice = network.model().vocabulary / devices;
+    constexpr std::uint64_t first_seed = 9;  // with some others, more than 10 % of a gradient are 0
+    for (std::uint64_t seed = first_seed;; ++seed) {
+      ExactProblem problem = network.exact_problem(devices, seed);
+      for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
+        float& value = problem.input.values[static_cast<std::size_t>(i)];
+        const bool is_id = i % (2 * network.length()) < network.length();
+        if ((is_id && i % 2 == 0) || value == Tokens::no_label)
+          value = static_cast<float>(i / 2 % devices * slice);
+      }
+      for (float& value : problem.output_grad.values)
+        if (value == 0) value = 16;
+      if (!network.model().is_mixture() || is_live(problem, devices)) return problem;
+    }
+  }
+  /// Whether, in each block, every expert has tokens, and two devices have other numbers of tokens for each
+  /// other: with the same ones, it would not matter whether they tell one another.
+  static bool is_live(const ExactProblem& problem, int devices) {
+    const DecoderModel& m = as_decoder(*problem.workload).model();
+    for (const std::vector<Index>& chosen : chosen_experts(m, problem)) {  // one sequence for each device
+      std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // of each, for each device
+      std::set<Index> used;
+      for (std::size_t i = 0; i < chosen.size(); ++i) {
+        std::vector<Index>& of_device = tokens[i / (chosen.size() / tokens.size())];
+        of_device.resize(tokens.size());
+        ++of_device[static_cast<std::size_t>(part_with(m.experts, devices, chosen[i]))];
+        used.insert(chosen[i]);
+      }
+      bool is_even = true;
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) is_even = is_even && tokens[i][j] == tokens[j][i];
+      if (is_even || static_cast<Index>(used.size()) < m.experts) return false;
+    }
+    return true;
   }
   static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
                             Index hidden_dim, Index vocabulary) {
@@ -220,7 +260,7 @@ class ExpertJournal : public Journal {
   void add(const ShardedEngine& engine) override {
     const auto data = network_.step_data(engine);
     const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).of_all();
-    if (std::ranges::max(chosen) == 0) return;
+    if (chosen.empty()) return;
     const Index experts = network_.model().experts;
     RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};
     for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % counts.chosen.size()] += chosen[i];
@@ -379,35 +419,76 @@ Solution Decoder::solve(const ExactProblem& problem) const {
   return solve_decoder(model_, problem);
 }
 
+std::vector<Index> ChosenExperts::counts(Index block, const std::vector<Index>& rows) const {
+  const std::vector<Index>& chosen = of_block[static_cast<std::size_t>(block)];
+  std::vector<Index> counts(static_cast<std::size_t>(experts));
+  for (Index row : rows)
+    for (Index r = 0; r < top_k; ++r)
+      ++counts[static_cast<std::size_t>(chosen[static_cast<std::size_t>(row * top_k + r)])];
+  return counts;
+}
+
+std::vector<Index> ChosenExperts::counts(Index block, Range rows) const {
+  std::vector<Index> all(static_cast<std::size_t>(rows.size()));
+  std::iota(all.begin(), all.end(), rows.begin);
+  return counts(block, all);
+}
+
 std::vector<Index> ChosenExperts::of_all() const {
-  std::vector<Index> sums(of_device.front().size());
-  for (const std::vector<Index>& counts : of_device)
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += counts[i];
+  std::vector<Index> all;
+  for (std::size_t block = 0; block < of_block.size(); ++block) {
+    const Index rows = static_cast<Index>(of_block[block].size()) / top_k;
+    std::ranges::copy(counts(static_cast<Index>(block), Range{0, rows}), std::back_inserter(all));
+  }
+  return all;
+}
+
+namespace {
+
+/// The sums over all devices of lists of digits below `base`, of which at most one device has one that is not 0.
+/// As many digits as fit go into a number.
+std::vector<Index> exchanged(Communicator& group, const std::vector<Index>& digits, Index base) {
+  constexpr Index largest = Index{1} << 62;
+  std::vector<Index> sums;
+  for (std::size_t first = 0; first < digits.size();) {
+    Index number = 0, place = 1;
+    std::size_t next = first;
+    for (; next < digits.size() && place < largest / base; ++next, place *= base)
+      number += digits[next] * place;
+    const std::vector<Index> all = group.exchange("experts of tokens", number);
+    Index sum = std::accumulate(all.begin(), all.end(), Index{0});
+    for (; first < next; ++first, sum /= base) sums.push_back(sum % base);
+  }
   return sums;
 }
+
+}  // namespace
 
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
   const auto* noted = dynamic_cast<const LanguageModel*>(&engine);
   if (!model_.is_mixture() || noted == nullptr) return nullptr;
-  ChosenExperts chosen;
-  chosen.experts = model_.experts;
-  chosen.of_device.resize(static_cast<std::size_t>(engine.num_devices()));
-  std::vector<Index> mine = noted->chosen_experts();
-  mine.resize(static_cast<std::size_t>(model_.num_blocks * model_.experts));
-  for (Index count : mine) {
-    const std::vector<Index> of_all = engine.group().exchange("tokens of an expert", count);
-    for (std::size_t d = 0; d < of_all.size(); ++d) chosen.of_device[d].push_back(of_all[d]);
+  auto row_of = [&](const LanguageModel::NotedChoice& c) { return c.sequence * length_ + c.position; };
+  Index rows = 0;
+  for (const LanguageModel::NotedChoice& c : noted->chosen_experts()) rows = std::max(rows, row_of(c) + 1);
+  rows = std::ranges::max(engine.group().exchange("tokens that chose experts", rows));
+  std::vector<Index> mine(static_cast<std::size_t>(model_.num_blocks * rows * model_.top_k));  // expert + 1
+  for (const LanguageModel::NotedChoice& c : noted->chosen_experts()) {
+    auto to = mine.begin() + (static_cast<Index>(c.block) * rows + row_of(c)) * model_.top_k;
+    for (Index expert : c.experts) *to++ = expert + 1;
   }
-  if (engine.input_layout() != Placement::sharded(0)) chosen.of_device = {chosen.of_all()};
-  return std::make_shared<ChosenExperts>(chosen);
+  std::vector<Index> all = exchanged(engine.group(), mine, model_.experts + 1);
+  for (Index& digit : all) --digit;
+  ChosenExperts chosen(model_.experts, model_.top_k);
+  for (auto from = all.begin(); from != all.end(); from += rows * model_.top_k)
+    chosen.of_block.emplace_back(from, from + rows * model_.top_k);
+  return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
-std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int devices) const {
+std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int) const {
   if (!model_.is_mixture()) return nullptr;
-  ChosenExperts chosen;
-  chosen.experts = model_.experts;
-  chosen.of_device = chosen_experts(model_, problem, devices);
-  return std::make_shared<ChosenExperts>(chosen);
+  ChosenExperts chosen(model_.experts, model_.top_k);
+  chosen.of_block = chosen_experts(model_, problem);
+  return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
 std::unique_ptr<Journal> Decoder::journal() const {

@@ -59,17 +59,20 @@ class Decoder : public Workload {
   std::shared_ptr<const Characters> text_;
 };
 
-/// How many tokens of a step chose each expert of each block, for closed forms.
+/// Which experts the tokens of a step chose, for closed forms. It does not depend on what is divided.
 struct ChosenExperts : StepData {
-  Index experts = 0;
-  /// (blocks · E) for the tokens of each device; for all tokens, where the batch is not divided by rows.
-  std::vector<std::vector<Index>> of_device;
+  Index experts, top_k;
+  std::vector<std::vector<Index>> of_block{};  ///< of each block, (B · S · k)
 
-  int devices() const override { return static_cast<int>(of_device.size()); }
+  ChosenExperts(Index num_experts, Index of_token) : experts(num_experts), top_k(of_token) {}
+  int devices() const override { return 1; }
   bool equals(const StepData& other) const override {
-    return of_device == dynamic_cast<const ChosenExperts&>(other).of_device;
+    return of_block == dynamic_cast<const ChosenExperts&>(other).of_block;
   }
-  /// (blocks · E) for all tokens.
+  /// How many choices in a block, by some of the rows B · S, are of each expert: (E).
+  std::vector<Index> counts(Index block, const std::vector<Index>& rows) const;
+  std::vector<Index> counts(Index block, Range rows) const;
+  /// (blocks · E) by all tokens; nothing if the engine has noted none.
   std::vector<Index> of_all() const;
 };
 

@@ -441,22 +441,12 @@ Solution solve_decoder(const DecoderModel& model, const ExactProblem& problem) {
   return DecoderSolution(model, problem).solve();
 }
 
-std::vector<std::vector<Index>> chosen_experts(const DecoderModel& model, const ExactProblem& problem,
-                                               int devices) {
+std::vector<std::vector<Index>> chosen_experts(const DecoderModel& model, const ExactProblem& problem) {
   DecoderSolution solution(model, problem);
   solution.forward();
-  const Index sequences = problem.input.shape[0], length = problem.input.shape[1] / 2;
-  std::vector<std::vector<Index>> counts;
-  for (int device = 0; device < devices; ++device) {
-    const Range mine = part(sequences, devices, device);
-    std::vector<Index> of_device;
-    for (const BlockTrace& trace : solution.blocks())
-      for (Index e = 0; e < model.experts; ++e)
-        of_device.push_back(std::count(trace.chosen.begin() + mine.begin * length * model.top_k,
-                                       trace.chosen.begin() + mine.end * length * model.top_k, e));
-    counts.push_back(std::move(of_device));
-  }
-  return counts;
+  std::vector<std::vector<Index>> of_blocks;
+  for (const BlockTrace& trace : solution.blocks()) of_blocks.push_back(trace.chosen);
+  return of_blocks;
 }
 
 }  // namespace shard

@@ -10,9 +10,7 @@ namespace shard {
 /// rounds it. \throws Error internal when a sum would not be exact in float32
 Solution solve_decoder(const DecoderModel& model, const ExactProblem& problem);
 
-/// How many tokens chose each expert, block by block: (blocks · E), for the tokens of each of `devices` parts of
-/// the batch.
-std::vector<std::vector<Index>> chosen_experts(const DecoderModel& model, const ExactProblem& problem,
-                                               int devices);
+/// The experts of each token, (B · S · k), in each block.
+std::vector<std::vector<Index>> chosen_experts(const DecoderModel& model, const ExactProblem& problem);
 
 }  // namespace shard
