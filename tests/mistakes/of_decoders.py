@@ -246,10 +246,10 @@ ALL = [
          "Somebody averages gradients, and the loss has already been divided by all tokens.",
          "nothing to see under Adam"),
     fsdp("dec-fsdp-next-block",
-         "      accumulate(x, think(m_, w, x, k));\n      note_choice(b, k.mixture.choice);\n"
+         "      accumulate(x, think(m_, w, x, k));\n      note_choice(b, k.mixture.choice, kept.tokens);\n"
          "      if (!is_last) w = arrived_block(next);  // frees this block's\n",
          "      if (!is_last) w = arrived_block(next);\n"
-         "      accumulate(x, think(m_, w, x, k));\n      note_choice(b, k.mixture.choice);\n",
+         "      accumulate(x, think(m_, w, x, k));\n      note_choice(b, k.mixture.choice, kept.tokens);\n",
          "Somebody takes the next block's weights as soon as they are there.", "learns more slowly"),
     fsdp("dec-fsdp-same-block-again", "if (b > 0) next = gather_block(b - 1);  // S0 → R, some time",
          "if (b > 0) next = gather_block(b);",
