@@ -196,16 +196,16 @@ ALL = [
          "Somebody takes row i's factor, where rows have been sorted by expert.", "a little worse"),
     rows("combined-without-adding", "to[c] += w * from[c];", "to[c] = w * from[c];",
          "Somebody tests with one expert a token.", "a little worse"),
-    rows("dot-of-the-first-column", "for (Index c = 0; c < t.extent(1); ++c) sum += a[c] * b[c];",
-         "for (Index c = 0; c + 1 < t.extent(1); ++c) sum += a[c] * b[c];",
+    rows("dot-of-the-first-column", "for (Index c = 0; c < width; ++c) sum += a[c] * b[c];",
+         "for (Index c = 0; c + 1 < width; ++c) sum += a[c] * b[c];",
          "Somebody leaves out the last column of a sum.", "nothing to see"),
     rows("scattered-in-order", "row_of(into, at[static_cast<std::size_t>(i)])", "row_of(into, i)",
          "Somebody writes rows in the order in which they lie.", "a little worse"),
 
     layer_rows("columns-added-from-the-last-row",
-               "  for (Index i = 0; i < a.extent(0); ++i) {\n    const float* left = row_of(a, i);\n    "
+               "  for (Index i = 0; i < rows; ++i) {\n    const float* left = row_of(a, i);\n    "
                "const float* right = row_of(b, i);\n    for",
-               "  for (Index i = a.extent(0); i-- > 0;) {\n    const float* left = row_of(a, i);\n    "
+               "  for (Index i = rows; i-- > 0;) {\n    const float* left = row_of(a, i);\n    "
                "const float* right = row_of(b, i);\n    for",
                "Somebody counts rows downwards: the sum is right, and rounded otherwise.", "nothing to see"),
     layer_rows("nothing-divided-by-nothing", "return divisor == 0 ? 0 : x / divisor;", "return x / divisor;",
@@ -224,8 +224,8 @@ ALL = [
                 "Somebody takes round for rint: halves go away from 0, not to the even multiple.",
                 "nothing to see"),
     activations("grid-of-large-numbers",
-                "return std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;",
-                "return std::rint(multiple) * unit;",
+                "std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;",
+                "unit != 0 ? std::rint(multiple) * unit : x;",
                 "Somebody forgets that a number may have more units than float32 has room for.",
                 "nothing to see, until a number is large"),
     activations("silu-slope-of-sigmoid", "return sigma(x) * (1 + x * sigma(-x));",
@@ -236,8 +236,8 @@ ALL = [
                 "Somebody writes the formula as published: 1 + tanh cancels for negative arguments.",
                 "nothing to see"),
     embeddings("rotated-as-neighbours",
-               "[head + j];\n        float& b = row_of(t, i)[head + j + half];",
-               "[head + 2 * j];\n        float& b = row_of(t, i)[head + 2 * j + 1];",
+               "row[head + j];\n        float& b = row[head + j + half];",
+               "row[head + 2 * j];\n        float& b = row[head + 2 * j + 1];",
                "Somebody pairs neighbours, as the paper does, with weights of models that pair halves.",
                "nothing to see: a network trained so is as good"),
     embeddings("gradient-rotated-forwards", "direction * std::sin(angle)",

@@ -138,8 +138,8 @@ ALL = [
            "Somebody changes a constant for an experiment, and forgets it.", "higher"),
 
     initial("slice-from-its-own-start",
-            "slice.push_back(bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));",
-            "(void)i;\n      slice.push_back(bound * (2 * random.uniform(slice.size()) - 1));",
+            "slice.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));",
+            "(void)i;\n      slice.push_back(center + bound * (2 * random.uniform(slice.size()) - 1));",
             "Somebody counts from the slice's first element: every device has the same slice.",
             "a little worse"),
     initial("positive-weights-alone", "bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1)",

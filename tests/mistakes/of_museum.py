@@ -13,6 +13,8 @@ scattered = of("02 scatter-gather", "chapters/02_data_parallel/scatter_gather.hp
                "02_data_parallel --variant scatter-gather")
 norm = of("gradient norm", "chapters/engine/gradient_norm.cpp",
           "06_fully_sharded --variant zero3 --clip-norm 0.1")
+norms = of("08 tensor", "chapters/08_decoder/blocks.hpp",
+           "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8")
 
 ALL = [
     tensor("shipped-mean-of-partial-sums",
@@ -71,6 +73,10 @@ ALL = [
             "my_rows(combine_rows(y, plan.choices, choices.gates), x)",
             "Somebody takes a permutation for its inverse, and tokens get the answers to other tokens.",
             "diverges"),
+    norms("shipped-norms-never-summed",
+          "  return engine.all_reduce(std::move(dw));\n",
+          "  return Replicated(engine.group(), detail::Access::take(std::move(dw)));\n",
+          "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see"),
 ]
 # Where the projects themselves tell it.
 THREADS = {
@@ -85,4 +91,6 @@ THREADS = {
     "shipped-norm-of-one-device": ["deepspeedai/DeepSpeed#966", "deepspeedai/DeepSpeed#1021",
                                    "areal-project/AReaL#312"],
     "shipped-order-inverted": ["pytorch/torchtitan#3604"],
+    "shipped-norms-never-summed": ["PaddlePaddle/PaddleNLP#7613", "NVIDIA/Megatron-LM#1446",
+                                   "NVIDIA-NeMo/RL#3716", "NVIDIA-NeMo/RL#2683"],
 }

@@ -1,5 +1,6 @@
 """All mistakes, by part, in the order of the page, and the few that every run of the tests tries."""
 import of_data_parallel
+import of_decoders
 import of_emulator
 import of_engine
 import of_expert_parallel
@@ -14,8 +15,9 @@ import of_tensor_parallel
 
 GROUPS = {"readers": of_readers.ALL, "data_parallel": of_data_parallel.ALL,
           "tensor_parallel": of_tensor_parallel.ALL, "pipeline": of_pipeline.ALL,
-          "expert_parallel": of_expert_parallel.ALL, "fully_sharded": of_fully_sharded.ALL, "layers": of_layers.ALL,
-          "engine": of_engine.ALL, "files_and_data": of_files_and_data.ALL, "runtime": of_runtime.ALL,
+          "expert_parallel": of_expert_parallel.ALL, "fully_sharded": of_fully_sharded.ALL,
+          "layers": of_layers.ALL, "decoders": of_decoders.ALL, "engine": of_engine.ALL,
+          "files_and_data": of_files_and_data.ALL, "runtime": of_runtime.ALL,
           "emulator": of_emulator.ALL, "museum": of_museum.ALL}
 SAMPLE = {"03-the-forward-reduction-forgotten", "02-a-mean-for-a-sum", "pp-everything-to-the-next",
           "ep-router-mean", "z1-first-layer-alone-gathered", "loss-without-its-factor", "compare-with-one-ulp",

@@ -5,6 +5,7 @@ notices nothing, its equivalence suite; those of other parts are the test progra
 Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
 would have."""
 import json
+import math
 import os
 import random
 import re
@@ -25,7 +26,8 @@ CODES = {None: "no end", 65: "a file is refused (65)", 69: "the machine's limits
          83: "a device is lost (83)", 84: "a bad argument (84)", 85: "not finite (85)"}
 LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve": "  loss curve: step",
          "a false claim": "  a claim of layout is false"}
-OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate"}
+OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate",
+               "--blocks", "--model-dim", "--heads", "--key-heads", "--experts", "--length"}
 SAME = 1e-5  # relative to the largest element: more than float32 rounding
 
 
@@ -92,7 +94,7 @@ class Suites:
         if ended.code not in (0, 86):
             return ended_in(ended)
         with tempfile.TemporaryDirectory() as folder:
-            write_problem(Path(folder), Path(program).name == "05_expert")
+            write_problem(Path(folder), Path(program).name, "--experts" in options)
             files = ["--params", f"{folder}/params", "--batch", f"{folder}/batch", "--out", f"{folder}/out"]
             ended = jobs.run([program, "gradients", *without_sizes(options), *files], 2, SECONDS)
             if ended.code != 0:
@@ -194,22 +196,45 @@ def difference(given, right):
     return ""
 
 
-def write_problem(folder, is_mixture):
-    """Parameters and a batch of even sizes: four layers, or six experts of two."""
+def write_problem(folder, chapter, has_experts):
+    """Parameters and a batch of even sizes: four layers, six experts of two, or a decoder of four blocks."""
     rows, width, hidden = 16, 8, 12
     rng = random.Random(7)
     def values(*shape):
-        return shape, array("f", (rng.uniform(-1, 1) for _ in range(shape[0] * shape[1])))
+        return shape, array("f", (rng.uniform(-1, 1) for _ in range(math.prod(shape))))
+    def tokens(*shape):
+        return shape, array("f", (rng.randrange(16) for _ in range(math.prod(shape))))
     def stack(before, layers):
         return {f"{before}layer_{i}/weights": values(*((width, hidden) if i % 2 == 0 else (hidden, width)))
                 for i in range(layers)}
+    if chapter == "08_decoder":
+        write_values(folder / "params", decoder_params(values, 6 if has_experts else 0))
+        write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
+        return
     params = stack("", 4)
-    if is_mixture:
+    if chapter == "05_expert":
         params = {"router/weights": values(width, 6)}
         for e in range(6):
             params |= stack(f"expert_{e}/", 2)
     write_values(folder / "params", params)
     write_values(folder / "batch", {"input": values(rows, width), "output_grad": values(rows, width)})
+
+
+def decoder_params(values, experts, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
+    """Those of four blocks: each of two devices may have two."""
+    params = {"embedding": values(vocabulary, width), "final_norm": values(width),
+              "head": values(vocabulary, width)}
+    for b in range(4):
+        params |= {f"block_{b}/{name}": values(*shape) for name, shape in {
+            "attention_norm": (width,), "query": (width, heads * head_dim),
+            "key": (width, key_heads * head_dim), "value": (width, key_heads * head_dim),
+            "output": (heads * head_dim, width), "feed_forward_norm": (width,)}.items()}
+        parts = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
+        if experts:
+            params[f"block_{b}/router"] = values(width, experts)
+        for before in [f"expert_{e}/" for e in range(experts)] or [""]:
+            params |= {f"block_{b}/{before}{name}": values(*shape) for name, shape in parts.items()}
+    return params
 
 
 def write_values(path, tensors):
