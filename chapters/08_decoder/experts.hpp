@@ -108,29 +108,13 @@ class ExpertsDecoder : public LanguageModel {
     const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     k.choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);               // of (T, E)
-    k.route = route_of(k.choice.counts(), arriving(k.choice.counts()), num_devices(), device_id());
+    k.route = route_of(k.choice.counts(), arriving(*this, k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
     require_announced(k.route, n);
     Tensor y = answers(group(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
-  }
-
-  /// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
-  /// arrive: (N, E/N).
-  std::vector<Index> arriving(const std::vector<Index>& leaving) {
-    std::vector<Index> experts;  // of each device
-    for (int d = 0; d < num_devices(); ++d) experts.push_back(part(m_.experts, num_devices(), d).size());
-    const std::vector<float> mine(leaving.begin(), leaving.end());
-    const std::vector<float> all = all_to_all(Tensor::from_host({m_.experts}, mine), experts).to_host();
-    return {all.begin(), all.end()};
-  }
-
-  static void require_announced(const Route& route, const Tensor& rows) {
-    if (rows.extent(0) == route.arriving) return;
-    refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
-           to_string(rows.shape()));
   }
 
   /// Gradients of answers go to the experts, and gradients of tokens come back.
@@ -146,7 +130,7 @@ class ExpertsDecoder : public LanguageModel {
     std::vector<OwnedExpertGradients> dw;
     Tensor dn =
         answers_backward(group(), std::move(dy), k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
-    put(b, std::move(dw), gradients);
+    put_experts(m_, b, block(b).experts, std::move(dw), gradients);
     dn = all_to_all(std::move(dn), k.route.from);                     // (T · k, D)   of my tokens
     Sharded<0> df = my_rows(combine_rows(dn, slots, m_.top_k), k.f);  // (T, D)
     dn = Tensor();
@@ -156,19 +140,6 @@ class ExpertsDecoder : public LanguageModel {
     df = std::move(df) + matmul(dlogits, transposed(w.router));                      // (T, D)
     return rms_norm_backward(std::move(df), w.feed_forward_norm, m_.how, k.feed_forward_norm,
                              g.feed_forward_norm);
-  }
-
-  /// Of each expert, also of those of other devices.
-  void put(Index b, std::vector<OwnedExpertGradients> mine, Gradients& gradients) {
-    auto next = mine.begin();
-    for (std::size_t e = 0; e < block(b).experts.size(); ++e) {
-      const OwnedExpert& w = block(b).experts[e];
-      auto of_other = [&](const Owned& p) { return Owned(group(), Tensor(), p.global_shape(), p.owner()); };
-      if (w.gate.is_mine())
-        put_expert(m_, b, e, std::move(*next++), gradients);
-      else
-        put_expert(m_, b, e, OwnedExpert{of_other(w.gate), of_other(w.up), of_other(w.down)}, gradients);
-    }
   }
 
   DecoderModel m_;

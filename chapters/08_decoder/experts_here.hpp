@@ -43,4 +43,35 @@ inline Tensor answers_backward(Communicator& group, Tensor dy, const Route& rout
   return dn;
 }
 
+/// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
+/// arrive: (N, E/N). `leaving` (E): how many of its own tokens chose each expert.
+inline std::vector<Index> arriving(ShardedEngine& engine, const std::vector<Index>& leaving) {
+  const auto num_experts = static_cast<Index>(leaving.size());
+  std::vector<Index> experts;  // of each device
+  for (int d = 0; d < engine.num_devices(); ++d)
+    experts.push_back(part(num_experts, engine.num_devices(), d).size());
+  const std::vector<float> mine(leaving.begin(), leaving.end());
+  const std::vector<float> all = engine.all_to_all(Tensor::from_host({num_experts}, mine), experts).to_host();
+  return {all.begin(), all.end()};
+}
+inline void require_announced(const Route& route, const Tensor& rows) {
+  if (rows.extent(0) == route.arriving) return;
+  refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
+         to_string(rows.shape()));
+}
+
+/// Puts the gradients of a block's experts: of this device's, and, by shape and owner, of those of others.
+inline void put_experts(const DecoderModel& m, Index b, const std::vector<OwnedExpert>& all,
+                        std::vector<OwnedExpertGradients> mine, Gradients& gradients) {
+  auto of_other = [](const Owned& p) { return Owned(p.group(), Tensor(), p.global_shape(), p.owner()); };
+  auto next = mine.begin();
+  for (std::size_t e = 0; e < all.size(); ++e) {
+    const OwnedExpert& w = all[e];
+    if (w.gate.is_mine())
+      put_expert(m, b, e, std::move(*next++), gradients);
+    else
+      put_expert(m, b, e, OwnedExpert{of_other(w.gate), of_other(w.up), of_other(w.down)}, gradients);
+  }
+}
+
 }  // namespace shard::decoders

@@ -103,7 +103,6 @@ class LayersDecoder : public LanguageModel {
   }
 
   Placement input_layout() const override { return Placement::owned(0); }
-  /// A drawing of the schedule that ran.
   std::string describe_step() override { return describe(schedule_); }
 
  private:

@@ -81,6 +81,12 @@ struct SequenceCut {
       for (Index place : places(device)) rows.push_back(b * length + place);
     return rows;
   }
+  /// The same for each row of all devices, in device order.
+  std::vector<Index> rows_in_sequences() const {
+    std::vector<Index> rows;
+    for (int d = 0; d < devices(); ++d) std::ranges::copy(rows_in_sequences(d), std::back_inserter(rows));
+    return rows;
+  }
 
  private:
   void add_device(std::initializer_list<Range> parts) {

@@ -39,7 +39,7 @@ class SequenceDecoder : public TokenwiseDecoder {
     const SequenceCut cut = cut_of(input);
     const Replicated losses = all_gather(losses_of(input, cut));  // in device order    S0 → R
     Tensor in_order = Tensor::uninitialized(losses.global_shape());
-    scatter_rows(losses.local(), rows_in_sequences(cut), in_order);
+    scatter_rows(losses.local(), cut.rows_in_sequences(), in_order);
     return Replicated(group(), std::move(in_order));
   }
   /// `dlosses` is the gradient of all of them.
@@ -80,14 +80,6 @@ class SequenceDecoder : public TokenwiseDecoder {
   struct MyKept : Kept<MyBlockKept, Sharded<0>> {
     SequenceCut cut;
   };
-
-  /// For each row in device order: its row in a tensor of whole sequences.
-  static std::vector<Index> rows_in_sequences(const SequenceCut& cut) {
-    std::vector<Index> rows;
-    for (int d = 0; d < cut.devices(); ++d)
-      std::ranges::copy(cut.rows_in_sequences(d), std::back_inserter(rows));
-    return rows;
-  }
 
   /// ## Forward
   /// As on one device, on my tokens.
