@@ -5,7 +5,7 @@ import math
 
 COLOURS = ["#3b6fb6", "#d97a1f", "#3f9a4b", "#b0479a", "#8a6d3b"]
 PALE = ["#9db8dc", "#efc190", "#a3d0a8", "#dba8d0"]
-SIZES = {"B": 72, "D": 48, "F": 96}
+SIZES = {"B": 72, "T": 72, "D": 48, "F": 96, "Hd": 64}
 
 
 def svg(width, height, parts, what):

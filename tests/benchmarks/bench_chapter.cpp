@@ -23,14 +23,16 @@ struct Case {
   }
 };
 
-/// An engine on this group, of a network of these sizes. \throws Error usage when the variant refuses it
-std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, Index layers) {
-  const std::shared_ptr<Workload> workload =
-      c.variant.workload->sized(layers, c.network.model_dim, c.network.hidden_dim);
+std::shared_ptr<Workload> network_of(const Case& c, Index layers) {
+  return c.variant.workload->sized(layers, c.network.model_dim, c.network.hidden_dim);
+}
+
+/// An engine of this network on this group. \throws Error usage when the variant refuses it
+std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, const Workload& network) {
   const shard::Options& options = c.variant.benchmarked_with;
-  if (c.variant.require) c.variant.require(group.num_devices(), *workload, options);
-  std::unique_ptr<ShardedEngine> engine = c.variant.make(group, *workload, options);
-  engine->load_checkpoint(*generate_checkpoint(workload->parameters(), 1));
+  if (c.variant.require) c.variant.require(group.num_devices(), network, options);
+  std::unique_ptr<ShardedEngine> engine = c.variant.make(group, network, options);
+  engine->load_checkpoint(*generate_checkpoint(network.parameters(), 1));
   return engine;
 }
 
@@ -48,8 +50,11 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
                   Results& results) {
   set_precision(c.precision);
   const std::unique_ptr<Recorder> recorder = make_recorder(world);
-  std::unique_ptr<ShardedEngine> engine = make_engine(recorder->group(), c, options.layers);
-  const Tensor source = random_tensor({engine->input_rows(c.network.batch).size(), c.network.model_dim});
+  const std::shared_ptr<Workload> network = network_of(c, options.layers);
+  std::unique_ptr<ShardedEngine> engine = make_engine(recorder->group(), c, *network);
+  const HostTensor batch = network->random_input(c.network.batch, 1);
+  const Range mine = engine->input_rows(c.network.batch);
+  const Tensor source = slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },
                      [&] {

@@ -120,6 +120,39 @@ std::map<std::string, Tensors> batch_files() {
   };
 }
 
+/// Sequences of tokens with labels, for the network in the folder mistral.
+std::map<std::string, Tensors> token_files() {
+  const HostTensor ids{{1, 3}, {1, 6, 0}}, labels{{1, 3}, {6, -100, 2}};
+  return {
+      {"tokens", {{"input_ids", ids}, {"labels", labels}}},
+      {"tokens_outside", {{"input_ids", {{1, 3}, {1, 7, 0}}}, {"labels", labels}}},
+      {"tokens_long",
+       {{"input_ids", {{1, 10}, std::vector<float>(10)}}, {"labels", {{1, 10}, std::vector<float>(10)}}}},
+      {"tokens_unlabelled", {{"input_ids", ids}, {"labels", {{1, 3}, {-100, -100, -100}}}}},
+  };
+}
+
+/// The tensors of a small Mistral; `check` writes what is said of it.
+void write_mistral(const std::filesystem::path& folder) {
+  Tensors tensors = {{"model.embed_tokens.weight", tensor({7, 4})},
+                     {"model.norm.weight", tensor({4})},
+                     {"lm_head.weight", tensor({7, 4})}};
+  for (const std::string block : {"model.layers.0.", "model.layers.1."})
+    for (const auto& [name, shape] :
+         std::map<std::string, std::vector<std::int64_t>>{{"input_layernorm", {4}},
+                                                          {"post_attention_layernorm", {4}},
+                                                          {"self_attn.q_proj", {4, 4}},
+                                                          {"self_attn.k_proj", {2, 4}},
+                                                          {"self_attn.v_proj", {2, 4}},
+                                                          {"self_attn.o_proj", {4, 4}},
+                                                          {"mlp.gate_proj", {3, 4}},
+                                                          {"mlp.up_proj", {3, 4}},
+                                                          {"mlp.down_proj", {4, 3}}})
+      tensors[block + name + ".weight"] = tensor(shape);
+  std::filesystem::create_directory(folder / "mistral");
+  shard::write_safetensors(folder / "mistral" / "model.safetensors", tensors);
+}
+
 void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary);
   file << bytes;
@@ -138,8 +171,8 @@ void write_malformed_files(const std::filesystem::path& folder) {
   write_bytes(folder / "empty", "");
   write_bytes(folder / "text", "1,2,3,4\n1,2,3,4\n");
   write_bytes(folder / "lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n");
-  std::string header = R"({"layer_0/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[0,128]},)"
-                       R"("layer_1/weights":{"dtype":"I64","shape":[4,4],"data_offsets":[128,256]}})";
+  std::string header = R"({"layer_0/weights":{"dtype":"U64","shape":[4,4],"data_offsets":[0,128]},)"
+                       R"("layer_1/weights":{"dtype":"U64","shape":[4,4],"data_offsets":[128,256]}})";
   std::string length(8, '\0');
   length[0] = static_cast<char>(header.size());  // little-endian; below 256
   write_bytes(folder / "integers", length + header + std::string(256, '\1'));
@@ -160,8 +193,9 @@ int main(int, char** argv) {
   const std::filesystem::path folder = argv[1];
   for (const char* network : {"stack", "experts_1", "experts_2", "t5"})
     std::filesystem::create_directories(folder / network);
-  for (const auto& files : {parameter_files(), files_of_networks(), batch_files()})
+  for (const auto& files : {parameter_files(), files_of_networks(), batch_files(), token_files()})
     for (const auto& [name, tensors] : files) shard::write_safetensors(folder / name, tensors);
   write_malformed_files(folder);
   write_t5(folder / "t5");
+  write_mistral(folder);
 }

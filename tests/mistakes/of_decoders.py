@@ -221,10 +221,11 @@ ALL = [
     experts("dec-router-forgotten-by-tokens",
             "df = std::move(df) + matmul(dlogits, transposed(w.router));", "(void)w;",
             "Somebody forgets that tokens reach the loss through the router, too.", "a little worse"),
-    experts("dec-expert-gradients-over-all-devices", "put(b, std::move(dw), gradients);",
+    experts("dec-expert-gradients-over-all-devices",
+            "put_experts(m_, b, block(b).experts, std::move(dw), gradients);",
             "for (OwnedExpertGradients& d : dw)\n"
             "      d.down = scale(std::move(d.down), 1.0F / static_cast<float>(num_devices()));\n"
-            "    put(b, std::move(dw), gradients);",
+            "    put_experts(m_, b, block(b).experts, std::move(dw), gradients);",
             "Somebody averages an expert's gradient over devices that do not have the expert.",
             "nothing to see under Adam"),
     route("dec-counts-swapped", "    route.from.push_back(route.arriving - before);\n  }\n",

@@ -23,6 +23,10 @@ Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments)
   const bool is_folder = std::filesystem::is_directory(status);
   if (!arguments.block) {
     if (!is_folder) return {open_checkpoint(arguments.params), {}, nullptr};
+    if (!kind.has_foreign_networks())
+      throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
+                                           "--block encoder.0, given the folder {} alone",
+                                           path));
     ForeignModel model = open_model_folder(arguments.params);
     auto [network, names] = kind.network_of(model);
     return {renamed(std::move(model.parameters), names, path), names, network};

@@ -11,14 +11,16 @@ namespace shard {
 namespace {
 
 /// The report whose losses those of `r` must follow: the first one of its workload that is as deep, or that
-/// of the variant that `r` names.
+/// of the variant that `r` names. Its own where that one has trained another workload: then only the run itself
+/// has compared them.
 const Report& reference_of(const Report& r, const std::vector<Report>& reports) {
   if (r.reference.empty())
     return *std::ranges::find_if(reports, [&](const Report& other) {
       return other.workload == r.workload && other.layers == r.layers;
     });
   for (const Report& other : reports)
-    if (other.chapter == r.chapter && other.title == r.title && other.variant == r.reference) return other;
+    if (other.chapter == r.chapter && other.title == r.title && other.variant == r.reference)
+      return other.workload == r.workload ? other : r;
   throw Error(Code::usage, fmt::format("summary: expected beside the report of {} {} one of {}, given none",
                                        r.chapter, r.variant, r.reference));
 }

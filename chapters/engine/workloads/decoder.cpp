@@ -87,7 +87,7 @@ class DecoderKind : public WorkloadKind {
 
   std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
   bool has_tokens() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {8, 60}; }
+  TrainingDefaults training_defaults() const override { return {8, 20}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
@@ -124,12 +124,15 @@ class DecoderKind : public WorkloadKind {
     require_parameters(checkpoint, m.parameters());
     return std::make_shared<Decoder>(m, 1, o[option().data]);
   }
+  bool has_foreign_networks() const override { return true; }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const DecoderModel m = mistral_model(model);
     return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
-    return std::make_shared<Decoder>(small(layers, model_dim, 2, 1, 2, hidden_dim, 11), 5);
+    DecoderModel m = small(layers, model_dim, 2, 1, 2, hidden_dim, 11);
+    m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;
+    return std::make_shared<Decoder>(m, 5);
   }
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {
@@ -306,7 +309,7 @@ const Decoder& as_decoder(const Workload& workload) {
 }
 
 const WorkloadKind& Decoder::kind() const {
-  return decoder();
+  return decoder(model_.is_mixture() ? 7 : 0);
 }
 
 double Decoder::parameter_elements() const {

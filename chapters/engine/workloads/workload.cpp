@@ -54,10 +54,8 @@ std::string Workload::text_of(const std::vector<Index>&) const {
   refuse_tokens(*this);
 }
 
-ForeignNetwork WorkloadKind::network_of(const ForeignModel& model) const {
-  throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
-                                       "--block encoder.0, given the folder {} alone",
-                                       model.source));
+ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
+  refuse(Code::internal, "network_of", "a kind with foreign networks", name());
 }
 
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {

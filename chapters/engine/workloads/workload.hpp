@@ -195,8 +195,10 @@ class WorkloadKind {
   /// The network whose parameters these are. \throws Error file naming the parameter that is missing, unknown
   /// or of the wrong shape
   virtual std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& options) const = 0;
-  /// A whole network of another library's, with the names that it has there. By default there is none.
-  /// \throws Error file when it computes something else; usage
+  /// Whether a whole network of another library's can be one of these.
+  virtual bool has_foreign_networks() const { return false; }
+  /// A whole network of another library's, with the names that it has there. \throws Error file when it
+  /// computes something else; internal if this kind has none
   virtual ForeignNetwork network_of(const ForeignModel& model) const;
   /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
   /// By default none has. \throws Error file when it has no such block, or one that computes something else;
