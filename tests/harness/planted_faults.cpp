@@ -102,31 +102,39 @@ class CorruptingFilter : public emu::MessageFilter {
   std::list<std::vector<float>> corrupted_;  // kept, as a message may still be on its way
 };
 
-Communicator* real = nullptr;  // the group under test, where no fault is planted
-/// Its devices once more: those that a fault leaves in different calls need not meet again in this group. An
-/// engine may still live in the one before.
-std::unique_ptr<Communicator> part, part_before;
-std::unique_ptr<FaultyCommunicator> communicator;
-/// Those of earlier faults stay: a message of theirs may still be on its way.
-std::list<CorruptingFilter> filters;
+/// What is planted. It is never destroyed: at the end of the program, groups would end after the devices.
+struct Planted {
+  Communicator* real = nullptr;  // the group under test, where no fault is planted
+  /// Its devices once more: those that a fault leaves in different calls need not meet again in this group. An
+  /// engine may still live in the one before.
+  std::unique_ptr<Communicator> part, part_before;
+  std::unique_ptr<FaultyCommunicator> communicator;
+  /// Those of earlier faults stay: a message of theirs may still be on its way.
+  std::list<CorruptingFilter> filters;
+};
+Planted& planted() {
+  static Planted& all = *new Planted;
+  return all;
+}
 
 }  // namespace
 
 void plant_faults(const Faults& faults) {
-  if (real == nullptr) real = &group().inner();
-  part_before = std::exchange(part, real->split(0, real->device_id()));
-  communicator = std::make_unique<FaultyCommunicator>(*part, faults.leave_out_call);
-  group().set_inner(*communicator);
-  const bool is_mine = faults.corrupting_device == real->device_id();
-  filters.emplace_back(is_mine ? faults.corrupt_message : std::nullopt, faults.corrupts_all);
-  emu::set_message_filter(&filters.back());
+  Planted& p = planted();
+  if (p.real == nullptr) p.real = &group().inner();
+  p.part_before = std::exchange(p.part, p.real->split(0, p.real->device_id()));
+  p.communicator = std::make_unique<FaultyCommunicator>(*p.part, faults.leave_out_call);
+  group().set_inner(*p.communicator);
+  const bool is_mine = faults.corrupting_device == p.real->device_id();
+  p.filters.emplace_back(is_mine ? faults.corrupt_message : std::nullopt, faults.corrupts_all);
+  emu::set_message_filter(&p.filters.back());
 }
 
 std::int64_t calls_made() {
-  return communicator == nullptr ? 0 : communicator->calls();
+  return planted().communicator == nullptr ? 0 : planted().communicator->calls();
 }
 std::int64_t messages_sent() {
-  return filters.empty() ? 0 : filters.back().messages();
+  return planted().filters.empty() ? 0 : planted().filters.back().messages();
 }
 
 }  // namespace shard::testing

@@ -367,6 +367,7 @@ std::string Decoder::text_of(const std::vector<Index>& tokens) const {
 
 void Decoder::open_data() {
   text_ = std::make_shared<const Characters>(data_);
+  pieces_of_text(*text_, {0, 0}, length_, 0, 0);  // throws for a text that is too short
 }
 
 std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, Index step) const {
