@@ -11,7 +11,6 @@ const RegisteredChapter chapter({
                   .make = [](Communicator& group, const Workload&,
                              const Options&) { return std::make_unique<SingleDevice>(group); },
                   .costs = [](const Setting& s, const Options&) { return single_device_costs(s); }}},
-    .strategies = {{"single", "single"}},  // also where another chapter has a variant of this name
 });
 
 }  // namespace shard::single_device
