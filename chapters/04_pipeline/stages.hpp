@@ -18,10 +18,6 @@ namespace shard::pipeline {
 /// \throws Error usage when there are fewer layers than stages, or the list does not fit
 std::vector<Range> cut_into_stages(const Model& model, int stages, const std::string& how);
 
-/// Cuts a list of costs into contiguous parts, none of them empty, so that the largest sum of a part is as
-/// small as possible. Of several such cuts it takes the one whose first parts are largest.
-std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
-
 /// The stages of the pipeline: the layers of each, and the weights that this device holds.
 struct Stages {
   std::vector<Range> layers;   ///< of each stage

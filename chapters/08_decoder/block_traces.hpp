@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/proof/layer_traces.hpp"
-#include "engine/workloads/decoder.hpp"
+#include "engine/workloads/chosen_experts.hpp"
 
 namespace shard::decoders {
 

@@ -106,7 +106,7 @@ const RegisteredChapter chapter({
                      throw Error(Code::usage,
                                  "--experts: expected 1 or more with the variant experts, given 0");
                  },
-             .workload = &decoder(7),
+             .workload = &decoder(usual_experts),
              .reference = "single"},
             {.name = "fsdp",
              .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",

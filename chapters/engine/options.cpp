@@ -29,6 +29,18 @@ bool is_number(const std::string& text, bool (*is_good)(double)) {
   return parses(text, value) && is_good(value);
 }
 
+std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index)) {
+  std::vector<Index> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!is_number(word, is_good)) return std::nullopt;
+    parses(word, numbers.emplace_back());
+    begin = end + 1;
+  }
+  return numbers;
+}
+
 OptionText option_text(const std::string& name, Index initial, const std::string& help) {
   return {
       name, fmt::to_string(initial), help, "N", "a whole number from 1 to 2^30", [](const std::string& text) {

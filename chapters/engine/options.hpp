@@ -6,6 +6,7 @@
 ///     options[micro_batches]  // what the command line says, or 1
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -82,5 +83,7 @@ class Options {
 bool is_number(const std::string& text, bool (*is_good)(Index));
 bool is_number(const std::string& text, bool (*is_good)(double));
 /// @}
+/// The numbers of "3,1,1", if `is_good` wants each; nothing for any other text.
+std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index));
 
 }  // namespace shard

@@ -8,6 +8,7 @@
 #include "04_pipeline/stages.hpp"
 #include "engine/device/error.hpp"
 #include "engine/schedules/checker.hpp"
+#include "engine/schedules/cuts.hpp"
 #include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
 

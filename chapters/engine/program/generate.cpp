@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
 #include "engine/layers/greedy.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
@@ -12,28 +10,17 @@ namespace shard {
 
 namespace {
 
-/// The numbers of "1,2,3". \throws Error usage for any other text
-std::vector<Index> numbers_of(const std::string& text) {
-  std::vector<Index> numbers;
-  const char *at = text.data(), *end = at + text.size();
-  while (true) {
-    Index number = 0;
-    const auto [stop, error] = std::from_chars(at, end, number);
-    if (error != std::errc() || (stop != end && *stop != ','))
-      throw Error(Code::usage,
-                  fmt::format("--ids: expected tokens separated by commas, given '{}'", printable(text, 60)));
-    numbers.push_back(number);
-    if (stop == end) return numbers;
-    at = stop + 1;
-  }
-}
-
 /// \throws Error usage
 std::vector<Index> prompt_of(const Workload& network, const Arguments& arguments) {
   if (arguments.ids.empty() == arguments.text.empty())
     throw Error(Code::usage, fmt::format("generate: expected --ids or --text, given {}",
                                          arguments.ids.empty() ? "neither" : "both"));
-  return arguments.ids.empty() ? network.tokens_of(arguments.text) : numbers_of(arguments.ids);
+  if (arguments.ids.empty()) return network.tokens_of(arguments.text);
+  const auto ids = numbers_in(arguments.ids, [](Index) { return true; });
+  if (!ids)
+    throw Error(Code::usage, fmt::format("--ids: expected tokens separated by commas, given '{}'",
+                                         printable(arguments.ids, 60)));
+  return *ids;
 }
 
 }  // namespace

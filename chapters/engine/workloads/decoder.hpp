@@ -59,23 +59,8 @@ class Decoder : public Workload {
   std::shared_ptr<const Characters> text_;
 };
 
-/// Which experts the tokens of a step chose, for closed forms. It does not depend on what is divided.
-struct ChosenExperts : StepData {
-  Index experts, top_k;
-  std::vector<std::vector<Index>> of_block{};  ///< of each block, (B · S · k)
-
-  ChosenExperts(Index num_experts, Index of_token) : experts(num_experts), top_k(of_token) {}
-  int devices() const override { return 1; }
-  bool equals(const StepData& other) const override {
-    return of_block == dynamic_cast<const ChosenExperts&>(other).of_block;
-  }
-  /// How many choices in a block, by some of the rows B · S, are of each expert: (E).
-  std::vector<Index> counts(Index block, const std::vector<Index>& rows) const;
-  std::vector<Index> counts(Index block, Range rows) const;
-  /// (blocks · E) by all tokens; nothing if the engine has noted none.
-  std::vector<Index> of_all() const;
-};
-
+/// Experts of a mixture where nobody says how many: few numbers of devices divide them evenly.
+inline constexpr Index usual_experts = 7;
 /// The kind of these networks, with as many experts if no number is given; 0 for a plain feed-forward.
 const WorkloadKind& decoder(Index experts = 0);
 

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "engine/layers/tokens.hpp"
+#include "engine/workloads/decoder.hpp"
+#include "engine/workloads/decoder_options.hpp"
+#include "engine/workloads/decoder_solution.hpp"
+#include "engine/workloads/mistral.hpp"
+
+namespace shard {
+
+namespace {
+
+/// \throws Error usage for sizes that make no network
+void require_sizes(const DecoderModel& m) {
+  auto refuse_option = [](const Option<Index>& of, const std::string& expected, Index given) {
+    throw Error(Code::usage, fmt::format("{}: expected {}, given {}", of.name, expected, given));
+  };
+  if (m.heads % m.key_heads != 0)
+    refuse_option(decoder_option().key_heads,
+                  fmt::format("a number that divides the {} query heads", m.heads), m.key_heads);
+  if (m.head_dim % 2 != 0)
+    refuse_option(decoder_option().head_dim, "an even number, as positions turn pairs", m.head_dim);
+  if (m.is_mixture() && m.top_k > m.experts)
+    refuse_option(decoder_option().top_k, fmt::format("at most the {} experts", m.experts), m.top_k);
+}
+
+void set_hyper_parameters(DecoderModel& m, const Options& o) {
+  m.top_k = m.is_mixture() ? o[decoder_option().top_k] : 0;
+  if (o[decoder_option().window] > 0) m.window = o[decoder_option().window];
+  m.rope_base = o[decoder_option().rope_base];
+  m.epsilon = static_cast<float>(o[decoder_option().epsilon]);
+  m.how = Arithmetic::real(m.head_dim);
+  require_sizes(m);
+}
+
+class DecoderKind : public WorkloadKind {
+ public:
+  explicit DecoderKind(Index experts)
+      : experts_(option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward", experts)) {}
+
+  std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
+  bool has_tokens() const override { return true; }
+  TrainingDefaults training_defaults() const override { return {8, 20}; }
+  std::string parameters_help() const override {
+    return "safetensors file with embedding, block_0/query, ..., final_norm, head";
+  }
+  std::vector<OptionText> training_options() const override {
+    const DecoderOptions& o = decoder_option();
+    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, experts_, o.length};
+  }
+  std::shared_ptr<Workload> make(const Options& o) const override {
+    DecoderModel m;
+    m.vocabulary = Characters(o[decoder_option().data]).vocabulary();
+    m.model_dim = o[decoder_option().model_dim];
+    m.heads = o[decoder_option().heads];
+    m.key_heads = o[decoder_option().key_heads];
+    m.head_dim = o[decoder_option().head_dim];
+    m.hidden_dim = o[decoder_option().hidden_dim];
+    m.num_blocks = o[decoder_option().blocks];
+    m.experts = o[experts_];
+    set_hyper_parameters(m, o);
+    return std::make_shared<Decoder>(m, o[decoder_option().length], o[decoder_option().data]);
+  }
+  bool deepen(Options& options, const Options& given) const override {
+    if (given.has(decoder_option().blocks.name)) return false;
+    options = options.with(decoder_option().blocks, options[decoder_option().blocks] + 1);
+    return true;
+  }
+  std::vector<OptionText> options() const override {
+    const DecoderOptions& o = decoder_option();
+    return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon, o.data};
+  }
+  /// What shapes do not tell is taken from the options.
+  std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
+    DecoderModel m = decoder_of(checkpoint, o[decoder_option().head_dim]);
+    set_hyper_parameters(m, o);
+    require_parameters(checkpoint, m.parameters());
+    return std::make_shared<Decoder>(m, 1, o[decoder_option().data]);
+  }
+  bool has_foreign_networks() const override { return true; }
+  ForeignNetwork network_of(const ForeignModel& model) const override {
+    const DecoderModel m = mistral_model(model);
+    return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
+  }
+  std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
+    DecoderModel m = small(layers, model_dim, 2, 1, 2, hidden_dim, 11);
+    m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;
+    return std::make_shared<Decoder>(m, 5);
+  }
+
+  std::vector<TestCase> cases(const Accepts& accepts) const override {
+    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
+    windowed.window = 3, windowed.is_tied = true;
+    mixture.experts = 5, mixture.top_k = 2;
+    std::vector<TestCase> all;
+    // With more blocks where there must be some for each device.
+    auto add = [&](DecoderModel m, Index length, Index batch) {
+      for (; m.num_blocks < 64; ++m.num_blocks) {
+        const auto made = only_one(m, length);
+        if (accepts(*made)) return all.push_back({made, batch});
+      }
+    };
+    add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
+    add(windowed, 7, 2);
+    add(mixture, 3, 5);
+    add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
+    return all;
+  }
+  /// Without experts, unless only a mixture is accepted.
+  TestCase streamed_case(const Accepts& accepts) const override {
+    for (Index blocks = 2;; ++blocks)
+      for (Index experts : {0, 5}) {
+        DecoderModel m = small(blocks, 6, 2, 1, 2, 5, 11);
+        m.experts = experts, m.top_k = experts > 0 ? 2 : 0;
+        auto made = std::make_shared<Decoder>(m, 5);
+        if (blocks == 64 || accepts(*made)) return {made, 11};
+      }
+  }
+  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as a
+  /// variant accepts: each one is so many faults more.
+  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
+    std::vector<ExactProblem> all;
+    const Index n = devices;
+    for (bool is_mixture : {false, true}) {
+      DecoderModel m = small(1, 2 * n, n, n, 2, 2 * n, 4 * n);
+      if (is_mixture) m.experts = n > 2 ? n : 2 * n, m.top_k = 2;
+      while (m.num_blocks < n && !accepts(Decoder(m, 2 * n))) ++m.num_blocks;
+      if (const Decoder made(m, 2 * n); accepts(made)) all.push_back(live_problem(made, devices));
+    }
+    return all;
+  }
+
+ private:
+  /// The same network each time, so that tests compute only once what they must know of it.
+  static std::shared_ptr<const Decoder> only_one(const DecoderModel& m, Index length) {
+    static std::map<std::string, std::shared_ptr<const Decoder>> all;
+    auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
+    if (!made) made = std::make_shared<Decoder>(m, length);
+    return made;
+  }
+  /// Each sequence has the first token of every slice of the vocabulary, and each token a label and a gradient.
+  static ExactProblem live_problem(const Decoder& network, int devices) {
+    const Index slice = network.model().vocabulary / devices;
+    constexpr std::uint64_t first_seed = 9;  // with some others, more than 10 % of a gradient are 0
+    for (std::uint64_t seed = first_seed;; ++seed) {
+      ExactProblem problem = network.exact_problem(devices, seed);
+      for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
+        float& value = problem.input.values[static_cast<std::size_t>(i)];
+        const bool is_id = i % (2 * network.length()) < network.length();
+        if ((is_id && i % 2 == 0) || value == Tokens::no_label)
+          value = static_cast<float>(i / 2 % devices * slice);
+      }
+      for (float& value : problem.output_grad.values)
+        if (value == 0) value = 16;
+      if (!network.model().is_mixture() || is_live(problem, devices)) return problem;
+    }
+  }
+  /// Whether, in each block, every expert has tokens of every device, and two devices have other numbers of
+  /// tokens for each other: with the same ones, it would not matter whether they tell one another.
+  static bool is_live(const ExactProblem& problem, int devices) {
+    const DecoderModel& m = as_decoder(*problem.workload).model();
+    for (const std::vector<Index>& chosen : chosen_experts(m, problem)) {  // one sequence for each device
+      std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // of each, for each device
+      std::set<std::pair<std::size_t, Index>> used;                               // device and expert
+      for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const std::size_t device = i / (chosen.size() / tokens.size());
+        std::vector<Index>& of_device = tokens[device];
+        of_device.resize(tokens.size());
+        ++of_device[static_cast<std::size_t>(part_with(m.experts, devices, chosen[i]))];
+        used.emplace(device, chosen[i]);
+      }
+      bool is_even = true;
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) is_even = is_even && tokens[i][j] == tokens[j][i];
+      if (is_even || static_cast<Index>(used.size()) < devices * m.experts) return false;
+    }
+    return true;
+  }
+  static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
+                            Index hidden_dim, Index vocabulary) {
+    DecoderModel m;
+    m.num_blocks = blocks, m.model_dim = model_dim, m.heads = heads, m.key_heads = key_heads;
+    m.head_dim = head_dim, m.hidden_dim = hidden_dim, m.vocabulary = vocabulary;
+    m.how = Arithmetic::real(head_dim);
+    return m;
+  }
+
+  Option<Index> experts_;
+};
+
+}  // namespace
+
+const WorkloadKind& decoder(Index experts) {
+  static std::map<Index, DecoderKind> kinds;
+  return kinds.try_emplace(experts, experts).first->second;
+}
+
+}  // namespace shard
