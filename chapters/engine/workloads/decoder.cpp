@@ -9,6 +9,7 @@
 #include "engine/layers/greedy.hpp"
 #include "engine/loss.hpp"
 #include "engine/printable.hpp"
+#include "engine/workloads/decoder_options.hpp"
 #include "engine/workloads/decoder_solution.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "engine/workloads/mistral.hpp"
@@ -18,60 +19,25 @@ namespace shard {
 
 namespace {
 
-/// A number of which 0 means none.
-Option<Index> option_or_none(const std::string& name, const std::string& help, Index initial = 0) {
-  Option<Index> option(name, initial, help);
-  option.expected = "a whole number from 0 to 2^30";
-  option.accepts = [](const std::string& text) {
-    return is_number(text, [](Index n) { return n >= 0 && n <= Index{1} << 30; });
-  };
-  return option;
-}
-
-/// Options are made when they are asked for: kinds are made before other files' globals.
-struct DecoderOptions {
-  Option<Index> blocks{"--blocks", 4, "Blocks of attention and a feed-forward"};
-  Option<Index> model_dim{"--model-dim", 48, "Width of the residual stream"};
-  Option<Index> heads{"--heads", 6, "Query heads"};
-  Option<Index> key_heads{"--key-heads", 3, "Key-value heads; query heads share them evenly"};
-  Option<Index> head_dim{"--head-dim", 8, "Width of a head; an even number"};
-  Option<Index> hidden_dim{"--hidden-dim", 96, "Width of the feed-forward, or of each expert"};
-  Option<Index> top_k{"--top-k", 2, "Experts of each token"};
-  Option<Index> window = option_or_none("--window", "Tokens that a token sees, itself included; 0 for all");
-  Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
-  Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
-  Option<Index> length{"--length", 16, "Tokens of each sequence"};
-  Option<std::string> data = [] {
-    Option<std::string> option("--data", Characters::default_path(),
-                               "The text to learn; its characters are the tokens");
-    option.type = "FILE";
-    return option;
-  }();
-};
-const DecoderOptions& option() {
-  static const DecoderOptions options;
-  return options;
-}
-
 /// \throws Error usage for sizes that make no network
 void require_sizes(const DecoderModel& m) {
   auto refuse_option = [](const Option<Index>& of, const std::string& expected, Index given) {
     throw Error(Code::usage, fmt::format("{}: expected {}, given {}", of.name, expected, given));
   };
   if (m.heads % m.key_heads != 0)
-    refuse_option(option().key_heads, fmt::format("a number that divides the {} query heads", m.heads),
-                  m.key_heads);
+    refuse_option(decoder_option().key_heads,
+                  fmt::format("a number that divides the {} query heads", m.heads), m.key_heads);
   if (m.head_dim % 2 != 0)
-    refuse_option(option().head_dim, "an even number, as positions turn pairs", m.head_dim);
+    refuse_option(decoder_option().head_dim, "an even number, as positions turn pairs", m.head_dim);
   if (m.is_mixture() && m.top_k > m.experts)
-    refuse_option(option().top_k, fmt::format("at most the {} experts", m.experts), m.top_k);
+    refuse_option(decoder_option().top_k, fmt::format("at most the {} experts", m.experts), m.top_k);
 }
 
 void set_hyper_parameters(DecoderModel& m, const Options& o) {
-  m.top_k = m.is_mixture() ? o[option().top_k] : 0;
-  if (o[option().window] > 0) m.window = o[option().window];
-  m.rope_base = o[option().rope_base];
-  m.epsilon = static_cast<float>(o[option().epsilon]);
+  m.top_k = m.is_mixture() ? o[decoder_option().top_k] : 0;
+  if (o[decoder_option().window] > 0) m.window = o[decoder_option().window];
+  m.rope_base = o[decoder_option().rope_base];
+  m.epsilon = static_cast<float>(o[decoder_option().epsilon]);
   m.how = Arithmetic::real(m.head_dim);
   require_sizes(m);
 }
@@ -88,37 +54,37 @@ class DecoderKind : public WorkloadKind {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
   std::vector<OptionText> training_options() const override {
-    const DecoderOptions& o = option();
+    const DecoderOptions& o = decoder_option();
     return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, experts_, o.length};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     DecoderModel m;
-    m.vocabulary = Characters(o[option().data]).vocabulary();
-    m.model_dim = o[option().model_dim];
-    m.heads = o[option().heads];
-    m.key_heads = o[option().key_heads];
-    m.head_dim = o[option().head_dim];
-    m.hidden_dim = o[option().hidden_dim];
-    m.num_blocks = o[option().blocks];
+    m.vocabulary = Characters(o[decoder_option().data]).vocabulary();
+    m.model_dim = o[decoder_option().model_dim];
+    m.heads = o[decoder_option().heads];
+    m.key_heads = o[decoder_option().key_heads];
+    m.head_dim = o[decoder_option().head_dim];
+    m.hidden_dim = o[decoder_option().hidden_dim];
+    m.num_blocks = o[decoder_option().blocks];
     m.experts = o[experts_];
     set_hyper_parameters(m, o);
-    return std::make_shared<Decoder>(m, o[option().length], o[option().data]);
+    return std::make_shared<Decoder>(m, o[decoder_option().length], o[decoder_option().data]);
   }
   bool deepen(Options& options, const Options& given) const override {
-    if (given.has(option().blocks.name)) return false;
-    options = options.with(option().blocks, options[option().blocks] + 1);
+    if (given.has(decoder_option().blocks.name)) return false;
+    options = options.with(decoder_option().blocks, options[decoder_option().blocks] + 1);
     return true;
   }
   std::vector<OptionText> options() const override {
-    const DecoderOptions& o = option();
+    const DecoderOptions& o = decoder_option();
     return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon, o.data};
   }
   /// What shapes do not tell is taken from the options.
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
-    DecoderModel m = decoder_of(checkpoint, o[option().head_dim]);
+    DecoderModel m = decoder_of(checkpoint, o[decoder_option().head_dim]);
     set_hyper_parameters(m, o);
-    require_parameters(checkpoint, m.parameters());
-    return std::make_shared<Decoder>(m, 1, o[option().data]);
+    require_parameters(checkpoint, m.parameters(), "decoder");
+    return std::make_shared<Decoder>(m, 1, o[decoder_option().data]);
   }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const DecoderModel m = mistral_model(model);
@@ -230,18 +196,6 @@ class ExpertJournal : public Journal {
   std::vector<std::vector<Index>> decisions_;
 };
 
-/// Arithmetic on a grid that fits networks of these sizes with weights −2..2: scores and logits are scaled to
-/// a few units, by a power of two.
-Arithmetic grid_of(const DecoderModel& m) {
-  auto power = [](double size) { return static_cast<float>(std::exp2(-std::round(std::log2(size)))); };
-  const double of_product = std::sqrt(5 * static_cast<double>(m.model_dim));  // x̂ w W, w and W of −2..2
-  Arithmetic how;
-  how.unit = 0x1p-3F, how.limit = 64, how.base = ExponentialBase::two;
-  how.score_scale = power(of_product * of_product * std::sqrt(static_cast<double>(m.head_dim)) / 2);
-  how.logit_scale = power(of_product / 2);
-  return how;
-}
-
 }  // namespace
 
 const WorkloadKind& decoder(Index experts) {
@@ -352,19 +306,13 @@ HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
 ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
   constexpr Index longest = 11;
   DecoderModel model = model_;
-  model.how = grid_of(model);
+  model.how = exact::grid_of(model.model_dim, model.head_dim);
   auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
   network->text_ = text_;
   ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
   problem.output_grad =
       exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 8);
-  for (const Parameter& p : parameters()) {
-    HostTensor& w = problem.weights[p.name] =
-        exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
-    for (float& value : w.values)
-      if (p.shape.size() == 1 && value == 0)
-        value = 1;  // a norm's: with 0, weights behind it have no gradient
-  }
+  problem.weights = exact::transformer_weights(parameters(), seed);
   return problem;
 }
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
-#include "engine/layers/tokens.hpp"
-#include "engine/proof/exact.hpp"
+#include "engine/workloads/grid_solution.hpp"
 
 namespace shard {
 
@@ -13,30 +11,6 @@ namespace {
 
 using exact::Matrix;
 using exact::product;
-using exact::require_exact;
-
-/// float32 numbers on the grid.
-class Grid {
- public:
-  explicit Grid(const Arithmetic& how) : how_(how) {}
-
-  double rounded(float x) const {
-    return std::clamp(std::rint(x / how_.unit) * how_.unit, -how_.limit, how_.limit);
-  }
-  double exponent(double x) const {
-    return std::clamp(std::rint(x), -double{Arithmetic::largest_exponent},
-                      double{Arithmetic::largest_exponent});
-  }
-
- private:
-  Arithmetic how_;
-};
-
-/// What RMSNorm keeps of its rows.
-struct Norm {
-  Matrix x_hat;
-  std::vector<float> r;
-};
 
 /// One block's activations.
 struct BlockTrace {
@@ -53,20 +27,11 @@ struct BlockTrace {
   std::vector<Index> chosen;  // (T · k)
 };
 
-Matrix scaled(Matrix m, double factor) {
-  for (double& value : m.values) value *= factor;
-  return m;
-}
-void add_to(Matrix& sum, const Matrix& addend) {
-  for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += addend.values[i];
-}
-
-class DecoderSolution {
+class DecoderSolution : GridSolution {
  public:
   DecoderSolution(const DecoderModel& model, const ExactProblem& problem)
-      : m_(model),
-        problem_(problem),
-        grid_(model.how),
+      : GridSolution(model.how, model.epsilon, problem),
+        m_(model),
         b_(problem.input.shape[0]),
         s_(problem.input.shape[1] / 2),
         x_(0, 0) {
@@ -79,10 +44,7 @@ class DecoderSolution {
 
   /// Through all blocks.
   void forward() {
-    const Matrix table = weight(embedding_name());
-    x_ = Matrix(b_ * s_, m_.model_dim);
-    for (Index t = 0; t < b_ * s_; ++t)
-      for (Index c = 0; c < m_.model_dim; ++c) x_.at(t, c) = table.at(ids_[static_cast<std::size_t>(t)], c);
+    x_ = rows_of(weight(embedding_name()), ids_);
     for (Index b = 0; b < m_.num_blocks; ++b) {
       BlockTrace& trace = blocks_.emplace_back(empty_trace());
       attend(b, trace);
@@ -92,10 +54,10 @@ class DecoderSolution {
 
   Solution solve() {
     forward();
-    Norm norm{Matrix(0, 0), {}};
+    Norm norm;
     const Matrix n = normed(x_, final_norm_name(), norm);
     const Matrix head = weight(m_.is_tied ? embedding_name() : head_name());
-    const Matrix dz = loss_gradient(scaled(product(n, head.transposed()), m_.how.logit_scale));
+    const Matrix dz = loss_gradient(scaled(product(n, head.transposed()), m_.how.logit_scale), labels_);
     Matrix dhead = product(dz.transposed(), n);
     Matrix d = norm_backward(product(dz, head), final_norm_name(), norm);
     for (Index b = m_.num_blocks - 1; b >= 0; --b) {
@@ -104,8 +66,7 @@ class DecoderSolution {
       add_to(d, attend_backward(b, d, trace));
     }
     Matrix dtable(m_.vocabulary, m_.model_dim);
-    for (Index t = 0; t < b_ * s_; ++t)
-      for (Index c = 0; c < m_.model_dim; ++c) dtable.at(ids_[static_cast<std::size_t>(t)], c) += d.at(t, c);
+    add_to_rows(dtable, ids_, d);
     if (m_.is_tied)
       add_to(dtable, dhead);
     else
@@ -119,63 +80,7 @@ class DecoderSolution {
  private:
   static BlockTrace empty_trace() {
     const Matrix none(0, 0);
-    return {{none, {}}, {none, {}}, none, none, none, none, none, none, {}, {}, none, {}};
-  }
-
-  Matrix weight(const std::string& name) const {
-    HostTensor t = problem_.weights.at(name);
-    if (t.shape.size() == 1) t.shape.insert(t.shape.begin(), 1);
-    return Matrix(t);
-  }
-  Matrix rounded(Matrix m) const {
-    for (double& value : m.values) value = grid_.rounded(static_cast<float>(value));
-    return m;
-  }
-
-  Matrix normed(const Matrix& x, const std::string& name, Norm& kept) const {
-    const Matrix w = weight(name);
-    kept.x_hat = Matrix(x.rows, x.columns);
-    Matrix y = kept.x_hat;
-    for (Index t = 0; t < x.rows; ++t) {
-      float squares = 0;
-      for (Index c = 0; c < x.columns; ++c) {
-        const auto value = static_cast<float>(x.at(t, c));
-        squares += value * value;
-      }
-      kept.r.push_back(1 / std::sqrt(squares * (1 / static_cast<float>(x.columns)) + m_.epsilon));
-      for (Index c = 0; c < x.columns; ++c) {
-        kept.x_hat.at(t, c) = grid_.rounded(static_cast<float>(x.at(t, c)) * kept.r.back());
-        y.at(t, c) = kept.x_hat.at(t, c) * w.at(0, c);
-      }
-    }
-    return y;
-  }
-  Matrix norm_backward(const Matrix& dy, const std::string& name, const Norm& kept) {
-    const Matrix w = weight(name);
-    Matrix dw(1, dy.columns), dx(dy.rows, dy.columns);
-    const double unit = exact::unit_of(dy) * exact::unit_of(kept.x_hat);
-    for (Index c = 0; c < dy.columns; ++c) {
-      double magnitude = 0;
-      for (Index t = 0; t < dy.rows; ++t) {
-        dw.at(0, c) += dy.at(t, c) * kept.x_hat.at(t, c);
-        magnitude += std::abs(dy.at(t, c) * kept.x_hat.at(t, c));
-      }
-      require_exact(magnitude, unit);
-    }
-    for (Index t = 0; t < dy.rows; ++t) {
-      float dots = 0;
-      for (Index c = 0; c < dy.columns; ++c)
-        dots += static_cast<float>(dy.at(t, c) * w.at(0, c)) * static_cast<float>(kept.x_hat.at(t, c));
-      const float mean = dots * (1 / static_cast<float>(dy.columns));
-      for (Index c = 0; c < dy.columns; ++c) {
-        const float d =
-            static_cast<float>(dy.at(t, c) * w.at(0, c)) - static_cast<float>(kept.x_hat.at(t, c)) * mean;
-        dx.at(t, c) = grid_.rounded(d * kept.r[static_cast<std::size_t>(t)]);
-      }
-    }
-    results_[name] = dw.as_floats();
-    results_[name].shape = {dy.columns};
-    return dx;
+    return {{}, {}, none, none, none, none, none, none, {}, {}, none, {}};
   }
 
   /// Each head turned by its token's position, forward (1) or back (-1).
@@ -221,13 +126,6 @@ class DecoderSolution {
     }
     return z;
   }
-  static Matrix divided(Matrix t, const std::vector<double>& sums) {
-    for (Index i = 0; i < t.rows; ++i)
-      for (Index c = 0; c < t.columns; ++c)
-        t.at(i, c) = static_cast<float>(t.at(i, c)) / static_cast<float>(sums[static_cast<std::size_t>(i)]);
-    return t;
-  }
-
   void attend(Index b, BlockTrace& trace) {
     trace.n = normed(x_, block_name(b, "attention_norm"), trace.attention_norm);
     trace.q = rotary(product(trace.n, weight(block_name(b, "query"))), 1);
@@ -330,13 +228,6 @@ class DecoderSolution {
     }
   }
 
-  static Matrix rows_of(const Matrix& t, const std::vector<Index>& rows) {
-    Matrix some(static_cast<Index>(rows.size()), t.columns);
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      for (Index c = 0; c < t.columns; ++c) some.at(static_cast<Index>(i), c) = t.at(rows[i], c);
-    return some;
-  }
-
   void choose(Index b, BlockTrace& trace) const {
     const Matrix logits = product(trace.f, weight(block_name(b, "router")));
     trace.gates = Matrix(logits.rows, m_.top_k);
@@ -399,39 +290,11 @@ class DecoderSolution {
         dn.at(t.tokens[static_cast<std::size_t>(i)], c) += of_tokens.at(i, c);
   }
 
-  /// The losses, and dL/dlogits.
-  Matrix loss_gradient(const Matrix& logits) {
-    HostTensor losses{{logits.rows, 1}, {}};
-    Matrix dz(logits.rows, logits.columns);
-    for (Index t = 0; t < logits.rows; ++t) {
-      const Index label = labels_[static_cast<std::size_t>(t)];
-      losses.values.push_back(0);
-      if (label == Tokens::no_label) continue;
-      double sum = 0;
-      for (Index v = 0; v < logits.columns; ++v) sum += std::exp2(grid_.exponent(logits.at(t, v)));
-      losses.values.back() = static_cast<float>(
-          grid_.rounded(static_cast<float>(std::log2(sum) - grid_.exponent(logits.at(t, label)))));
-      const float dloss = problem_.output_grad.values[static_cast<std::size_t>(t)];
-      for (Index v = 0; v < logits.columns; ++v) {
-        const float p =
-            static_cast<float>(std::exp2(grid_.exponent(logits.at(t, v)))) / static_cast<float>(sum);
-        dz.at(t, v) = grid_.rounded((v == label ? p - 1 : p) * dloss) * m_.how.logit_scale;
-      }
-    }
-    results_["output"] = std::move(losses);
-    return dz;
-  }
-
-  void put(const std::string& name, const Matrix& gradient) { results_[name] = gradient.as_floats(); }
-
   DecoderModel m_;
-  const ExactProblem& problem_;
-  Grid grid_;
   Index b_, s_;                      // sequences, and their length
   std::vector<Index> ids_, labels_;  // (B · S)
   Matrix x_;                         // (B · S, D)   the residual stream
   std::vector<BlockTrace> blocks_;
-  Solution results_;
 };
 
 }  // namespace
