@@ -8,6 +8,7 @@
 #include "layers.hpp"
 #include "single.hpp"
 #include "t5_single.hpp"
+#include "t5_tensor.hpp"
 #include "tensor.hpp"
 #include "tensor_options.hpp"
 #include "tensor_sequence.hpp"
@@ -128,6 +129,12 @@ const RegisteredChapter chapter({
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
+             .workload = &t5(),
+             .reference = "t5-single"},
+            {.name = "t5-tensor",
+             .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
+             .make = [](Communicator& group, const Workload& w,
+                        const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
              .workload = &t5(),
              .reference = "t5-single"},
         },

@@ -76,6 +76,11 @@ void for_each_parameter(const T5Model& m, T5Weights<E, N, C, R>& w, const Visit&
 }
 /// @}
 
+/// Whether it is a parameter of an attention. Its matrices' rows or columns belong to heads.
+inline bool is_of_attention(const std::string& name) {
+  return name.find("/self_") != name.npos || name.find("/cross_") != name.npos;
+}
+
 /// What an attention keeps. Its norm gives rows as X, and its heads lie as H.
 template <Layout X, Layout H>
 struct T5AttentionKept {
@@ -120,19 +125,24 @@ struct Sight {
   std::span<const Index> at_q, at_k;
   AttentionHeads heads;
 };
-/// Of these heads of some sequences: a stack's own tokens, in the decoder those before a query and itself.
-inline Sight own_tokens(const T5Model& m, Side side, Index heads, const Tokens& t, const Tensor& bias) {
-  AttentionHeads all{t.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads, std::nullopt, m.how};
+/// A stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are here.
+template <Layout X, Layout H>
+Sight own_tokens(const T5Model& m, Side side, const T5StackKept<X, H>& k) {
+  const Tensor& bias = k.bias.local();
+  const Index heads = bias.extent(1);
+  AttentionHeads all{k.tokens.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads,
+                     std::nullopt,       m.how};
   all.is_causal = side == Side::decoder;
   all.bias = &bias;
-  return {t.positions, t.positions, std::move(all)};
+  return {k.tokens.positions, k.tokens.positions, std::move(all)};
 }
-/// The source, for queries of the target.
-inline Sight source_tokens(const T5Model& m, Index heads, const Tokens& target, const Tokens& source) {
-  AttentionHeads all{target.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads,
-                     std::nullopt,     m.how};
-  all.is_causal = false;
-  return {target.positions, source.positions, std::move(all)};
+/// All tokens of the source, for the same heads of the target.
+template <Layout X, Layout H>
+Sight source_tokens(const T5Model& m, const T5StackKept<X, H>& target, const T5StackKept<X, H>& source) {
+  Sight sight = own_tokens(m, Side::encoder, target);
+  sight.at_k = source.tokens.positions;
+  sight.heads.bias = nullptr;
+  return sight;
 }
 
 }  // namespace shard::decoders

@@ -76,8 +76,9 @@ class T5Single : public LanguageModel {
     Replicated x = embedding(w_.embedding, k.tokens);                                    // (T, D)
     for (const MyBlock& block : w.blocks) {
       MyBlockKept& b = k.blocks.emplace_back();
-      accumulate(x, attend(block.self, x, own(side, k), b.self, nullptr));
-      if (source != nullptr) accumulate(x, attend(block.cross, x, other(k, *source), b.cross, &source->n));
+      accumulate(x, attend(block.self, x, own_tokens(m_, side, k), b.self, nullptr));
+      if (source != nullptr)
+        accumulate(x, attend(block.cross, x, source_tokens(m_, k, *source), b.cross, &source->n));
       b.f = rms_norm(x, block.feed_forward_norm, m_.epsilon, m_.how, b.feed_forward_norm);      // (T, D)
       accumulate(x, feed_forward(b.f, block.feed_forward, m_.how, b.feed_forward, m_.hidden));  // (T, D)
     }
@@ -95,20 +96,15 @@ class T5Single : public LanguageModel {
       MyBlockKept& kept = k.blocks.back();
       accumulate(d, think_backward(side, b, d, kept, gradients));
       if (source != nullptr)
-        accumulate(d, attend_backward(t5_name(side, b, "cross_"), block.cross, d, other(k, *source),
-                                      kept.cross, &source->n, dsource, nullptr, gradients));
-      accumulate(d, attend_backward(t5_name(side, b, "self_"), block.self, d, own(side, k), kept.self,
-                                    nullptr, dsource, &dbias, gradients));
+        accumulate(d,
+                   attend_backward(t5_name(side, b, "cross_"), block.cross, d, source_tokens(m_, k, *source),
+                                   kept.cross, &source->n, dsource, nullptr, gradients));
+      accumulate(d, attend_backward(t5_name(side, b, "self_"), block.self, d, own_tokens(m_, side, k),
+                                    kept.self, nullptr, dsource, &dbias, gradients));
     }
     gradients.put(t5_name(side, "position_bias"),
                   position_bias_backward(dbias, k.buckets, w.position_bias));  // (buckets, H)
     return embedding_backward(d, k.tokens, m_.vocabulary);                     // (V, D)
-  }
-  Sight own(Side side, const MyStackKept& k) const {
-    return own_tokens(m_, side, m_.heads, k.tokens, k.bias.local());
-  }
-  Sight other(const MyStackKept& k, const MyStackKept& source) const {
-    return source_tokens(m_, m_.heads, k.tokens, source.tokens);
   }
 
   /// ## An attention
