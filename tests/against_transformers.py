@@ -27,12 +27,19 @@ except ImportError as missing:
 
 SIZES = dict(vocab_size=101, hidden_size=48, intermediate_size=77, num_hidden_layers=5, num_attention_heads=6,
              num_key_value_heads=3, max_position_embeddings=64, initializer_range=0.1)
+T5_SIZES = dict(vocab_size=101, d_model=48, d_kv=10, d_ff=77, num_layers=3, num_decoder_layers=2, num_heads=6,
+                relative_attention_num_buckets=8, relative_attention_max_distance=12)
 MODELS = {
     "mistral": (transformers.MistralConfig, dict(SIZES, sliding_window=None)),
     "mistral-window": (transformers.MistralConfig,
                        dict(SIZES, sliding_window=4, tie_word_embeddings=True, head_dim=10, rms_norm_eps=1e-3)),
     "mixtral": (transformers.MixtralConfig,
                 dict(SIZES, num_local_experts=7, num_experts_per_tok=2, sliding_window=None)),
+    "t5": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu")),
+    "t5-own-head": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu", tie_word_embeddings=False)),
+    "t5-gated": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="gated-gelu")),
+    "t5-gated-own-head": (transformers.T5Config,
+                          dict(T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
 }
 
 
@@ -41,16 +48,23 @@ def made(name, folder):
     config_class, settings = MODELS[name]
     torch.manual_seed(11)
     config = config_class(**settings)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    auto = transformers.AutoModelForSeq2SeqLM if is_t5(name) else transformers.AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager")
     for parameter in model.parameters():  # norms, too, which begin with ones
         if parameter.dim() == 1:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
+    if name.endswith("own-head"):  # the config class says that it is tied, whatever it is told
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(101, 48) / 48**0.5)
     model.save_pretrained(folder, max_shard_size="20KB")
     if name == "mistral-window":
         spell_as_older(folder)
     options = {"experts_implementation": "eager"} if "mixtral" in name else {}
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
-                                                             dtype=torch.float64, **options).eval()
+    return auto.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64, **options).eval()
+
+
+def is_t5(name):
+    """Whether it is an encoder-decoder, which the variants t5-... read."""
+    return name.startswith("t5")
 
 
 def spell_as_older(folder):
@@ -62,13 +76,16 @@ def spell_as_older(folder):
     path.write_text(json.dumps(config))
 
 
-def batch(path):
-    """Sequences of 11 tokens, three of whose labels are missing."""
+def batch(path, name):
+    """Sequences of 11 tokens, three of whose labels are missing. A T5 reads them, and says sequences of 7."""
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(0, 101, (3, 12), generator=generator)
-    labels = ids[:, 1:].clone()
-    labels[0, 3] = labels[2, 10] = labels[1, 0] = -100
-    tensors = {"input_ids": ids[:, :-1].contiguous(), "labels": labels}
+    tensors = {"input_ids": ids[:, :-1].contiguous()}
+    if is_t5(name):
+        ids = torch.randint(0, 101, (3, 8), generator=generator)
+        tensors["decoder_input_ids"] = ids[:, :-1].contiguous()
+    labels = tensors["labels"] = ids[:, 1:].clone()
+    labels[0, 3] = labels[2, -1] = labels[1, 0] = -100
     save_file(tensors, path)
     return tensors
 
@@ -93,7 +110,7 @@ def on_disk(name, gradient):
 def expected(model, tensors):
     """Logits, loss and gradients by transformers, and a loss of our own, as labels are aligned already."""
     model.zero_grad()
-    logits = model(input_ids=tensors["input_ids"]).logits
+    logits = model(**{name: ids for name, ids in tensors.items() if name != "labels"}).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tensors["labels"].flatten())
     loss.backward()
     results = {"logits": logits.detach(), "loss": loss.detach()}
@@ -135,10 +152,11 @@ def main():
         for name in a.models.split(","):
             folder = Path(scratch) / name
             model = made(name, folder)
-            tensors = batch(folder / "batch")
+            tensors = batch(folder / "batch", name)
             want = expected(model, tensors)
             for variant in variants(a.programs):
-                if a.variants and variant["name"] not in a.variants.split(","):
+                if is_t5(name) != is_t5(variant["name"]) or \
+                        a.variants and variant["name"] not in a.variants.split(","):
                     continue
                 for devices in map(int, a.devices.split(",")):
                     failed += not is_right(a.programs, folder, variant["name"], devices, want)

@@ -88,16 +88,16 @@ void for_each_parameter(const DecoderModel& m, AnyWeights& w, const Visit& visit
 }
 
 /// All parameters that this device has, for the optimizer.
-template <class AnyWeights>
-Trainables trainables(const DecoderModel& m, AnyWeights& w) {
+template <class Model, class AnyWeights>
+Trainables trainables(const Model& m, AnyWeights& w) {
   Trainables all;
   for_each_parameter(m, w, [&](const std::string& name, auto& parameter) { all.add(name, parameter); });
   return all;
 }
 
 /// Adds the gradients of the embedding and the head. A table that is both has the sum of the two.
-template <Layout E>
-void put_tables(const DecoderModel& m, E embedding, E head, Gradients& gradients) {
+template <class Model, Layout E>
+void put_tables(const Model& m, E embedding, E head, Gradients& gradients) {
   if (m.is_tied)
     accumulate(embedding, std::move(head));
   else

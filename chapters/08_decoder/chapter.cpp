@@ -2,10 +2,13 @@
 #include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
+#include "engine/workloads/t5.hpp"
 #include "experts.hpp"
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
+#include "t5_single.hpp"
+#include "t5_tensor.hpp"
 #include "tensor.hpp"
 #include "tensor_options.hpp"
 #include "tensor_sequence.hpp"
@@ -136,6 +139,18 @@ const RegisteredChapter chapter({
              .require = [](int devices, const Workload& w,
                            const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); },
              .reference = "single"},
+            {.name = "t5-single",
+             .summary = "an encoder-decoder on one device: nothing is divided",
+             .make = [](Communicator& group, const Workload& w,
+                        const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
+             .workload = &t5(),
+             .reference = "t5-single"},
+            {.name = "t5-tensor",
+             .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
+             .make = [](Communicator& group, const Workload& w,
+                        const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
+             .workload = &t5(),
+             .reference = "t5-single"},
         },
     .strategies = {{"megatron-lm", "tensor"},
                    {"cp", "context"},

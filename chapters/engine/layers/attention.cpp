@@ -34,8 +34,10 @@ Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, I
 struct Seen {
   std::vector<Index> first, last;
 
-  Seen(std::span<const Index> at_q, const std::optional<Index>& window) : last(at_q.begin(), at_q.end()) {
-    for (Index at : last) first.push_back(window ? at - *window + 1 : 0);
+  Seen(std::span<const Index> at_q, std::span<const Index> at_k, const AttentionHeads& heads)
+      : last(at_q.begin(), at_q.end()) {
+    for (Index at : last) first.push_back(heads.window ? at - *heads.window + 1 : 0);
+    if (!heads.is_causal && !at_k.empty()) std::ranges::fill(last, std::ranges::max(at_k));
   }
   /// Whether some query sees some key.
   bool any(std::span<const Index> at_k) const {
@@ -66,19 +68,24 @@ struct Block {
   Seen seen;
 };
 
-/// A piece, cut into blocks.
+/// A piece, cut into blocks. With a bias, which has a row for each query and key, it is one block.
 struct Blocks {
   std::vector<Range> of_q, of_k;
   std::vector<Block> visible;
 
-  Blocks(const AttentionPiece& piece, const std::optional<Index>& window)
+  Blocks(const AttentionPiece& piece, const AttentionHeads& heads)
       : of_q(runs_of(piece.at_q)), of_k(runs_of(piece.at_k)) {
+    if (heads.bias != nullptr) {
+      of_q = {{0, static_cast<Index>(piece.at_q.size())}};
+      of_k = {{0, static_cast<Index>(piece.at_k.size())}};
+    }
     auto within = [](std::span<const Index> at, Range r) {
       return at.subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
     };
     for (std::size_t i = 0; i < of_q.size(); ++i)
       for (std::size_t j = 0; j < of_k.size(); ++j) {
-        Block b{i, j, of_q[i], of_k[j], within(piece.at_k, of_k[j]), {within(piece.at_q, of_q[i]), window}};
+        const auto at_k = within(piece.at_k, of_k[j]);
+        Block b{i, j, of_q[i], of_k[j], at_k, {within(piece.at_q, of_q[i]), at_k, heads}};
         if (b.seen.any(b.at_k)) visible.push_back(std::move(b));
       }
   }
@@ -89,10 +96,39 @@ std::size_t place_of_head(Index sequence, std::size_t runs, std::size_t run, std
   return (static_cast<std::size_t>(sequence) * runs + run) * heads + static_cast<std::size_t>(head);
 }
 
+/// The bias of each head, (s, n); nothing without one.
+std::vector<Tensor> biases(const AttentionHeads& heads, const AttentionPiece& piece) {
+  std::vector<Tensor> of_heads(heads.key_head.size());
+  for (std::size_t h = 0; heads.bias != nullptr && h < of_heads.size(); ++h) {
+    const auto column = static_cast<Index>(h);
+    of_heads[h] =
+        slice(*heads.bias, 1, column, column + 1)
+            .reshaped({static_cast<Index>(piece.at_q.size()), static_cast<Index>(piece.at_k.size())});
+  }
+  return of_heads;
+}
+/// The reverse: (s · n, heads).
+Tensor of_pairs(std::vector<Tensor> of_heads, const Shape& shape) {
+  if (of_heads.empty()) return Tensor(shape);
+  std::vector<const Tensor*> columns;
+  for (Tensor& t : of_heads) {
+    t = std::move(t).reshaped({shape[0], 1});
+    columns.push_back(&t);
+  }
+  return concatenate(columns, 1);
+}
+std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> zeros;
+  for (const Tensor& t : tensors) zeros.emplace_back(t.shape());
+  return zeros;
+}
+
 /// The scores of one head, (s, n): -infinity where a query does not see a key.
-Tensor scores(const Tensor& q, const Tensor& k, const Block& block, const Arithmetic& how) {
-  Tensor z = how.exponents(scale(matmul(q, transposed(k)), how.score_scale));
-  return keep_between(std::move(z), block.at_k, block.seen.first, block.seen.last);
+Tensor scores(const Tensor& q, const Tensor& k, const Tensor& bias, const Block& block,
+              const Arithmetic& how) {
+  Tensor z = scale(matmul(q, transposed(k)), how.score_scale);
+  if (bias.size() > 0) z = add(std::move(z), bias);
+  return keep_between(how.exponents(std::move(z)), block.at_k, block.seen.first, block.seen.last);
 }
 
 /// The larger of the elements of two vectors (s).
@@ -133,7 +169,8 @@ std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) 
 }
 
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax) {
-  const Blocks blocks(piece, heads.window);
+  const Blocks blocks(piece, heads);
+  const std::vector<Tensor> bias = biases(heads, piece);
   if (softmax.largest.empty()) begin(softmax, blocks.of_q, heads);
   for (Index s = 0; s < heads.sequences; ++s)
     for (const Block& block : blocks.visible) {
@@ -143,8 +180,8 @@ void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoft
       for (std::size_t h = 0; h < heads.key_head.size(); ++h, ++i) {
         const Tensor q = head_of(qs, heads, static_cast<Index>(h)), k = head_of(ks, heads, heads.key_head[h]),
                      v = head_of(vs, heads, heads.key_head[h]);
-        attend_head(scores(q, k, block, heads.how), v, heads.how, softmax.largest[i], softmax.sums[i],
-                    softmax.weighted[i]);
+        attend_head(scores(q, k, bias[h], block, heads.how), v, heads.how, softmax.largest[i],
+                    softmax.sums[i], softmax.weighted[i]);
       }
     }
 }
@@ -162,17 +199,20 @@ namespace {
 /// One head of a block of a sequence, in the backward pass.
 struct HeadHere {
   Tensor q, k, v, o, dout;
+  const Tensor& bias;
 };
 
-/// Adds to dq (s, d), and to dk and dv (n, d).
+/// Adds to dq (s, d), to dk and dv (n, d), and to dbias (s, n) where there is one.
 void head_backward(const HeadHere& head, const Block& block, const Arithmetic& how, const Tensor& largest,
-                   const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv) {
-  Tensor p = exponentials(scores(head.q, head.k, block, how), largest, how.base);
+                   const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dbias) {
+  Tensor p = exponentials(scores(head.q, head.k, head.bias, block, how), largest, how.base);
   p = how.rounded(divide_rows(std::move(p), sums));                            // (s, n)
   matmul_accumulate(transposed(p), head.dout, dv);                             // pᵀ do
   Tensor ds = matmul(head.dout, transposed(head.v));                           // dp = do vᵀ
   ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));  // dp − Σ p dp
-  ds = scale(how.rounded(multiply(std::move(ds), p)), how.score_scale);        // (s, n)
+  ds = how.rounded(multiply(std::move(ds), p));                                // (s, n)
+  if (dbias.size() > 0) dbias = add(std::move(dbias), ds);
+  ds = scale(std::move(ds), how.score_scale);
   matmul_accumulate(transposed(ds), head.q, dk);
   matmul_accumulate(ds, head.k, dq);
 }
@@ -189,8 +229,8 @@ std::vector<Tensor> zeros(Index sequences, const std::vector<Range>& runs, Index
 }  // namespace
 
 AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const AttentionPiece& piece,
-                                   const AttentionHeads& heads, const OnlineSoftmax& softmax) {
-  const Blocks blocks(piece, heads.window);
+                                   const AttentionHeads& heads, const OnlineSoftmax& softmax, Tensor* dbias) {
+  const Blocks blocks(piece, heads);
   if (blocks.visible.empty())
     return {Tensor(piece.q.shape()), Tensor(piece.k.shape()), Tensor(piece.v.shape())};
   const std::size_t query_heads = heads.key_head.size(),
@@ -199,6 +239,8 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
       zeros(heads.sequences, blocks.of_q, static_cast<Index>(query_heads), heads.head_dim);
   std::vector<Tensor> dk = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
   std::vector<Tensor> dv = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
+  const std::vector<Tensor> bias = biases(heads, piece);
+  std::vector<Tensor> dbiases = zeros_like(bias);
   for (Index s = 0; s < heads.sequences; ++s)
     for (const Block& block : blocks.visible) {
       const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
@@ -209,10 +251,12 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
         const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, query_heads, h);
         const std::size_t j = place_of_head(s, blocks.of_k.size(), block.key_run, key_heads, g);
         head_backward({head_of(qs, heads, h), head_of(ks, heads, g), head_of(vs, heads, g),
-                       head_of(os, heads, h), head_of(ds, heads, h)},
-                      block, heads.how, softmax.largest[i], softmax.sums[i], dq[i], dk[j], dv[j]);
+                       head_of(os, heads, h), head_of(ds, heads, h), bias[static_cast<std::size_t>(h)]},
+                      block, heads.how, softmax.largest[i], softmax.sums[i], dq[i], dk[j], dv[j],
+                      dbiases[static_cast<std::size_t>(h)]);
       }
     }
+  if (dbias != nullptr) *dbias = add(std::move(*dbias), of_pairs(std::move(dbiases), dbias->shape()));
   return {joined(dq, query_heads, piece.q.extent(0), heads.query_width()),
           joined(dk, key_heads, piece.k.extent(0), heads.key_width()),
           joined(dv, key_heads, piece.v.extent(0), heads.key_width())};

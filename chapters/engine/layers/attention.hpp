@@ -1,8 +1,9 @@
 #pragma once
 
 /// Attention: o = softmax(q kᵀ · scale) v for each head of each sequence. A query sees the keys at its own
-/// position and before, or only the last `window` of them. Query heads may share a key-value head
-/// (grouped-query attention, Ainslie et al. 2023). Sequences and heads do not see one another.
+/// position and before, or only the last `window` of them, or all keys. Query heads may share a key-value
+/// head (grouped-query attention, Ainslie et al. 2023). Sequences and heads do not see one another. Scores
+/// may have a bias (relative_positions.hpp).
 ///
 /// The softmax is computed online (Milakov and Gimelshein 2018): keys may come in pieces. For each query we
 /// keep the largest score m so far, the sum l of powers base^(s − m), and the sum of these powers times the
@@ -25,6 +26,8 @@ struct AttentionHeads {
   Index key_heads = 0;          ///< key-value heads here
   std::optional<Index> window = std::nullopt;
   Arithmetic how = {};
+  bool is_causal = true;         ///< else a query sees the keys behind it, too
+  const Tensor* bias = nullptr;  ///< added to scaled scores: (s · n, heads), a row for each query and key
 
   Index query_width() const { return static_cast<Index>(key_head.size()) * head_dim; }
   Index key_width() const { return key_heads * head_dim; }
@@ -61,9 +64,11 @@ Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax)
 struct AttentionGradients {
   Tensor dq, dk, dv;
 };
-/// `o` is the result, and dout its gradient.
+/// `o` is the result, and dout its gradient. Adds the gradient of the bias, over all sequences, to `dbias`,
+/// if there is one: (s · n, heads).
 AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const AttentionPiece& piece,
-                                   const AttentionHeads& heads, const OnlineSoftmax& softmax);
+                                   const AttentionHeads& heads, const OnlineSoftmax& softmax,
+                                   Tensor* dbias = nullptr);
 
 /// \name Layouts
 /// A device has whole sequences: all of them (Replicated, Owned), or some (Sharded<0>); or some heads of all
@@ -103,19 +108,35 @@ struct AttentionGradientsOf {
 };
 template <detail::Reduced Q, detail::Reduced K>
 AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q& q, const K& k, const K& v,
-                                              std::span<const Index> at, const AttentionHeads& heads,
-                                              const OnlineSoftmax& softmax,
+                                              std::span<const Index> at_q, std::span<const Index> at_k,
+                                              const AttentionHeads& heads, const OnlineSoftmax& softmax,
+                                              Tensor* dbias = nullptr,
                                               SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   using detail::Access;
-  AttentionGradients d =
-      attend_backward(Access::tensor(dout), Access::tensor(o),
-                      {Access::tensor(q), Access::tensor(k), Access::tensor(v), at, at}, heads, softmax);
+  AttentionGradients d = attend_backward(
+      Access::tensor(dout), Access::tensor(o),
+      {Access::tensor(q), Access::tensor(k), Access::tensor(v), at_q, at_k}, heads, softmax, dbias);
   using DK = typename detail::KeyGradient<Q, K>::type;
   auto like_k = [&](Tensor t) {
     return Access::make<DK>(k.group(), std::move(t), k.global_shape(), Access::place(k));
   };
   return {detail::relaid(std::move(d.dq), q), like_k(std::move(d.dk)), like_k(std::move(d.dv))};
+}
+template <detail::Reduced Q, detail::Reduced K>
+AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q& q, const K& k, const K& v,
+                                              std::span<const Index> at, const AttentionHeads& heads,
+                                              const OnlineSoftmax& softmax,
+                                              SourceLine where = SourceLine::current()) {
+  return attention_backward(dout, o, q, k, v, at, at, heads, softmax, nullptr, where);
+}
+/// The gradient of queries or of keys, back on the grid: the scale of scores makes its unit small. (Rotary
+/// positions do this by themselves.) A Partial is to be reduced first.
+template <detail::Reduced L>
+requires(!std::is_lvalue_reference_v<L>) L
+    on_grid(L&& dt, const Arithmetic& how, SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  return detail::relaid<L>(how.rounded(detail::Access::take(std::move(dt))), dt);
 }
 /// @}
 

@@ -1,14 +1,20 @@
 #pragma once
 
-/// The feed-forward of a block: y = swiglu(n gate, n up) down, token by token.
+/// The feed-forward of a block, token by token: y = (act(n gate) · n up) down, or y = relu(n up) down.
 
+#include "engine/layers/gate.hpp"
 #include "engine/layers/layout_of_rows.hpp"
-#include "engine/layers/swiglu.hpp"
 
 namespace shard {
 
+/// What is between its products: a gate with silu or gelu, or ReLU and no gate.
+enum class Hidden { swiglu, geglu, relu };
+inline Gate gate_of(Hidden hidden) {
+  return hidden == Hidden::geglu ? Gate::gelu : Gate::silu;
+}
+
 /// Its weights: `gate` and `up` (D, F) lie as C says, and `down` (F, D) as R does. Whole: R and R. Cut along
-/// F: S1 and S0.
+/// F: S1 and S0. With ReLU, there is no `gate`.
 template <Layout C, Layout R>
 struct FeedForward {
   C gate, up;
@@ -18,7 +24,7 @@ struct FeedForward {
 /// What the backward pass needs. H is the layout of the hidden activation.
 template <Layout H>
 struct FeedForwardKept {
-  H g, u, h;  // (T, F)
+  H g, u, h;  // (T, F)   with ReLU: h alone
 };
 
 /// The layout of a product.
@@ -29,12 +35,17 @@ using ProductOf = typename detail::Product<detail::Read<A>, detail::Read<B>>::ty
 template <Layout X, Layout C, Layout R>
 ProductOf<ProductOf<X, C>, R> feed_forward(const X& n, const FeedForward<C, R>& w, const Arithmetic& how,
                                            FeedForwardKept<ProductOf<X, C>>& kept,
+                                           Hidden hidden = Hidden::swiglu,
                                            SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  kept.g = matmul(n, w.gate);            // (T, F)
-  kept.u = matmul(n, w.up);              // (T, F)
-  kept.h = swiglu(kept.g, kept.u, how);  // (T, F)
-  return matmul(kept.h, w.down);         // (T, D)
+  if (hidden == Hidden::relu) {
+    kept.h = relu(matmul(n, w.up));  // (T, F)
+  } else {
+    kept.g = matmul(n, w.gate);                            // (T, F)
+    kept.u = matmul(n, w.up);                              // (T, F)
+    kept.h = gated(kept.g, kept.u, gate_of(hidden), how);  // (T, F)
+  }
+  return matmul(kept.h, w.down);  // (T, D)
 }
 
 /// The gradients of the weights, and of n.
@@ -51,16 +62,23 @@ template <Layout X, Layout C, Layout R>
 FeedForwardGradients<X, C, R> feed_forward_backward(const X& dy, const X& n, const FeedForward<C, R>& w,
                                                     const Arithmetic& how,
                                                     FeedForwardKept<ProductOf<X, C>> kept,
+                                                    Hidden hidden = Hidden::swiglu,
                                                     SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   FeedForwardGradients<X, C, R> d;
-  d.down = matmul(transposed(kept.h), dy);                  // (F, D)
-  kept.h = matmul(dy, transposed(w.down));                  // (T, F)   dh
-  swiglu_backward(kept.h, kept.g, kept.u, how);             // dg and du
-  d.gate = matmul(transposed(n), kept.g);                   // (D, F)
-  d.up = matmul(transposed(n), kept.u);                     // (D, F)
-  d.n = matmul(kept.g, transposed(w.gate));                 // (T, D)
-  d.n = std::move(d.n) + matmul(kept.u, transposed(w.up));  // (T, D)
+  d.down = matmul(transposed(kept.h), dy);  // (F, D)
+  if (hidden == Hidden::relu) {
+    kept.u = relu_backward(matmul(dy, transposed(w.down)), kept.h);  // (T, F)
+    d.up = matmul(transposed(n), kept.u);                            // (D, F)
+    d.n = matmul(kept.u, transposed(w.up));                          // (T, D)
+    return d;
+  }
+  kept.h = matmul(dy, transposed(w.down));                       // (T, F)   dh
+  gated_backward(kept.h, kept.g, kept.u, gate_of(hidden), how);  // dg and du
+  d.gate = matmul(transposed(n), kept.g);                        // (D, F)
+  d.up = matmul(transposed(n), kept.u);                          // (D, F)
+  d.n = matmul(kept.g, transposed(w.gate));                      // (T, D)
+  d.n = std::move(d.n) + matmul(kept.u, transposed(w.up));       // (T, D)
   return d;
 }
 

@@ -20,13 +20,20 @@ Index as_token(float number, Index vocabulary, const char* what, bool may_be_non
   return token;
 }
 
+Tokens with_positions(Index sequences, Index length, Index first = 0) {
+  Tokens tokens{.sequences = sequences, .length = length};
+  tokens.positions.resize(static_cast<std::size_t>(length));
+  std::iota(tokens.positions.begin(), tokens.positions.end(), first);
+  return tokens;
+}
+
 }  // namespace
 
 Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position, SourceLine where) {
   const CallSite call(where);
   if (input.rank() != 2 || input.extent(1) % 2 != 0)
     refuse(Code::argument, "tokens", "ids and labels of sequences, (B, 2 S)", to_string(input.shape()));
-  Tokens tokens{.sequences = input.extent(0), .length = input.extent(1) / 2};
+  Tokens tokens = with_positions(input.extent(0), input.extent(1) / 2, first_position);
   const std::vector<float> numbers = input.to_host();
   auto number = numbers.begin();
   for (Index b = 0; b < tokens.sequences; ++b) {
@@ -35,8 +42,6 @@ Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position,
     for (Index i = 0; i < tokens.length; ++i)
       tokens.labels.push_back(as_token(*number++, vocabulary, "labels", true));
   }
-  tokens.positions.resize(static_cast<std::size_t>(tokens.length));
-  std::iota(tokens.positions.begin(), tokens.positions.end(), first_position);
   return tokens;
 }
 
@@ -50,6 +55,32 @@ Tokens Tokens::at(const std::vector<Index>& places) const {
     }
   for (Index place : places) some.positions.push_back(positions[static_cast<std::size_t>(place)]);
   return some;
+}
+
+SourceAndTarget SourceAndTarget::read(const Tensor& input, Index vocabulary, SourceLine where) {
+  const CallSite call(where);
+  const char* expected = "the length of sources, their ids, and ids and labels of targets, (B, 1 + n + 2 S)";
+  if (input.rank() != 2 || input.extent(1) < 1)
+    refuse(Code::argument, "tokens", expected, to_string(input.shape()));
+  const Index sequences = input.extent(0), width = input.extent(1);
+  const std::vector<float> numbers = input.to_host();
+  const auto n = sequences == 0 ? 0 : static_cast<Index>(numbers[0]);
+  if (n < 0 || n >= width || (width - 1 - n) % 2 != 0)
+    refuse(Code::argument, "tokens", expected,
+           fmt::format("{} with a length of {}", to_string(input.shape()), n));
+  SourceAndTarget batch{with_positions(sequences, n), with_positions(sequences, (width - 1 - n) / 2)};
+  auto number = numbers.begin();
+  for (Index b = 0; b < sequences; ++b) {
+    if (*number++ != static_cast<float>(n))
+      refuse(Code::argument, "tokens", "sources of one length", "several");
+    for (Index i = 0; i < n; ++i)
+      batch.source.ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
+    for (Index i = 0; i < batch.target.length; ++i)
+      batch.target.ids.push_back(as_token(*number++, vocabulary, "decoder_input_ids", false));
+    for (Index i = 0; i < batch.target.length; ++i)
+      batch.target.labels.push_back(as_token(*number++, vocabulary, "labels", true));
+  }
+  return batch;
 }
 
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice) {

@@ -29,6 +29,17 @@ struct Tokens {
   Tokens at(const std::vector<Index>& places) const;
 };
 
+/// The batch of an encoder-decoder: the encoder reads the sources, and the decoder says the targets.
+struct SourceAndTarget {
+  Tokens source;  ///< without labels
+  Tokens target;
+
+  /// From an input (sequences, 1 + n + 2 · length). A row has n, the n ids of a source, the ids of its
+  /// target, and the target's labels. \throws Error argument for rows that are not so, or with different n
+  static SourceAndTarget read(const Tensor& input, Index vocabulary,
+                              SourceLine where = SourceLine::current());
+};
+
 /// Ids or labels as rows of a slice of the vocabulary; no_slot for those that are not in it.
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice);
 

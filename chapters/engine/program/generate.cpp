@@ -26,6 +26,9 @@ std::vector<Index> prompt_of(const Workload& network, const Arguments& arguments
 }  // namespace
 
 int generate(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  if (!variant.workload->has_tokens())
+    throw Error(Code::usage, fmt::format("generate: expected a variant that goes on with a prompt, given {}",
+                                         variant.name));
   const Parameters params = open_parameters(*variant.workload, arguments);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);

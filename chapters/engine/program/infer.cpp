@@ -156,6 +156,9 @@ class LossOutput : public CsvOutput {
 }  // namespace
 
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments) {
+  if (!variant.workload->can_infer())
+    throw Error(Code::usage,
+                fmt::format("infer: expected a variant that reads one input a line, given {}", variant.name));
   const Parameters params = open_parameters(*variant.workload, arguments);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);

@@ -39,18 +39,6 @@ class NextCharacters : public TrainingBatch {
   MeanTokenLoss loss_;
 };
 
-/// Arithmetic on a grid that fits networks of these sizes with weights −2..2: scores and logits are scaled to
-/// a few units, by a power of two.
-Arithmetic grid_of(const DecoderModel& m) {
-  auto power = [](double size) { return static_cast<float>(std::exp2(-std::round(std::log2(size)))); };
-  const double of_product = std::sqrt(5 * static_cast<double>(m.model_dim));  // x̂ w W, w and W of −2..2
-  Arithmetic how;
-  how.unit = 0x1p-3F, how.limit = 64, how.base = ExponentialBase::two;
-  how.score_scale = power(of_product * of_product * std::sqrt(static_cast<double>(m.head_dim)) / 2);
-  how.logit_scale = power(of_product / 2);
-  return how;
-}
-
 }  // namespace
 
 const Decoder& as_decoder(const Workload& workload) {
@@ -157,7 +145,7 @@ HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
 ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
   constexpr Index longest = 11;
   DecoderModel model = model_;
-  model.how = grid_of(model);
+  model.how = exact::grid_of(model.model_dim, model.head_dim);
   auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
   network->text_ = text_;
   ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
@@ -195,7 +183,8 @@ std::unique_ptr<Journal> Decoder::journal() const {
 }
 
 float Decoder::gradient_unit() const {
-  const Arithmetic how = model_.how.is_exact() ? model_.how : grid_of(model_);
+  const Arithmetic how =
+      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
   return how.unit * how.unit * std::min(how.unit, how.logit_scale);
 }
 

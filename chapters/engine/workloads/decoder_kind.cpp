@@ -78,7 +78,7 @@ class DecoderKind : public WorkloadKind {
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
     DecoderModel m = decoder_of(checkpoint, o[decoder_option().head_dim]);
     set_hyper_parameters(m, o);
-    require_parameters(checkpoint, m.parameters());
+    require_parameters(checkpoint, m.parameters(), "decoder");
     return std::make_shared<Decoder>(m, 1, o[decoder_option().data]);
   }
   bool has_foreign_networks() const override { return true; }

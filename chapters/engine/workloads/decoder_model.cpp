@@ -54,15 +54,14 @@ std::vector<Parameter> DecoderModel::parameters() const {
   return all;
 }
 
-namespace {
-
-/// The shape of a matrix of at least 1 by 1.
 Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name) {
   const Shape shape = checkpoint.shape(name);
   if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0)
     refuse_parameter(checkpoint, name, "a matrix of at least 1 by 1", to_string(shape));
   return shape;
 }
+
+namespace {
 
 /// A width of heads as how many heads.
 Index heads_of(const Checkpoint& checkpoint, const std::string& name, Index head_dim) {
@@ -89,7 +88,8 @@ DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim) {
   return m;
 }
 
-void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected) {
+void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected,
+                        const std::string& kind) {
   std::set<std::string> known;
   for (const Parameter& p : expected) {
     require_parameter(checkpoint, p.name, p.shape);
@@ -97,7 +97,7 @@ void require_parameters(const Checkpoint& checkpoint, const std::vector<Paramete
   }
   for (const std::string& name : checkpoint.names())
     if (!known.contains(name))
-      refuse_parameter(checkpoint, "parameters", "those of a decoder and no other",
+      refuse_parameter(checkpoint, "parameters", fmt::format("those of a {} and no other", kind),
                        fmt::format("one named {}, which is unknown", printable(name, 60)));
 }
 

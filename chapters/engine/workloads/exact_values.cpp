@@ -1,5 +1,7 @@
 #include "engine/workloads/exact_values.hpp"
 
+#include <cmath>
+
 namespace shard::exact {
 
 HostTensor integers(Shape shape, const CounterRandom& random, int low, int high, float scale) {
@@ -19,6 +21,27 @@ HostTensor sparse_signs(Shape shape, const CounterRandom& random) {
           random.integer(draw + 1, 0, 1) == 0 ? -1.0F : 1.0F;
     }
   return t;
+}
+
+Arithmetic grid_of(Index model_dim, Index head_dim) {
+  auto power = [](double size) { return static_cast<float>(std::exp2(-std::round(std::log2(size)))); };
+  const double of_product = std::sqrt(5 * static_cast<double>(model_dim));  // x̂ w W, w and W of −2..2
+  Arithmetic how;
+  how.unit = 0x1p-3F, how.limit = 64, how.base = ExponentialBase::two;
+  how.score_scale = power(of_product * of_product * std::sqrt(static_cast<double>(head_dim)) / 2);
+  how.logit_scale = power(of_product / 2);
+  return how;
+}
+
+std::map<std::string, HostTensor> transformer_weights(const std::vector<Parameter>& parameters,
+                                                      std::uint64_t seed) {
+  std::map<std::string, HostTensor> weights;
+  for (const Parameter& p : parameters) {
+    HostTensor& w = weights[p.name] = integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
+    for (float& value : w.values)
+      if (p.shape.size() == 1 && value == 0) value = 1;
+  }
+  return weights;
 }
 
 }  // namespace shard::exact

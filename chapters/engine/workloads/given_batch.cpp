@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "engine/layers/language_model.hpp"
@@ -99,14 +100,15 @@ class InputAndOutputGrad : public GivenBatch {
 
 class IdsAndLabels : public GivenBatch {
  public:
-  IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions)
-      : file_(std::move(file)), vocabulary_(vocabulary), shape_(file_->shape("input_ids")) {
-    if (shape_.size() != 2 || shape_[1] == 0) refuse_shape("input_ids", "sequences of ids, (B, S)", shape_);
+  /// `ids`: how the file names the ids whose logits are computed.
+  IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions,
+               const char* ids = "input_ids")
+      : file_(std::move(file)), vocabulary_(vocabulary), shape_(shape_of_ids(ids)) {
     if (file_->shape("labels") != shape_)
-      refuse_shape("labels", to_string(shape_) + ", as input_ids", file_->shape("labels"));
+      refuse_shape("labels", fmt::format("{}, as {}", to_string(shape_), ids), file_->shape("labels"));
     if (shape_[1] > positions)
-      refuse_shape("input_ids", fmt::format("sequences of at most {} tokens", positions), shape_);
-    ids_ = tokens("input_ids", false);
+      refuse_shape(ids, fmt::format("sequences of at most {} tokens", positions), shape_);
+    ids_ = tokens(ids, false);
     labels_ = tokens("labels", true);
     const auto labelled = static_cast<Index>(labels_.size()) -
                           std::ranges::count(labels_, static_cast<float>(Tokens::no_label));
@@ -118,10 +120,8 @@ class IdsAndLabels : public GivenBatch {
   Index rows() const override { return shape_[0]; }
   Tensor input(Range rows) const override {
     std::vector<float> values;
-    for (Index b = rows.begin; b < rows.end; ++b)
-      for (const std::vector<float>* numbers : {&ids_, &labels_})
-        values.insert(values.end(), numbers->begin() + b * shape_[1], numbers->begin() + (b + 1) * shape_[1]);
-    return Tensor::from_host({rows.size(), 2 * shape_[1]}, values);
+    for (Index b = rows.begin; b < rows.end; ++b) add_row(b, values);
+    return Tensor::from_host({rows.size(), width()}, values);
   }
   void watch(ShardedEngine& engine) override {
     dynamic_cast<LanguageModel&>(engine).see_logits(
@@ -140,13 +140,26 @@ class IdsAndLabels : public GivenBatch {
             {"loss", {{}, {static_cast<float>(loss_.value(group))}}}};
   }
 
- private:
+ protected:
+  /// A row of the input, and its width.
+  virtual void add_row(Index b, std::vector<float>& values) const {
+    for (const std::vector<float>* numbers : {&ids_, &labels_})
+      values.insert(values.end(), numbers->begin() + b * shape_[1], numbers->begin() + (b + 1) * shape_[1]);
+  }
+  virtual Index width() const { return 2 * shape_[1]; }
+
   [[noreturn]] void refuse_shape(const char* name, const std::string& expected, const Shape& given) const {
     throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", file_->source(), name, expected,
                                         to_string(given)));
   }
+  Shape shape_of_ids(const char* name) const {
+    Shape shape = file_->shape(name);
+    if (shape.size() != 2 || shape[1] == 0) refuse_shape(name, "sequences of ids, (B, S)", shape);
+    return shape;
+  }
   std::vector<float> tokens(const char* name, bool may_be_none) const {
-    std::vector<float> numbers = file_->read(name, 0, 0, shape_[0]);
+    const Shape shape = file_->shape(name);
+    std::vector<float> numbers = file_->read(name, 0, 0, shape[0]);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const float number = numbers[i];
       const bool is_none = may_be_none && number == static_cast<float>(Tokens::no_label);
@@ -156,17 +169,42 @@ class IdsAndLabels : public GivenBatch {
       throw Error(Code::file,
                   fmt::format("{}: {}: expected tokens from 0 to {}{}, given {} at {}", file_->source(), name,
                               vocabulary_ - 1, may_be_none ? ", or -100 for none" : "", number,
-                              to_string(place_of(static_cast<Index>(i), shape_))));
+                              to_string(place_of(static_cast<Index>(i), shape))));
     }
     return numbers;
   }
 
+ private:
   std::unique_ptr<Checkpoint> file_;
   Index vocabulary_;
   Shape shape_;                      // (B, S)
   std::vector<float> ids_, labels_;  // (B · S)
   MeanTokenLoss loss_ = MeanTokenLoss(1);
   MatrixPieces logits_;
+};
+
+/// With sources, which an encoder reads.
+class SourcesAndTargets : public IdsAndLabels {
+ public:
+  SourcesAndTargets(std::unique_ptr<Checkpoint> file, Index vocabulary)
+      : IdsAndLabels(std::move(file), vocabulary, std::numeric_limits<Index>::max(), "decoder_input_ids"),
+        shape_(shape_of_ids("input_ids")),
+        ids_(tokens("input_ids", false)) {
+    if (shape_[0] != rows())
+      refuse_shape("input_ids", fmt::format("{} sequences, as decoder_input_ids", rows()), shape_);
+  }
+
+ protected:
+  void add_row(Index b, std::vector<float>& values) const override {
+    values.push_back(static_cast<float>(shape_[1]));
+    values.insert(values.end(), ids_.begin() + b * shape_[1], ids_.begin() + (b + 1) * shape_[1]);
+    IdsAndLabels::add_row(b, values);
+  }
+  Index width() const override { return 1 + shape_[1] + IdsAndLabels::width(); }
+
+ private:
+  Shape shape_;             // (B, n)
+  std::vector<float> ids_;  // (B · n)
 };
 
 }  // namespace
@@ -179,6 +217,10 @@ std::unique_ptr<GivenBatch> input_and_output_grad(std::unique_ptr<Checkpoint> fi
 std::unique_ptr<GivenBatch> ids_and_labels(std::unique_ptr<Checkpoint> file, Index vocabulary,
                                            Index positions) {
   return std::make_unique<IdsAndLabels>(std::move(file), vocabulary, positions);
+}
+
+std::unique_ptr<GivenBatch> sources_and_targets(std::unique_ptr<Checkpoint> file, Index vocabulary) {
+  return std::make_unique<SourcesAndTargets>(std::move(file), vocabulary);
 }
 
 }  // namespace shard

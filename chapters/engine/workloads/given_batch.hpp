@@ -52,5 +52,8 @@ std::unique_ptr<GivenBatch> input_and_output_grad(std::unique_ptr<Checkpoint> fi
 /// \throws Error file for ids and labels outside the vocabulary, and sequences longer than `positions`
 std::unique_ptr<GivenBatch> ids_and_labels(std::unique_ptr<Checkpoint> file, Index vocabulary,
                                            Index positions);
+/// The same of an encoder-decoder: `input_ids` (B, n), which the encoder reads, and `decoder_input_ids` and
+/// `labels`, (B, S). The input is as SourceAndTarget reads it.
+std::unique_ptr<GivenBatch> sources_and_targets(std::unique_ptr<Checkpoint> file, Index vocabulary);
 
 }  // namespace shard

@@ -3,94 +3,15 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
-#include <set>
 
-#include "engine/printable.hpp"
+#include "engine/workloads/foreign_config.hpp"
 
 namespace shard {
 
 namespace {
 
-/// Reads hyper-parameters, and knows which it was asked for: the others must be harmless.
-class Config {
- public:
-  explicit Config(const ForeignModel& model) : model_(model) {}
-
-  /// A number of the family's config class, which has `otherwise` where the file says nothing.
-  template <class Number>
-  Number number(const std::string& name, Number otherwise, Number least) {
-    const std::string given = text(name, "");
-    if (given.empty()) return otherwise;
-    Number value{};
-    const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-    if (error != std::errc() || stop != given.data() + given.size() || !(value >= least))
-      refuse_value(name, fmt::format("a number of {} or more", least), given);
-    return value;
-  }
-  Index count(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
-  /// What the file says; `otherwise` for nothing, or null.
-  std::string text(const std::string& name, const std::string& otherwise) {
-    known_.insert(name);
-    return model_.hyper_parameter(name, otherwise);
-  }
-  bool is_null(const std::string& name) const {
-    const auto found = model_.config.find(name);
-    return found != model_.config.end() && found->second == "null";
-  }
-  /// One that must have this value, as nothing else is computed here.
-  void require(const std::string& name, const std::string& expected) {
-    const std::string given = text(name, expected);
-    if (given != expected) refuse_value(name, expected, given);
-  }
-  /// Refuses what nobody has asked for, unless it changes no result of a forward and a backward pass.
-  void require_known() const;
-
-  [[noreturn]] void refuse_value(const std::string& name, const std::string& expected,
-                                 const std::string& given) const {
-    throw Error(Code::file, fmt::format("{}: config.json: {}: expected {}, given {}", model_.source,
-                                        printable(name, 60), expected, printable(given, 60)));
-  }
-
- private:
-  const ForeignModel& model_;
-  std::set<std::string> known_;
-};
-
-void Config::require_known() const {
-  static const std::set<std::string> harmless = {"architectures",
-                                                 "attention_dropout",
-                                                 "bos_token_id",
-                                                 "dtype",
-                                                 "eos_token_id",
-                                                 "id2label",
-                                                 "initializer_range",
-                                                 "label2id",
-                                                 "model_type",
-                                                 "output_attentions",
-                                                 "pad_token_id",
-                                                 "output_hidden_states",
-                                                 "problem_type",
-                                                 "return_dict",
-                                                 "torch_dtype",
-                                                 "router_aux_loss_coef",
-                                                 "transformers_version",
-                                                 "use_cache",
-                                                 "_name_or_path",
-                                                 "_attn_implementation_autoset",
-                                                 "router_jitter_noise",
-                                                 "is_encoder_decoder",
-                                                 "chunk_size_feed_forward",
-                                                 "rope_parameters",
-                                                 "experts_implementation"};
-  for (const auto& [name, value] : model_.config)
-    if (!known_.contains(name) && !harmless.contains(name) && value != "null" &&
-        !name.starts_with("id2label.") && !name.starts_with("label2id."))
-      refuse_value(name, "no hyper-parameter that this program does not know", value);
-}
-
 /// The base of the angles, in the spelling of transformers 5, rope_parameters, and in the older one.
-double rope_base(Config& config, double otherwise) {
+double rope_base(ForeignConfig& config, double otherwise) {
   config.require("rope_parameters.rope_type", "default");
   config.require("rope_scaling.rope_type", "default");
   config.require("rope_scaling.type", "default");
@@ -109,7 +30,7 @@ struct Family {
 constexpr Family mistral_family = {false, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-6, 1e4, 4096};
 constexpr Family mixtral_family = {true, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-5, 1e6, std::nullopt};
 
-DecoderModel sizes(Config& config, const Family& family) {
+DecoderModel sizes(ForeignConfig& config, const Family& family) {
   DecoderModel m;
   m.vocabulary = config.count("vocab_size", family.vocabulary);
   m.model_dim = config.count("hidden_size", family.model_dim);
@@ -132,7 +53,7 @@ DecoderModel sizes(Config& config, const Family& family) {
   return m;
 }
 
-void require_same_network(Config& config, const DecoderModel& m) {
+void require_same_network(ForeignConfig& config, const DecoderModel& m) {
   config.require("hidden_act", "silu");
   config.require("attention_bias", "false");
   config.require("mlp_bias", "false");
@@ -148,32 +69,18 @@ void require_same_network(Config& config, const DecoderModel& m) {
   config.require_known();
 }
 
-void require_shapes(const ForeignModel& model, const DecoderModel& m) {
-  const ForeignNames names = mistral_names(m);
-  for (const Parameter& p : m.parameters()) {
-    const ForeignName& stored = names.at(p.name);
-    const Shape expected = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
-    const Shape given = model.parameters->shape(stored.name);
-    if (given != expected)
-      throw Error(Code::file, fmt::format("{}: {}: expected {}, which config.json says, given {}",
-                                          model.source, stored.name, to_string(expected), to_string(given)));
-  }
-}
-
 }  // namespace
 
 DecoderModel mistral_model(const ForeignModel& model) {
-  Config config(model);
-  const std::string family = config.text("model_type", "none");
-  if (family != "mistral" && family != "mixtral")
-    config.refuse_value("model_type", "mistral or mixtral", family);
+  ForeignConfig config(model);
+  const std::string family = config.require_family({"mistral", "mixtral"});
   DecoderModel m = sizes(config, family == "mixtral" ? mixtral_family : mistral_family);
   const std::string tied = config.text("tie_word_embeddings", "false");
   if (tied != "true" && tied != "false") config.refuse_value("tie_word_embeddings", "true or false", tied);
   m.is_tied = tied == "true";
   require_same_network(config, m);
   m.how = Arithmetic::real(m.head_dim);
-  require_shapes(model, m);
+  require_shapes(model, m.parameters(), mistral_names(m));
   return m;
 }
 

@@ -181,6 +181,8 @@ class WorkloadKind {
   virtual TrainingDefaults training_defaults() const { return {}; }
   /// Whether these are language models, which can `generate`, and read tokens.
   virtual bool has_tokens() const { return false; }
+  /// Whether `infer` reads their input: rows of one width, or one sequence of tokens a line.
+  virtual bool can_infer() const { return true; }
 
   /// \name Options: of `train` alone, and of every command
   /// @{

@@ -1,0 +1,155 @@
+#pragma once
+
+///     ./chapters/run 08 train --variant t5-single
+///
+/// An encoder-decoder on one device, as T5 (Raffel et al. 2020). The encoder's blocks read a source; every
+/// token sees all others. The decoder's blocks say the target: a token sees those before it, and all of what
+/// the encoder returns. Nothing is divided.
+/// Builds on: 08_decoder/single.hpp.
+
+#include "t5_blocks.hpp"
+
+namespace shard::decoders {
+
+class T5Single : public LanguageModel {
+ public:
+  T5Single(Communicator& group, const T5Model& model) : LanguageModel(group), m_(model) {}
+
+  /// ## What this device owns
+  /// Everything.
+  void load_checkpoint(const Checkpoint& c) override {
+    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { p = load_replicated(c, name); });
+  }
+
+  /// ## Forward
+  /// T_e tokens of sources, and T of targets.
+  Placed forward(Tensor input) override {
+    auto [source, target] = SourceAndTarget::read(input, m_.vocabulary);
+    MyKept kept{.encoder = {std::move(source)}, .decoder = {std::move(target)}};
+    MyStackKept& out = kept.decoder;
+    read(Side::encoder, kept.encoder, nullptr);                                        // (T_e, D)
+    read(Side::decoder, out, &kept.encoder);                                           // (T, D)
+    Replicated z = scale(matmul(out.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V)
+    show_logits(z.local(), out.tokens);
+    Replicated losses = cross_entropy(std::move(z), out.tokens, m_.how, kept.softmax);  // (T, 1)
+    tape_.push(std::move(kept));
+    return losses;
+  }
+
+  /// ## Backward
+  /// Every block of the decoder adds to the gradient of what the encoder returned.
+  Gradients backward(Tensor dloss) override {
+    auto [kept] = tape_.pop();
+    Gradients gradients;
+    const Tokens& target = kept.decoder.tokens;
+    const Replicated dlosses(group(), std::move(dloss));                                       // (T, 1)
+    Replicated dz = cross_entropy_backward(dlosses, target, m_.how, std::move(kept.softmax));  // (T, V)
+    Replicated dhead = matmul(transposed(dz), kept.decoder.n);                                 // (V, D)
+    Replicated d = matmul(dz, w_.head(m_));                                                    // (T, D)
+    dz = Replicated();
+    Replicated dsource;  // (T_e, D)
+    Replicated dtable = read_backward(Side::decoder, std::move(d), kept.decoder, &kept.encoder, dsource,
+                                      gradients);  // (V, D)
+    accumulate(dtable,
+               read_backward(Side::encoder, std::move(dsource), kept.encoder, nullptr, dsource, gradients));
+    put_tables(m_, std::move(dtable), std::move(dhead), gradients);
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::replicated(); }
+  Trainables trainable() override { return trainables(m_, w_); }
+
+ private:
+  using MyAttention = T5Attention<Replicated, Replicated, Replicated>;
+  using MyBlock = T5Block<Replicated, Replicated, Replicated>;
+  using MyAttentionKept = T5AttentionKept<Replicated, Replicated>;
+  using MyBlockKept = T5BlockKept<Replicated, Replicated>;
+  using MyStackKept = T5StackKept<Replicated, Replicated>;
+  using MyKept = T5Kept<Replicated, Replicated>;
+
+  /// ## A stack
+  /// `source`: in the decoder, the encoder's.
+  void read(Side side, MyStackKept& k, const MyStackKept* source) {
+    const auto& w = w_.stack(side);
+    k.buckets = buckets_of(k.tokens.positions, k.tokens.positions, m_.positions(side));  // (S S)
+    k.bias = position_bias(w.position_bias, k.buckets);                                  // (S S, H)
+    Replicated x = embedding(w_.embedding, k.tokens);                                    // (T, D)
+    for (const MyBlock& block : w.blocks) {
+      MyBlockKept& b = k.blocks.emplace_back();
+      accumulate(x, attend(block.self, x, own_tokens(m_, side, k), b.self, nullptr));
+      if (source != nullptr)
+        accumulate(x, attend(block.cross, x, source_tokens(m_, k, *source), b.cross, &source->n));
+      b.f = rms_norm(x, block.feed_forward_norm, m_.epsilon, m_.how, b.feed_forward_norm);      // (T, D)
+      accumulate(x, feed_forward(b.f, block.feed_forward, m_.how, b.feed_forward, m_.hidden));  // (T, D)
+    }
+    k.n = rms_norm(x, w.final_norm, m_.epsilon, m_.how, k.norm);  // (T, D)
+  }
+  /// d is the gradient of what the stack returned. Returns what it adds to the table's, (V, D).
+  Replicated read_backward(Side side, Replicated d, MyStackKept& k, const MyStackKept* source,
+                           Replicated& dsource, Gradients& gradients) {
+    const auto& w = w_.stack(side);
+    d = norm_backward(*this, t5_name(side, "final_norm"), std::move(d), w.final_norm, m_.how, k.norm,
+                      gradients);          // (T, D)
+    Tensor dbias(k.bias.local().shape());  // (S S, H)   of all blocks
+    for (Index b = m_.blocks(side) - 1; b >= 0; --b, k.blocks.pop_back()) {
+      const MyBlock& block = w.blocks[static_cast<std::size_t>(b)];
+      MyBlockKept& kept = k.blocks.back();
+      accumulate(d, think_backward(side, b, d, kept, gradients));
+      if (source != nullptr)
+        accumulate(d,
+                   attend_backward(t5_name(side, b, "cross_"), block.cross, d, source_tokens(m_, k, *source),
+                                   kept.cross, &source->n, dsource, nullptr, gradients));
+      accumulate(d, attend_backward(t5_name(side, b, "self_"), block.self, d, own_tokens(m_, side, k),
+                                    kept.self, nullptr, dsource, &dbias, gradients));
+    }
+    gradients.put(t5_name(side, "position_bias"),
+                  position_bias_backward(dbias, k.buckets, w.position_bias));  // (buckets, H)
+    return embedding_backward(d, k.tokens, m_.vocabulary);                     // (V, D)
+  }
+
+  /// ## An attention
+  /// Keys and values are made of `source`, (T_e, D), or of what queries are made of.
+  Replicated attend(const MyAttention& w, const Replicated& x, const Sight& sight, MyAttentionKept& k,
+                    const Replicated* source) const {
+    k.n = rms_norm(x, w.norm, m_.epsilon, m_.how, k.norm);  // (T, D)
+    const Replicated& of_keys = source != nullptr ? *source : k.n;
+    k.q = matmul(k.n, w.query);      // (T, H d)
+    k.k = matmul(of_keys, w.key);    // (T, H d)   or (T_e, H d)
+    k.v = matmul(of_keys, w.value);  // (T, H d)   or (T_e, H d)
+    k.o = attention(k.q, k.k, k.v, sight.at_q, sight.at_k, sight.heads, k.softmax);  // (T, H d)
+    return matmul(k.o, w.output);                                                    // (T, D)
+  }
+  Replicated attend_backward(const std::string& name, const MyAttention& w, const Replicated& d,
+                             const Sight& sight, MyAttentionKept& k, const Replicated* source,
+                             Replicated& dsource, Tensor* dbias, Gradients& gradients) {
+    const Replicated& of_keys = source != nullptr ? *source : k.n;
+    gradients.put(name + "output", matmul(transposed(k.o), d));  // (H d, D)
+    auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, sight.at_q,
+                                           sight.at_k, sight.heads, k.softmax, dbias);
+    dq = on_grid(std::move(dq), m_.how);                             // (T, H d)
+    dk = on_grid(std::move(dk), m_.how);                             // (T, H d)   or (T_e, H d)
+    gradients.put(name + "query", matmul(transposed(k.n), dq));      // (D, H d)
+    gradients.put(name + "key", matmul(transposed(of_keys), dk));    // (D, H d)
+    gradients.put(name + "value", matmul(transposed(of_keys), dv));  // (D, H d)
+    Replicated dn = matmul(dq, transposed(w.query));                 // (T, D)
+    Replicated& dkeys = source != nullptr ? dsource : dn;            // (T_e, D)   or (T, D)
+    accumulate(dkeys, matmul(dk, transposed(w.key)));
+    accumulate(dkeys, matmul(dv, transposed(w.value)));
+    return norm_backward(*this, name + "norm", std::move(dn), w.norm, m_.how, k.norm, gradients);
+  }
+
+  Replicated think_backward(Side side, Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
+    const MyBlock& w = w_.stack(side).blocks[static_cast<std::size_t>(b)];
+    auto dy = feed_forward_backward(d, k.f, w.feed_forward, m_.how, std::move(k.feed_forward), m_.hidden);
+    Replicated dn = std::move(dy.n);  // (T, D)
+    put_feed_forward(m_, side, b, std::move(dy), gradients);
+    return norm_backward(*this, t5_name(side, b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
+                         m_.how, k.feed_forward_norm, gradients);
+  }
+
+  T5Model m_;
+  T5Weights<Replicated, Replicated, Replicated, Replicated> w_;
+  Tape<MyKept> tape_;
+};
+
+}  // namespace shard::decoders

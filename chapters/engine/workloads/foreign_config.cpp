@@ -1,0 +1,64 @@
+#include "engine/workloads/foreign_config.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace shard {
+
+std::string ForeignConfig::require_family(const std::vector<std::string>& families) {
+  const std::string given = text("model_type", "none");
+  if (std::ranges::find(families, given) != families.end()) return given;
+  const bool is_decoder = given == "mistral" || given == "mixtral";
+  refuse_value("model_type", fmt::to_string(fmt::join(families, " or ")),
+               given == "t5" ? "t5, which the variants t5-... read"
+               : is_decoder  ? given + ", which the variants without t5- read"
+                             : given);
+}
+
+void ForeignConfig::require_known() const {
+  static const std::set<std::string> harmless = {"architectures",
+                                                 "attention_dropout",
+                                                 "bos_token_id",
+                                                 "dtype",
+                                                 "eos_token_id",
+                                                 "id2label",
+                                                 "initializer_range",
+                                                 "label2id",
+                                                 "model_type",
+                                                 "output_attentions",
+                                                 "pad_token_id",
+                                                 "output_hidden_states",
+                                                 "problem_type",
+                                                 "return_dict",
+                                                 "torch_dtype",
+                                                 "router_aux_loss_coef",
+                                                 "transformers_version",
+                                                 "use_cache",
+                                                 "_name_or_path",
+                                                 "_attn_implementation_autoset",
+                                                 "router_jitter_noise",
+                                                 "is_encoder_decoder",
+                                                 "chunk_size_feed_forward",
+                                                 "rope_parameters",
+                                                 "experts_implementation"};
+  for (const auto& [name, value] : model_.config)
+    if (!known_.contains(name) && !harmless.contains(name) && value != "null" &&
+        !name.starts_with("id2label.") && !name.starts_with("label2id.") &&
+        !name.starts_with("task_specific_params"))
+      refuse_value(name, "no hyper-parameter that this program does not know", value);
+}
+
+void require_shapes(const ForeignModel& model, const std::vector<Parameter>& parameters,
+                    const ForeignNames& names) {
+  for (const Parameter& p : parameters) {
+    const ForeignName& stored = names.at(p.name);
+    const Shape expected = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
+    const Shape given = model.parameters->shape(stored.name);
+    if (given != expected)
+      throw Error(Code::file, fmt::format("{}: {}: expected {}, which config.json says, given {}",
+                                          model.source, stored.name, to_string(expected), to_string(given)));
+  }
+}
+
+}  // namespace shard

@@ -1,0 +1,68 @@
+#pragma once
+
+/// config.json of a network that another library has written.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+
+#include "engine/foreign_model.hpp"
+#include "engine/printable.hpp"
+#include "engine/workloads/initial_values.hpp"
+
+namespace shard {
+
+/// Reads hyper-parameters, and knows which it was asked for: the others must be harmless.
+class ForeignConfig {
+ public:
+  explicit ForeignConfig(const ForeignModel& model) : model_(model) {}
+
+  /// A number of the family's config class, which has `otherwise` where the file says nothing.
+  template <class Number>
+  Number number(const std::string& name, Number otherwise, Number least) {
+    const std::string given = text(name, "");
+    if (given.empty()) return otherwise;
+    Number value{};
+    const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+    if (error != std::errc() || stop != given.data() + given.size() || !(value >= least))
+      refuse_value(name, fmt::format("a number of {} or more", least), given);
+    return value;
+  }
+  Index count(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
+  /// What the file says; `otherwise` for nothing, or null.
+  std::string text(const std::string& name, const std::string& otherwise) {
+    known_.insert(name);
+    return model_.hyper_parameter(name, otherwise);
+  }
+  bool is_null(const std::string& name) const {
+    const auto found = model_.config.find(name);
+    return found != model_.config.end() && found->second == "null";
+  }
+  /// One that must have this value, as nothing else is computed here.
+  void require(const std::string& name, const std::string& expected) {
+    const std::string given = text(name, expected);
+    if (given != expected) refuse_value(name, expected, given);
+  }
+  /// The network's family, `model_type`, which must be one of these. \throws Error file naming the variants
+  /// that read another one
+  std::string require_family(const std::vector<std::string>& families);
+  /// Refuses what nobody has asked for, unless it changes no result of a forward and a backward pass.
+  void require_known() const;
+
+  [[noreturn]] void refuse_value(const std::string& name, const std::string& expected,
+                                 const std::string& given) const {
+    throw Error(Code::file, fmt::format("{}: config.json: {}: expected {}, given {}", model_.source,
+                                        printable(name, 60), expected, printable(given, 60)));
+  }
+
+ private:
+  const ForeignModel& model_;
+  std::set<std::string> known_;
+};
+
+/// \throws Error file unless the model has these parameters, under these names, in these shapes
+void require_shapes(const ForeignModel& model, const std::vector<Parameter>& parameters,
+                    const ForeignNames& names);
+
+}  // namespace shard

@@ -1,0 +1,106 @@
+#include "engine/workloads/t5_network.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "engine/workloads/decoder_model.hpp"
+#include "engine/workloads/foreign_config.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The values that transformers' config class has where a file says nothing.
+T5Model sizes(ForeignConfig& config) {
+  T5Model m;
+  m.vocabulary = config.count("vocab_size", 32128);
+  m.model_dim = config.count("d_model", 512);
+  m.head_dim = config.count("d_kv", 64);
+  m.hidden_dim = config.count("d_ff", 2048);
+  m.encoder_blocks = config.count("num_layers", 6);
+  m.decoder_blocks = config.count("num_decoder_layers", m.encoder_blocks);
+  m.heads = config.count("num_heads", 8);
+  m.buckets = config.number<Index>("relative_attention_num_buckets", 32, 4);
+  m.max_distance = config.number<Index>("relative_attention_max_distance", 128, m.buckets / 2 + 1);
+  m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0));
+  return m;
+}
+
+bool truth(ForeignConfig& config, const std::string& name, const std::string& otherwise) {
+  const std::string given = config.text(name, otherwise);
+  if (given != "true" && given != "false") config.refuse_value(name, "true or false", given);
+  return given == "true";
+}
+
+/// "gated-gelu" is the form of GELU with tanh, for its name is older than that of the others.
+Hidden hidden_of(ForeignConfig& config) {
+  const std::string given = config.text("feed_forward_proj", "relu");
+  if (given != "relu" && given != "gated-gelu")
+    config.refuse_value("feed_forward_proj", "relu or gated-gelu", given);
+  const bool has_gate = given == "gated-gelu";
+  config.require("is_gated_act", has_gate ? "true" : "false");
+  config.require("dense_act_fn", has_gate ? "gelu_new" : "relu");
+  return has_gate ? Hidden::geglu : Hidden::relu;
+}
+
+/// Refuses what would change results. What changes only training or generation there is asked for and
+/// ignored.
+void require_same_network(ForeignConfig& config) {
+  config.require("quantization_config", "none");
+  config.require("is_encoder_decoder", "true");
+  config.require("is_decoder", "false");
+  for (const char* ignored : {"dropout_rate", "classifier_dropout", "initializer_factor",
+                              "decoder_start_token_id", "n_positions", "output_past"})
+    config.text(ignored, "");
+  config.require_known();
+}
+
+}  // namespace
+
+T5Model t5_model(const ForeignModel& model) {
+  ForeignConfig config(model);
+  config.require_family({"t5"});
+  T5Model m = sizes(config);
+  m.hidden = hidden_of(config);
+  m.is_tied = !model.parameters->contains("lm_head.weight");
+  const bool says_tied = truth(config, "tie_word_embeddings", "true");
+  if (truth(config, "scale_decoder_outputs", says_tied ? "true" : "false"))
+    m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
+  require_same_network(config);
+  require_shapes(model, m.parameters(), t5_names(m));
+  return m;
+}
+
+ForeignNames t5_names(const T5Model& m) {
+  ForeignNames names = {{embedding_name(), {"shared.weight"}}};
+  if (!m.is_tied) names[head_name()] = {"lm_head.weight"};
+  for (Side side : {Side::encoder, Side::decoder}) {
+    const std::string stack = t5_name(side, "").substr(0, 7);
+    names[t5_name(side, "final_norm")] = {stack + ".final_layer_norm.weight"};
+    names[t5_name(side, "position_bias")] = {stack +
+                                             ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"};
+    for (Index b = 0; b < m.blocks(side); ++b) {
+      auto add = [&](const std::string& ours, int layer, const std::string& theirs, bool is_matrix) {
+        names[t5_name(side, b, ours)] = {
+            fmt::format("{}.block.{}.layer.{}.{}.weight", stack, b, layer, theirs), is_matrix};
+      };
+      auto attention = [&](const std::string& ours, int layer, const std::string& theirs) {
+        constexpr std::array<std::array<const char*, 2>, 4> matrices = {
+            {{"query", "q"}, {"key", "k"}, {"value", "v"}, {"output", "o"}}};
+        add(ours + "norm", layer, "layer_norm", false);
+        for (const auto& [of_ours, letter] : matrices)
+          add(ours + of_ours, layer, theirs + "." + letter, true);
+      };
+      attention("self_", 0, "SelfAttention");
+      if (side == Side::decoder) attention("cross_", 1, "EncDecAttention");
+      const int last = side == Side::decoder ? 2 : 1;
+      add("feed_forward_norm", last, "layer_norm", false);
+      if (m.has_gate()) add("gate", last, "DenseReluDense.wi_0", true);
+      add("up", last, m.has_gate() ? "DenseReluDense.wi_1" : "DenseReluDense.wi", true);
+      add("down", last, "DenseReluDense.wo", true);
+    }
+  }
+  return names;
+}
+
+}  // namespace shard
