@@ -2,6 +2,7 @@
 import html
 import json
 import math
+import re
 
 COLOURS = ["#3b6fb6", "#d97a1f", "#3f9a4b", "#b0479a", "#8a6d3b"]
 PALE = ["#9db8dc", "#efc190", "#a3d0a8", "#dba8d0"]
@@ -57,6 +58,78 @@ def picture(*words):
         x += width + (12 if shape[1] == "partial" else 0)
     return (f'<div class="wide drawing">{svg(x + 8, 166, parts, " ".join(words))}'
             "<small>One colour is one device; grey is the same on every device.</small></div>\n")
+
+
+def owned_matrix(x, y, height, width, scale, parts):
+    """A parameter at (x, y), as `owns` says of each device: whole, rows 0-17, columns 0-15, elements 0-11, –."""
+    if set(parts) == {"whole"}:
+        return [box(x, y, width, height, "#ccc")]
+    drawn = []
+    for i, part in enumerate(parts):
+        colour, range_of = PALE[i % len(PALE)], re.match(r"(\w+) (\d+)-(\d+)", part)
+        if part == "whole":
+            shift = 4 * parts[:i].count("whole")
+            drawn.append(box(x + shift, y - shift, width, height, colour))
+        elif range_of:
+            first, size = int(range_of[2]) * scale, (int(range_of[3]) + 1 - int(range_of[2])) * scale
+            drawn.append(box(x, y + first, width, size, colour) if range_of[1] == "rows"
+                         else box(x + first, y, size, height, colour))
+    return drawn
+
+
+def owned(output):
+    """The parameters that the output of `owns` names, each cut as it says."""
+    rows = re.findall(r"^(\S+) +\((\d+),(?: (\d+))?\) +(.*)$", output, re.MULTILINE)
+    scale = 84 / max(int(size) for row in rows for size in row[1:3] if size)
+    x, y, parts = 8, 20, []
+    for name, first, second, of_devices in rows:
+        height, width = (int(first) * scale, int(second) * scale) if second else (8, int(first) * scale)
+        room = max(width, 7 * len(name.rpartition("/")[2])) + 22
+        if x + room > 720:
+            x, y = 8, y + 140
+        devices = re.findall(r"–|whole|\w+ \d+-\d+", of_devices)
+        parts += owned_matrix(x + (room - 22 - width) / 2, y + (84 - height) / 2, height, width, scale, devices)
+        parts += [text(x + (room - 22) / 2, y + 100, name.rpartition("/")[2]),
+                  text(x + (room - 22) / 2, y + 115, f"{first}×{second}" if second else first)]
+        x += room
+    return (f'<div class="wide drawing">{svg(728, y + 122, parts, "parameters by device")}'
+            "<small>One colour is one device; grey is whole on every device.</small></div>\n")
+
+
+def bars(output):
+    """What the output of `costs` says that each variant holds, as one bar for each."""
+    numbers = re.findall(r"^(\S+)" + r" +([\d,.]+)" * 5 + " ", output, re.MULTILINE)
+    unit = re.search(r"^In (\w+)", output, re.MULTILINE)[1]
+    rows = [(name, [float(n.replace(",", "")) for n in columns]) for name, *columns in numbers]
+    scale, parts = 420 / max(columns[-1] for _, columns in rows), []
+    for i, (name, (*columns, most)) in enumerate(rows):
+        x, y = 120, 8 + 26 * i
+        parts.append(text(x - 8, y + 14, name, "end"))
+        for size, colour in zip(columns, COLOURS):
+            parts.append(box(x, y, size * scale, 18, colour))
+            x += size * scale
+        parts.append(text(x + 6, y + 14, f"{most:,.1f} {unit}" if unit == "GiB" else f"{most:,.0f}", "start"))
+    names = ["parameters", "gradients", "the optimizer's state", "the rest at the fullest moment"]
+    return drawing(names, [svg(640, 14 + 26 * len(rows), parts, "what each variant holds")])
+
+
+def ring(balance):
+    """Which device computes which part of causal attention in which step of a ring of four devices."""
+    devices = len(PALE)
+    pieces = devices if balance == "contiguous" else 2 * devices
+    def device_of(piece):
+        return min(piece, pieces - 1 - piece) if balance == "zigzag" else piece
+    size, parts = 240 / pieces, [text(150, 14, f"keys, {balance}"), text(2, 146, "queries", "start")]
+    for q in range(pieces):
+        for k in range(pieces):
+            step = (device_of(q) - device_of(k)) % devices
+            x, y = 60 + k * size, 22 + q * size
+            parts.append(box(x, y, size, size, PALE[device_of(q)] if k <= q else "#fff"))
+            if k <= q:
+                parts.append(text(x + size / 2, y + size / 2 + 4, str(step)))
+    return ('<div class="drawing">' + svg(310, 270, parts, f"the ring's steps, {balance}") +
+            "<small>A colour is the device that has the queries. A number is the step in which the keys are "
+            "there. White is not seen.</small></div>\n")
 
 
 def short(number):

@@ -47,6 +47,7 @@ class Page:
         self.text = (site.root / path).read_text("utf-8")
         self.title = re.search(r"^# (.*)$", self.text, re.MULTILINE)[1]
         self.headings = []  # (level, address on the page, text)
+        self.output = ""  # of the last block, for drawings
 
     def render(self, directives):
         """The page's body. `directives`: functions that make what <!-- NAME ARGUMENTS --> becomes."""
@@ -105,7 +106,7 @@ class Page:
 
     def block(self, token, command):
         """A block of code. Output begins with the command that prints it."""
-        text = token.content.rstrip("\n")
+        text = self.output = token.content.rstrip("\n")
         if token.info.strip() == "cpp":
             return code_lines(self.highlighted(text).split("\n"))
         if token.info.strip() == "diff":

@@ -116,9 +116,15 @@ std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
 
 }  // namespace
 
-ForeignModel open_model_folder(const std::string& path) {
+ForeignModel read_model_config(const std::string& path) {
   ForeignModel model{path, {}, nullptr};
-  add_config(read_json_object(path + "/config.json"), "", model.config);
+  add_config(read_json_object(path), "", model.config);
+  return model;
+}
+
+ForeignModel open_model_folder(const std::string& path) {
+  ForeignModel model = read_model_config(path + "/config.json");
+  model.source = path;
   model.parameters = open_parameters(path);
   return model;
 }

@@ -19,4 +19,7 @@ namespace shard {
 /// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
 ForeignModel open_model_folder(const std::string& path);
 
+/// Only what a config.json says; there are no parameters. \throws Error file
+ForeignModel read_model_config(const std::string& path);
+
 }  // namespace shard

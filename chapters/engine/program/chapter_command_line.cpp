@@ -5,232 +5,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <set>
-#include <type_traits>
 
 #include "engine/device/checked_communicator.hpp"
 #include "engine/device/fault.hpp"
-#include "engine/printable.hpp"
+#include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/memory_check.hpp"
 
 namespace shard {
 
 namespace {
-
-const std::vector<std::string> commands = {"train", "gradients", "infer", "generate", "variants"};
-const std::vector<std::string> precisions = {"float32", "tf32", "bf16"};  // as in enum Precision
-
-/// Text of the user's in a message.
-std::string shown(const std::string& text) {
-  return text.empty() ? "''" : printable(text, 60);
-}
-
-/// Takes text that is a number from end to end, and as `is_good` wants it.
-template <class Number>
-CLI::Validator number(const std::string& expected, bool (*is_good)(Number)) {
-  auto check = [=](const std::string& text) {
-    Number value{};
-    auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    bool good = error == std::errc() && stop == text.data() + text.size() && is_good(value);
-    if (std::is_integral_v<Number>)
-      good = good && text == fmt::to_string(value);  // CLI11 would take 010 for 8
-    return good ? std::string() : fmt::format("expected {}, given {}", expected, shown(text));
-  };
-  return {check, ""};
-}
-
-const CLI::Validator positive =
-    number<Index>("a whole number from 1 to 2^30", [](Index n) { return n >= 1 && n <= Index{1} << 30; });
-const CLI::Validator positive_real =
-    number<float>("a finite number above 0", [](float x) { return x > 0 && std::isfinite(x); });
-const CLI::Validator positive_double =
-    number<double>("a finite number above 0", [](double x) { return x > 0 && std::isfinite(x); });
-const CLI::Validator whole_number =
-    number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
-
-CLI::Validator one_of(const std::vector<std::string>& names) {
-  auto check = [=](const std::string& text) {
-    bool good = std::ranges::find(names, text) != names.end();
-    if (good) return std::string();
-    return fmt::format("expected {}, given {}", fmt::join(names, " or "), shown(text));
-  };
-  return {check, ""};
-}
-
-std::string list_of(const std::vector<Variant>& variants) {
-  std::string text;
-  for (const Variant& v : variants) text += fmt::format("\n    {:<14} {}", v.name, v.summary);
-  return text;
-}
-
-/// The names of the variants that an option is for: "all-reduce or bucketed".
-std::string takers_of(const std::string& option, const Chapter& chapter) {
-  std::vector<std::string> names;
-  for (const Variant& v : chapter.variants)
-    if (v.has_option(option)) names.push_back(v.name);
-  return fmt::to_string(fmt::join(names, " or "));
-}
-
-/// Options that variants or their workloads declare, each name once.
-class DeclaredOptions {
- public:
-  DeclaredOptions(CLI::App& command, const Chapter& chapter, Options& given)
-      : command_(command), chapter_(chapter), given_(given) {}
-
-  /// `initial`: values other than those that options have by themselves.
-  void add(const std::vector<OptionText>& options, const Options& initial = {}) {
-    for (const OptionText& o : options) {
-      if (!added_.insert(o.name).second) continue;
-      const bool is_for_all =
-          std::ranges::all_of(chapter_.variants, [&](const Variant& v) { return v.has_option(o.name); });
-      const std::string help =
-          is_for_all ? o.help : fmt::format("{} (with {})", o.help, takers_of(o.name, chapter_));
-      auto check = [o](const std::string& text) {
-        return o.accepts(text) ? "" : fmt::format("expected {}, given {}", o.expected, shown(text));
-      };
-      command_
-          .add_option_function<std::string>(
-              o.name, [this, name = o.name](const std::string& text) { given_.set(name, text); }, help)
-          ->check(CLI::Validator(check, ""))
-          ->type_name(o.type)
-          ->default_str(initial.has(o.name) ? initial.given(o.name) : o.initial);
-    }
-  }
-
- private:
-  CLI::App& command_;
-  const Chapter& chapter_;
-  Options& given_;
-  std::set<std::string> added_;
-};
-
-/// Options that all commands have. What they return must live until the command line has been parsed.
-std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
-  std::vector<std::string> names;
-  for (const Variant& v : chapter.variants) names.push_back(v.name);
-  command.add_option("--variant", a.variant, "How to carry out the strategy:" + list_of(chapter.variants))
-      ->check(one_of(names))
-      ->type_name("NAME")
-      ->default_val(names.front());
-  auto declared = std::make_shared<DeclaredOptions>(command, chapter, a.options);
-  for (const Variant& v : chapter.variants) declared->add(v.options);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->options());
-  command
-      .add_option(
-          "--precision", a.precision,
-          "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)")
-      ->check(one_of(precisions))
-      ->type_name("NAME")
-      ->capture_default_str();
-  auto is_fault = [](const std::string& text) {
-    return fault_from(text) ? "" : fmt::format("expected device=2,call=17,kind=kill, given {}", shown(text));
-  };
-  command
-      .add_option_function<std::string>(
-          "--fault", [&a](const std::string& text) { a.fault = fault_from(text); },
-          "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit,\n"
-          "throw, stop, delay, skip or corrupt (docs/errors.md)")
-      ->check(CLI::Validator(is_fault, ""))
-      ->type_name("device=D,call=C,kind=KIND");
-  command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
-  command.add_flag("--unchecked", a.unchecked,
-                   "Leave out that devices agree on each all_reduce and reduce_scatter before it: a little\n"
-                   "faster, but a mistake hangs or gives wrong numbers");
-  return declared;
-}
-
-void add_optimizer(CLI::App& train, Arguments& a) {
-  train.add_option("--optimizer", a.optimizer, "adam, sgd or integer")
-      ->check(one_of({"adam", "sgd", "integer"}))
-      ->type_name("NAME")
-      ->capture_default_str();
-  train.add_option("--learning-rate", a.learning_rate, "Step size")
-      ->check(positive_real)
-      ->type_name("X")
-      ->capture_default_str();
-  train
-      .add_option(
-          "--clip-norm", a.clip_norm,
-          "Scale the gradients down, before each step, where the norm of all of them together is larger")
-      ->check(positive_double)
-      ->type_name("X");
-}
-
-std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                           Arguments& a) {
-  CLI::App* train = app.add_subcommand(
-      "train",
-      "Learn, and hold gradients, bytes and memory against the unsharded network and the closed forms (the\n"
-      "default)");
-  auto declared = add_common(*train, chapter, a);
-  train->add_option("--steps", a.steps, "Optimizer steps")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
-  train->add_option("--batch", a.batch, "Rows of the global batch")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
-  add_optimizer(*train, a);
-  train->add_option("--seed", a.seed, "Of initial weights and of the data")
-      ->check(whole_number)
-      ->type_name("N")
-      ->capture_default_str();
-  train->add_option("--report", a.report, "Also write the figures to this JSON file")->type_name("FILE");
-  return declared;
-}
-
-void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
-  command.add_option("--params", a.params, chapter.variants.front().workload->parameters_help())
-      ->type_name("FILE")
-      ->required();
-  command.add_option("--block", a.block, "Which block of the folder that --params names, such as encoder.0")
-      ->type_name("NAME");
-}
-
-std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
-  CLI::App* gradients = app.add_subcommand(
-      "gradients",
-      "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
-  auto declared = add_common(*gradients, chapter, a);
-  add_parameters(*gradients, chapter, a);
-  gradients->add_option("--batch", a.batch_file, "safetensors file with input and output_grad")
-      ->type_name("FILE")
-      ->required();
-  gradients->add_option("--out", a.out, "safetensors file to write")->type_name("FILE")->required();
-  return declared;
-}
-
-std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
-  CLI::App* infer =
-      app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
-  auto declared = add_common(*infer, chapter, a);
-  add_parameters(*infer, chapter, a);
-  infer->add_option("--batch", a.batch, "Rows that go through the network together")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
-  return declared;
-}
-
-std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
-  CLI::App* generate = app.add_subcommand(
-      "generate", "Write the tokens that follow a prompt, each the likeliest after all before it");
-  auto declared = add_common(*generate, chapter, a);
-  add_parameters(*generate, chapter, a);
-  generate->add_option("--ids", a.ids, "The prompt: tokens, such as 5,17,2")->type_name("LIST");
-  generate->add_option("--text", a.text, "The prompt of a network of characters, whose text is --data")
-      ->type_name("TEXT");
-  generate->add_option("--tokens", a.tokens, "How many to write")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
-  return declared;
-}
 
 /// `train` is what a chapter does when it is not told otherwise.
 std::vector<std::string> with_command(std::vector<std::string> words) {
@@ -293,10 +77,20 @@ int list_variants(Communicator& group, const Chapter& chapter) {
   return 0;
 }
 
+/// Of all variants, or of one. A network is as deep as so many devices want it.
+int run_costs(Communicator& group, const Chapter& chapter, Arguments& arguments) {
+  if (arguments.devices == 0) arguments.devices = group.num_devices();
+  const Variant& variant = chapter.variant(arguments.only_variant.value_or(chapter.variants.front().name));
+  if (arguments.only_variant) require_options_of(chapter, variant, arguments.options);
+  arguments.options = with_default_network(arguments.devices, chapter, variant, arguments.options);
+  return costs(group, chapter, variant, arguments);
+}
+
 int run_command(Communicator& believing, const Chapter& chapter, Arguments& arguments) {
   CheckedCommunicator checking(believing);
   Communicator& group = arguments.check_claims ? checking : believing;
   if (arguments.command == "variants") return list_variants(group, chapter);
+  if (arguments.command == "costs") return run_costs(group, chapter, arguments);
   set_agreement(!arguments.unchecked);
   set_precision(
       static_cast<Precision>(std::ranges::find(precisions, arguments.precision) - precisions.begin()));
@@ -307,6 +101,7 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   if (arguments.command == "generate") return generate(group, variant, arguments);
   require_room_for_parameters(group, *variant.workload->make(arguments.options), arguments);
   arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
+  if (arguments.command == "owns") return owns(group, variant, arguments);
   return train(group, chapter, variant, arguments);
 }
 
@@ -344,16 +139,11 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   arguments.batch = usual.batch, arguments.steps = usual.steps;
   const Options defaults =
       with_default_network(group.num_devices(), chapter, chapter.variants.front(), Options());
-  std::vector<std::shared_ptr<DeclaredOptions>> declared = {add_train(app, chapter, defaults, arguments),
-                                                            add_gradients(app, chapter, arguments),
-                                                            add_infer(app, chapter, arguments)};
-  const bool generates = chapter.variants.front().workload->has_tokens();
-  if (generates) declared.push_back(add_generate(app, chapter, arguments));
-  app.add_subcommand("variants", "List the variants' names, one a line");
+  const auto declared = add_commands(app, chapter, defaults, arguments);
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   std::vector<std::string> words = with_command(given);
   const std::string& command = words.front();
-  std::vector<std::string> known = commands;
-  if (!generates) std::erase(known, "generate");
   if (command[0] != '-' && std::ranges::find(known, command) == known.end())
     throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)",
                                          name, fmt::join(known, " or "), shown(command)));

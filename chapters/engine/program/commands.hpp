@@ -28,6 +28,10 @@ struct Arguments {
   float learning_rate = 3e-3F;
   std::optional<double> clip_norm;
   std::string report;
+  // costs
+  int devices = 0;  ///< 0: those that run
+  std::optional<std::string> only_variant;
+  std::string config;
   // gradients, infer and generate
   std::string params;
   std::optional<std::string> block;
@@ -45,6 +49,11 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
 /// Trains, checks the exact mode and the closed forms, and prints the chapter's row. Returns 0, or 86 when a
 /// gradient or a figure differs.
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
+/// What this variant, or each that trains such networks, would send, compute and hold in a training step, by
+/// its closed forms, on device 0. Nothing runs.
+int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
+/// Which part of each parameter each device reads when it loads a network, on device 0.
+int owns(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Rows of numbers from standard input through the network to standard output.

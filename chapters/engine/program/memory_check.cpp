@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "engine/device/memory.hpp"
-#include "engine/optimizer.hpp"
+#include "engine/program/training_step.hpp"
 
 namespace shard {
 
@@ -42,12 +42,6 @@ void require_room(const Communicator& group, double each, double all) {
   if (together > room->together)
     refuse_sizes(room->together, together,
                  fmt::format("on the {} device{} of this host together", here, here == 1 ? "" : "s"));
-}
-
-Index state_per_element(const Arguments& arguments) {
-  return make_optimizer(arguments.optimizer, arguments.learning_rate,
-                        [](const std::string&) { return false; })
-      ->state_per_element();
 }
 
 /// The most bytes that a device holds in a step with so many rows.

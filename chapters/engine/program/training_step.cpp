@@ -25,4 +25,10 @@ std::unique_ptr<Optimizer> optimizer_of(const Run& run) {
       run.network.gradient_unit());
 }
 
+Index state_per_element(const Arguments& arguments) {
+  return make_optimizer(arguments.optimizer, arguments.learning_rate,
+                        [](const std::string&) { return false; })
+      ->state_per_element();
+}
+
 }  // namespace shard

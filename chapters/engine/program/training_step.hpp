@@ -17,5 +17,7 @@ struct Run {
 double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch);
 /// The optimizer that the command line names.
 std::unique_ptr<Optimizer> optimizer_of(const Run& run);
+/// Its elements of state for each element that it updates.
+Index state_per_element(const Arguments& arguments);
 
 }  // namespace shard

@@ -48,6 +48,7 @@ class Decoder : public Workload {
   /// Of a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
+  std::shared_ptr<const StepData> even_step_data(Index batch, int devices) const override;
 
  private:
   /// The text, if its characters are this network's vocabulary. \throws Error usage

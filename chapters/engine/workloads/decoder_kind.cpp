@@ -86,6 +86,14 @@ class DecoderKind : public WorkloadKind {
     const DecoderModel m = mistral_model(model);
     return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
   }
+  std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
+    const DecoderModel m = mistral_model(model);
+    const Index length = o[decoder_option().length];
+    if (length > m.positions)
+      throw Error(Code::usage, fmt::format("{}: expected at most the {} positions of the network, given {}",
+                                           decoder_option().length.name, m.positions, length));
+    return std::make_shared<Decoder>(m, length);
+  }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     DecoderModel m = small(layers, model_dim, 2, 1, 2, hidden_dim, 11);
     m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;

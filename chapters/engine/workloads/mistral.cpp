@@ -80,7 +80,7 @@ DecoderModel mistral_model(const ForeignModel& model) {
   m.is_tied = tied == "true";
   require_same_network(config, m);
   m.how = Arithmetic::real(m.head_dim);
-  require_shapes(model, m.parameters(), mistral_names(m));
+  if (model.parameters) require_shapes(model, m.parameters(), mistral_names(m));
   return m;
 }
 

@@ -58,6 +58,13 @@ ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
   refuse(Code::internal, "network_of", "a kind with foreign networks", name());
 }
 
+std::shared_ptr<Workload> WorkloadKind::described_by(const ForeignModel& model, const Options&) const {
+  throw Error(Code::usage,
+              fmt::format("--config: expected with a chapter that trains networks of other libraries, given {} "
+                          "and the network {}",
+                          model.source, name()));
+}
+
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
   throw Error(Code::usage, fmt::format("--block: expected a file of parameters for a {}, given a block of {}",
                                        name(), model.source));

@@ -139,6 +139,10 @@ class Workload {
   virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {
     return nullptr;
   }
+  /// The same of a step of so many rows whose choices are as even as they can be.
+  virtual std::shared_ptr<const StepData> even_step_data(Index /*batch*/, int /*devices*/) const {
+    return nullptr;
+  }
   /// @}
 };
 
@@ -202,6 +206,9 @@ class WorkloadKind {
   /// A whole network of another library's, with the names that it has there. \throws Error file when it
   /// computes something else; internal if this kind has none
   virtual ForeignNetwork network_of(const ForeignModel& model) const;
+  /// The network that hyper-parameters of another library's describe, to be trained as the options say.
+  /// Parameters need not be there. \throws Error file when it is none of this kind; usage
+  virtual std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& options) const;
   /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
   /// By default none has. \throws Error file when it has no such block, or one that computes something else;
   /// usage
