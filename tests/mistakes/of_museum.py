@@ -15,6 +15,8 @@ norm = of("gradient norm", "chapters/engine/gradient_norm.cpp",
           "06_fully_sharded --variant zero3 --clip-norm 0.1")
 norms = of("08 tensor", "chapters/08_decoder/blocks.hpp",
            "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8")
+labels = of("08 fsdp", "chapters/engine/program/training_step.cpp",
+            "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences")
 
 ALL = [
     tensor("shipped-mean-of-partial-sums",
@@ -77,6 +79,16 @@ ALL = [
           "  return engine.all_reduce(std::move(dw));\n",
           "  return Replicated(engine.group(), detail::Access::take(std::move(dw)));\n",
           "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see"),
+    labels("shipped-mean-over-own-labels",
+           "    return batch.loss_gradient(out, first_row);\n",
+           "    Tensor dloss = batch.loss_gradient(out, first_row);\n"
+           "    std::vector<float> losses = out.to_host();\n"
+           "    const auto own = static_cast<float>(std::ranges::count_if(losses, [](float x) { return x > 0; }));\n"
+           "    const auto n = static_cast<float>(run.group.num_devices());\n"
+           "    std::ranges::fill(losses, 1 / (own * n));\n"
+           "    return Tensor::from_host(dloss.shape(), losses);\n",
+           "Somebody takes the mean over each device's labels, and then the mean over the devices.",
+           "nothing to see"),
 ]
 # Where the projects themselves tell it.
 THREADS = {
@@ -93,4 +105,6 @@ THREADS = {
     "shipped-order-inverted": ["pytorch/torchtitan#3604"],
     "shipped-norms-never-summed": ["PaddlePaddle/PaddleNLP#7613", "NVIDIA/Megatron-LM#1446",
                                    "NVIDIA-NeMo/RL#3716", "NVIDIA-NeMo/RL#2683"],
+    "shipped-mean-over-own-labels": ["huggingface/transformers#34242", "huggingface/transformers#34373",
+                                     "pytorch/torchtitan#1842", "pytorch/torchtitan#2206"],
 }

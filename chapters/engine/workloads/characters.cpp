@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <span>
 
+#include "engine/layers/tokens.hpp"
 #include "engine/printable.hpp"
 #include "engine/workloads/random.hpp"
 
@@ -58,6 +60,20 @@ HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std:
         pieces.values.push_back(static_cast<float>(text.token(first + i + shift)));
   }
   return pieces;
+}
+
+void end_with_sentence(const Characters& text, HostTensor& pieces) {
+  constexpr float padding = 0;
+  const auto stop = static_cast<float>(text.token_of('.'));
+  const auto length = static_cast<std::size_t>(pieces.shape[1] / 2);
+  for (auto ids = pieces.values.begin(); ids != pieces.values.end(); ids += 2 * static_cast<Index>(length)) {
+    const std::span piece(ids, length), labels(ids + static_cast<Index>(length), length);
+    const auto last = static_cast<std::size_t>(std::ranges::find(piece, stop) - piece.begin());
+    for (std::size_t i = last; i < length; ++i) {
+      labels[i] = Tokens::no_label;
+      if (i > last) piece[i] = padding;
+    }
+  }
 }
 
 }  // namespace shard

@@ -32,5 +32,7 @@ class Characters {
 /// The sequences of one step: pieces of the text, each with the characters that follow. Which ones depends on
 /// seed, step and row alone. (rows, 2 length): ids and labels.
 HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step);
+/// Ends each of these pieces with its first sentence. What follows a full stop is padding, and has no label.
+void end_with_sentence(const Characters& text, HostTensor& pieces);
 
 }  // namespace shard

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/layers/greedy.hpp"
+#include "engine/layers/tokens.hpp"
 #include "engine/loss.hpp"
 #include "engine/printable.hpp"
 #include "engine/workloads/chosen_experts.hpp"
@@ -16,14 +17,21 @@ namespace shard {
 
 namespace {
 
-/// Pieces of a text, and the mean loss of what follows each character.
+/// Pieces of a text, and the mean loss of what follows each character, over those that have a label. Each
+/// device counts the labels of the whole batch: its own rows may have more or fewer.
 class NextCharacters : public TrainingBatch {
  public:
-  NextCharacters(const Characters& text, Index rows, Index length, std::uint64_t seed, Index step)
-      : text_(text), length_(length), seed_(seed), step_(step), loss_(rows * length) {}
+  NextCharacters(const Characters& text, bool ends_with_sentence, Index rows, Index length,
+                 std::uint64_t seed, Index step)
+      : text_(text),
+        ends_with_sentence_(ends_with_sentence),
+        length_(length),
+        seed_(seed),
+        step_(step),
+        loss_(std::max<Index>(labels_of({0, rows}), 1)) {}
 
   Tensor input(Range rows) const override {
-    const HostTensor pieces = pieces_of_text(text_, rows, length_, seed_, step_);
+    const HostTensor pieces = pieces_of(rows);
     return Tensor::from_host(pieces.shape, pieces.values);
   }
   Tensor loss_gradient(const Tensor& output, Index first_row) override {
@@ -32,7 +40,20 @@ class NextCharacters : public TrainingBatch {
   double loss(Communicator& group) const override { return loss_.value(group); }
 
  private:
+  HostTensor pieces_of(Range rows) const {
+    HostTensor pieces = pieces_of_text(text_, rows, length_, seed_, step_);
+    if (ends_with_sentence_) end_with_sentence(text_, pieces);
+    return pieces;
+  }
+  /// How many tokens of these rows have a label.
+  Index labels_of(Range rows) const {
+    const HostTensor pieces = pieces_of(rows);
+    return num_elements(pieces.shape) / 2 -
+           std::ranges::count(pieces.values, static_cast<float>(Tokens::no_label));
+  }
+
   const Characters& text_;
+  bool ends_with_sentence_;
   Index length_;
   std::uint64_t seed_;
   Index step_;
@@ -110,7 +131,7 @@ void Decoder::open_data() {
 }
 
 std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, Index step) const {
-  return std::make_unique<NextCharacters>(*text_, rows, length_, seed, step);
+  return std::make_unique<NextCharacters>(*text_, ends_with_sentence_, rows, length_, seed, step);
 }
 
 std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {

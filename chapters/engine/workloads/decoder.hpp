@@ -10,9 +10,10 @@ namespace shard {
 /// row has the S ids of a sequence, and then its S labels. Its output is the loss of each token, (B · S, 1).
 class Decoder : public Workload {
  public:
-  /// Sequences have `length` tokens.
-  Decoder(const DecoderModel& model, Index length, const std::string& data = Characters::default_path())
-      : model_(model), length_(length), data_(data) {}
+  /// Sequences have `length` tokens. In training, each may end with its sentence (characters.hpp).
+  Decoder(const DecoderModel& model, Index length, const std::string& data = Characters::default_path(),
+          bool ends_with_sentence = false)
+      : model_(model), length_(length), data_(data), ends_with_sentence_(ends_with_sentence) {}
 
   const DecoderModel& model() const { return model_; }
   Index length() const { return length_; }
@@ -57,6 +58,7 @@ class Decoder : public Workload {
   DecoderModel model_;
   Index length_;
   std::string data_;
+  bool ends_with_sentence_;
   std::shared_ptr<const Characters> text_;
 };
 

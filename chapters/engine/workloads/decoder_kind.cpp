@@ -50,7 +50,7 @@ class DecoderKind : public WorkloadKind {
   }
   std::vector<OptionText> training_options() const override {
     const DecoderOptions& o = decoder_option();
-    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, experts_, o.length};
+    return {o.blocks, o.model_dim, o.heads, o.key_heads, o.hidden_dim, experts_, o.length, o.pieces};
   }
   std::shared_ptr<Workload> make(const Options& o) const override {
     DecoderModel m;
@@ -63,7 +63,8 @@ class DecoderKind : public WorkloadKind {
     m.num_blocks = o[decoder_option().blocks];
     m.experts = o[experts_];
     set_hyper_parameters(m, o);
-    return std::make_shared<Decoder>(m, o[decoder_option().length], o[decoder_option().data]);
+    return std::make_shared<Decoder>(m, o[decoder_option().length], o[decoder_option().data],
+                                     o[decoder_option().pieces] == "sentences");
   }
   bool deepen(Options& options, const Options& given) const override {
     if (given.has(decoder_option().blocks.name)) return false;

@@ -30,6 +30,14 @@ struct DecoderOptions {
   Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
   Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
   Option<Index> length{"--length", 16, "Tokens of each sequence"};
+  Option<std::string> pieces = [] {
+    Option<std::string> option("--pieces", "whole",
+                               "Pieces of the text: whole, or each up to its first full "
+                               "stop (sentences); the rest is padding");
+    option.expected = "whole or sentences";
+    option.accepts = [](const std::string& text) { return text == "whole" || text == "sentences"; };
+    return option;
+  }();
   Option<std::string> data = [] {
     Option<std::string> option("--data", Characters::default_path(),
                                "The text to learn; its characters are the tokens");
