@@ -8,20 +8,15 @@
 #include <regex>
 
 #include "08_decoder/single.hpp"
-#include "engine/host_checkpoint.hpp"
 #include "engine/program/training_step.hpp"
-#include "engine/workloads/random.hpp"
 #include "tests/equivalence/decoder_reference.hpp"
-#include "tests/equivalence/equivalence.hpp"
-#include "tests/harness/catch.hpp"
+#include "tests/equivalence/finite_differences.hpp"
 
 namespace shard::testing {
 
 using decoders::SingleDecoder;
 
 namespace {
-
-using Weights = std::map<std::string, HostTensor>;
 
 DecoderModel tiny_model() {
   DecoderModel m;
@@ -36,85 +31,12 @@ DecoderModel tiny_mixture() {
   return m;
 }
 
-/// Uniform in ±most.
-HostTensor random_tensor(const Shape& shape, const std::string& name, float most) {
-  HostTensor t{shape, {}};
-  const CounterRandom random(3, name);
-  for (Index i = 0; i < num_elements(shape); ++i)
-    t.values.push_back(most * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
-  return t;
-}
-
-/// A decoder at a point, and the objective Σ loss · weight over its tokens.
-struct AtPoint {
-  DecoderModel model;
-  Weights weights;
-  HostTensor input, dloss;
-
-  explicit AtPoint(const DecoderModel& m) : model(m) {
-    const Decoder network(m, 4);
-    for (const Parameter& p : network.parameters()) weights[p.name] = random_tensor(p.shape, p.name, 1);
-    input = network.random_input(2, 5);
-    dloss = random_tensor(network.output_shape(2), "weight of each loss", 1);
-  }
-};
-
-using Definition = SampledDecoder<0>;
-
-/// The objective by its definition, in float64.
-double objective(Definition& at, const HostTensor& dloss) {
-  const Definition::Matrix losses = at.forward();
-  double sum = 0;
-  for (std::size_t i = 0; i < dloss.values.size(); ++i) sum += losses.all[i].value() * dloss.values[i];
-  return sum;
-}
-
-/// A derivative, and how far it may be from the true one.
-struct Derivative {
-  double value, error;
-};
-
-/// Two central differences, extrapolated to a step of 0 (Richardson). What is left of the error is below their
-/// difference.
-Derivative derivative_by(Definition::Number& weight, Definition& at, const HostTensor& dloss) {
-  const double here = weight.value();
-  auto central = [&](double step) {
-    weight = here + step;
-    const double above = objective(at, dloss);
-    weight = here - step;
-    const double slope = (above - objective(at, dloss)) / (2 * step);
-    weight = here;
-    return slope;
-  };
-  const double wide = central(0x1p-9), narrow = central(0x1p-10);
-  return {(4 * narrow - wide) / 3, std::abs(wide - narrow)};
-}
-
 }  // namespace
 
 TEST_CASE("decoder: the gradients of the single engine are the definition's finite differences") {
   for (const DecoderModel& model : {tiny_model(), tiny_mixture()}) {
-    const AtPoint point(model);
     SingleDecoder engine(group(), model);
-    engine.load_checkpoint(*host_checkpoint(point.weights, "test"));
-    const Results results = run_step(engine, point.input, point.dloss);
-    SampledDecoder<16> bounds(model, point.weights, point.input);
-    bounds.forward();
-    const SampledDecoder<16>::Results bounded = bounds.backward(point.dloss);
-    CHECK(results.gradients.size() == point.weights.size());
-    Definition definition(model, point.weights, point.input);
-    for (const auto& [name, gradient] : results.gradients) {
-      const std::vector<float> given = gradient.local().to_host();
-      std::vector<Definition::Number>& weights = definition.weight(name).all;
-      REQUIRE(given.size() == weights.size());
-      for (std::size_t i = 0; i < weights.size(); ++i) {
-        CAPTURE(model.describe(), name, i);
-        const Derivative expected = derivative_by(weights[i], definition, point.dloss);
-        const double rounding = bounded.at(name).all[i].bound();
-        CHECK(std::abs(given[i] - expected.value) <= expected.error + rounding);
-        CHECK(expected.error + rounding < 1e-3);  // of gradients of about 1
-      }
-    }
+    check_gradients<SampledDecoder>(engine, model, AtPoint(Decoder(model, 4)));
   }
 }
 
