@@ -1,9 +1,11 @@
-/// The encoder-decoder on one device by itself: its gradients are finite differences.
+/// The encoder-decoder on one device by itself: its gradients are finite differences, and its problems leave
+/// nothing out.
 
 #include "engine/workloads/t5.hpp"
 
 #include "08_decoder/t5_single.hpp"
 #include "tests/equivalence/finite_differences.hpp"
+#include "tests/equivalence/liveness.hpp"
 #include "tests/equivalence/t5_reference.hpp"
 
 namespace shard::testing {
@@ -29,6 +31,33 @@ TEST_CASE("T5: the gradients of the single engine are the definition's finite di
     T5Single engine(group(), model);
     check_gradients<SampledT5>(engine, model, AtPoint(T5(model, 5, 4)));
   }
+}
+
+TEST_CASE("T5: in exact problems, 90 % or more of each gradient's elements that are reached are not 0") {
+  for (const ExactProblem& problem : problems_of(t5())) {
+    const T5Model& model = as_t5(*problem.workload).model();
+    const Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
+    auto [source, target] = SourceAndTarget::read(input, model.vocabulary);
+    std::vector<Index> ids = source.ids;
+    ids.insert(ids.end(), target.ids.begin(), target.ids.end());
+    check_live(problem, model.is_tied ? std::nullopt : std::optional(ids));
+  }
+}
+
+TEST_CASE("T5: in live problems, distances reach half of the buckets, and each loss is not 0") {
+  for (int devices : {2, 3, 5})
+    for (const ExactProblem& problem : t5().live_problems(devices, [](const Workload&) { return true; })) {
+      CAPTURE(problem.workload->describe());
+      const Solution solution = solve(problem);
+      CHECK(std::ranges::count(solution.at("output").values, 0.0F) == 0);
+      const T5Model& model = as_t5(*problem.workload).model();
+      for (Side side : {Side::encoder, Side::decoder}) {
+        const HostTensor& bias = solution.at(t5_name(side, "position_bias"));
+        const auto not_zero = static_cast<double>(bias.values.size()) -
+                              static_cast<double>(std::ranges::count(bias.values, 0.0F));
+        CHECK(not_zero >= 0.45 * static_cast<double>(model.buckets * model.heads));
+      }
+    }
 }
 
 }  // namespace shard::testing

@@ -135,7 +135,7 @@ ExactProblem T5::exact_problem(Index batch, std::uint64_t seed) const {
   network->text_ = text_;
   ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
   problem.output_grad =
-      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 8);
+      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
   problem.weights = exact::transformer_weights(parameters(), seed);
   return problem;
 }
@@ -145,7 +145,9 @@ Solution T5::solve(const ExactProblem& problem) const {
 }
 
 float T5::gradient_unit() const {
-  return model_.how.unit * model_.how.unit * std::min(model_.how.unit, model_.how.logit_scale);
+  const Arithmetic how =
+      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
+  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
 }
 
 }  // namespace shard
