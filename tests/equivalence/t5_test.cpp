@@ -60,4 +60,13 @@ TEST_CASE("T5: in live problems, distances reach half of the buckets, and each l
     }
 }
 
+TEST_CASE("T5: integer optimizers count gradients in the network's units, with real numbers, too") {
+  for (const TestCase& c : t5().cases([](const Workload&) { return true; })) {
+    const float unit = c.workload->exact_problem(c.batch, 4).workload->gradient_unit();
+    CHECK(unit > 0);
+    CHECK(unit < 1);
+    CHECK(c.workload->gradient_unit() == unit);
+  }
+}
+
 }  // namespace shard::testing
