@@ -5,9 +5,11 @@
 #include "engine/workloads/decoder.hpp"
 #include "engine/workloads/mixture.hpp"
 #include "engine/workloads/mlp.hpp"
+#include "engine/workloads/t5.hpp"
 #include "tests/equivalence/decoder_reference.hpp"
 #include "tests/equivalence/mixture_reference.hpp"
 #include "tests/equivalence/reference.hpp"
+#include "tests/equivalence/t5_reference.hpp"
 
 namespace shard::testing {
 
@@ -34,30 +36,29 @@ inline std::map<std::string, Bounded> solve_bounded(const Workload& network,
   return solve_bounded_mixture(mixture.model(), mixture.rule(), weights, input, output_grad);
 }
 
-using SixteenSamples = SampledDecoder<16>;
-
-inline Bounded bounded(const SixteenSamples::Matrix& m) {
+template <class Number>
+Bounded bounded(const Numbers<Number>& m) {
   Bounded b(m.rows, m.columns);
   for (std::size_t i = 0; i < m.all.size(); ++i) b.value[i] = m.all[i].value(), b.error[i] = m.all[i].bound();
   return b;
 }
 
-/// A deep decoder takes one step: with more, there is not much left that a bound could notice.
-inline BoundedSteps bounded_steps_of_decoder(const RealProblem& p, const DecoderModel& model, double rate) {
-  const int steps = model.num_blocks > 2 ? 1 : 3;
-  SixteenSamples decoder(model, p.weights, p.input);
+/// A deep network takes one step: with more, there is not much left that a bound could notice.
+template <class Reference>
+BoundedSteps sampled_steps(const RealProblem& p, Reference network, double rate) {
+  const int steps = p.network.num_layers() > 2 ? 1 : 3;
   BoundedSteps all;
-  SixteenSamples::Matrix output = decoder.forward();
+  auto output = network.forward();
   for (int step = 0; step < steps; ++step) {
-    const SixteenSamples::Results gradients = decoder.backward(p.output_grad);
+    const auto gradients = network.backward(p.output_grad);
     std::map<std::string, Bounded>& results = all.results.emplace_back();
     results.emplace("output", bounded(output));
     for (const auto& [name, gradient] : gradients) results.emplace(name, bounded(gradient));
-    decoder.sgd_step(gradients, rate);
-    output = decoder.forward();
+    network.sgd_step(gradients, rate);
+    output = network.forward();
     all.outputs.push_back(bounded(output));
   }
-  for (const auto& margin : decoder.margins())
+  for (const auto& margin : network.margins())
     if (margin.value() <= margin.bound()) throw DoubtfulChoice();
   return all;
 }
@@ -65,7 +66,9 @@ inline BoundedSteps bounded_steps_of_decoder(const RealProblem& p, const Decoder
 /// The first steps of SGD. \throws DoubtfulChoice
 inline BoundedSteps bounded_steps(const RealProblem& p, double rate) {
   if (const auto* decoder = dynamic_cast<const Decoder*>(&p.network))
-    return bounded_steps_of_decoder(p, decoder->model(), rate);
+    return sampled_steps(p, SampledDecoder<16>(decoder->model(), p.weights, p.input), rate);
+  if (const auto* both = dynamic_cast<const T5*>(&p.network))
+    return sampled_steps(p, SampledT5<16>(both->model(), p.weights, p.input), rate);
   std::map<std::string, Bounded> weights;
   for (const auto& [name, w] : p.weights) weights.emplace(name, w);
   auto solve = [&] { return solve_bounded(p.network, weights, Bounded(p.input), Bounded(p.output_grad)); };

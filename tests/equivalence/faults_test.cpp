@@ -116,8 +116,11 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   for (const Variant& variant : only_chapter().variants) {
     const Options& options = variant.tested_with.back();
     // All slices alike, so that a shape that no longer fits is one on every device at once.
-    for (const ExactProblem& problem :
-         variant.workload->live_problems(group().num_devices(), accepted_by(variant, options))) {
+    const std::vector<ExactProblem> problems =
+        variant.workload->live_problems(group().num_devices(), accepted_by(variant, options));
+    CAPTURE(variant.name);
+    CHECK(!problems.empty());
+    for (const ExactProblem& problem : problems) {
       const Case c{variant, options, problem.workload, problem.input.shape[0]};
       CAPTURE(c.describe());
       if (problem.workload->gradient_unit() != 1 && group().num_devices() > 3) return;  // thousands of faults

@@ -19,6 +19,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "engine/host_tensor.hpp"
@@ -95,6 +96,49 @@ struct Numbers {
   }
 };
 
+/// Σ a(i) b(i), not rounded yet. Adds up the absolute values.
+template <class A, class B>
+auto exact_dot(Range range, const A& a, const B& b, double& magnitude) {
+  std::remove_cvref_t<decltype(a(0))> sum;
+  for (Index i = range.begin; i < range.end; ++i) {
+    const auto &x = a(i), &y = b(i);
+    for (std::size_t s = 0; s < sum.of.size(); ++s) sum.of[s] += x.of[s] * y.of[s];
+    magnitude += std::abs(x.value() * y.value());
+  }
+  return sum;
+}
+
+/// Sums of many addends, of which nobody says in which order they are added. They are rounded when all addends
+/// are there (Roundings::of).
+template <class Number>
+class Sums {
+ public:
+  Numbers<Number> sums;
+  std::vector<double> magnitudes, terms;
+
+  Sums(Index rows, Index columns)
+      : sums(rows, columns), magnitudes(sums.all.size()), terms(sums.all.size()) {}
+
+  /// An addend that is itself a sum of `terms_of`, whose absolute values add up to `magnitude`.
+  void add(Index r, Index c, const Number& addend, double magnitude, double terms_of) {
+    const auto i = static_cast<std::size_t>(r * sums.columns + c);
+    sums.all[i] = sums.all[i] + addend;
+    magnitudes[i] += magnitude;
+    terms[i] += terms_of;
+  }
+  void add(Index r, Index c, const Number& addend) { add(r, c, addend, std::abs(addend.value()), 1); }
+  void add_product(const Numbers<Number>& a, const Numbers<Number>& b) {
+    for (Index i = 0; i < a.rows; ++i)
+      for (Index j = 0; j < b.columns; ++j) {
+        double magnitude = 0;
+        const Number sum = exact_dot(
+            {0, a.columns}, [&](Index k) -> auto& { return a.at(i, k); },
+            [&](Index k) -> auto& { return b.at(k, j); }, magnitude);
+        add(i, j, sum, magnitude, static_cast<double>(a.columns));
+      }
+  }
+};
+
 /// The roundings of one run.
 template <class Number>
 class Roundings {
@@ -125,13 +169,8 @@ class Roundings {
   /// Σ a(i) b(i).
   template <class A, class B>
   Number dot(Range range, const A& a, const B& b) {
-    Number sum;
     double magnitude = 0;
-    for (Index i = range.begin; i < range.end; ++i) {
-      const Number &x = a(i), &y = b(i);
-      for (std::size_t s = 0; s < sum.of.size(); ++s) sum.of[s] += x.of[s] * y.of[s];
-      magnitude += std::abs(x.value() * y.value());
-    }
+    const Number sum = exact_dot(range, a, b, magnitude);
     return of_sum(sum, static_cast<double>(range.size()), magnitude);
   }
   /// Of row i of a with row j of b.
@@ -148,6 +187,12 @@ class Roundings {
             {0, a.columns}, [&](Index k) -> auto& { return a.at(i, k); },
             [&](Index k) -> auto& { return b.at(k, j); });
     return c;
+  }
+  Numbers<Number> of(const Sums<Number>& all) {
+    Numbers<Number> rounded = all.sums;
+    for (std::size_t i = 0; i < rounded.all.size(); ++i)
+      rounded.all[i] = of_sum(rounded.all[i], all.terms[i], all.magnitudes[i]);
+    return rounded;
   }
   void add_to(Numbers<Number>& sum, const Numbers<Number>& addend) {
     for (std::size_t i = 0; i < sum.all.size(); ++i) sum.all[i] = (*this)(sum.all[i] + addend.all[i]);

@@ -17,6 +17,8 @@ class T5 : public Workload {
       : model_(model), source_length_(source_length), length_(length), data_(data) {}
 
   const T5Model& model() const { return model_; }
+  /// Tokens of a target.
+  Index length() const { return length_; }
 
   const WorkloadKind& kind() const override;
   Index num_layers() const override { return model_.encoder_blocks + model_.decoder_blocks; }
@@ -38,6 +40,8 @@ class T5 : public Workload {
   /// As a decoder's.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem) const override;
+  /// As a decoder's.
+  bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
 
