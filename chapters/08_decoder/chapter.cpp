@@ -7,6 +7,7 @@
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
+#include "t5_costs.hpp"
 #include "t5_single.hpp"
 #include "t5_tensor.hpp"
 #include "tensor.hpp"
@@ -143,12 +144,14 @@ const RegisteredChapter chapter({
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
+             .costs = [](const Setting& s, const Options&) { return t5_single_costs(s); },
              .workload = &t5(),
              .reference = "t5-single"},
             {.name = "t5-tensor",
              .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
+             .costs = [](const Setting& s, const Options&) { return t5_tensor_costs(s); },
              .workload = &t5(),
              .reference = "t5-single"},
         },
