@@ -8,6 +8,7 @@
 #include "layers.hpp"
 #include "single.hpp"
 #include "t5_costs.hpp"
+#include "t5_layers.hpp"
 #include "t5_single.hpp"
 #include "t5_tensor.hpp"
 #include "tensor.hpp"
@@ -152,6 +153,20 @@ const RegisteredChapter chapter({
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
              .costs = [](const Setting& s, const Options&) { return t5_tensor_costs(s); },
+             .workload = &t5(),
+             .reference = "t5-single"},
+            {.name = "t5-layers",
+             .summary = "an encoder-decoder with blocks divided, the encoder's first; as layers",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options& o) {
+                   return std::make_unique<T5Layers>(group, as_t5(w).model(), o[split], o[micro_batches]);
+                 },
+             .options = {split, micro_batches},
+             .tested_with = {Options().with(micro_batches, 1),
+                             Options().with(split, "bytes").with(micro_batches, 5),
+                             Options().with(micro_batches, 2)},
+             .require = [](int devices, const Workload& w,
+                           const Options& o) { T5Split(as_t5(w).model(), devices, o[split]); },
              .workload = &t5(),
              .reference = "t5-single"},
         },
