@@ -161,6 +161,11 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<T5Layers>(group, as_t5(w).model(), o[split], o[micro_batches]);
                  },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   const T5Split places(as_t5(*s.workload).model(), s.devices, o[split]);
+                   return t5_layers_costs(s, places, o[micro_batches]);
+                 },
              .options = {split, micro_batches},
              .tested_with = {Options().with(micro_batches, 1),
                              Options().with(split, "bytes").with(micro_batches, 5),

@@ -27,22 +27,16 @@ inline Work one_forward_one_backward(int devices, Index micro_batches) {
 
 /// \name Tokens on devices that have no input
 /// @{
-/// Ids or labels, (b, S), to be sent, and as they arrive.
-inline Tensor on_device(const Tokens& t, const std::vector<Index>& numbers) {
-  return Tensor::from_host({t.sequences, t.length}, std::vector<float>(numbers.begin(), numbers.end()));
-}
-inline std::vector<Index> on_host(const Tensor& numbers) {
-  const std::vector<float> all = numbers.to_host();
-  return {all.begin(), all.end()};
-}
-inline Tensor labels_of(const Tokens& t) {
-  return on_device(t, t.labels);
+inline Tensor labels_of(const Tokens& t) {  // (b, S)
+  return Tensor::from_host({t.sequences, t.length}, std::vector<float>(t.labels.begin(), t.labels.end()));
 }
 /// The tokens of so many sequences, of which a device knows no more than the labels, if any.
 inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
-  Tokens t{.sequences = sequences, .length = length, .labels = on_host(labels)};
+  Tokens t{.sequences = sequences, .length = length};
   t.positions.resize(static_cast<std::size_t>(length));
   std::iota(t.positions.begin(), t.positions.end(), Index{0});
+  const std::vector<float> all = labels.to_host();
+  t.labels.assign(all.begin(), all.end());
   return t;
 }
 /// These sequences of a batch.

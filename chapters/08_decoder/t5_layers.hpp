@@ -81,7 +81,8 @@ class T5Layers : public LanguageModel {
     }
   }
 
-  Placement input_layout() const override { return Placement::owned(0); }
+  /// Tokens are few numbers, and several devices need some of them. So every device is given all.
+  Placement input_layout() const override { return Placement::replicated(); }
   std::string describe_step() override { return describe(schedule_); }
 
  private:
@@ -97,25 +98,8 @@ class T5Layers : public LanguageModel {
     return stage_.split.device_of_last(is_of_encoder ? Side::encoder : Side::decoder);
   }
 
-  /// Only device 0 has the input. It tells the others the sizes, and sends what of the targets they need.
   T5StageWorker begin(const Tensor& input, Index micro_batches) {
-    SourceAndTarget batch;
-    if (device_id() == 0) batch = SourceAndTarget::read(input, stage_.m.vocabulary);
-    auto told = [&](const char* what, Index number) { return group().exchange(what, number)[0]; };
-    const Index sequences = told("sequences of the input", batch.source.sequences);
-    const Index source_length = told("tokens of a source", batch.source.length);
-    const Index length = told("tokens of a target", batch.target.length);
-    if (device_id() != 0)
-      batch = {tokens_of(sequences, source_length, Tensor()), tokens_of(sequences, length, Tensor())};
-    tell(stage_.split.device_of_first(Side::decoder), batch.target, &Tokens::ids);
-    tell(stage_.split.last(), batch.target, &Tokens::labels);
-    return {group(), stage_, std::move(batch), micro_batches};
-  }
-  /// Ids or labels, from device 0 to another one.
-  void tell(int device, Tokens& tokens, std::vector<Index> Tokens::*numbers) {
-    if (device == 0) return;
-    if (device_id() == 0) send(device, on_device(tokens, tokens.*numbers));
-    if (device_id() == device) tokens.*numbers = on_host(receive(0));
+    return {group(), stage_, SourceAndTarget::read(input, stage_.m.vocabulary), micro_batches};
   }
 
   /// A schedule that takes one micro-batch forward through all stages, or backward through all.

@@ -14,7 +14,7 @@ namespace shard::decoders {
 
 class T5StageWorker : public Interpreter {
  public:
-  /// `batch`: all sequences. Devices that have an embedding need ids, and the last one needs labels.
+  /// `batch`: all sequences.
   T5StageWorker(Communicator& group, const T5Stage& stage, SourceAndTarget batch, Index micro_batches)
       : group_(group), stage_(stage), batch_(std::move(batch)), micro_batches_(micro_batches) {}
 
