@@ -98,6 +98,7 @@ class T5Layers : public LanguageModel {
     return stage_.split.device_of_last(is_of_encoder ? Side::encoder : Side::decoder);
   }
 
+  /// A batch on its way: micro-batches that follow one another.
   T5StageWorker begin(const Tensor& input, Index micro_batches) {
     return {group(), stage_, SourceAndTarget::read(input, stage_.m.vocabulary), micro_batches};
   }

@@ -42,7 +42,8 @@ struct T5Stage {
   }
   const Owned& head() const { return m.is_tied ? table(Table::embedding) : w.own_head; }
 
-  /// Through the blocks here. The first device makes the encoder's stream of the tokens.
+  /// Through the blocks here. The device that has a stack's first block makes its stream of the tokens. What
+  /// the encoder returned is kept, as keys' gradients need it, so that a copy goes on to the next device.
   T5Stream forward(T5Stream x, T5StageKept& kept) const {
     auto& [source, target, softmax] = kept;
     if (split.has(Side::encoder, device)) read(Side::encoder, x.encoder, kept);
