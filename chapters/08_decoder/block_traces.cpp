@@ -108,6 +108,15 @@ void loss(Trace& t, Index T, Index D, Index V) {
   traces::cross_entropy(t, T);
 }
 
+void divided_cross_entropy(Trace& t, Index T) {
+  for (int i = 0; i < 3; ++i) {
+    t.hold(T);
+    t.all_reduce(T);
+  }
+  t.hold(T);
+  t.release(3 * T);
+}
+
 void loss_backward(Trace& t, Index T, Index D, Index V) {
   traces::cross_entropy_backward(t, T);
   t.hold_product(V, T, D);  // of the head

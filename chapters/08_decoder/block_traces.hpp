@@ -111,7 +111,10 @@ inline void backward(const BlockTraces& blocks) {
 
 /// The loss of T whole rows, through the last norm and the head. Holds losses (T).
 void loss(Trace& t, Index T, Index D, Index V);
-/// Its gradient, up to that of the residual stream: holds those of the head, the norm, and the rows.
+/// Of whole rows of logits where the vocabulary is divided: three numbers a token are reduced. Holds losses
+/// (T).
+void divided_cross_entropy(Trace& t, Index T);
+/// The gradient of the loss, up to that of the residual stream: holds those of the head, the norm, and the rows.
 void loss_backward(Trace& t, Index T, Index D, Index V);
 
 }  // namespace shard::decoders

@@ -7,6 +7,8 @@
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
+#include "t5_costs.hpp"
+#include "t5_layers.hpp"
 #include "t5_single.hpp"
 #include "t5_tensor.hpp"
 #include "tensor.hpp"
@@ -143,12 +145,33 @@ const RegisteredChapter chapter({
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
+             .costs = [](const Setting& s, const Options&) { return t5_single_costs(s); },
              .workload = &t5(),
              .reference = "t5-single"},
             {.name = "t5-tensor",
              .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
+             .costs = [](const Setting& s, const Options&) { return t5_tensor_costs(s); },
+             .workload = &t5(),
+             .reference = "t5-single"},
+            {.name = "t5-layers",
+             .summary = "an encoder-decoder with blocks divided, the encoder's first; as layers",
+             .make =
+                 [](Communicator& group, const Workload& w, const Options& o) {
+                   return std::make_unique<T5Layers>(group, as_t5(w).model(), o[split], o[micro_batches]);
+                 },
+             .costs =
+                 [](const Setting& s, const Options& o) {
+                   const T5Split places(as_t5(*s.workload).model(), s.devices, o[split]);
+                   return t5_layers_costs(s, places, o[micro_batches]);
+                 },
+             .options = {split, micro_batches},
+             .tested_with = {Options().with(micro_batches, 1),
+                             Options().with(split, "bytes").with(micro_batches, 5),
+                             Options().with(micro_batches, 2)},
+             .require = [](int devices, const Workload& w,
+                           const Options& o) { T5Split(as_t5(w).model(), devices, o[split]); },
              .workload = &t5(),
              .reference = "t5-single"},
         },

@@ -35,23 +35,28 @@ Index elements_of_block(DecoderModel model) {
   return elements;
 }
 
-std::vector<Range> split_blocks(const DecoderModel& model, int devices, const std::string& how) {
-  if (model.num_blocks < devices)
+std::vector<Range> split_blocks(const std::vector<Index>& elements, int devices, const std::string& how) {
+  const auto num_blocks = static_cast<Index>(elements.size());
+  if (num_blocks < devices)
     throw Error(Code::usage,
                 fmt::format("layers: expected at least as many blocks as devices, {}, given {} blocks",
-                            devices, model.num_blocks));
-  if (how == "bytes") return cut_by_cost(elements_with_ends(model), devices);
+                            devices, num_blocks));
+  if (how == "bytes") return cut_by_cost(elements, devices);
   if (how == "even") {
     std::vector<Range> parts;
-    for (int d = 0; d < devices; ++d) parts.push_back(part(model.num_blocks, devices, d));
+    for (int d = 0; d < devices; ++d) parts.push_back(part(num_blocks, devices, d));
     return parts;
   }
   const auto sizes = numbers_in(how, [](Index n) { return n >= 1 && n <= Index{1} << 30; });
   if (!sizes) refuse_split("even, bytes or numbers of blocks separated by commas", how);
   if (static_cast<int>(sizes->size()) != devices ||
-      std::accumulate(sizes->begin(), sizes->end(), Index{0}) != model.num_blocks)
-    refuse_split(fmt::format("{} numbers that add up to {} blocks", devices, model.num_blocks), how);
+      std::accumulate(sizes->begin(), sizes->end(), Index{0}) != num_blocks)
+    refuse_split(fmt::format("{} numbers that add up to {} blocks", devices, num_blocks), how);
   return parts_of_sizes(*sizes);
+}
+
+std::vector<Range> split_blocks(const DecoderModel& model, int devices, const std::string& how) {
+  return split_blocks(elements_with_ends(model), devices, how);
 }
 
 }  // namespace shard::decoders

@@ -4,8 +4,8 @@
 /// last ones. All tensors are Owned: a device works alone on what it has.
 
 #include <functional>
-#include <numeric>
 
+#include "pipelined.hpp"
 #include "whole_rows.hpp"
 
 namespace shard::decoders {
@@ -13,34 +13,6 @@ namespace shard::decoders {
 /// All parameters, each on its device. The last device's copy of a table that is used twice is `own_head`.
 using OwnedWeights = Weights<WeightsFor<Owned>, Owned, Owned>;
 using StageKept = Kept<KeptFor<Owned>, Owned>;
-
-/// \name Tokens on devices that have no input
-/// @{
-inline Tensor labels_of(const Tokens& t) {  // (b, S)
-  return Tensor::from_host({t.sequences, t.length}, std::vector<float>(t.labels.begin(), t.labels.end()));
-}
-/// The tokens of so many sequences, of which a device knows no more than the labels, if any.
-inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
-  Tokens t{.sequences = sequences, .length = length};
-  t.positions.resize(static_cast<std::size_t>(length));
-  std::iota(t.positions.begin(), t.positions.end(), Index{0});
-  const std::vector<float> all = labels.to_host();
-  t.labels.assign(all.begin(), all.end());
-  return t;
-}
-/// These sequences of a batch.
-inline Tokens some_sequences(const Tokens& batch, Range sequences) {
-  Tokens some{.sequences = sequences.size(), .length = batch.length, .positions = batch.positions};
-  some.first_sequence = sequences.begin;
-  auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
-    if (!from.empty())
-      to.assign(from.begin() + sequences.begin * batch.length, from.begin() + sequences.end * batch.length);
-  };
-  copy(batch.ids, some.ids);
-  copy(batch.labels, some.labels);
-  return some;
-}
-/// @}
 
 /// A part of the network.
 struct Stage {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// A pipeline's schedule, and the worker that carries it out on one device: it takes the micro-batches of a
-/// batch through its stage.
+/// The worker that carries out a pipeline's schedule on one device: it takes the micro-batches of a batch
+/// through its stage.
 
 #include <map>
 
@@ -10,21 +10,6 @@
 #include "layers_stage.hpp"
 
 namespace shard::decoders {
-
-/// ## The schedule
-/// One forward, one backward, in turns. Before that, earlier devices go ahead with some forwards.
-inline Work one_forward_one_backward(int devices, Index micro_batches) {
-  Work work(static_cast<std::size_t>(devices));
-  for (int d = 0; d < devices; ++d) {
-    std::vector<Action>& mine = work[static_cast<std::size_t>(d)];
-    const Index ahead = std::min<Index>(micro_batches, devices - d - 1);
-    for (Index m = 0; m < micro_batches + ahead; ++m) {
-      if (m < micro_batches) mine.push_back({Action::Kind::forward, m, d});
-      if (m >= ahead) mine.push_back({Action::Kind::backward, m - ahead, d});
-    }
-  }
-  return work;
-}
 
 /// ## The worker
 class StageWorker : public Interpreter {

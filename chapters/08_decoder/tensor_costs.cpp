@@ -31,16 +31,6 @@ struct TensorSizes {
   }
 };
 
-/// The loss where the vocabulary is divided: three numbers a token are reduced. Holds losses (T).
-void divided_cross_entropy(Trace& t, Index T) {
-  for (int i = 0; i < 3; ++i) {
-    t.hold(T);
-    t.all_reduce(T);
-  }
-  t.hold(T);
-  t.release(3 * T);
-}
-
 /// Four all-reduces of the residual stream or its gradient.
 class TensorBlockTrace : public BlockTrace {
  public:

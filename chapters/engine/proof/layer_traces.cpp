@@ -27,23 +27,29 @@ void cross_entropy_backward(Trace& trace, Index T) {
   trace.release(T);
 }
 
-void feed_forward(Trace& trace, Index T, Index D, Index F) {
-  trace.hold_product(T, D, F);  // g
-  trace.hold_product(T, D, F);  // u
-  trace.hold(T * F);            // h
+void feed_forward(Trace& trace, Index T, Index D, Index F, bool has_gate) {
+  trace.hold_product(T, D, F);  // g, or h
+  if (has_gate) {
+    trace.hold_product(T, D, F);  // u
+    trace.hold(T * F);            // h
+  }
   trace.hold_product(T, F, D);  // y
 }
 
-void feed_forward_backward(Trace& trace, Index T, Index D, Index F) {
+void feed_forward_backward(Trace& trace, Index T, Index D, Index F, bool has_gate) {
   trace.hold_product(F, T, D);  // d down
   trace.hold_product(T, D, F);  // dh
-  trace.release(T * F);         // h
-  trace.hold_product(D, T, F);  // d gate
+  if (has_gate) {
+    trace.release(T * F);         // h
+    trace.hold_product(D, T, F);  // d gate
+  }
   trace.hold_product(D, T, F);  // d up
   trace.hold_product(T, F, D);  // dn
-  trace.hold_product(T, F, D);  // what is added to it
-  trace.release(T * D);
-  trace.release(3 * T * F);  // dg, du, dh
+  if (has_gate) {
+    trace.hold_product(T, F, D);  // what is added to it
+    trace.release(T * D);
+  }
+  trace.release((has_gate ? 3 : 2) * T * F);  // dg, du, dh, or dh and h
 }
 
 void choose_experts(Trace& trace, const MixtureSizes& z) {
@@ -123,16 +129,25 @@ void for_each_block(const AttentionSizes& z, const std::vector<Range>& keys, con
       for (const Range& k : keys)
         if (q.size() > 0 && k.size() > 0 && z.sees(q, k)) visit(q.size(), k.size());
 }
+/// Whether there is such a run, in a sequence.
+bool sees_any(AttentionSizes z, const std::vector<Range>& keys) {
+  z.B = 1;
+  bool any = false;
+  for_each_block(z, keys, [&](Index, Index) { any = true; });
+  return any;
+}
 
 }  // namespace
 
 void attend(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys) {
+  trace.hold(z.of_bias(keys));  // of each head
   for_each_block(z, keys, [&](Index n, Index m) {
     const Index copies = n * z.H * z.d + 2 * m * z.G * z.d;
     trace.hold(copies);
     for (Index h = 0; h < z.H; ++h) attend_head(trace, n, m, z.d);
     trace.release(copies);
   });
+  trace.release(z.of_bias(keys));
 }
 
 void attended(Trace& trace, const AttentionSizes& z) {
@@ -141,26 +156,30 @@ void attended(Trace& trace, const AttentionSizes& z) {
 }
 
 void attend_backward(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys) {
-  const Index dq = z.of_queries(), dk = z.of_keys(keys);
-  bool sees_any = false;
-  for_each_block(z, keys, [&](Index, Index) { sees_any = true; });
-  if (!sees_any) return trace.hold(dq + 2 * dk);
+  const Index dq = z.of_queries(), dk = z.of_keys(keys), bias = z.of_bias(keys);
+  if (!sees_any(z, keys)) return trace.hold(dq + 2 * dk);
   trace.hold(dq + 2 * dk);  // of each head
+  trace.hold(2 * bias);     // of each head, and its gradient
   for_each_block(z, keys, [&](Index n, Index m) {
     const Index copies = 3 * n * z.H * z.d + 2 * m * z.G * z.d;
     trace.hold(copies);
     for (Index h = 0; h < z.H; ++h) attend_head_backward(trace, n, m, z.d);
     trace.release(copies);
   });
+  trace.pass(bias);  // the gradient of all heads
+  trace.release(bias);
   join(trace, dq);
   join(trace, dk);
   join(trace, dk);
-  trace.release(dq + 2 * dk);
+  trace.release(dq + 2 * dk + bias);
 }
 
 void attention(Trace& trace, const AttentionSizes& z) {
+  attention(trace, z, z.queries);
+}
+void attention(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys) {
   begin_attention(trace, z);
-  attend(trace, z, z.queries);
+  attend(trace, z, keys);
   attended(trace, z);
 }
 void attention_backward(Trace& trace, const AttentionSizes& z) {

@@ -20,10 +20,10 @@ void cross_entropy(Trace& trace, Index T);
 /// dz takes the memory of p.
 void cross_entropy_backward(Trace& trace, Index T);
 
-/// Holds g, u, h (3 T F) and the result (T D).
-void feed_forward(Trace& trace, Index T, Index D, Index F);
-/// Holds the gradients of the weights (3 D F) and of the rows (T D); frees g, u, h.
-void feed_forward_backward(Trace& trace, Index T, Index D, Index F);
+/// Holds g, u, h (3 T F), or without a gate h (T F), and the result (T D).
+void feed_forward(Trace& trace, Index T, Index D, Index F, bool has_gate = true);
+/// Holds the gradients of the weights (3 D F or 2 D F) and of the rows (T D); frees g, u, h.
+void feed_forward_backward(Trace& trace, Index T, Index D, Index F, bool has_gate = true);
 
 /// Which experts the tokens of a device chose: how many choices each expert works on here.
 struct MixtureSizes {
@@ -47,6 +47,8 @@ struct AttentionSizes {
   Index B, H, G, d;
   std::vector<Range> queries;  ///< places in a sequence of each run
   std::optional<Index> window;
+  bool is_causal = true;
+  bool has_bias = false;  ///< then queries, and keys, are one run
 
   Index query_rows() const { return rows_of(queries); }
   /// Elements of all queries, and of some runs of keys.
@@ -54,7 +56,11 @@ struct AttentionSizes {
   Index of_keys(const std::vector<Range>& keys) const { return rows_of(keys) * G * d; }
   /// Whether some query of a run sees some key.
   bool sees(const Range& q, const Range& k) const {
-    return k.begin < q.end && (!window || k.end > q.begin - *window + 1);
+    return (!is_causal || k.begin < q.end) && (!window || k.end > q.begin - *window + 1);
+  }
+  /// Elements of the bias for some keys: one for each query, key and head.
+  Index of_bias(const std::vector<Range>& keys) const {
+    return has_bias ? H * queries.at(0).size() * keys.at(0).size() : 0;
   }
 
  private:
@@ -72,8 +78,11 @@ void attend(Trace& trace, const AttentionSizes& z, const std::vector<Range>& key
 void attended(Trace& trace, const AttentionSizes& z);
 /// Holds the gradients of q (B n H d), and of k and v (B m G d).
 void attend_backward(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys);
-/// All keys are here.
+/// All keys are here: of the queries' tokens, or others.
+/// @{
 void attention(Trace& trace, const AttentionSizes& z);
+void attention(Trace& trace, const AttentionSizes& z, const std::vector<Range>& keys);
 void attention_backward(Trace& trace, const AttentionSizes& z);
+/// @}
 
 }  // namespace shard::traces

@@ -17,7 +17,7 @@ class T5 : public Workload {
       : model_(model), source_length_(source_length), length_(length), data_(data) {}
 
   const T5Model& model() const { return model_; }
-  /// Tokens of a target.
+  Index source_length() const { return source_length_; }
   Index length() const { return length_; }
 
   const WorkloadKind& kind() const override;
