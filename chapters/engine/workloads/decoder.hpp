@@ -50,9 +50,6 @@ class Decoder : public Workload {
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
 
  private:
-  /// The text, if its characters are this network's vocabulary. \throws Error usage
-  Characters characters() const;
-
   DecoderModel model_;
   Index length_;
   std::string data_;

@@ -23,6 +23,10 @@ T5Model sizes(ForeignConfig& config) {
   m.buckets = config.number<Index>("relative_attention_num_buckets", 32, 4);
   m.max_distance = config.number<Index>("relative_attention_max_distance", 128, m.buckets / 2 + 1);
   m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0));
+  m.start_token = config.number<Index>("decoder_start_token_id", 0, 0);
+  if (m.start_token >= m.vocabulary)
+    config.refuse_value("decoder_start_token_id", fmt::format("a token below {}", m.vocabulary),
+                        fmt::to_string(*m.start_token));
   return m;
 }
 
@@ -49,8 +53,8 @@ void require_same_network(ForeignConfig& config) {
   config.require("quantization_config", "none");
   config.require("is_encoder_decoder", "true");
   config.require("is_decoder", "false");
-  for (const char* ignored : {"dropout_rate", "classifier_dropout", "initializer_factor",
-                              "decoder_start_token_id", "n_positions", "output_past"})
+  for (const char* ignored :
+       {"dropout_rate", "classifier_dropout", "initializer_factor", "n_positions", "output_past"})
     config.text(ignored, "");
   config.require_known();
 }
