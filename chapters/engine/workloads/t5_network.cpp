@@ -59,6 +59,18 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
+/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5, and
+/// its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+void require_no_others(const ForeignModel& model, const ForeignNames& names) {
+  std::set<std::string> known = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                 "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
+  for (const auto& [ours, theirs] : names) known.insert(theirs.name);
+  for (const std::string& name : model.parameters->names())
+    if (!known.contains(name))
+      throw Error(Code::file, fmt::format("{}: {}: expected a parameter of a T5, given another one",
+                                          model.source, printable(name, 120)));
+}
+
 }  // namespace
 
 T5Model t5_model(const ForeignModel& model) {
@@ -72,6 +84,7 @@ T5Model t5_model(const ForeignModel& model) {
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
   require_shapes(model, m.parameters(), t5_names(m));
+  require_no_others(model, t5_names(m));
   return m;
 }
 
