@@ -2,9 +2,10 @@
 """against_transformers.py [--programs FOLDER] [--models NAMES] [--variants NAMES] [--devices 1,2,3]
 
 Holds the engines of chapter 08 against Hugging Face's transformers: small networks with random weights, made with
-its own config classes and saved by save_pretrained in many files. Logits, loss, and every gradient must be within
-1e-5 of float64, relative to the largest element of each tensor. Needs torch, transformers and safetensors, in any
-Python; ./tests/run does without them."""
+its own config classes and saved by save_pretrained in many files; or a network in a folder of yours, whose path
+stands among the names. Logits, loss, and every gradient must be within 1e-5 of float64, relative to the largest
+element of each tensor. The 32 tokens that follow a prompt must be the same. Needs torch, transformers and
+safetensors, in any Python; ./tests/run does without them."""
 import argparse
 import json
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PINNED = {"torch": "2.15", "transformers": "5.23", "safetensors": "0.8"}
 BOUND = 1e-5
+PROMPT, NEW_TOKENS = 6, 32
 
 try:
     import safetensors
@@ -27,8 +29,8 @@ except ImportError as missing:
 
 SIZES = dict(vocab_size=101, hidden_size=48, intermediate_size=77, num_hidden_layers=5, num_attention_heads=6,
              num_key_value_heads=3, max_position_embeddings=64, initializer_range=0.1)
-T5_SIZES = dict(vocab_size=101, d_model=48, d_kv=10, d_ff=77, num_layers=3, num_decoder_layers=2, num_heads=6,
-                relative_attention_num_buckets=8, relative_attention_max_distance=12)
+T5_SIZES = dict(vocab_size=101, d_model=48, d_kv=10, d_ff=77, num_layers=5, num_decoder_layers=4, num_heads=6,
+                relative_attention_num_buckets=8, relative_attention_max_distance=12, decoder_start_token_id=0)
 MODELS = {
     "mistral": (transformers.MistralConfig, dict(SIZES, sliding_window=None)),
     "mistral-window": (transformers.MistralConfig,
@@ -37,34 +39,52 @@ MODELS = {
                 dict(SIZES, num_local_experts=7, num_experts_per_tok=2, sliding_window=None)),
     "t5": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu")),
     "t5-own-head": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="relu", tie_word_embeddings=False)),
-    "t5-gated": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="gated-gelu")),
+    "t5-gated": (transformers.T5Config, dict(T5_SIZES, feed_forward_proj="gated-gelu", decoder_start_token_id=7)),
     "t5-gated-own-head": (transformers.T5Config,
                           dict(T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
 }
 
 
-def made(name, folder):
-    """The network of this name, in the folder, and as transformers reads it, in float64."""
+def make(name, folder):
+    """Writes the network of this name to the folder."""
     config_class, settings = MODELS[name]
-    torch.manual_seed(11)
+    torch.manual_seed(13)
     config = config_class(**settings)
-    auto = transformers.AutoModelForSeq2SeqLM if is_t5(name) else transformers.AutoModelForCausalLM
-    model = auto.from_config(config, attn_implementation="eager")
+    model = auto_class(config).from_config(config, attn_implementation="eager")
     for parameter in model.parameters():  # norms, too, which begin with ones
         if parameter.dim() == 1:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
+    if config.model_type == "t5":
+        enliven(model)
     if name.endswith("own-head"):  # the config class says that it is tied, whatever it is told
         model.lm_head.weight = torch.nn.Parameter(torch.randn(101, 48) / 48**0.5)
     model.save_pretrained(folder, max_shard_size="20KB")
     if name == "mistral-window":
         spell_as_older(folder)
-    options = {"experts_implementation": "eager"} if "mixtral" in name else {}
-    return auto.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64, **options).eval()
 
 
-def is_t5(name):
-    """Whether it is an encoder-decoder, which the variants t5-... read."""
-    return name.startswith("t5")
+def enliven(model):
+    """Lets a T5 with random weights say different tokens: the place of a token counts for more, and the token
+    itself and the source, which is always the same, for less."""
+    model.shared.weight.data *= 0.1
+    for name, parameter in model.named_parameters():
+        if "relative_attention_bias" in name:
+            parameter.data *= 10
+        if "EncDecAttention.o." in name:
+            parameter.data *= 0.2
+
+
+def opened(folder):
+    """The network in the folder, as transformers reads it, in float64."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    options = {"experts_implementation": "eager"} if config.model_type == "mixtral" else {}
+    return auto_class(config).from_pretrained(folder, attn_implementation="eager", dtype=torch.float64,
+                                              **options).eval()
+
+
+def auto_class(config):
+    """The class of transformers that reads such a network."""
+    return transformers.AutoModelForSeq2SeqLM if config.model_type == "t5" else transformers.AutoModelForCausalLM
 
 
 def spell_as_older(folder):
@@ -76,13 +96,13 @@ def spell_as_older(folder):
     path.write_text(json.dumps(config))
 
 
-def batch(path, name):
+def batch(path, config):
     """Sequences of 11 tokens, three of whose labels are missing. A T5 reads them, and says sequences of 7."""
     generator = torch.Generator().manual_seed(5)
-    ids = torch.randint(0, 101, (3, 12), generator=generator)
+    ids = torch.randint(0, config.vocab_size, (3, 12), generator=generator)
     tensors = {"input_ids": ids[:, :-1].contiguous()}
-    if is_t5(name):
-        ids = torch.randint(0, 101, (3, 8), generator=generator)
+    if config.model_type == "t5":
+        ids = torch.randint(0, config.vocab_size, (3, 8), generator=generator)
         tensors["decoder_input_ids"] = ids[:, :-1].contiguous()
     labels = tensors["labels"] = ids[:, 1:].clone()
     labels[0, 3] = labels[2, -1] = labels[1, 0] = -100
@@ -119,10 +139,18 @@ def expected(model, tensors):
     return results
 
 
-def variants(programs):
-    """The variants of chapter 08, as its program lists them."""
+def generated(model, prompt):
+    """The tokens that transformers says after a prompt, whether one of them ends a sequence or not."""
+    model.generation_config.eos_token_id = None
+    ids = model.generate(prompt[None], max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
+    return ids[-NEW_TOKENS:]
+
+
+def variants(programs, config):
+    """The variants of chapter 08 that read such a network, as its program lists them."""
     listed = json.loads(subprocess.run([programs / "shardbook", "list"], capture_output=True, check=True).stdout)
-    return next(c["variants"] for c in listed if c["folder"] == "08_decoder")
+    names = [v["name"] for v in next(c["variants"] for c in listed if c["folder"] == "08_decoder")]
+    return [name for name in names if name.startswith("t5-") == (config.model_type == "t5")]
 
 
 def worst(given, want):
@@ -150,35 +178,53 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for name in a.models.split(","):
-            folder = Path(scratch) / name
-            model = made(name, folder)
-            tensors = batch(folder / "batch", name)
-            want = expected(model, tensors)
-            for variant in variants(a.programs):
-                if is_t5(name) != is_t5(variant["name"]) or \
-                        a.variants and variant["name"] not in a.variants.split(","):
+            folder = Path(name if "/" in name else f"{scratch}/{name}")
+            if "/" not in name:
+                make(name, folder)
+            model = opened(folder)
+            tensors = batch(f"{scratch}/batch", model.config)
+            want = expected(model, tensors), generated(model, tensors["input_ids"][0, :PROMPT])
+            for variant in variants(a.programs, model.config):
+                if a.variants and variant not in a.variants.split(","):
                     continue
                 for devices in map(int, a.devices.split(",")):
-                    failed += not is_right(a.programs, folder, variant["name"], devices, want)
+                    failed += not is_right(Run(a.programs, Path(scratch), folder, variant, devices), tensors, *want)
     print("every result is right" if not failed else f"{failed} results are not as they should be")
     return 86 if failed else 0
 
 
-def is_right(programs, folder, variant, devices, want):
-    """Runs one variant, and prints a line."""
-    out = folder / "out"
-    command = [ROOT / "chapters/on_devices", devices, programs / "08_decoder", "gradients", "--variant", variant,
-               "--params", folder, "--batch", folder / "batch", "--out", out]
-    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    if ended.returncode == 64:  # a network that the variant does not take
-        print(f"{folder.name:16} {variant:12} on {devices}: refused: {ended.stderr.strip()}")
+class Run:
+    """One variant on some devices."""
+
+    def __init__(self, programs, scratch, folder, variant, devices):
+        self.title = f"{folder.name:17} {variant:9} on {devices}:"
+        self.scratch, self.variant, self.folder = scratch, variant, folder
+        self.program = [ROOT / "chapters/on_devices", devices, programs / "08_decoder"]
+
+    def command(self, name, *options):
+        """Carries out a command. Returns its exit code, and what it says."""
+        words = [*self.program, name, "--variant", self.variant, "--params", self.folder, *options]
+        ended = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+        return ended.returncode, ended.stderr.strip() or ended.stdout.strip()
+
+
+def is_right(run, tensors, want, want_tokens):
+    """Holds gradients and generated tokens against those of transformers, and prints a line."""
+    code, said = run.command("gradients", "--batch", run.scratch / "batch", "--out", run.scratch / "out")
+    if code == 64:  # a network that the variant does not take
+        print(f"{run.title} refused: {said}")
         return True
-    if ended.returncode:
-        print(f"{folder.name:16} {variant:12} on {devices}: code {ended.returncode}: {ended.stderr.strip()}")
+    if code:
+        print(f"{run.title} gradients: code {code}: {said}")
         return False
-    difference, name = worst(load_file(out), want)
-    print(f"{folder.name:16} {variant:12} on {devices}: {difference:.1e} {name}")
-    return difference <= BOUND
+    difference, name = worst(load_file(run.scratch / "out"), want)
+    prompt = ",".join(map(str, tensors["input_ids"][0, :PROMPT].tolist()))
+    code, said = run.command("generate", "--ids", prompt, "--tokens", NEW_TOKENS)
+    is_same = code == 0 and said == ",".join(map(str, want_tokens))
+    print(f"{run.title} {difference:.1e} {name}; generated: "
+          + (f"the same, {len(set(want_tokens))} different tokens" if is_same else f"code {code}: {said}, "
+             f"not {want_tokens}"))
+    return difference <= BOUND and is_same
 
 
 if __name__ == "__main__":

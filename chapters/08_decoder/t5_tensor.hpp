@@ -25,11 +25,12 @@ class T5Tensor : public LanguageModel {
   /// ## Forward
   /// T_e tokens of sources, and T of targets.
   Placed forward(Tensor input) override {
-    auto [source, target] = SourceAndTarget::read(input, m_.vocabulary);
-    MyKept kept{.encoder = {std::move(source)}, .decoder = {std::move(target)}};
+    auto [source, target] = read_with_source(input, m_.vocabulary);
+    MyKept kept{.encoder = {.tokens = std::move(source), .n = Replicated(group(), Tensor({0, m_.model_dim}))},
+                .decoder = {std::move(target)}};
     MyStackKept& out = kept.decoder;
-    read(Side::encoder, kept.encoder, nullptr);  // (T_e, D)
-    read(Side::decoder, out, &kept.encoder);     // (T, D)
+    if (begins(out.tokens)) read(Side::encoder, kept.encoder, nullptr);  // (T_e, D)
+    read(Side::decoder, out, &kept.encoder);                             // (T, D)
     Sharded<1> z =
         scale(matmul(out.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V/N)   R·S0ᵀ = S1
     show_logits(z.local(), out.tokens, z.offset());
@@ -73,9 +74,9 @@ class T5Tensor : public LanguageModel {
   /// `source`: in the decoder, the encoder's.
   void read(Side side, MyStackKept& k, const MyStackKept* source) {
     const auto& w = w_.stack(side);
-    k.buckets = buckets_of(k.tokens.positions, k.tokens.positions, m_.positions(side));  // (S S)
-    k.bias = position_bias(w.position_bias, k.buckets);                                  // (S S, H/N)
-    Replicated x = all_reduce(embedding(w_.embedding, k.tokens));                        // (T, D)
+    k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m_.positions(side));  // (S S)
+    k.bias = position_bias(w.position_bias, k.buckets);                                       // (S S, H/N)
+    Replicated x = all_reduce(embedding(w_.embedding, k.tokens));                             // (T, D)
     for (const MyBlock& block : w.blocks) {
       MyBlockKept& b = k.blocks.emplace_back();
       accumulate(x, all_reduce(attend(block.self, x, own_tokens(m_, side, k), b.self, nullptr)));
@@ -113,14 +114,15 @@ class T5Tensor : public LanguageModel {
   /// ## An attention
   /// Keys and values are made of `source`, (T_e, D), or of what queries are made of.
   Partial attend(const MyAttention& w, const Replicated& x, const Sight& sight, MyAttentionKept& k,
-                 const Replicated* source) const {
+                 const Replicated* source) {
     k.n = rms_norm(x, w.norm, m_.epsilon, m_.how, k.norm);  // (T, D)
     const Replicated& of_keys = source != nullptr ? *source : k.n;
     k.q = matmul(k.n, w.query);      // (T, H d/N)
     k.k = matmul(of_keys, w.key);    // (T, H d/N)   or (T_e, H d/N)
     k.v = matmul(of_keys, w.value);  // (T, H d/N)   or (T_e, H d/N)
-    k.o = attention(k.q, k.k, k.v, sight.at_q, sight.at_k, sight.heads, k.softmax);  // (T, H d/N)
-    return matmul(k.o, w.output);                                                    // (T, D)
+    const auto [keys, values, at] = seen(sight.kept_as, k.k, k.v, sight.at_k);
+    k.o = attention(k.q, keys, values, sight.at_q, at, sight.heads, k.softmax);  // (T, H d/N)
+    return matmul(k.o, w.output);                                                // (T, D)
   }
   Replicated attend_backward(const std::string& name, const MyAttention& w, const Replicated& d,
                              const Sight& sight, MyAttentionKept& k, const Replicated* source,

@@ -10,6 +10,7 @@
 
 #include "engine/files/safetensors.hpp"
 #include "engine/foreign_model.hpp"
+#include "engine/workloads/t5_network.hpp"
 
 namespace {
 
@@ -153,6 +154,21 @@ void write_mistral(const std::filesystem::path& folder) {
   shard::write_safetensors(folder / "mistral" / "model.safetensors", tensors);
 }
 
+/// The tensors of a small T5, with an encoder and a decoder; `check` writes what is said of it.
+void write_t5_network(const std::filesystem::path& folder) {
+  shard::T5Model m;
+  m.vocabulary = 7, m.model_dim = 4, m.heads = 2, m.head_dim = 2, m.hidden_dim = 3;
+  m.encoder_blocks = 1, m.decoder_blocks = 2, m.buckets = 8;
+  const shard::ForeignNames names = shard::t5_names(m);
+  Tensors tensors;
+  for (const shard::Parameter& p : m.parameters()) {
+    const shard::ForeignName& stored = names.at(p.name);
+    tensors[stored.name] = stored.is_transposed ? transposed(tensor(p.shape)) : tensor(p.shape);
+  }
+  std::filesystem::create_directory(folder / "t5_network");
+  shard::write_safetensors(folder / "t5_network" / "model.safetensors", tensors);
+}
+
 void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream file(path, std::ios::binary);
   file << bytes;
@@ -198,4 +214,5 @@ int main(int, char** argv) {
   write_malformed_files(folder);
   write_t5(folder / "t5");
   write_mistral(folder);
+  write_t5_network(folder);
 }

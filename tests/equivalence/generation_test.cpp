@@ -13,30 +13,36 @@ namespace shard::testing {
 
 namespace {
 
-constexpr Index prompt_length = 4, count = 6;
+constexpr std::ptrdiff_t prompt_length = 4;
+constexpr Index count = 6;
 
-/// A sequence without labels.
-HostTensor sequence_of(const std::vector<Index>& tokens) {
-  std::vector<float> numbers(tokens.begin(), tokens.end());
-  numbers.resize(2 * tokens.size(), static_cast<float>(Tokens::no_label));
+/// A sequence without labels, behind its source if it has one.
+HostTensor sequence_of(const Prompt& sequence) {
+  std::vector<float> numbers;
+  if (sequence.source) {
+    numbers = {static_cast<float>(sequence.source->size())};
+    numbers.insert(numbers.end(), sequence.source->begin(), sequence.source->end());
+  }
+  numbers.insert(numbers.end(), sequence.tokens.begin(), sequence.tokens.end());
+  numbers.insert(numbers.end(), sequence.tokens.size(), float{Tokens::no_label});
   return {{1, static_cast<Index>(numbers.size())}, numbers};
 }
 
 /// The tokens behind a prompt, by an engine that has all logits: each the first of the largest, after a pass
 /// over all tokens before it.
-std::vector<Index> by_whole_passes(LanguageModel& engine, std::vector<Index> tokens) {
+std::vector<Index> by_whole_passes(LanguageModel& engine, Prompt sequence) {
   InferenceMode no_tape;
   std::vector<float> last;
   engine.see_logits([&](const Tensor& logits, const Tokens&, Index) {
     last = slice(logits, 0, logits.extent(0) - 1, logits.extent(0)).to_host();
   });
   for (Index i = 0; i < count; ++i) {
-    const HostTensor input = sequence_of(tokens);
+    const HostTensor input = sequence_of(sequence);
     engine.forward(Tensor::from_host(input.shape, input.values));
-    tokens.push_back(std::ranges::max_element(last) - last.begin());
+    sequence.tokens.push_back(std::ranges::max_element(last) - last.begin());
   }
   engine.see_logits({});
-  return {tokens.end() - count, tokens.end()};
+  return {sequence.tokens.end() - count, sequence.tokens.end()};
 }
 
 /// The variant that another one is held against.
@@ -53,10 +59,12 @@ std::vector<float> losses_of(ShardedEngine& engine, const HostTensor& input) {
   return engine.whole(engine.forward(input_of(engine, input))).to_host();
 }
 
-std::vector<Index> prompt_of(const Case& c, std::uint64_t seed) {
-  const HostTensor input = c.network->random_input(1, seed);
-  const std::size_t known = std::min<std::size_t>(prompt_length, input.values.size() / 2);
-  return {input.values.begin(), input.values.begin() + static_cast<std::ptrdiff_t>(known)};
+Prompt prompt_of(const Case& c, std::uint64_t seed) {
+  const std::vector<float> input = c.network->random_input(1, seed).values;
+  const bool has_source = c.network->kind().reads_sources();  // its length stands before it
+  const std::ptrdiff_t ids = has_source ? static_cast<std::ptrdiff_t>(input[0]) : std::ssize(input) / 2;
+  const auto first = input.begin() + (has_source ? 1 : 0);
+  return c.network->prompt_of({first, first + std::min(prompt_length, ids)});
 }
 
 }  // namespace
@@ -73,7 +81,7 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
       const auto reference = whole.engine(problem, false);
       const std::vector<float> before = losses_of(*engine, problem.input);
       for (std::uint64_t seed : {5, 6}) {
-        const std::vector<Index> prompt = prompt_of(c, seed);
+        const Prompt prompt = prompt_of(c, seed);
         CHECK(generate_greedily(model, prompt, count) ==
               by_whole_passes(dynamic_cast<LanguageModel&>(*reference), prompt));
       }

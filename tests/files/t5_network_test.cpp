@@ -14,8 +14,8 @@ namespace {
 
 using Config = std::map<std::string, std::string>;
 
-/// A folder of this configuration, with every tensor that a network of these sizes has.
-ForeignModel a_t5(const Config& changes = {}, T5Model m = {}) {
+/// A folder of this configuration, with every tensor that a network of these sizes has, and maybe another one.
+ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string& another = "") {
   m.vocabulary = 7, m.model_dim = 4, m.heads = 2, m.head_dim = 3, m.hidden_dim = 5;
   m.encoder_blocks = 2, m.decoder_blocks = 1, m.buckets = 8;
   Config config = {{"model_type", "t5"},
@@ -32,6 +32,7 @@ ForeignModel a_t5(const Config& changes = {}, T5Model m = {}) {
   for (const auto& [name, value] : changes) config[name] = value;
   std::map<std::string, HostTensor> tensors;
   const ForeignNames names = t5_names(m);
+  if (!another.empty()) tensors[another] = {{1}, {1}};
   for (const Parameter& p : m.parameters()) {
     const ForeignName& stored = names.at(p.name);
     HostTensor& t = tensors[stored.name];
@@ -102,6 +103,19 @@ TEST_CASE("t5: what would change results is refused") {
                 "relative_attention_max_distance: expected a number of 5 or more, given 4");
   check_refused({{"something_new", "1"}}, "something_new: expected no hyper-parameter");
   check_refused({{"d_kv", "2"}}, "which config.json says, given");
+}
+
+TEST_CASE("t5: tensors that a T5 does not have are refused; copies of the embedding are not read") {
+  check_error([] { t5_model(a_t5({}, {}, "input_patch_embedding.weight")); }, Code::file, "tiny",
+              "input_patch_embedding.weight: expected a parameter of a T5, given another one");
+  CHECK(t5_model(a_t5({}, {}, "encoder.embed_tokens.weight")).is_tied);
+}
+
+TEST_CASE("t5: a tokenizer's settings are ignored; the start token is read") {
+  CHECK(t5_model(a_t5({{"chronos_config.tokenizer_class", "MeanScaleUniformBins"}})).start_token == 0);
+  CHECK(t5_model(a_t5({{"decoder_start_token_id", "6"}})).start_token == 6);
+  check_refused({{"decoder_start_token_id", "7"}},
+                "decoder_start_token_id: expected a token below 7, given 7");
 }
 
 TEST_CASE("t5: a network of another family is refused, and the variants that read it are named") {

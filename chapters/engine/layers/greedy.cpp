@@ -41,9 +41,14 @@ class Likeliest {
 };
 
 /// One sequence as an input, without labels.
-Tensor input_of(const std::vector<Index>& tokens) {
-  std::vector<float> numbers(tokens.begin(), tokens.end());
-  numbers.resize(2 * tokens.size(), static_cast<float>(Tokens::no_label));
+Tensor input_of(const Prompt& sequence) {
+  std::vector<float> numbers;
+  if (sequence.source) {
+    numbers.push_back(static_cast<float>(sequence.source->size()));
+    numbers.insert(numbers.end(), sequence.source->begin(), sequence.source->end());
+  }
+  numbers.insert(numbers.end(), sequence.tokens.begin(), sequence.tokens.end());
+  numbers.resize(numbers.size() + sequence.tokens.size(), static_cast<float>(Tokens::no_label));
   return Tensor::from_host({1, static_cast<Index>(numbers.size())}, numbers);
 }
 
@@ -55,20 +60,21 @@ Tensor part_of(const ShardedEngine& engine, const Tensor& input) {
 
 }  // namespace
 
-std::vector<Index> generate_greedily(LanguageModel& engine, const std::vector<Index>& prompt, Index count) {
+std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index count) {
   InferenceMode no_tape;
   engine.continue_sequence(true);
-  std::vector<Index> generated, next = prompt;
+  std::vector<Index> generated;
   Index length = 0;
   while (static_cast<Index>(generated.size()) < count) {
-    length += static_cast<Index>(next.size());
+    length += static_cast<Index>(prompt.tokens.size());
     Likeliest likeliest(length - 1);
     engine.see_logits([&](const Tensor& logits, const Tokens& tokens, Index first_column) {
       likeliest.see(logits, tokens, first_column);
     });
-    engine.forward(part_of(engine, input_of(next)));
-    next = {likeliest.of_all(engine)};
-    generated.push_back(next[0]);
+    engine.forward(part_of(engine, input_of(prompt)));
+    generated.push_back(likeliest.of_all(engine));
+    prompt.tokens = {generated.back()};
+    if (prompt.source) prompt.source->clear();  // the engine has read it
   }
   engine.see_logits({});
   engine.continue_sequence(false);

@@ -19,23 +19,26 @@ struct SeenKeys {
   std::span<const Index> at;
 };
 
-/// The cache of one sequence: each block's keys and values of the tokens so far. They lie as they are computed, so
-/// a device keeps its heads, its tokens, or its blocks.
+/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are computed,
+/// so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the engine's, such
+/// as its block's.
 class KeyValueCache {
  public:
   /// Whether tokens are kept. Turning it on or off forgets them.
   void keep(bool wanted) {
     is_on_ = wanted;
-    blocks_.clear();
+    attentions_.clear();
   }
 
-  /// A block's new keys and values, at these positions, behind those that it has. Without a cache: just these.
+  /// An attention's new keys and values, at these positions, behind those that it has. Without a cache: just
+  /// these. There may be no new ones.
   template <Layout L>
-  SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
+  SeenKeys<L> seen(Index attention, const L& k, const L& v, std::span<const Index> at) {
     if (!is_on_) return {k, v, at};
-    std::shared_ptr<void>& kept = blocks_[block];
+    std::shared_ptr<void>& kept = attentions_[attention];
     if (!kept) kept = std::make_shared<Entry<L>>();
     auto& entry = *static_cast<Entry<L>*>(kept.get());
+    if (at.empty() && !entry.k.is_empty()) return {entry.k, entry.v, entry.at};
     entry.k = joined(entry.k, k);
     entry.v = joined(entry.v, v);
     entry.at.insert(entry.at.end(), at.begin(), at.end());
@@ -62,7 +65,8 @@ class KeyValueCache {
   }
 
   bool is_on_ = false;
-  std::map<Index, std::shared_ptr<void>> blocks_;  // an Entry each, of the layout that the engine's keys have
+  std::map<Index, std::shared_ptr<void>>
+      attentions_;  // an Entry each, of the layout that the engine's keys have
 };
 
 }  // namespace shard

@@ -10,7 +10,7 @@
 namespace shard {
 
 /// An engine of a language model. Its input is (B, 2 S): each row has the S ids of a sequence, and then its S
-/// labels (tokens.hpp). Its output is the loss of each token, (B · S, 1), so that the vocabulary may be
+/// labels; or that of an encoder-decoder (tokens.hpp). Its output is the loss of each token, (B · S, 1), so that the vocabulary may be
 /// divided: no device needs all logits.
 class LanguageModel : public ShardedEngine {
  public:
@@ -23,6 +23,7 @@ class LanguageModel : public ShardedEngine {
 
   /// Whether each forward pass goes on with one sequence: its tokens stand behind those of the passes before,
   /// whose keys and values are kept. Turning it on or off forgets them. (For inference: see InferenceMode.)
+  /// An encoder-decoder has its source in the first pass, and a source of no tokens in those that go on.
   void continue_sequence(bool wanted) {
     continues_ = wanted;
     next_position_ = 0;
@@ -42,6 +43,12 @@ class LanguageModel : public ShardedEngine {
   Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
     return placed(Tokens::read(input, vocabulary, 0, where));
   }
+  /// The same of an encoder-decoder: the target's tokens go on.
+  SourceAndTarget read_with_source(const Tensor& input, Index vocabulary,
+                                   SourceLine where = SourceLine::current()) {
+    auto [source, target] = SourceAndTarget::read(input, vocabulary, where);
+    return {std::move(source), placed(std::move(target))};
+  }
   /// These tokens, behind those of the passes before.
   Tokens placed(Tokens tokens) {
     for (Index& position : tokens.positions) position += next_position_;
@@ -52,10 +59,11 @@ class LanguageModel : public ShardedEngine {
   bool continues() const { return continues_; }
   /// That of the first token of the next pass.
   Index next_position() const { return next_position_; }
-  /// All keys and values that a block's queries may see: these new ones, behind those of earlier passes.
+  /// All keys and values that an attention's queries may see: these new ones, behind those of earlier passes. An
+  /// attention without a number keeps none.
   template <Layout L>
-  SeenKeys<L> seen(Index block, const L& k, const L& v, const std::vector<Index>& at) {
-    return cache_.seen(block, k, v, at);
+  SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
+    return attention ? cache_.seen(*attention, k, v, at) : SeenKeys<L>{k, v, at};
   }
   /// To be called at the begin of a step, and then with each choice of experts, by these tokens. Each token is
   /// noted on one device or more. A choice without experts is ignored.

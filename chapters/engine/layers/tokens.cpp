@@ -83,6 +83,13 @@ SourceAndTarget SourceAndTarget::read(const Tensor& input, Index vocabulary, Sou
   return batch;
 }
 
+std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary) {
+  for (Index token : tokens)
+    if (token < 0 || token >= vocabulary)
+      return fmt::format("expected tokens from 0 to {}, given {}", vocabulary - 1, token);
+  return "";
+}
+
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice) {
   std::vector<Index> rows;
   for (Index token : tokens)

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/device/device.hpp"
@@ -39,6 +41,16 @@ struct SourceAndTarget {
   static SourceAndTarget read(const Tensor& input, Index vocabulary,
                               SourceLine where = SourceLine::current());
 };
+
+/// The tokens that a sequence begins with. In an encoder-decoder, the encoder reads a source, and these are the
+/// target's.
+struct Prompt {
+  std::vector<Index> tokens;
+  std::optional<std::vector<Index>> source = std::nullopt;
+};
+
+/// "expected tokens from 0 to 9, given 12". Nothing where all are in the vocabulary.
+std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary);
 
 /// Ids or labels as rows of a slice of the vocabulary; no_slot for those that are not in it.
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice);

@@ -56,7 +56,7 @@ int costs(Communicator& group, const Chapter& chapter, const Variant& variant, c
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
-/// Rows of numbers from standard input through the network to standard output.
+/// Rows of numbers, or sequences of tokens, from standard input through the network to standard output.
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// The tokens that a language model says after a prompt, on device 0: each the likeliest.
 int generate(Communicator& group, const Variant& variant, const Arguments& arguments);

@@ -38,7 +38,7 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params.checkpoint);
   const std::vector<Index> generated =
-      generate_greedily(dynamic_cast<LanguageModel&>(*engine), prompt, arguments.tokens);
+      generate_greedily(dynamic_cast<LanguageModel&>(*engine), network->prompt_of(prompt), arguments.tokens);
   if (group.device_id() != 0) return 0;
   if (arguments.text.empty())
     fmt::print("{}\n", fmt::join(generated, ","));

@@ -15,7 +15,7 @@
 
 namespace shard {
 
-Characters::Characters(const std::string& path) {
+Characters::Characters(const std::string& path) : path_(path) {
   std::error_code ignored;
   std::ifstream file;
   if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
@@ -31,6 +31,13 @@ Characters::Characters(const std::string& path) {
   for (char c : text) tokens_.push_back(token_of(c));
 }
 
+Characters::Characters(const std::string& path, Index vocabulary) : Characters(path) {
+  if (this->vocabulary() != vocabulary)
+    throw Error(Code::usage,
+                fmt::format("--text: expected a network of {} tokens, the characters of {}, given {}",
+                            this->vocabulary(), printable(path, 120), vocabulary));
+}
+
 std::string Characters::default_path() {
   return SHARDBOOK_DATA "/northanger.txt";
 }
@@ -44,6 +51,23 @@ char Characters::letter(Index token) const {
 Index Characters::token_of(char letter) const {
   const std::size_t at = letters_.find(letter);
   return at == letters_.npos ? no_slot : static_cast<Index>(at);
+}
+
+std::vector<Index> Characters::tokens_of(const std::string& text) const {
+  std::vector<Index> tokens;
+  for (char letter : text) {
+    tokens.push_back(token_of(letter));
+    if (tokens.back() == no_slot)
+      throw Error(Code::usage, fmt::format("--text: expected characters of {}, given '{}'",
+                                           printable(path_, 120), printable({&letter, 1})));
+  }
+  return tokens;
+}
+
+std::string Characters::text_of(const std::vector<Index>& tokens) const {
+  std::string text;
+  for (Index token : tokens) text += letter(token);
+  return text;
 }
 
 HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step) {

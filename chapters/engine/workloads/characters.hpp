@@ -13,6 +13,8 @@ class Characters {
  public:
   /// \throws Error file for a text that cannot be read, or of fewer than two characters
   explicit Characters(const std::string& path);
+  /// For a network of so many tokens. \throws Error usage if the text has more or fewer, too
+  Characters(const std::string& path, Index vocabulary);
   /// Where the text lies in this source tree (chapters/data/README.md).
   static std::string default_path();
 
@@ -23,8 +25,12 @@ class Characters {
   char letter(Index token) const;
   /// The token of a character; no_slot where the text has none such.
   Index token_of(char letter) const;
+  /// Another text as tokens, and tokens as a text. \throws Error usage for a character that this one has not
+  std::vector<Index> tokens_of(const std::string& text) const;
+  std::string text_of(const std::vector<Index>& tokens) const;
 
  private:
+  std::string path_;
   std::string letters_;        // ascending
   std::vector<Index> tokens_;  // of the text
 };

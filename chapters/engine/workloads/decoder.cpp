@@ -88,41 +88,19 @@ std::unique_ptr<GivenBatch> Decoder::given_batch(std::unique_ptr<Checkpoint> fil
 }
 
 std::string Decoder::why_no_sequence(const std::vector<Index>& tokens, Index more) const {
-  for (Index token : tokens)
-    if (token < 0 || token >= model_.vocabulary)
-      return fmt::format("expected tokens from 0 to {}, given {}", model_.vocabulary - 1, token);
+  if (std::string why = why_no_tokens(tokens, model_.vocabulary); !why.empty()) return why;
   const auto length = static_cast<Index>(tokens.size());
   if (length + more <= model_.positions) return "";
   return fmt::format("expected a sequence of at most {} tokens, given {}{}", model_.positions, length,
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-Characters Decoder::characters() const {
-  Characters text(data_);
-  if (text.vocabulary() != model_.vocabulary)
-    throw Error(Code::usage,
-                fmt::format("--text: expected a network of {} tokens, the characters of {}, given {}",
-                            text.vocabulary(), printable(data_, 120), model_.vocabulary));
-  return text;
-}
-
 std::vector<Index> Decoder::tokens_of(const std::string& text) const {
-  const Characters known = characters();
-  std::vector<Index> tokens;
-  for (char letter : text) {
-    tokens.push_back(known.token_of(letter));
-    if (tokens.back() == no_slot)
-      throw Error(Code::usage, fmt::format("--text: expected characters of {}, given '{}'",
-                                           printable(data_, 120), printable({&letter, 1})));
-  }
-  return tokens;
+  return Characters(data_, model_.vocabulary).tokens_of(text);
 }
 
 std::string Decoder::text_of(const std::vector<Index>& tokens) const {
-  const Characters known = characters();
-  std::string text;
-  for (Index token : tokens) text += known.letter(token);
-  return text;
+  return Characters(data_, model_.vocabulary).text_of(tokens);
 }
 
 void Decoder::open_data() {
@@ -139,7 +117,7 @@ std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
   std::vector<Index> prompt;
   for (Index i = 0; i < std::min<Index>(length_, 24); ++i) prompt.push_back(text_->token(begin + i));
   std::vector<Index> tokens = prompt;
-  for (Index token : generate_greedily(dynamic_cast<LanguageModel&>(engine), prompt, 48))
+  for (Index token : generate_greedily(dynamic_cast<LanguageModel&>(engine), {prompt}, 48))
     tokens.push_back(token);
   std::string line;
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -52,9 +52,6 @@ class Decoder : public Workload {
   std::shared_ptr<const StepData> even_step_data(Index batch, int devices) const override;
 
  private:
-  /// The text, if its characters are this network's vocabulary. \throws Error usage
-  Characters characters() const;
-
   DecoderModel model_;
   Index length_;
   std::string data_;

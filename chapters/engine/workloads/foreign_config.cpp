@@ -45,7 +45,7 @@ void ForeignConfig::require_known() const {
   for (const auto& [name, value] : model_.config)
     if (!known_.contains(name) && !harmless.contains(name) && value != "null" &&
         !name.starts_with("id2label.") && !name.starts_with("label2id.") &&
-        !name.starts_with("task_specific_params"))
+        !name.starts_with("task_specific_params") && !name.starts_with("chronos_config"))  // of a tokenizer
       refuse_value(name, "no hyper-parameter that this program does not know", value);
 }
 

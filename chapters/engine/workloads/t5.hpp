@@ -8,7 +8,8 @@ namespace shard {
 
 /// An encoder-decoder (t5_model.hpp) that reads a piece of a text and learns to say the piece that follows.
 /// Its input is (B, 1 + n + 2 S): see SourceAndTarget. Its output is the loss of each token of the targets,
-/// (B · S, 1). A target begins with the last token of its source.
+/// (B · S, 1). A target begins with the model's
+/// start token; without one, with the last token of its source.
 class T5 : public Workload {
  public:
   /// Sources have `source_length` tokens, and targets `length`.
@@ -29,6 +30,11 @@ class T5 : public Workload {
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
   std::string input_hint(Index) const override { return ""; }
   std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const override;
+  std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const override;
+  /// The tokens are the source.
+  Prompt prompt_of(const std::vector<Index>& tokens) const override;
+  std::vector<Index> tokens_of(const std::string& text) const override;
+  std::string text_of(const std::vector<Index>& tokens) const override;
 
   void open_data() override;
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;

@@ -40,7 +40,9 @@ void set_hyper_parameters(T5Model& m, const Options& o) {
 class T5Kind : public WorkloadKind {
  public:
   std::string name() const override { return "t5"; }
-  bool can_infer() const override { return false; }
+  bool has_tokens() const override { return true; }
+  bool reads_sources() const override { return true; }
+  bool has_foreign_networks() const override { return true; }
   TrainingDefaults training_defaults() const override { return {16, 100}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, encoder/block_0/self_query, ..., decoder/final_norm, head";

@@ -2,6 +2,7 @@
 
 /// An encoder-decoder as T5 (Raffel et al. 2020): its sizes, and the names and shapes of its parameters.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct T5Model {
   Hidden hidden = Hidden::relu;  ///< or geglu
   bool is_tied = true;           ///< the head is the embedding's table
   float epsilon = 1e-6F;
-  Arithmetic how = {};  ///< scores are not scaled
+  std::optional<Index> start_token = std::nullopt;  ///< with which each target begins
+  Arithmetic how = {};                              ///< scores are not scaled
 
   Index width() const { return heads * head_dim; }
   Index blocks(Side side) const { return side == Side::encoder ? encoder_blocks : decoder_blocks; }

@@ -23,6 +23,10 @@ T5Model sizes(ForeignConfig& config) {
   m.buckets = config.number<Index>("relative_attention_num_buckets", 32, 4);
   m.max_distance = config.number<Index>("relative_attention_max_distance", 128, m.buckets / 2 + 1);
   m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0));
+  m.start_token = config.number<Index>("decoder_start_token_id", 0, 0);
+  if (m.start_token >= m.vocabulary)
+    config.refuse_value("decoder_start_token_id", fmt::format("a token below {}", m.vocabulary),
+                        fmt::to_string(*m.start_token));
   return m;
 }
 
@@ -49,10 +53,22 @@ void require_same_network(ForeignConfig& config) {
   config.require("quantization_config", "none");
   config.require("is_encoder_decoder", "true");
   config.require("is_decoder", "false");
-  for (const char* ignored : {"dropout_rate", "classifier_dropout", "initializer_factor",
-                              "decoder_start_token_id", "n_positions", "output_past"})
+  for (const char* ignored :
+       {"dropout_rate", "classifier_dropout", "initializer_factor", "n_positions", "output_past"})
     config.text(ignored, "");
   config.require_known();
+}
+
+/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5, and
+/// its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+void require_no_others(const ForeignModel& model, const ForeignNames& names) {
+  std::set<std::string> known = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                 "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
+  for (const auto& [ours, theirs] : names) known.insert(theirs.name);
+  for (const std::string& name : model.parameters->names())
+    if (!known.contains(name))
+      throw Error(Code::file, fmt::format("{}: {}: expected a parameter of a T5, given another one",
+                                          model.source, printable(name, 120)));
 }
 
 }  // namespace
@@ -68,6 +84,7 @@ T5Model t5_model(const ForeignModel& model) {
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
   require_shapes(model, m.parameters(), t5_names(m));
+  require_no_others(model, t5_names(m));
   return m;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/checkpoint.hpp"
 #include "engine/foreign_model.hpp"
 #include "engine/host_tensor.hpp"
+#include "engine/layers/tokens.hpp"
 #include "engine/options.hpp"
 #include "engine/proof/costs.hpp"
 #include "engine/workloads/given_batch.hpp"
@@ -95,6 +96,8 @@ class Workload {
   /// Why these tokens with so many more are no sequence of the network's: "expected tokens from 0 to 9, given
   /// 12". Nothing where they are one.
   virtual std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const;
+  /// What the network goes on with where a user gives these tokens.
+  virtual Prompt prompt_of(const std::vector<Index>& tokens) const { return {tokens, std::nullopt}; }
   /// A text as tokens, and tokens as a text. \throws Error usage when the network has no such text
   virtual std::vector<Index> tokens_of(const std::string& text) const;
   virtual std::string text_of(const std::vector<Index>& tokens) const;
@@ -185,8 +188,8 @@ class WorkloadKind {
   virtual TrainingDefaults training_defaults() const { return {}; }
   /// Whether these are language models, which can `generate`, and read tokens.
   virtual bool has_tokens() const { return false; }
-  /// Whether `infer` reads their input: rows of one width, or one sequence of tokens a line.
-  virtual bool can_infer() const { return true; }
+  /// Whether they are encoder-decoders: of each sequence, an encoder reads a source first.
+  virtual bool reads_sources() const { return false; }
 
   /// \name Options: of `train` alone, and of every command
   /// @{
