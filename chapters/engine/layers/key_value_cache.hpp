@@ -19,9 +19,9 @@ struct SeenKeys {
   std::span<const Index> at;
 };
 
-/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are computed,
-/// so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the engine's, such
-/// as its block's.
+/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are
+/// computed, so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the
+/// engine's, such as its block's.
 class KeyValueCache {
  public:
   /// Whether tokens are kept. Turning it on or off forgets them.

@@ -59,8 +59,9 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
-/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5, and
-/// its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5,
+/// and its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody
+/// reads.
 void require_no_others(const ForeignModel& model, const ForeignNames& names) {
   std::set<std::string> known = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
