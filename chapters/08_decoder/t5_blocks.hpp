@@ -129,21 +129,22 @@ inline std::vector<Index> all_positions(const Tokens& tokens) {
   std::iota(all.begin(), all.end(), 0);
   return all;
 }
-/// Whether no pass before has begun these sequences. In a pass that goes on (LanguageModel::continue_sequence),
-/// the encoder has nothing to read, and what the decoder's cross attentions made of its result is kept.
+/// Whether no pass before has begun these sequences. In a pass that goes on
+/// (LanguageModel::continue_sequence), the encoder has nothing to read, and what the decoder's cross
+/// attentions made of its result is kept.
 inline bool begins(const Tokens& target) {
   return target.positions.empty() || target.positions.front() == 0;
 }
 
-/// Which keys an attention's queries see. In the decoder, those of earlier passes are kept, by a number of the
-/// attention's.
+/// Which keys an attention's queries see. In the decoder, those of earlier passes are kept, by a number of
+/// the attention's.
 struct Sight {
   std::span<const Index> at_q, at_k;
   AttentionHeads heads;
   std::optional<Index> kept_as = std::nullopt;
 };
-/// A stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are here. The
-/// attention is in the last block that the stack has begun.
+/// A stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are here.
+/// The attention is in the last block that the stack has begun.
 template <Layout X, Layout H>
 Sight own_tokens(const T5Model& m, Side side, const T5StackKept<X, H>& k) {
   const Tensor& bias = k.bias.local();

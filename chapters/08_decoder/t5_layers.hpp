@@ -29,6 +29,7 @@ class T5Layers : public LanguageModel {
         schedule_(with_messages(num_devices(), micro_batches,
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);
+    stage_.cache = &cache();
     stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
   }
 
@@ -100,7 +101,7 @@ class T5Layers : public LanguageModel {
 
   /// A batch on its way: micro-batches that follow one another.
   T5StageWorker begin(const Tensor& input, Index micro_batches) {
-    return {group(), stage_, SourceAndTarget::read(input, stage_.m.vocabulary), micro_batches};
+    return {group(), stage_, read_with_source(input, stage_.m.vocabulary), micro_batches};
   }
 
   /// A schedule that takes one micro-batch forward through all stages, or backward through all.

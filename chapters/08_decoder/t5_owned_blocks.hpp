@@ -25,14 +25,15 @@ inline Owned norm_backward(Owned dy, const Owned& w, const T5Model& m, const Nor
 
 /// Keys and values are made of `source`, (T_e, D), or of what queries are made of.
 inline Owned attend(const T5Model& m, const T5OwnedAttention& w, const Owned& x, const Sight& sight,
-                    T5AttentionKept<Owned, Owned>& k, const Owned* source) {
+                    T5AttentionKept<Owned, Owned>& k, const Owned* source, KeyValueCache& cache) {
   k.n = rms_norm(x, w.norm, m.epsilon, m.how, k.norm);  // (T, D)
   const Owned& of_keys = source != nullptr ? *source : k.n;
-  k.q = matmul(k.n, w.query);                                                      // (T, H d)
-  k.k = matmul(of_keys, w.key);                                                    // (T, H d)   or (T_e, H d)
-  k.v = matmul(of_keys, w.value);                                                  // (T, H d)   or (T_e, H d)
-  k.o = attention(k.q, k.k, k.v, sight.at_q, sight.at_k, sight.heads, k.softmax);  // (T, H d)
-  return matmul(k.o, w.output);                                                    // (T, D)
+  k.q = matmul(k.n, w.query);      // (T, H d)
+  k.k = matmul(of_keys, w.key);    // (T, H d)   or (T_e, H d)
+  k.v = matmul(of_keys, w.value);  // (T, H d)   or (T_e, H d)
+  const auto [keys, values, at] = cache.seen(sight.kept_as, k.k, k.v, sight.at_k);
+  k.o = attention(k.q, keys, values, sight.at_q, at, sight.heads, k.softmax);  // (T, H d)
+  return matmul(k.o, w.output);                                                // (T, D)
 }
 inline Owned attend_backward(const T5Model& m, const T5OwnedAttention& w, const Owned& d, const Sight& sight,
                              T5AttentionKept<Owned, Owned>& k, const Owned* source, Owned& dsource,

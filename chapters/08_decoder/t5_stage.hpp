@@ -32,6 +32,7 @@ struct T5Stage {
   T5OwnedWeights w{};
   std::array<Owned, all_tables.size()> copies{};  ///< of tables that this device reads and another one owns
   std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
+  KeyValueCache* cache = nullptr;  ///< the engine's
 
   Range blocks(Side side) const { return split.blocks(side, device); }
   bool is_last() const { return device == split.last(); }
@@ -46,9 +47,7 @@ struct T5Stage {
   /// the encoder returned is kept, as keys' gradients need it, so that a copy goes on to the next device.
   T5Stream forward(T5Stream x, T5StageKept& kept) const {
     auto& [source, target, softmax] = kept;
-    if (split.has(Side::encoder, device)) read(Side::encoder, x.encoder, kept);
-    if (split.has_last(Side::encoder, device))
-      x.encoder = rms_norm(x.encoder, w.encoder.final_norm, m.epsilon, m.how, source.norm);  // (T_e, D)
+    if (begins(target.tokens)) read_source(x.encoder, kept);
     if (!split.has(Side::decoder, device)) return x;
     source.n = std::move(x.encoder);
     read(Side::decoder, x.decoder, kept);
@@ -73,19 +72,25 @@ struct T5Stage {
   }
 
  private:
+  /// x, (T_e, D), through the encoder's blocks here.
+  void read_source(Owned& x, T5StageKept& kept) const {
+    if (split.has(Side::encoder, device)) read(Side::encoder, x, kept);
+    if (split.has_last(Side::encoder, device))
+      x = rms_norm(x, w.encoder.final_norm, m.epsilon, m.how, kept.encoder.norm);
+  }
   /// x, (T, D), through the blocks of a stack.
   void read(Side side, Owned& x, T5StageKept& kept) const {
     auto& k = side == Side::encoder ? kept.encoder : kept.decoder;
-    k.buckets = buckets_of(k.tokens.positions, k.tokens.positions, m.positions(side));  // (S S)
-    k.bias = position_bias(table(bias_table(side)), k.buckets);                         // (S S, H)
+    k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m.positions(side));  // (S S)
+    k.bias = position_bias(table(bias_table(side)), k.buckets);                              // (S S, H)
     if (split.has_first(side, device)) x = embedding(table(Table::embedding), k.tokens);
     for (Index b = blocks(side).begin; b < blocks(side).end; ++b) {
       const T5OwnedBlock& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       auto& kb = k.blocks.emplace_back();
-      accumulate(x, attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr));
+      accumulate(x, attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, *cache));
       if (side == Side::decoder)
-        accumulate(x,
-                   attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross, &kept.encoder.n));
+        accumulate(x, attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross, &kept.encoder.n,
+                             *cache));
       accumulate(x, think(m, block, x, kb));
     }
   }

@@ -23,7 +23,7 @@ class T5Tensor : public LanguageModel {
   }
 
   /// ## Forward
-  /// T_e tokens of sources, and T of targets.
+  /// T_e tokens of sources, and T of targets. A pass that goes on with targets has no sources.
   Placed forward(Tensor input) override {
     auto [source, target] = read_with_source(input, m_.vocabulary);
     MyKept kept{.encoder = {.tokens = std::move(source), .n = Replicated(group(), Tensor({0, m_.model_dim}))},

@@ -41,7 +41,7 @@ class T5StageWorker : public Interpreter {
   void forward(Index m, int s) override {
     T5StageKept kept{.encoder = {some_sequences(batch_.source, sequences_of(m))},
                      .decoder = {some_sequences(batch_.target, sequences_of(m))}};
-    T5Stream x = stage_.forward(s == 0 ? T5Stream() : take({Flow::activation, m, s}), kept);
+    T5Stream x = stage_.forward(s == 0 ? T5Stream{nothing(), {}} : take({Flow::activation, m, s}), kept);
     if (!InferenceMode::is_on()) kept_.emplace(m, std::move(kept));
     if (stage_.is_last() && loss_gradient_) {
       const Index first_row = sequences_of(m).begin * batch_.target.length;
@@ -84,6 +84,8 @@ class T5StageWorker : public Interpreter {
   }
 
  private:
+  /// No rows: what the encoder returns in a pass that goes on (begins).
+  Owned nothing() const { return Owned::mine(group_, Tensor({0, stage_.m.model_dim})); }
   /// Whether the message also has the decoder's stream, or its gradient.
   bool has_decoder(const Message& m) const {
     return stage_.split.is_within_decoder(std::max(m.stage, m.from_stage()));

@@ -9,6 +9,7 @@
 #include "engine/layers/expert_choice.hpp"
 #include "engine/loss.hpp"
 #include "engine/workloads/characters.hpp"
+#include "engine/workloads/t5.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -114,6 +115,31 @@ TEST_CASE("characters: a text's characters in ascending order are its vocabulary
   check_refused([&] { Characters("/nowhere/text"); }, Code::file, "/nowhere/text: expected a text");
   const TextFile same("aaa");
   check_refused([&] { Characters(same.path()); }, Code::file, "two different characters or more, given 1");
+}
+
+TEST_CASE("characters: another text has tokens if all of its characters are in the first") {
+  const TextFile file("beda \nbc");
+  const Characters text(file.path(), 7);
+  CHECK(text.tokens_of("abba") == Indices{2, 3, 3, 2});
+  CHECK(text.text_of({2, 3, 3, 2}) == "abba");
+  check_refused([&] { text.tokens_of("abz"); }, Code::usage, "given 'z'");
+  check_refused([&] { Characters(file.path(), 8); }, Code::usage, "of 7 tokens, the characters of");
+}
+
+TEST_CASE(
+    "prompts of an encoder-decoder are sources; targets begin as in training, or with the start token") {
+  const TextFile file("abcdefghijklmnopqrstuvwxyz");
+  T5Model model;
+  model.vocabulary = 26;
+  T5 made(model, 4, 3, file.path());
+  made.open_data();
+  const Values row =
+      made.batch(2, 1, 1)->input({1, 2}).to_host();  // 4, a source, ids and labels of its target
+  const Indices source(row.begin() + 1, row.begin() + 5);
+  CHECK(made.prompt_of(source).source == source);
+  CHECK(made.prompt_of(source).tokens == Indices{static_cast<Index>(row[5])});
+  model.start_token = 9;
+  CHECK(T5(model, 4, 3, file.path()).prompt_of(source).tokens == Indices{9});
 }
 
 TEST_CASE("pieces of a text: each character's label is the next; a row depends on seed, step and row alone") {

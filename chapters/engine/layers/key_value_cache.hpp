@@ -19,9 +19,9 @@ struct SeenKeys {
   std::span<const Index> at;
 };
 
-/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are computed,
-/// so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the engine's, such
-/// as its block's.
+/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are
+/// computed, so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the
+/// engine's, such as its block's.
 class KeyValueCache {
  public:
   /// Whether tokens are kept. Turning it on or off forgets them.
@@ -31,11 +31,11 @@ class KeyValueCache {
   }
 
   /// An attention's new keys and values, at these positions, behind those that it has. Without a cache: just
-  /// these. There may be no new ones.
+  /// these. There may be no new ones. For an attention without a number nothing is kept.
   template <Layout L>
-  SeenKeys<L> seen(Index attention, const L& k, const L& v, std::span<const Index> at) {
-    if (!is_on_) return {k, v, at};
-    std::shared_ptr<void>& kept = attentions_[attention];
+  SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
+    if (!is_on_ || !attention) return {k, v, at};
+    std::shared_ptr<void>& kept = attentions_[*attention];
     if (!kept) kept = std::make_shared<Entry<L>>();
     auto& entry = *static_cast<Entry<L>*>(kept.get());
     if (at.empty() && !entry.k.is_empty()) return {entry.k, entry.v, entry.at};

@@ -10,8 +10,8 @@
 namespace shard {
 
 /// An engine of a language model. Its input is (B, 2 S): each row has the S ids of a sequence, and then its S
-/// labels; or that of an encoder-decoder (tokens.hpp). Its output is the loss of each token, (B · S, 1), so that the vocabulary may be
-/// divided: no device needs all logits.
+/// labels; or that of an encoder-decoder (tokens.hpp). Its output is the loss of each token, (B · S, 1), so
+/// that the vocabulary may be divided: no device needs all logits.
 class LanguageModel : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
@@ -59,14 +59,13 @@ class LanguageModel : public ShardedEngine {
   bool continues() const { return continues_; }
   /// That of the first token of the next pass.
   Index next_position() const { return next_position_; }
-  /// All keys and values that an attention's queries may see: these new ones, behind those of earlier passes. An
-  /// attention without a number keeps none.
+  /// All keys and values that an attention's queries may see: these new ones, behind those of earlier passes.
   template <Layout L>
   SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
-    return attention ? cache_.seen(*attention, k, v, at) : SeenKeys<L>{k, v, at};
+    return cache_.seen(attention, k, v, at);
   }
-  /// To be called at the begin of a step, and then with each choice of experts, by these tokens. Each token is
-  /// noted on one device or more. A choice without experts is ignored.
+  /// To be called at the begin of a step, and then with each choice of experts, by these tokens. Each token
+  /// is noted on one device or more. A choice without experts is ignored.
   /// @{
   void forget_choices() { chosen_.clear(); }
   void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {

@@ -42,8 +42,8 @@ struct SourceAndTarget {
                               SourceLine where = SourceLine::current());
 };
 
-/// The tokens that a sequence begins with. In an encoder-decoder, the encoder reads a source, and these are the
-/// target's.
+/// The tokens that a sequence begins with. In an encoder-decoder, the encoder reads a source, and these are
+/// the target's.
 struct Prompt {
   std::vector<Index> tokens;
   std::optional<std::vector<Index>> source = std::nullopt;

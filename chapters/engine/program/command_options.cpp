@@ -199,8 +199,8 @@ std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& cha
 }
 
 std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
-  CLI::App* infer =
-      app.add_subcommand("infer", "Read rows of numbers from standard input, write the network's output");
+  CLI::App* infer = app.add_subcommand(
+      "infer", "Read rows of numbers, or tokens, from standard input, write the network's output");
   auto declared = add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
   infer->add_option("--batch", a.batch, "Rows that go through the network together")

@@ -21,8 +21,8 @@ struct Streams {
 /// Rows of numbers in, with commas between them, and rows of numbers out. So many go through the network
 /// together. `hint`: see input_hint.
 Streams rows_of_numbers(std::istream& in, Index width, Index at_a_time, InputHint hint);
-/// Sequences of tokens in, all of one length, and the losses of each sequence's labels out. A token's label is
-/// the token behind it. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
+/// Sequences of tokens in, all of one length, and the losses of each sequence's labels out. A token's label
+/// is the token behind it. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
 Streams rows_of_tokens(std::istream& in, const Workload& network, Index at_a_time);
 
 /// The lines of standard input, which are counted for messages.

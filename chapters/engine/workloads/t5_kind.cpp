@@ -43,7 +43,7 @@ class T5Kind : public WorkloadKind {
   bool has_tokens() const override { return true; }
   bool reads_sources() const override { return true; }
   bool has_foreign_networks() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {16, 100}; }
+  TrainingDefaults training_defaults() const override { return {8, 20}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, encoder/block_0/self_query, ..., decoder/final_norm, head";
   }
@@ -90,6 +90,9 @@ class T5Kind : public WorkloadKind {
     set_hyper_parameters(m, o);
     require_parameters(checkpoint, m.parameters(), "t5");
     return std::make_shared<T5>(m, 1, 1, o[decoder_option().data]);
+  }
+  std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
+    return std::make_shared<T5>(t5_model(model), o[t5_option().source_length], o[decoder_option().length]);
   }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const T5Model m = t5_model(model);

@@ -59,8 +59,9 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
-/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5, and
-/// its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5,
+/// and its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody
+/// reads.
 void require_no_others(const ForeignModel& model, const ForeignNames& names) {
   std::set<std::string> known = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
@@ -78,11 +79,12 @@ T5Model t5_model(const ForeignModel& model) {
   config.require_family({"t5"});
   T5Model m = sizes(config);
   m.hidden = hidden_of(config);
-  m.is_tied = !model.parameters->contains("lm_head.weight");
   const bool says_tied = truth(config, "tie_word_embeddings", "true");
+  m.is_tied = model.parameters ? !model.parameters->contains("lm_head.weight") : says_tied;
   if (truth(config, "scale_decoder_outputs", says_tied ? "true" : "false"))
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
+  if (!model.parameters) return m;
   require_shapes(model, m.parameters(), t5_names(m));
   require_no_others(model, t5_names(m));
   return m;
