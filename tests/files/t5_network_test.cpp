@@ -29,7 +29,10 @@ ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string&
                    {"relative_attention_num_buckets", "8"},
                    {"relative_attention_max_distance", "12"},
                    {"dropout_rate", "0.1"}};
-  for (const auto& [name, value] : changes) config[name] = value;
+  for (const auto& [name, value] : changes) {
+    config[name] = value;
+    if (value == "absent") config.erase(name);
+  }
   std::map<std::string, HostTensor> tensors;
   const ForeignNames names = t5_names(m);
   if (!another.empty()) tensors[another] = {{1}, {1}};
@@ -42,9 +45,9 @@ ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string&
   return {"tiny", config, host_checkpoint(std::move(tensors), "tiny")};
 }
 
-void check_refused(const Config& changes, const std::string& reason) {
+void check_refused(const Config& changes, const std::string& reason, const T5Model& of = {}) {
   CAPTURE(reason);
-  check_error([&] { t5_model(a_t5(changes)); }, Code::file, "tiny", reason);
+  check_error([&] { t5_model(a_t5(changes, of)); }, Code::file, "tiny", reason);
 }
 
 }  // namespace
@@ -93,16 +96,72 @@ TEST_CASE("t5: parameters have their names, and matrices are turned") {
   check("decoder/block_0/cross_norm", "decoder.block.0.layer.1.layer_norm.weight", false);
 }
 
+TEST_CASE("t5: what a file does not say is what the family's config class has") {
+  CHECK(t5_model(a_t5({{"relative_attention_max_distance", "absent"}})).max_distance == 128);
+  // Where that has other shapes, the tensors do not fit.
+  const std::string wider = ", which config.json says, given ";
+  check_refused({{"relative_attention_num_buckets", "absent"}, {"relative_attention_max_distance", "17"}},
+                "relative_attention_bias.weight: expected (32, 2)" + wider + "(8, 2)");
+  check_refused({{"vocab_size", "absent"}}, "shared.weight: expected (32128, 4)" + wider + "(7, 4)");
+  check_refused({{"d_model", "absent"}}, "shared.weight: expected (7, 512)" + wider + "(7, 4)");
+  check_refused({{"d_kv", "absent"}}, "SelfAttention.q.weight: expected (128, 4)" + wider + "(6, 4)");
+  check_refused({{"d_ff", "absent"}}, "DenseReluDense.wi.weight: expected (2048, 4)" + wider + "(5, 4)");
+  check_refused({{"num_heads", "null"}}, "expected (8, 8)" + wider + "(8, 2)");
+  check_refused({{"num_layers", "absent"}}, "expected a parameter encoder.block.2.");
+  check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as many
+}
+
+TEST_CASE("t5: what changes only training or generation is ignored") {
+  for (const char* name : {"dropout_rate", "classifier_dropout", "initializer_factor",
+                           "decoder_start_token_id", "n_positions", "output_past", "use_cache"})
+    CHECK(t5_model(a_t5({{name, "3"}})).buckets == 8);
+  CHECK(t5_model(a_t5({{"task_specific_params.translation.num_beams", "4"}})).buckets == 8);
+}
+
 TEST_CASE("t5: what would change results is refused") {
   check_refused({{"feed_forward_proj", "gated-silu"}},
                 "feed_forward_proj: expected relu or gated-gelu, given gated-silu");
   check_refused({{"dense_act_fn", "gelu"}}, "dense_act_fn: expected relu, given gelu");
+  check_refused({{"is_gated_act", "true"}}, "is_gated_act: expected false, given true");
+  T5Model gated;
+  gated.hidden = Hidden::geglu;
+  const Config is_gated = {{"feed_forward_proj", "gated-gelu"}};
+  auto and_also = [&](const std::string& name, const std::string& value) {
+    Config config = is_gated;
+    config[name] = value;
+    return config;
+  };
+  check_refused(and_also("dense_act_fn", "gelu"), "dense_act_fn: expected gelu_new, given gelu", gated);
+  check_refused(and_also("is_gated_act", "false"), "is_gated_act: expected true, given false", gated);
   check_refused({{"relative_attention_num_buckets", "3"}},
                 "relative_attention_num_buckets: expected a number of 4 or more, given 3");
   check_refused({{"relative_attention_max_distance", "4"}},
                 "relative_attention_max_distance: expected a number of 5 or more, given 4");
+  check_refused({{"layer_norm_epsilon", "-1"}},
+                "layer_norm_epsilon: expected a number of 0 or more, given -1");
+  check_refused({{"num_heads", "0"}}, "num_heads: expected a number of 1 or more, given 0");
+  check_refused({{"d_model", "4.0"}}, "d_model: expected a number of 1 or more, given 4.0");
+  check_refused({{"is_encoder_decoder", "false"}}, "is_encoder_decoder: expected true, given false");
+  check_refused({{"is_decoder", "true"}}, "is_decoder: expected false, given true");
+  check_refused({{"quantization_config", "object"}}, "quantization_config: expected none, given object");
   check_refused({{"something_new", "1"}}, "something_new: expected no hyper-parameter");
-  check_refused({{"d_kv", "2"}}, "which config.json says, given");
+}
+
+TEST_CASE("t5: what says whether logits are scaled is true or false") {
+  check_refused({{"tie_word_embeddings", "1"}}, "tie_word_embeddings: expected true or false, given 1");
+  check_refused({{"scale_decoder_outputs", "yes"}},
+                "scale_decoder_outputs: expected true or false, given yes");
+  CHECK(t5_model(a_t5({{"scale_decoder_outputs", "false"}})).how.logit_scale == 1);
+  CHECK(
+      t5_model(a_t5({{"tie_word_embeddings", "false"}, {"scale_decoder_outputs", "true"}})).how.logit_scale ==
+      0.5F);
+}
+
+TEST_CASE("t5: tensors that do not fit config.json are refused") {
+  check_refused({{"d_kv", "2"}},
+                "SelfAttention.q.weight: expected (4, 4), which config.json says, given (6, 4)");
+  check_refused({{"num_layers", "3"}}, "expected a parameter encoder.block.2.");
+  check_refused({{"feed_forward_proj", "gated-gelu"}}, "wi_0.weight, given none of that name");
 }
 
 TEST_CASE("t5: tensors that a T5 does not have are refused; copies of the embedding are not read") {
