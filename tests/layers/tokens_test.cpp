@@ -9,6 +9,7 @@
 #include "engine/layers/expert_choice.hpp"
 #include "engine/loss.hpp"
 #include "engine/workloads/characters.hpp"
+#include "engine/workloads/decoder.hpp"
 #include "engine/workloads/t5.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -218,6 +219,40 @@ TEST_CASE(
   CHECK(d.to_host() == Values{3.75F, -3.75F});  // p (d − 2)
   const Tensor none = choose_experts_backward(matrix(2, 2, {1, 1, 1, -1}), choice, grid);
   CHECK(none.to_host() == Values{0, 0, 0, 0.5F, 0, -0.5F});
+}
+
+TEST_CASE("sentences: behind a full stop there is padding, and no label") {
+  const TextFile file("ab.cd.ef.gh.ab.cd.ef.gh.ab");
+  const Characters text(file.path());
+  HostTensor pieces = pieces_of_text(text, {0, 20}, 5, 1, 1);
+  const HostTensor whole = pieces;
+  end_with_sentence(text, pieces);
+  const Index stop = text.token_of('.');
+  for (std::size_t row = 0; row < 20; ++row) {
+    bool is_over = false;
+    for (std::size_t i = row * 10; i < row * 10 + 5; ++i) {
+      CHECK(pieces.values[i] == (is_over ? 0 : whole.values[i]));
+      is_over = is_over || whole.values[i] == static_cast<float>(stop);
+      CHECK(pieces.values[i + 5] == (is_over ? float{Tokens::no_label} : whole.values[i + 5]));
+    }
+  }
+}
+
+TEST_CASE("sentences: each label has the same weight, whichever device has it") {
+  const TextFile file("ab.cdefghij.kl.mnopqrstuvwxyz");
+  DecoderModel model;
+  model.vocabulary = 27;
+  Decoder made(model, 7, file.path(), true);
+  made.open_data();
+  const auto batch = made.batch(9, 1, 1);
+  const Values input = batch->input({0, 9}).to_host();
+  const auto missing = std::ranges::count(input, float{Tokens::no_label});
+  CHECK(missing > 0);
+  for (const Range& rows : {Range{0, 9}, Range{2, 3}, Range{3, 9}}) {
+    const Tensor losses({rows.size() * 7, 1});
+    for (float weight : batch->loss_gradient(losses, rows.begin * 7).to_host())
+      CHECK(weight == 1 / static_cast<float>(63 - missing));
+  }
 }
 
 }  // namespace shard::testing
