@@ -40,7 +40,7 @@ few_keys = engine("tensor", LAYERS + "attention.cpp", key_heads=2)
 arithmetic = engine("single", LAYERS + "arithmetic.hpp")
 norm = engine("context", LAYERS + "rms_norm.cpp")
 loss = engine("context", LAYERS + "cross_entropy.cpp")
-swiglu = engine("context", LAYERS + "swiglu.cpp")
+swiglu = engine("context", LAYERS + "gate.cpp")
 choice = engine("experts", LAYERS + "expert_choice.cpp", "--experts 5")
 mean = engine("context", "chapters/engine/loss.cpp")
 model = of("08 generation", LAYERS + "language_model.hpp", tests=GENERATION)
@@ -282,14 +282,14 @@ ALL = [
            "Somebody counts sequences where the loss counts tokens.", "nothing to see"),
 
     attention("dec-sees-the-next-token",
-              "for (Index at : last) first.push_back(window ? at - *window + 1 : 0);",
-              "for (Index& at : last) first.push_back(window ? at - *window + 1 : 0), ++at;",
+              "for (Index at : last) first.push_back(heads.window ? at - *heads.window + 1 : 0);",
+              "for (Index& at : last) first.push_back(heads.window ? at - *heads.window + 1 : 0), ++at;",
               "Somebody takes the end of the range for excluded.", "a loss near 0, and nonsense in use"),
-    windowed("dec-window-one-more", "first.push_back(window ? at - *window + 1 : 0);",
-             "first.push_back(window ? at - *window : 0);",
+    windowed("dec-window-one-more", "first.push_back(heads.window ? at - *heads.window + 1 : 0);",
+             "first.push_back(heads.window ? at - *heads.window : 0);",
              "Somebody does not count the token itself.", "nothing to see"),
-    windowed("dec-window-ignored", "first.push_back(window ? at - *window + 1 : 0);",
-             "(void)at, (void)window, first.push_back(0);",
+    windowed("dec-window-ignored", "first.push_back(heads.window ? at - *heads.window + 1 : 0);",
+             "(void)at, first.push_back(0);",
              "Somebody forgets the window.", "a little better"),
     few_keys("dec-keys-of-head-0", "of.push_back(h / shared - first_key_head);",
              "of.push_back(0 * (h / shared - first_key_head));",
@@ -305,8 +305,7 @@ ALL = [
               "ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));",
               "(void)head.o;",
               "Somebody takes the derivative of a power for that of a softmax.", "learns more slowly"),
-    attention("dec-scale-once", "ds = scale(how.rounded(multiply(std::move(ds), p)), how.score_scale);",
-              "ds = how.rounded(multiply(std::move(ds), p));",
+    attention("dec-scale-once", "  ds = scale(std::move(ds), how.score_scale);\n", "",
               "Somebody scales scores, and forgets it on the way back.", "nothing to see under Adam"),
     arithmetic("dec-scale-missing", "how.score_scale = 1 / std::sqrt(static_cast<float>(head_dim));",
                "(void)head_dim;",
@@ -322,8 +321,8 @@ ALL = [
          "Somebody gives tokens without a label a loss of 0, and the gradient of all others.",
          "learns padding"),
     swiglu("dec-activation-for-its-derivative",
-           "Tensor dg = how.rounded(silu_backward(multiply(std::move(u), dh), g));",
-           "Tensor dg = how.rounded(multiply(multiply(std::move(u), dh), how.rounded(silu(g.clone()))));",
+           "return gate == Gate::gelu ? gelu_backward(std::move(dh), z) : silu_backward(std::move(dh), z);",
+           "return multiply(std::move(dh), activation(z, gate));",
            "Somebody multiplies by the activation where its derivative is meant.", "learns more slowly"),
     choice("dec-gates-not-renormalised", "const Tensor sums = row_sums(powers);",
            "const Tensor sums = row_sums(exponentials(logits.clone(), largest, how.base));",

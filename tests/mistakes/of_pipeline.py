@@ -5,6 +5,7 @@ HERE = "chapters/04_pipeline/"
 TRAIN = "04_pipeline --layers 8 --micro-batches 5"
 worker = of("04 worker", HERE + "worker.hpp", TRAIN)
 bubble = of("04 zero-bubble", HERE + "worker.hpp", TRAIN + " --variant zero-bubble")
+cuts = of("04 stages", "chapters/engine/schedules/cuts.cpp", TRAIN)
 stages = of("04 stages", HERE + "stages.cpp", TRAIN)
 schedule = of("04 schedules", HERE + "schedules.hpp", TRAIN, "schedule_test")
 conveyor = of("04 inference", HERE + "conveyor.hpp", TRAIN)
@@ -67,10 +68,10 @@ ALL = [
     stages("pp-flops-of-layer-0", "const Index products = l > 0 ? 3 : 2;", "const Index products = 3;",
            "Somebody forgets that layer 0 needs no dL/dx, when stages are cut by flops.",
            "nothing to see: more idle time", tests="schedule_test"),
-    stages("pp-cut-below-the-limit", "if (sum > most) break;", "if (sum >= most) break;",
-           "Somebody takes the limit of a stage's costs for a limit below it.",
-           "nothing to see: more idle time",
-           tests="schedule_test"),
+    cuts("pp-cut-below-the-limit", "if (sum > most) break;", "if (sum >= most) break;",
+         "Somebody takes the limit of a stage's costs for a limit below it.",
+         "nothing to see: more idle time",
+         tests="schedule_test"),
 
     schedule("pp-warm-up-too-long",
              AHEAD + FORWARDS + TURNS + "      mine.push_back({Action::Kind::backward, m",

@@ -2,6 +2,7 @@
 import of_data_parallel
 import of_decoders
 import of_emulator
+import of_encoder_decoders
 import of_engine
 import of_expert_parallel
 import of_files_and_data
@@ -16,7 +17,8 @@ import of_tensor_parallel
 GROUPS = {"readers": of_readers.ALL, "data_parallel": of_data_parallel.ALL,
           "tensor_parallel": of_tensor_parallel.ALL, "pipeline": of_pipeline.ALL,
           "expert_parallel": of_expert_parallel.ALL, "fully_sharded": of_fully_sharded.ALL,
-          "layers": of_layers.ALL, "decoders": of_decoders.ALL, "engine": of_engine.ALL,
+          "layers": of_layers.ALL, "decoders": of_decoders.ALL,
+          "encoder_decoders": of_encoder_decoders.ALL, "engine": of_engine.ALL,
           "files_and_data": of_files_and_data.ALL, "runtime": of_runtime.ALL,
           "emulator": of_emulator.ALL, "museum": of_museum.ALL}
 SAMPLE = {"03-the-forward-reduction-forgotten", "02-a-mean-for-a-sum", "pp-everything-to-the-next",

@@ -27,7 +27,8 @@ CODES = {None: "no end", 65: "a file is refused (65)", 69: "the machine's limits
 LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve": "  loss curve: step",
          "a false claim": "  a claim of layout is false"}
 OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate",
-               "--blocks", "--model-dim", "--heads", "--key-heads", "--experts", "--length"}
+               "--blocks", "--model-dim", "--heads", "--key-heads", "--experts", "--length",
+               "--encoder-blocks", "--source-length", "--feed-forward"}
 SAME = 1e-5  # relative to the largest element: more than float32 rounding
 
 
@@ -94,7 +95,7 @@ class Suites:
         if ended.code not in (0, 86):
             return ended_in(ended)
         with tempfile.TemporaryDirectory() as folder:
-            write_problem(Path(folder), Path(program).name, "--experts" in options)
+            write_problem(Path(folder), Path(program).name, options)
             files = ["--params", f"{folder}/params", "--batch", f"{folder}/batch", "--out", f"{folder}/out"]
             ended = jobs.run([program, "gradients", *without_sizes(options), *files], 2, SECONDS)
             if ended.code != 0:
@@ -196,8 +197,9 @@ def difference(given, right):
     return ""
 
 
-def write_problem(folder, chapter, has_experts):
-    """Parameters and a batch of even sizes: four layers, six experts of two, or a decoder of four blocks."""
+def write_problem(folder, chapter, options):
+    """Parameters and a batch of even sizes: four layers, six experts of two, or a decoder of four blocks, or an
+    encoder and a decoder of two."""
     rows, width, hidden = 16, 8, 12
     rng = random.Random(7)
     def values(*shape):
@@ -207,8 +209,13 @@ def write_problem(folder, chapter, has_experts):
     def stack(before, layers):
         return {f"{before}layer_{i}/weights": values(*((width, hidden) if i % 2 == 0 else (hidden, width)))
                 for i in range(layers)}
+    if "t5-tensor" in options or "t5-single" in options:
+        write_values(folder / "params", t5_params(values, "gated-gelu" in options))
+        write_values(folder / "batch", {"input_ids": tokens(rows, 8), "decoder_input_ids": tokens(rows, 6),
+                                        "labels": tokens(rows, 6)})
+        return
     if chapter == "08_decoder":
-        write_values(folder / "params", decoder_params(values, 6 if has_experts else 0))
+        write_values(folder / "params", decoder_params(values, 6 if "--experts" in options else 0))
         write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
         return
     params = stack("", 4)
@@ -234,6 +241,22 @@ def decoder_params(values, experts, vocabulary=16, width=8, heads=4, key_heads=2
             params[f"block_{b}/router"] = values(width, experts)
         for before in [f"expert_{e}/" for e in range(experts)] or [""]:
             params |= {f"block_{b}/{before}{name}": values(*shape) for name, shape in parts.items()}
+    return params
+
+
+def t5_params(values, has_gate, vocabulary=16, width=8, heads=4, head_dim=4, hidden=12, buckets=8):
+    """Those of two blocks of each side. The head is the embedding."""
+    params = {"embedding": values(vocabulary, width)}
+    for side, attentions in {"encoder": ["self_"], "decoder": ["self_", "cross_"]}.items():
+        params |= {f"{side}/position_bias": values(buckets, heads), f"{side}/final_norm": values(width)}
+        for b in range(2):
+            parts = {"feed_forward_norm": (width,), "up": (width, hidden), "down": (hidden, width)}
+            if has_gate:
+                parts["gate"] = (width, hidden)
+            for before in attentions:
+                parts |= {before + "norm": (width,), before + "output": (heads * head_dim, width)}
+                parts |= {before + name: (width, heads * head_dim) for name in ("query", "key", "value")}
+            params |= {f"{side}/block_{b}/{name}": values(*shape) for name, shape in parts.items()}
     return params
 
 
