@@ -52,8 +52,9 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const std::unique_ptr<Recorder> recorder = make_recorder(world);
   const std::shared_ptr<Workload> network = network_of(c, options.layers);
   std::unique_ptr<ShardedEngine> engine = make_engine(recorder->group(), c, *network);
-  const HostTensor batch = network->random_input(c.network.batch, 1);
-  const Range mine = engine->input_rows(c.network.batch);
+  const Index rows = std::max<Index>(c.network.batch / network->output_shape(1)[0], 1);  // of several tokens
+  const HostTensor batch = network->random_input(rows, 1);
+  const Range mine = engine->input_rows(rows);
   const Tensor source = slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },

@@ -96,9 +96,11 @@ class DecoderKind : public WorkloadKind {
     return std::make_shared<Decoder>(m, length);
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
-    DecoderModel m = small(layers, model_dim, 2, 1, 2, hidden_dim, 11);
+    const Index heads = std::max<Index>(model_dim / 64, 2);
+    DecoderModel m = small(layers, model_dim, heads, std::max<Index>(heads / 4, 1), model_dim / heads / 2 * 2,
+                           hidden_dim, 8 * model_dim);
     m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;
-    return std::make_shared<Decoder>(m, 5);
+    return std::make_shared<Decoder>(m, 128);
   }
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {

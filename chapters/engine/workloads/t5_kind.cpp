@@ -99,8 +99,10 @@ class T5Kind : public WorkloadKind {
     return {std::make_shared<T5>(m, 1, 1), t5_names(m)};
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
-    return std::make_shared<T5>(small(layers / 2, layers - layers / 2, model_dim, 2, 2, hidden_dim, 11), 5,
-                                3);
+    const Index heads = std::max<Index>(model_dim / 64, 2);
+    return std::make_shared<T5>(small(layers / 2, layers - layers / 2, model_dim, heads, model_dim / heads,
+                                      hidden_dim, 8 * model_dim),
+                                128, 128);
   }
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {
