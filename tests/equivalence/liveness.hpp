@@ -38,9 +38,9 @@ struct Reached {
   double elements = 0, not_zero = 0;
 };
 
-/// Of each gradient, and of the same one of all experts of a block together. No token reaches the embeddings of
-/// others, an expert that it has not chosen, a hidden unit whose gate is closed to it, and distances that there
-/// are not. `ids`: the tokens that occur, unless the table of embeddings is also the head.
+/// Of each gradient, and of the same one of all experts of a block together. No token reaches the embeddings
+/// of others, an expert that it has not chosen, a hidden unit whose gate is closed to it, and distances that
+/// there are not. `ids`: the tokens that occur, unless the table of embeddings is also the head.
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
                                               const std::optional<std::vector<Index>>& ids) {
   std::map<std::string, Reached> all;
