@@ -49,8 +49,8 @@ struct Derivative {
   double value, error;
 };
 
-/// Two central differences, extrapolated to a step of 0 (Richardson). What is left of the error is below their
-/// difference, unless a ReLU changes its side.
+/// Two central differences, extrapolated to a step of 0 (Richardson). What is left of the error is below
+/// their difference, unless a ReLU changes its side.
 template <class Definition>
 Derivative derivative_by(typename Definition::Number& weight, Definition& at, const HostTensor& dloss) {
   const double here = weight.value();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -21,8 +22,8 @@ inline bool is_gated(const std::string& name) {
                              [&](const char* end) { return name.ends_with(end); });
 }
 
-/// The lines of a gradient, (lines, elements): one for each token of an embedding, for each bucket of a table of biases, for each hidden unit of a
-/// feed-forward, and for each expert of a router.
+/// The lines of a gradient, (lines, elements): one for each token of an embedding, for each bucket of a table
+/// of biases, for each hidden unit of a feed-forward, and for each expert of a router.
 inline std::vector<std::vector<float>> lines_of(const std::string& name, const HostTensor& gradient) {
   const bool by_columns = is_gated(name) && !name.ends_with("/down");
   const auto width = static_cast<std::size_t>(gradient.shape.back());
@@ -37,9 +38,9 @@ struct Reached {
   double elements = 0, not_zero = 0;
 };
 
-/// Of each gradient, and of the same one of all experts of a block together. No token reaches the embeddings of
-/// others, an expert that it has not chosen, a hidden unit whose gate is closed to it, and distances that there
-/// are not. `ids`: the tokens that occur, unless the table of embeddings is also the head.
+/// Of each gradient, and of the same one of all experts of a block together. No token reaches the embeddings
+/// of others, an expert that it has not chosen, a hidden unit whose gate is closed to it, and distances that
+/// there are not. `ids`: the tokens that occur, unless the table of embeddings is also the head.
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
                                               const std::optional<std::vector<Index>>& ids) {
   std::map<std::string, Reached> all;

@@ -108,8 +108,8 @@ auto exact_dot(Range range, const A& a, const B& b, double& magnitude) {
   return sum;
 }
 
-/// Sums of many addends, of which nobody says in which order they are added. They are rounded when all addends
-/// are there (Roundings::of).
+/// Sums of many addends, of which nobody says in which order they are added. They are rounded when all
+/// addends are there (Roundings::of).
 template <class Number>
 class Sums {
  public:

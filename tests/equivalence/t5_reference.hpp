@@ -83,9 +83,9 @@ class SampledT5 : public SampledLayers<Samples> {
 
   std::string head() const { return m_.is_tied ? embedding_name() : head_name(); }
 
-  /// The bucket of a key that stands `ahead` of a query. Half of the buckets hold one distance each. The others
-  /// begin at distances that grow by one factor, up to the largest distance. In the encoder, keys ahead have
-  /// half of all buckets for themselves; in the decoder, they are like the query's own position.
+  /// The bucket of a key that stands `ahead` of a query. Half of the buckets hold one distance each. The
+  /// others begin at distances that grow by one factor, up to the largest distance. In the encoder, keys
+  /// ahead have half of all buckets for themselves; in the decoder, they are like the query's own position.
   Index bucket(Side side, Index ahead) const {
     const Index buckets = side == Side::encoder ? m_.buckets / 2 : m_.buckets, single = buckets / 2;
     const Index distance = side == Side::encoder ? std::abs(ahead) : std::max<Index>(-ahead, 0);

@@ -63,8 +63,8 @@ ALL = [
                   "all_reduce(embedding(w_.embedding, source != nullptr ? source->tokens : k.tokens));  ",
                   "Somebody gives both stacks the same tokens.", "learns little"),
     tensor("t5-table-of-the-target",
-           "    accumulate(dtable, read_backward(Side::encoder, std::move(d), kept.encoder, nullptr, dsource, "
-           "gradients));\n",
+           "    accumulate(dtable, read_backward(Side::encoder, std::move(d), kept.encoder, nullptr, "
+           "dsource, gradients));\n",
            "    read_backward(Side::encoder, std::move(d), kept.encoder, nullptr, dsource, gradients);\n",
            "Somebody forgets that the encoder reads the same table.", "a little worse"),
     tensor("t5-one-last-norm",

@@ -198,7 +198,7 @@ def difference(given, right):
 
 
 def write_problem(folder, chapter, options):
-    """Parameters and a batch of even sizes: four layers, six experts of two, or a decoder of four blocks, or an
+    """Parameters and a batch of even sizes: four layers, six experts of two, a decoder of four blocks, or an
     encoder and a decoder of two."""
     rows, width, hidden = 16, 8, 12
     rng = random.Random(7)

@@ -129,8 +129,8 @@ class T5Kind : public WorkloadKind {
       if (blocks == 64 || accepts(*made)) return {made, 11};
     }
   }
-  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as a
-  /// variant accepts: each one is so many faults more.
+  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as
+  /// a variant accepts: each one is so many faults more.
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
