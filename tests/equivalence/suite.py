@@ -142,7 +142,7 @@ def words_of(problem, devices, folder):
 
 def require_known(command):
     """That the words in braces are those that are filled in."""
-    known = words_of(shardbook.problems()[0], 1, Path())
+    known = {word for problem in shardbook.problems() for word in words_of(problem, 1, Path())}
     if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
         sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
 
