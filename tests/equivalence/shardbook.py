@@ -955,6 +955,7 @@ ON_ONE_DEVICE = {
 ON_SOME_DEVICES = {
     "positions": "rotary positions that begin at 0 on each device?",
     "keys elsewhere": "tokens that see the keys of their own device alone?",
+    "queries elsewhere": "keys and values with the gradient of their own device's queries alone?",
     "places before": "a causal mask that compares places within a device, not positions?",
     "offset of ids": "ids looked up in each slice of the embedding without the slice's offset?",
     "offset of labels": "labels looked up in each slice of the logits without the slice's offset?",

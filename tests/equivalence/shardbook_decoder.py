@@ -61,8 +61,6 @@ class Decoder:
     def seen(self):
         """Which keys each query sees, (S, S)."""
         query, key = np.ogrid[:self.length, :self.length]
-        here = np.concatenate([[device] * (end - begin)
-                               for device, (begin, end) in enumerate(self.parts(self.length))])
         places = np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
         sees = key <= query
         if self.mistake.forgets == "causality":
@@ -70,10 +68,16 @@ class Decoder:
         if self.mistake.forgets == "places before":
             sees = places[key] <= places[query]
         if self.mistake.forgets == "keys elsewhere":
-            sees &= here[key] == here[query]
+            sees &= self.same_device()
         if self.m.window and self.mistake.forgets != "window":
             sees &= key > query - self.m.window
         return sees
+
+    def same_device(self):
+        """Whether a query and a key are of one device, (S, S)."""
+        here = np.concatenate([[device] * (end - begin)
+                               for device, (begin, end) in enumerate(self.parts(self.length))])
+        return here == here[:, None]
 
     def key_heads(self):
         """Of each query head."""
@@ -181,18 +185,23 @@ class Decoder:
         a, (n, q, k, v, out, p) = self.layers, kept["attention"]
         self.put(block + "output", a.product(transposed(self.rows_of(out)), d))
         dout = self.heads_of(a.product(d, transposed(self.w[block + "output"])))
-        dq, dk, dv, _ = a.attend_backward(dout, out, p, q, k, v)
-        shared = self.summed_by_key_heads
-        missing = shared(dk * (1 - self.queries_that_count())), shared(dv * (1 - self.queries_that_count()))
-        dq, dk, dv = self.turned(dq, -1), self.turned(shared(dk), -1), shared(dv)
-        dn = 0
-        for name, t, less in (("query", dq, None), ("key", dk, self.turned(missing[0], -1)),
-                              ("value", dv, missing[1])):
-            counted = t if less is None or self.mistake.forgets != "other queries" else t - less
-            self.put(block + name, a.product(transposed(n), self.rows_of(counted)))
-            addend = a.product(self.rows_of(t), transposed(self.w[block + name]))
-            dn = addend if name == "query" else a.add(dn, addend)
+        dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
+        if self.mistake.forgets == "queries elsewhere":
+            here = self.same_device()
+            dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
+        whole = self.of_projections(dq, dk, dv)
+        counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
+        for name, t in counted.items():
+            self.put(block + name, a.product(transposed(n), t))
+        addends = [a.product(t, transposed(self.w[block + name])) for name, t in whole.items()]
+        dn = a.add(a.add(addends[0], addends[1]), addends[2])
         return self.norm_backward(block + "attention_norm", dn, kept["attention_norm"])
+
+    def of_projections(self, dq, dk, dv):
+        """Gradients of what the weights of query, key and value give."""
+        dk, dv = self.summed_by_key_heads(dk), self.summed_by_key_heads(dv)
+        return {"query": self.rows_of(self.turned(dq, -1)), "key": self.rows_of(self.turned(dk, -1)),
+                "value": self.rows_of(dv)}
 
     def summed_by_key_heads(self, t):
         groups = [np.flatnonzero(self.key_heads() == g) for g in range(self.m.key_heads)]
@@ -265,6 +274,7 @@ def solved(problem, layers, params, batch):
     z, weights = network.forward(), weights_of(problem, batch)
     picks = network.in_vocabulary(network.labels, "offset of labels")
     losses, dz = layers.losses(z, picks, weights)
+    losses = losses * (network.labels >= 0).ravel()
     shape = (len(z), *network.ids.shape)
     found = {"losses": losses.reshape(shape)} if problem.kind == "exact" else \
         {"logits": z.reshape(*shape, -1), "loss": layers.total(losses * weights, -1)}
@@ -276,9 +286,9 @@ def weights_of(problem, batch):
     labels, mistake = batch["labels"], problem.mistake
     begin, end = mistake.rows or (0, len(labels))
     counted = (begin <= np.arange(len(labels))) & (np.arange(len(labels)) < end)
-    if problem.kind == "exact":
-        return (batch["losses_grad"] * counted[:, None]).ravel()
     is_labelled = (labels >= 0) * 1.0
+    if problem.kind == "exact":
+        return (batch["losses_grad"] * is_labelled * counted[:, None]).ravel()
     if mistake.forgets not in ("sequences elsewhere", "positions elsewhere"):
         return (is_labelled / is_labelled.sum() * counted[:, None]).ravel()
     axis = 0 if mistake.forgets == "sequences elsewhere" else 1

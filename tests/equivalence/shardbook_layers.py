@@ -177,12 +177,10 @@ class Real(Layers):
         return order
 
     def losses(self, z, picks, dlosses):
-        """`picks` is 1 at each row's label. A row without one has the loss 0."""
+        """`picks` is 1 at each row's label."""
         p, logarithm = self.softmax(z)
-        has_label = picks.any(axis=-1)
-        losses = self.rounded(logarithm - (z * picks).sum(-1)) * has_label
-        dz = np.where(picks, self.rounded(p - picks), p) * has_label[:, None]
-        return losses, self.rounded(dz * dlosses[:, None])
+        losses = self.rounded(logarithm - (z * picks).sum(-1))
+        return losses, self.rounded(np.where(picks, self.rounded(p - picks), p) * dlosses[:, None])
 
 
 class OnGrid(Layers):
@@ -310,8 +308,7 @@ class OnGrid(Layers):
         """Where devices have slices of the logits, `all_reduce` sums over them."""
         powers = self.powers(z)
         sums, label = (all_reduce(t) for t in (powers.sum(-1), (self.exponents(z) * picks).sum(-1)))
-        has_label = all_reduce(picks.sum(-1)) > 0
-        losses = self.rounded(np.log2(sums) - label, np.log2(sums) + np.abs(label)) * has_label
+        losses = self.rounded(np.log2(sums) - label, np.log2(sums) + np.abs(label))
         share = powers / sums[..., None]
         dz = (share - picks) * dlosses[:, None]
-        return losses, self.rounded(dz, (share + picks) * np.abs(dlosses)[:, None]) * has_label[..., None]
+        return losses, self.rounded(dz, (share + picks) * np.abs(dlosses)[:, None])

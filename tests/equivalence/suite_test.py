@@ -239,6 +239,91 @@ class Implementations(Suite):
         self.wrong_versions("numpy_expert_parallel", self.WRONG_MIXTURE, "3")
 
 
+PLAIN, TIED, EXPERTS = (f"decoder-exact-{name}" for name in ("plain", "window-tied", "experts"))
+REAL = "decoder-real-plain"
+
+
+class Decoders(Suite):
+    IDS, LABELS = "[], self.in_slice(ids)", "self.in_slice(labels)"
+    TENSOR = [
+        (IDS, "[], self.in_slice(ids + self.part(self.p['vocabulary'])[0])", PLAIN, "losses", 1,
+         "ids looked up in each slice of the embedding without the slice's offset?"),
+        (LABELS, "self.in_slice(labels + self.part(self.p['vocabulary'])[0])", PLAIN, "losses", 0,
+         "labels looked up in each slice of the logits without the slice's offset?"),
+        (LABELS, "self.in_slice(labels + self.part(self.p['vocabulary'])[0])", REAL, "head", 2,
+         "labels looked up in each slice of the logits without the slice's offset?"),
+        ("if self.shares_keys:\n", "if False:\n", TIED, "block_1/key", 1,
+         "what the query heads of device 1 add to it: key-value heads that devices share"),
+        ("if self.shares_keys:\n", "if False:\n", "decoder-real-window-tied", "block_1/value", 2,
+         "what the query heads of device 2 add to it: key-value heads that devices share"),
+        ("(self.g[\"embedding\"] if self.p[\"is_tied\"] else 0)", "0", TIED, "embedding", 1,
+         "a tied table with the gradient of the head alone?"),
+        ("transposed(dz) @ n + (", "0 * transposed(dz) @ n + (", TIED, "embedding", 0,
+         "a tied table with the gradient of the embedding alone?"),
+        ("transposed(dz) @ n + (", "2 * transposed(dz) @ n + (", "decoder-real-window-tied", "embedding", 0,
+         "a tied table that has its gradient through the head twice?"),
+        ("transposed(dz) @ n + (self.g", "transposed(dz) @ n + (2 * self.g", TIED, "embedding", 2,
+         "a tied table that has its gradient through the embedding twice?"),
+        ("np.arange(*self.heads) // shared - self.keys[0]", "np.arange(*self.heads) % key_heads", TIED,
+         "losses", 0, "query heads h, h + G, ... share key-value head h, where neighbours are meant?"),
+        ("g, u = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]",
+         "u, g = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]", PLAIN, "losses", 0,
+         "gate and up in each other's place?"),
+        ("x + self.group.all_reduce(h @ self.w[b + \"down\"])",
+         "x + self.group.all_reduce(h @ self.w[b + \"down\"]) / self.group.devices", PLAIN, "losses", 0, ""),
+        ("/ (labels >= 0).sum()", "/ 1", REAL, "loss", 0, "a sum over tokens where a mean is meant?"),
+        ("/ (labels >= 0).sum()", "/ labels.size", REAL, "head", 1,
+         "a mean over all tokens, those without a label too?"),
+        ("d = self.attend_backward(f\"block_{b}/\", d, attention)",
+         "d = self.attend_backward(f\"block_{b}/\", d, attention); self.g = {k: -g if 'query' in k else g "
+         "for k, g in self.g.items()}", PLAIN, "block_0/query", 1, "a sign?"),
+    ]
+    CONTEXT = [
+        ("turns(mine[:, 0],", "turns(mine[:, 0] - self.begin,", PLAIN, "losses", 1,
+         "rotary positions that begin at 0 on each device?"),
+        ("turns(mine[:, 0],", "turns(mine[:, 0] - self.begin,", REAL, "block_0/query", 1,
+         "rotary positions that begin at 0 on each device?"),
+        ("(at <= mine)", "(at <= mine) & (at >= self.begin)", EXPERTS, "losses", 2,
+         "tokens that see the keys of their own device alone?"),
+        ("(at <= mine)", "(np.concatenate([np.arange(len(t)) for t in np.array_split(at, group.devices)]) "
+         "<= mine - self.begin)", REAL, "logits", 0, "a causal mask that compares places within a device"),
+        ("(at <= mine)", "(at >= 0)", PLAIN, "losses", 0, "tokens that see later ones: no causal mask?"),
+        ("& (at > mine - (problem[\"window\"] or len(at)))", "", TIED, "losses", 2,
+         "tokens that see beyond their window?"),
+        ("self.group.all_reduce(self.by_key_heads(t))", "self.by_key_heads(t)", PLAIN, "block_0/value", 0,
+         "keys and values with the gradient of their own device's queries alone?"),
+        ("name: group.all_reduce(g) for", "name: g if 'norm' in name else group.all_reduce(g) for", TIED,
+         "final_norm", 1, "what the tokens of device 1 add to it: a norm's gradient not summed"),
+        ("name: group.all_reduce(g) for", "name: g if 'norm' in name else group.all_reduce(g) for",
+         "decoder-real-window-tied", "block_0/attention_norm", 2,
+         "what the tokens of device 2 add to it: a norm's gradient not summed"),
+        ("name: group.all_reduce(g) for", "name: group.all_reduce(g) / group.devices for", PLAIN, "head", 0,
+         "1/3 of it in every element: a mean where a sum is meant?"),
+        ("labels = (batch[\"labels\"] >= 0)", "labels = group.devices * (mine[\"labels\"] >= 0)", REAL, "head", 0,
+         "a mean over the labels of each device's part of sequences, and then over devices?"),
+        ("gates = self.a.gates(np.take_along_axis(z, chosen, 1))",
+         "gates = np.take_along_axis(self.a.gates(z), chosen, 1)", "decoder-real-experts", "logits", 0,
+         "gates that are a softmax over all experts, not over the chosen ones?"),
+        ("gates[token, rank][:, None] * answers", "answers", EXPERTS, "losses", 1,
+         "answers not multiplied by their gates?"),
+        ("self.a.gates_backward(dgates, gates)", "0", EXPERTS, "block_1/router", 0, "0 in every element"),
+        ("self.a.gates_backward(dgates, gates)", "0", "decoder-real-experts", "block_1/feed_forward_norm", 1,
+         "the gates' gradient forgotten?"),
+    ]
+
+    def test_right(self):
+        said = self.adapter("numpy_decoder_tensor_parallel", "decoder-*", "2,5")
+        self.assertIn("10 held: 10 right, 0 wrong; 4 refused", said)
+        said = self.adapter("numpy_decoder_context_parallel", "decoder-*", "1,5")
+        self.assertIn("14 held: 14 right, 0 wrong", said)
+
+    def test_wrong_tensor_parallel(self):
+        self.wrong_versions("numpy_decoder_tensor_parallel", self.TENSOR, "3")
+
+    def test_wrong_context_parallel(self):
+        self.wrong_versions("numpy_decoder_context_parallel", self.CONTEXT, "3")
+
+
 MEAN, MASK = "a mean where a sum", "a ReLU's mask forgotten?"
 SLICE = "'s slice, not"
 SUMMED, STALE, SIGN, ZERO = "times it in every element", "the step before", "a sign?", "0 in every element"

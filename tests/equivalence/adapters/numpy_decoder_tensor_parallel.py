@@ -72,7 +72,8 @@ class Device:
     def attend_backward(self, b, d, kept):
         n, norm, out, p, q, k, v = kept
         self.g[b + "output"] = transposed(self.rows_of(out)) @ d
-        dq, dk, dv, _ = self.a.attend_backward(self.heads_of(d @ transposed(self.w[b + "output"])), out, p, q, k, v)
+        dout = self.heads_of(d @ transposed(self.w[b + "output"]))
+        dq, dk, dv, _ = self.a.attend_backward(dout, out, p, q, k, v)
         dk, dv = (self.by_key_heads(t) for t in (dk, dv))
         if self.shares_keys:
             dk, dv = self.group.all_reduce(dk), self.group.all_reduce(dv)
@@ -117,7 +118,8 @@ class Device:
             kept.append((attention, feed_forward))
         n, norm = self.a.norm(x, self.w["final_norm"])
         z = self.a.scaled_logits(n @ transposed(self.w[head]))
-        losses, dz = self.a.losses(z, self.in_slice(labels), dlosses.ravel(), self.group.all_reduce)
+        counted = (labels >= 0).ravel()
+        losses, dz = self.a.losses(z, self.in_slice(labels), dlosses.ravel() * counted, self.group.all_reduce)
         dz = self.a.scaled_logits(dz)
         dn = self.group.all_reduce(dz @ self.w[head])
         d, self.g["final_norm"] = self.a.norm_backward(dn, self.w["final_norm"], norm)
@@ -126,7 +128,7 @@ class Device:
             d = self.attend_backward(f"block_{b}/", d, attention)
         self.g["embedding"] = transposed(lookup) @ d
         self.g[head] = transposed(dz) @ n + (self.g["embedding"] if self.p["is_tied"] else 0)
-        return z, losses
+        return z, losses * counted
 
 
 def device_program(group, problem, folder, out):

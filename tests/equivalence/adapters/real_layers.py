@@ -43,10 +43,21 @@ class RealLayers:
     def gated_backward(self, dh, g, u):
         return dh * u * sigmoid(g) * (1 + g * sigmoid(-g)), dh * g * sigmoid(g)
 
+    def order(self, z):
+        return np.argsort(-z, axis=-1, kind="stable")
+
+    def gates(self, z):
+        return softmax(z)
+
+    def gates_backward(self, dgates, gates):
+        return gates * (dgates - (dgates * gates).sum(-1, keepdims=True))
+
+    def gated_back(self, gate, d):
+        return gate * d
+
     def scaled_logits(self, z):
         return z
 
     def losses(self, z, picks, dlosses, all_reduce=lambda t: t):
-        sums, label, labels = (all_reduce(t) for t in (np.exp(z).sum(-1), (z * picks).sum(-1), picks.sum(-1)))
-        dz = (np.exp(z) / sums[:, None] - picks) * dlosses[:, None] * labels[:, None]
-        return (np.log(sums) - label) * labels, dz
+        sums, label = (all_reduce(t) for t in (np.exp(z).sum(-1), (z * picks).sum(-1)))
+        return np.log(sums) - label, (np.exp(z) / sums[:, None] - picks) * dlosses[:, None]
