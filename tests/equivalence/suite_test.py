@@ -48,7 +48,7 @@ class Suite(unittest.TestCase):
             text = adapter.read_text()
             self.assertEqual(text.count(edit[0]), 1, edit[0])
             adapter.write_text(text.replace(*edit))
-        out = "{out}" if name.startswith("jax") else "{out_dir}"
+        out = "{out}" if name.startswith(("jax", "transformers")) else "{out_dir}"
         return self.call("run", "--problems", problems, "--devices", devices, "--json",
                          self.scratch / "v.json", "--", with_python, adapter, *strategy, "{problem}", out,
                          "{devices}", code=code)
@@ -403,6 +403,34 @@ class Torch(Suite):
          "clipped by the norm of a device's layers alone?"),
         *TRAINING,
     ]
+
+    DECODER = [
+        ("tokens - begin, 0), is_mine", "tokens % (end - begin), 0), tokens < end - begin", REAL, "logits", 1,
+         "ids looked up in each slice of the embedding without the slice's offset?"),
+        ("if model.shares_keys and", "if False and", "decoder-real-experts", "block_1/key", 0,
+         "what the query heads of device 0 add to it: key-value heads that devices share"),
+        ("summed((z - largest[..., None])", "copy((z - largest[..., None])", REAL, "loss", 1, ""),
+        ("/ (labels >= 0).sum()", "/ labels.numel()", REAL, "final_norm", 1,
+         "a mean over all tokens, those without a label too?"),
+        ("(heads // key_heads) - keys[0]", "1 % key_heads", "decoder-real-window-tied", "logits", 0,
+         "query heads h, h + G, ... share key-value head h, where neighbours are meant?"),
+        ("copy(chosen.values.softmax(-1))", "chosen.values.softmax(-1)", "decoder-real-experts",
+         "block_1/router", 0, "an addend: those of all devices add up to it: a reduction left out?"),
+        ("x * cos - y * sin, x * sin + y * cos", "x * cos - y * sin, y * cos - x * sin", REAL, "logits", 0, ""),
+        ("self.w[\"embedding\" if self.p[\"is_tied\"] else \"head\"]",
+         "self.w[\"embedding\" if self.p[\"is_tied\"] else \"head\"].detach()", "decoder-real-window-tied",
+         "embedding", 1, "a tied table with the gradient of the embedding alone?"),
+    ]
+
+    def test_decoders(self):
+        said = self.adapter("torch_decoder_tensor_parallel", "decoder-real-*", "1,2,3", with_python=foreign)
+        self.assertIn("12 held: 12 right, 0 wrong", said)
+        self.wrong_versions("torch_decoder_tensor_parallel", self.DECODER, "2", with_python=foreign)
+
+    @unittest.skipUnless(has("transformers"), f"{foreign}: expected transformers, given none")
+    def test_mistral_of_transformers(self):
+        said = self.adapter("transformers_decoder", "decoder-real-*", "1", with_python=foreign)
+        self.assertIn("3 held: 3 right, 0 wrong; 1 refused", said)
 
     def test_right(self):
         for name, strategy in (("torch_data_parallel", ["ddp"]), ("torch_data_parallel", ["fsdp"]),
