@@ -232,9 +232,81 @@ class Problem(WithResults):
         return (train if self.is_training else gradients)(self, params, batch)
 
 
+class OfTokens(WithResults):
+    """A network of tokens, and a batch of sequences."""
+    is_training = False
+    steps = 1
+    batch_of = ("input_ids",)  # beside `labels`, of which -100 is none
+
+    @property
+    def layers(self):
+        return self.blocks
+
+    @property
+    def rows(self):
+        return self.batch_size * self.length
+
+    @property
+    def wrong_means(self):
+        """(factor, what has it)."""
+        labels = int((self.batch["labels"] >= 0).sum())
+        if self.kind == "exact":
+            return ()
+        return ((float(labels), f"{labels} times it in every element: a sum over tokens where a mean is meant?"),
+                (labels / self.rows, f"{labels}/{self.rows} of it in every element: a mean over all tokens, "
+                                     "those without a label too?"))
+
+    def widths_of_slices(self, name):
+        is_of_heads = re.search("(query|key|value|output)$", name)
+        return self.head_dim if is_of_heads else 1
+
+    @cached_property
+    def params(self):
+        """{name: float32 values as float64}."""
+        found = {}
+        for name, shape in self.shapes().items():
+            if self.kind == "exact":
+                w = integers(self.seed, name, shape, 2)
+                found[name] = np.where(w == 0, 1, w) if len(shape) == 1 else w
+            elif len(shape) == 1:
+                found[name] = (1 + uniform(self.seed, name, shape, 0.5)).astype("f4").astype(float)
+            else:
+                width = {"embedding": 3, "head": shape[1]}.get(name, shape[0])
+                found[name] = uniform(self.seed, name, shape, 2.0**round(math.log2(3 / width) / 2))
+        return found
+
+    @cached_property
+    def batch(self):
+        """Ids and labels, and `losses_grad` of an exact problem."""
+        lengths = {name: self.length for name in ("labels", *self.batch_of)}
+        if "decoder_input_ids" in lengths:
+            lengths["input_ids"] = self.source_length
+        tokens = {name: (self.bits(name, length) % np.uint64(self.vocabulary)).astype(np.int64)
+                  for name, length in lengths.items()}
+        is_missing = self.bits("missing", self.length) % np.uint64(7) == 0
+        grad = 16 * integers(self.seed, "losses_grad", is_missing.shape, 4)
+        return {**tokens, "labels": np.where(is_missing, -100, tokens["labels"]),
+                **({"losses_grad": grad} if self.kind == "exact" else {})}
+
+    def bits(self, name, length):
+        bits = random_bits(self.seed, name, self.batch_size * length) >> np.uint64(32)
+        return bits.reshape(self.batch_size, length)
+
+    def solved(self, precision):
+        is_checked = self.mistake == Mistake()
+        if self.kind == "exact":
+            layers = OnGrid(self.grid, self.norm_epsilon, is_checked)
+        else:
+            layers = Real(precision, self.score_scale, self.norm_epsilon, 16 if is_checked else 0)
+        if self.mistake.forgets == "epsilon":
+            layers.epsilon = 0
+        found = shardbook_decoder.solved(self, layers, self.params, self.batch)
+        return {name: Bounded(t[0], layers.bound(t), precision) for name, t in found.items()}
+
+
 @dataclass(frozen=True)
-class DecoderProblem(WithResults):
-    """A decoder as Mistral's or, with experts, Mixtral's, and a batch of sequences. Kinds:
+class DecoderProblem(OfTokens):
+    """A decoder as Mistral's or, with experts, Mixtral's. Kinds:
 
     real    logits, the mean loss of the tokens that have a label, and every gradient
     exact   the loss of each token and every gradient, on a grid (shardbook_layers.OnGrid)
@@ -260,29 +332,13 @@ class DecoderProblem(WithResults):
     seed: int = 0
     devices: tuple = (1, 2, 3, 5)
     mistake: Mistake = Mistake()
-    is_training = False
-    steps = 1
+
+    def shapes(self):
+        return shardbook_decoder.shapes_of(self)
 
     @property
-    def layers(self):
-        return self.blocks
-
-    @property
-    def rows(self):
-        return self.batch_size * self.length
-
-    @property
-    def wrong_means(self):
-        """(factor, what has it)."""
-        labels = int((self.batch["labels"] >= 0).sum())
-        if self.kind == "exact":
-            return ()
-        return ((float(labels), f"{labels} times it in every element: a sum over tokens where a mean is meant?"),
-                (labels / self.rows, f"{labels}/{self.rows} of it in every element: a mean over all tokens, "
-                                     "those without a label too?"))
-
-    def widths_of_slices(self, name):
-        return self.head_dim if name.split("/")[-1] in ("query", "key", "value", "output") else 1
+    def score_scale(self):
+        return 1.0 if self.mistake.forgets == "scale" else self.head_dim**-0.5
 
     @property
     def grid(self):
@@ -292,44 +348,37 @@ class DecoderProblem(WithResults):
         return {"unit": 2.0**-3, "limit": 64.0,
                 **{name: 2.0**-round(math.log2(scale)) for name, scale in scales.items()}}
 
-    @cached_property
-    def params(self):
-        """{name: float32 values as float64}."""
-        found = {}
-        for name, shape in shardbook_decoder.shapes_of(self).items():
-            if self.kind == "exact":
-                w = integers(self.seed, name, shape, 2)
-                found[name] = np.where(w == 0, 1, w) if len(shape) == 1 else w
-            elif len(shape) == 1:
-                found[name] = (1 + uniform(self.seed, name, shape, 0.5)).astype("f4").astype(float)
-            else:
-                width = 3 if name == "embedding" else shape[1] if name == "head" else shape[0]
-                found[name] = uniform(self.seed, name, shape, 2.0**round(math.log2(3 / width) / 2))
-        return found
 
-    @cached_property
-    def batch(self):
-        """`input_ids` and `labels`, (B, S), of which -100 is none; and `losses_grad` of an exact problem."""
-        shape = (self.batch_size, self.length)
-        bits = {name: random_bits(self.seed, name, math.prod(shape)).reshape(shape) >> np.uint64(32)
-                for name in ("input_ids", "labels", "missing")}
-        tokens = {name: (bits[name] % np.uint64(self.vocabulary)).astype(np.int64)
-                  for name in ("input_ids", "labels")}
-        labels = np.where(bits["missing"] % np.uint64(7) == 0, -100, tokens["labels"])
-        grad = {"losses_grad": 16 * integers(self.seed, "losses_grad", shape, 4)}
-        return {**tokens, "labels": labels, **(grad if self.kind == "exact" else {})}
+@dataclass(frozen=True)
+class T5Problem(OfTokens):
+    """An encoder-decoder as T5. Kind real: logits, the mean loss, and every gradient."""
+    name: str
+    kind: str
+    batch_size: int
+    source_length: int  # tokens that the encoder reads
+    length: int
+    model_dim: int
+    heads: int
+    head_dim: int
+    hidden_dim: int
+    vocabulary: int
+    workload: str = "t5"
+    blocks: int = 2  # of the encoder, and of the decoder
+    buckets: int = 8
+    max_distance: int = 7
+    is_tied: bool = True
+    norm_epsilon: float = 2.0**-7
+    seed: int = 0
+    devices: tuple = (1, 2, 3, 5)
+    mistake: Mistake = Mistake()
+    batch_of = ("input_ids", "decoder_input_ids")
 
-    def solved(self, precision):
-        is_checked = self.mistake == Mistake()
-        if self.kind == "exact":
-            layers = OnGrid(self.grid, self.norm_epsilon, is_checked)
-        else:
-            scale = 1.0 if self.mistake.forgets == "scale" else self.head_dim**-0.5
-            layers = Real(precision, scale, self.norm_epsilon, 16 if is_checked else 0)
-        if self.mistake.forgets == "epsilon":
-            layers.epsilon = 0
-        found = shardbook_decoder.solved(self, layers, self.params, self.batch)
-        return {name: Bounded(t[0], layers.bound(t), precision) for name, t in found.items()}
+    def shapes(self):
+        return shardbook_decoder.t5_shapes_of(self)
+
+    @property
+    def score_scale(self):
+        return self.head_dim**-0.5 if self.mistake.forgets == "no scale" else 1.0
 
 
 LOGIT_STEP = 1024.0  # exp(-1024) is 0, in float64 too
@@ -681,8 +730,9 @@ STRATEGIES = {"dp": "data", "ddp": "data", "data": "data", "fsdp": "zero3", "fsd
 # Of a decoder: heads, hidden units and the vocabulary are cut.
 TENSOR_AXES = {**{name: Letter("S", 1) for name in ("query", "key", "value", "gate", "up")},
                **{name: Letter("S", 0) for name in ("output", "down", "embedding", "head")},
-               **{name: REPLICATED for name in ("attention_norm", "feed_forward_norm", "final_norm", "router",
-                                                "loss", "losses")}, "logits": Letter("S", 2)}
+               **{name: REPLICATED for name in ("attention_norm", "feed_forward_norm", "final_norm", "norm",
+                                                "router", "loss", "losses")},
+               "position_bias": Letter("S", 1), "logits": Letter("S", 2)}
 
 
 def letter_by_strategy(strategy, name):
@@ -694,7 +744,8 @@ def letter_by_strategy(strategy, name):
     if kind in ("data", "zero3"):
         return Letter("S", 0)
     if kind == "tensor":
-        if (last := name.split("/")[-1]) in TENSOR_AXES:
+        last = name.split("/")[-1].removeprefix("self_").removeprefix("cross_")
+        if last in TENSOR_AXES:
             return TENSOR_AXES[last]
         if layer := re.search(r"layer_(\d+)/", name):
             return Letter("S", 1 - int(layer[1]) % 2)
@@ -770,7 +821,10 @@ def is_close(e, given, other):
     if given.shape != other.shape or not np.any(other):
         return False
     slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
-    return bool((np.abs(given - other) <= 4 * slack).all())
+    largest = np.abs(e.want).max(initial=0)
+    growth = max(1, np.abs(other).max() / largest) if largest else 1  # a wrong result may be larger, and its error
+    rounding = 2.0**-22 * np.abs(other) if e.limit.any() else 0
+    return bool((np.abs(given - other) <= 4 * growth * slack + rounding).all())
 
 
 def explains(e, other):
@@ -818,12 +872,12 @@ def one_addend(e):
 
 def share_of_device(e):
     """Of a decoder's parameters that every device has: what one device alone adds."""
-    if e.problem.workload != "decoder" or e.devices == 1:
+    if e.problem.workload not in TOKENS or e.devices == 1:
         return None
     last = e.name.split("/")[-1]
     for device in range(e.devices):
         mine = {"devices": e.devices, "device": device}
-        if last in ("key", "value") and explains(e, e.after(forgets="other queries", **mine)):
+        if last in ("key", "value") and e.problem.workload == "decoder" and explains(e, e.after(forgets="other queries", **mine)):
             return f"what the query heads of device {device} add to it: key-value heads that devices share, " \
                    "not summed over these?"
         if "norm" in last and any(explains(e, e.after(forgets=f"{which} of norms", **mine))
@@ -912,8 +966,8 @@ def another_computation(e):
 
 def mistakes(problem, devices):
     """What may have been done otherwise, and as which fields of a Mistake."""
-    if problem.workload == "decoder":
-        yield from decoder_mistakes(problem, devices)
+    if problem.workload in TOKENS:
+        yield from mistakes_with_tokens(problem, devices)
         return
     yield "a ReLU's mask forgotten?", {"forgets": "masks"}
     if problem.workload == "mixture":
@@ -964,11 +1018,26 @@ ON_SOME_DEVICES = {
 }
 
 
-def decoder_mistakes(problem, devices):
-    for forgets, text in ON_ONE_DEVICE.items():
+OF_T5 = {
+    "causality": "tokens that see later ones: no causal mask?",
+    "no scale": "scores divided by the root of a head's width, which T5 does not do?",
+    "logit scale": "logits of a tied table not divided by the root of the model's width?",
+    "direction": "an encoder's buckets of distances that do not tell keys behind from keys before?",
+    "other blocks": "a position table with the gradient of the first block alone?",
+    "other readers": "the encoder's gradient from the last block of the decoder alone?",
+    "epsilon": "norms without their epsilon?",
+    **{use: ON_ONE_DEVICE[use] for use in ("the head", "the table", "that the head is one of two")},
+}
+TOKENS = ("decoder", "t5")
+
+
+def mistakes_with_tokens(problem, devices):
+    is_t5 = problem.workload == "t5"
+    for forgets, text in (OF_T5 if is_t5 else ON_ONE_DEVICE).items():
         yield text, {"forgets": forgets}
     for forgets, text in ON_SOME_DEVICES.items() if devices > 1 else ():
-        yield text, {"forgets": forgets, "devices": devices}
+        if not is_t5 or "offset" in forgets or "sequences" in forgets:
+            yield text, {"forgets": forgets, "devices": devices}
 
 
 def with_swapped_stages(problem, devices, first, other):
@@ -1190,12 +1259,17 @@ def decoder(kind, text, batch_size, length, *sizes, **more):
     return usable(DecoderProblem(f"decoder-{kind}-{text}", kind, batch_size, length, *sizes, **more))
 
 
+def t5(text, *sizes, **more):
+    return usable(T5Problem(f"t5-real-{text}", "real", *sizes, **more))
+
+
 def usable(problem):
     """The problem with the first seed for which rounding decides nothing and its bounds are small."""
     for seed in range(problem.seed, 1000):
         candidate = replace(problem, seed=seed)
         try:
-            results = candidate.results("tf32" if problem.kind == "real" else "float32", if_unsure="refused")
+            coarsest = "tf32" if problem.kind == "real" and problem.workload != "t5" else "float32"
+            results = candidate.results(coarsest, if_unsure="refused")
         except Undecided:
             continue
         if problem.kind == "exact" and any((r.value != 0).mean() < 0.5 for r in results.values()):
@@ -1234,6 +1308,7 @@ def decoders():
             decoder("real", "even", 4, 8, 8, 8, 8, 2, 16, 16, **even),
             decoder("real", "window-tied", 2, 9, 6, 4, 2, 4, 7, 13, **tied),
             decoder("real", "experts", 3, 5, 5, 3, 1, 2, 5, 7, **experts, seed=158),
+            t5("tied", 3, 7, 5, 6, 3, 2, 7, 11), t5("own-head", 2, 5, 6, 8, 4, 2, 8, 16, is_tied=False),
             decoder("exact", "plain", 3, 5, 6, 3, 3, 2, 5, 11),
             decoder("exact", "window-tied", 2, 7, 10, 6, 2, 2, 7, 13, **tied),
             decoder("exact", "experts", 5, 3, 8, 4, 2, 4, 5, 7, **experts, seed=64)]

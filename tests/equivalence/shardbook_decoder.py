@@ -1,5 +1,7 @@
-"""A decoder as Mistral's and Mixtral's, forward and backward, from its definition: whole matrices, and attention
-as a softmax over all keys. With a mistake, it computes what a wrong version would."""
+"""A decoder as Mistral's and Mixtral's, and an encoder-decoder as T5, forward and backward, from their definitions:
+whole matrices, and attention as a softmax over all keys. With a mistake, they compute what a wrong version would."""
+import math
+
 import numpy as np
 
 from shardbook_layers import turns, transposed
@@ -30,28 +32,94 @@ def shapes_of(m):
     return shapes
 
 
+def t5_shapes_of(m):
+    d, width = m.model_dim, m.heads * m.head_dim
+    shapes = {"embedding": (m.vocabulary, d), **({} if m.is_tied else {"head": (m.vocabulary, d)})}
+    for side in ("encoder", "decoder"):
+        shapes |= {f"{side}/position_bias": (m.buckets, m.heads), f"{side}/final_norm": (d,)}
+        for b in range(m.blocks):
+            of_block = {"feed_forward_norm": (d,), "up": (d, m.hidden_dim), "down": (m.hidden_dim, d)}
+            for which in ("self_", "cross_")[:1 + (side == "decoder")]:
+                of_block |= {f"{which}norm": (d,), f"{which}output": (width, d),
+                             **{which + name: (d, width) for name in ("query", "key", "value")}}
+            shapes |= {f"{side}/block_{b}/{name}": shape for name, shape in of_block.items()}
+    return shapes
+
+
 def prefixes(m):
     return [f"expert_{e}/" for e in range(m.experts)] if m.experts else [""]
 
 
-class Decoder:
-    """Activations have a row for each token, sequence by sequence, behind the axis of samples."""
+class Network:
+    """What networks of tokens share. Activations have a row for each token, sequence by sequence, behind the axis
+    of samples."""
     def __init__(self, problem, layers, params, batch):
         self.m, self.mistake, self.layers = problem, problem.mistake, layers
-        self.w = {name: layers.lifted(w) for name, w in params.items()}
-        self.ids, self.labels = (batch[name].astype(int) for name in ("input_ids", "labels"))
-        self.sequences, self.length = self.ids.shape
+        self.w, self.gradients = {name: layers.lifted(w) for name, w in params.items()}, {}
+        self.labels = batch["labels"].astype(int)
+        self.sequences, self.length = self.labels.shape
+
+    def parts(self, size):
+        return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
+
+    def in_vocabulary(self, tokens, forgets):
+        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of its slice."""
+        found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
+        begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
+            [(0, self.m.vocabulary)]
+        for begin, end in begins:
+            rows = np.nonzero((tokens >= 0) & (tokens < end - begin))[0]
+            found[rows, begin + tokens[rows]] = 1
+        return found
+
+    def rows_of_norms(self, rows):
+        """The rows that add to gradients of norms."""
+        if self.mistake.forgets == "rows of norms":
+            return slice(*part(rows, self.mistake.devices, self.mistake.device))
+        if self.mistake.forgets == "positions of norms":
+            length = rows // self.sequences
+            begin, end = part(length, self.mistake.devices, self.mistake.device)
+            return (np.arange(self.sequences)[:, None] * length + np.arange(begin, end)).ravel()
+        return slice(None)
+
+    def head(self):
+        return "embedding" if self.m.is_tied else "head"
+
+    def put(self, name, gradient, use=""):
+        """Adds what one use of a parameter gives. A wrong version leaves a use out, or has it twice."""
+        times = {f"the {use}": 0, f"that the {use} is one of two": 2}.get(self.mistake.forgets, 1)
+        gradient = gradient * times if use and self.m.is_tied else gradient
+        before = self.gradients.get(name)
+        self.gradients[name] = gradient if before is None else self.layers.add(before, gradient)
+
+    def norm(self, name, x):
+        return self.layers.norm(x, self.w[name][:, None])
+
+    def norm_backward(self, name, dy, kept):
+        rows = self.rows_of_norms(dy.shape[1])
+        self.put(name, self.layers.norm_backward_of_weights(dy[:, rows], (kept[0][:, rows], None)))
+        return self.layers.norm_backward_of_rows(dy, self.w[name][:, None], kept)
+
+    def heads_of(self, t):
+        """(T, heads · d) as (B, heads, S, d)."""
+        t = t.reshape(len(t), self.sequences, t.shape[1] // self.sequences, -1, self.m.head_dim)
+        return np.swapaxes(t, 2, 3)
+
+    def rows_of(self, t):
+        return np.swapaxes(t, 2, 3).reshape(len(t), self.sequences * t.shape[3], -1)
+
+class Decoder(Network):
+    def __init__(self, problem, layers, params, batch):
+        super().__init__(problem, layers, params, batch)
+        self.ids = batch["input_ids"].astype(int)
         base = 10000.0 if self.mistake.forgets == "rope base" else self.m.rope_base
         at = turns(self.positions(), self.m.head_dim, base)
         # Some wrong programs turn neighbours, 2j and 2j + 1, where the halves j and j + d/2 are meant.
         order = np.arange(self.m.head_dim).reshape(-1, 2).T.ravel()
         self.pairs = order if self.mistake.forgets == "halves" else np.arange(self.m.head_dim)
-        self.at, self.sees, self.gradients = at, self.seen(), {}
+        self.at, self.sees = at, self.seen()
 
     # ---- Where a wrong version differs -------------------------------------------------------------------
-    def parts(self, size):
-        return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
-
     def positions(self):
         """Of the tokens of a sequence."""
         if self.mistake.forgets == "positions":
@@ -85,16 +153,6 @@ class Decoder:
             return np.arange(self.m.heads) % self.m.key_heads
         return np.arange(self.m.heads) // (self.m.heads // self.m.key_heads)
 
-    def in_vocabulary(self, tokens, forgets):
-        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of its slice."""
-        found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
-        begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
-            [(0, self.m.vocabulary)]
-        for begin, end in begins:
-            rows = np.nonzero((tokens >= 0) & (tokens < end - begin))[0]
-            found[rows, begin + tokens[rows]] = 1
-        return found
-
     def queries_that_count(self):
         """1 for each query head whose gradient keys and values get."""
         counted = np.ones(self.m.heads)
@@ -102,15 +160,6 @@ class Decoder:
             begin, end = part(self.m.heads, self.mistake.devices, self.mistake.device)
             counted[:begin] = counted[end:] = 0
         return counted[:, None, None]
-
-    def rows_of_norms(self):
-        """The rows that add to gradients of norms."""
-        if self.mistake.forgets == "rows of norms":
-            return slice(*part(self.labels.size, self.mistake.devices, self.mistake.device))
-        if self.mistake.forgets == "positions of norms":
-            begin, end = part(self.length, self.mistake.devices, self.mistake.device)
-            return (np.arange(self.sequences)[:, None] * self.length + np.arange(begin, end)).ravel()
-        return slice(None)
 
     # ---- Forward and backward ----------------------------------------------------------------------------
     def forward(self):
@@ -140,32 +189,6 @@ class Decoder:
             d = a.add(d, self.attend_backward(f"block_{b}/", d, kept))
         self.put("embedding", a.product(a.lifted(self.lookup.T), d), "table")
         return self.gradients
-
-    def head(self):
-        return "embedding" if self.m.is_tied else "head"
-
-    def put(self, name, gradient, use=""):
-        """Adds what one use of a parameter gives. A wrong version leaves a use out, or has it twice."""
-        times = {f"the {use}": 0, f"that the {use} is one of two": 2}.get(self.mistake.forgets, 1)
-        gradient = gradient * times if use and self.m.is_tied else gradient
-        before = self.gradients.get(name)
-        self.gradients[name] = gradient if before is None else self.layers.add(before, gradient)
-
-    def norm(self, name, x):
-        return self.layers.norm(x, self.w[name][:, None])
-
-    def norm_backward(self, name, dy, kept):
-        rows = self.rows_of_norms()
-        self.put(name, self.layers.norm_backward_of_weights(dy[:, rows], (kept[0][:, rows], None)))
-        return self.layers.norm_backward_of_rows(dy, self.w[name][:, None], kept)
-
-    def heads_of(self, t):
-        """(T, heads · d) as (B, heads, S, d)."""
-        t = t.reshape(len(t), self.sequences, self.length, -1, self.m.head_dim)
-        return np.swapaxes(t, 2, 3)
-
-    def rows_of(self, t):
-        return np.swapaxes(t, 2, 3).reshape(len(t), self.sequences * self.length, -1)
 
     def turned(self, t, direction=1):
         t = t[..., self.pairs]
@@ -268,14 +291,122 @@ class Decoder:
         return a.add(a.total(dn, 2), a.product(dz, transposed(self.w[block + "router"])))
 
 
+class T5(Network):
+    """An encoder reads `input_ids`, and a decoder, whose blocks attend to what the encoder gives, too, says
+    `labels` for `decoder_input_ids`. Scores are not scaled, and have a bias by distance."""
+    def __init__(self, problem, layers, params, batch):
+        super().__init__(problem, layers, params, batch)
+        self.ids = {"encoder": batch["input_ids"].astype(int), "decoder": batch["decoder_input_ids"].astype(int)}
+        self.lookup, self.kept, self.n, self.of_bias = {}, {}, {}, {}
+
+    def forward(self):
+        for side in ("encoder", "decoder"):
+            self.kept[side] = [{} for _ in range(self.m.blocks)]
+            self.lookup[side] = self.in_vocabulary(self.ids[side], "offset of ids")
+            x = self.lookup[side] @ self.w["embedding"]
+            for b, kept in enumerate(self.kept[side]):
+                for name, part_of_block in self.parts_of_block(side):
+                    x = self.layers.add(x, part_of_block(f"{side}/block_{b}/{name}", side, x, kept))
+            self.n[side], self.kept[side, "norm"] = self.norm(f"{side}/final_norm", x)
+        z = self.layers.product(self.n["decoder"], transposed(self.w[self.head()]))
+        return self.scaled(z)
+
+    def backward(self, dz):
+        a, dz = self.layers, self.scaled(dz)
+        self.put(self.head(), a.product(transposed(dz), self.n["decoder"]), "head")
+        self.dn = {"decoder": a.product(dz, self.w[self.head()]), "encoder": 0 * self.n["encoder"]}
+        for side in ("decoder", "encoder"):
+            d = self.norm_backward(f"{side}/final_norm", self.dn[side], self.kept[side, "norm"])
+            for b, kept in reversed(list(enumerate(self.kept[side]))):
+                for name, _ in reversed(self.parts_of_block(side)):
+                    backward = self.think_backward if name == "feed_forward_" else self.attend_backward
+                    d = a.add(d, backward(f"{side}/block_{b}/{name}", side, d, kept))
+                if self.mistake.forgets == "other blocks" and b > 0:
+                    self.gradients.pop(f"{side}/position_bias")
+            self.put("embedding", a.product(a.lifted(self.lookup[side].T), d), "table")
+        return self.gradients
+
+    def parts_of_block(self, side):
+        cross = [("cross_", self.attend)] if side == "decoder" else []
+        return [("self_", self.attend), *cross, ("feed_forward_", self.think)]
+
+    def scaled(self, z):
+        """The logits of a tied table."""
+        is_scaled = self.m.is_tied and self.mistake.forgets != "logit scale"
+        return self.layers.rounded(z * self.m.model_dim**-0.5, 3) if is_scaled else z
+
+    def buckets(self, side):
+        """Of each query and key."""
+        query, key = np.ogrid[:self.ids[side].shape[1], :self.ids[side].shape[1]]
+        is_encoder = side == "encoder"
+        count = self.m.buckets // 2 if is_encoder and self.mistake.forgets != "direction" else self.m.buckets
+        distance = np.abs(key - query) if is_encoder else np.maximum(query - key, 0)
+        near = count // 2
+        far = np.log(np.maximum(distance, near) / near) / math.log(self.m.max_distance / near)
+        found = np.where(distance < near, distance, np.minimum(near + far * (count - near), count - 1).astype(int))
+        return found + (count * (key > query) if is_encoder and count < self.m.buckets else 0)
+
+    def attend(self, name, side, x, kept):
+        a, is_self = self.layers, name.endswith("self_")
+        n, kept[name] = self.norm(f"{name}norm", x)
+        source = n if is_self else self.n["encoder"]
+        q, k, v = (self.heads_of(a.product(t, self.w[name + which]))
+                   for t, which in ((n, "query"), (source, "key"), (source, "value")))
+        length = q.shape[3]
+        is_causal = is_self and side == "decoder" and self.mistake.forgets != "causality"
+        sees = np.tri(length, k.shape[3], dtype=bool) if is_causal else np.ones((length, k.shape[3]), bool)
+        bias = np.moveaxis(self.w[f"{side}/position_bias"][:, self.buckets(side)], -1, 1)[:, None] if is_self else None
+        out, p = a.attend(q, k, v, sees, bias)
+        kept[name, "attention"] = n, source, q, k, v, out, p
+        return a.product(self.rows_of(out), self.w[name + "output"])
+
+    def attend_backward(self, name, side, d, kept):
+        a, (n, source, q, k, v, out, p) = self.layers, kept[name, "attention"]
+        self.put(name + "output", a.product(transposed(self.rows_of(out)), d))
+        dout = self.heads_of(a.product(d, transposed(self.w[name + "output"])))
+        dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
+        addends = []
+        for which, t, x in (("query", dq, n), ("key", dk, source), ("value", dv, source)):
+            self.put(name + which, a.product(transposed(x), self.rows_of(t)))
+            addends.append(a.product(self.rows_of(t), transposed(self.w[name + which])))
+        of_source = a.add(addends[1], addends[2])
+        if name.endswith("self_"):
+            is_bucket = self.buckets(side).ravel()[:, None] == np.arange(self.m.buckets)
+            of_pairs = a.total(ds, 1).reshape(len(ds), self.m.heads, -1)
+            self.put(f"{side}/position_bias", transposed(a.product(of_pairs, a.lifted(is_bucket))))
+            return self.norm_backward(name + "norm", a.add(addends[0], of_source), kept[name])
+        is_first = name == f"decoder/block_{self.m.blocks - 1}/cross_"
+        if is_first or self.mistake.forgets != "other readers":
+            self.dn["encoder"] = a.add(self.dn["encoder"], of_source)
+        return self.norm_backward(name + "norm", addends[0], kept[name])
+
+    def think(self, name, _side, x, kept):
+        a, block = self.layers, name.removesuffix("feed_forward_")
+        n, kept[name] = self.norm(name + "norm", x)
+        u = a.product(n, self.w[block + "up"])
+        mask = a.is_positive(u)
+        kept[name, "relu"] = n, mask, u * mask
+        return a.product(u * mask, self.w[block + "down"])
+
+    def think_backward(self, name, _side, d, kept):
+        a, block, (n, mask, h) = self.layers, name.removesuffix("feed_forward_"), kept[name, "relu"]
+        self.put(block + "down", a.product(transposed(h), d))
+        du = a.product(d, transposed(self.w[block + "down"])) * mask
+        self.put(block + "up", a.product(transposed(n), du))
+        return self.norm_backward(name + "norm", a.product(du, transposed(self.w[block + "up"])), kept[name])
+
+
+NETWORKS = {"decoder": Decoder, "t5": T5}
+
+
 def solved(problem, layers, params, batch):
     """{name: result, with its samples}: logits and their mean loss, or the loss of each token; and gradients."""
-    network = Decoder(problem, layers, params, batch)
+    network = NETWORKS[problem.workload](problem, layers, params, batch)
     z, weights = network.forward(), weights_of(problem, batch)
     picks = network.in_vocabulary(network.labels, "offset of labels")
     losses, dz = layers.losses(z, picks, weights)
     losses = losses * (network.labels >= 0).ravel()
-    shape = (len(z), *network.ids.shape)
+    shape = (len(z), *network.labels.shape)
     found = {"losses": losses.reshape(shape)} if problem.kind == "exact" else \
         {"logits": z.reshape(*shape, -1), "loss": layers.total(losses * weights, -1)}
     return {**found, **network.backward(dz)}

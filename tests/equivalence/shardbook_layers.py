@@ -149,6 +149,13 @@ class Real(Layers):
         dots = self.total(dout * out, -1)[..., None]
         return self.rounded(self.rounded(self.product(dout, transposed(v)) - dots) * p)
 
+    def is_positive(self, z):
+        """In each sample. With coarse operands, a ReLU may turn in some."""
+        is_unsure = self.samples and (np.abs(z[0]) <= self.bound(z)).any()
+        if is_unsure and self.precision.if_unsure == "refused":
+            raise Undecided("a ReLU's argument that can be on either side of 0")
+        return z > 0
+
     def silu(self, z):
         return self.rounded(z * sigmoid(z), self.SIGMOID + 1)
 
