@@ -128,6 +128,20 @@ class Problems(Suite):
                 y += np.outer(h[:, k], w["layer_1/weights"][k].astype("f4"))
             self.assertTrue((np.abs(y - problem.expected["output"]) <= problem.bounds()["output"]).all())
 
+    def test_numbers_that_rounding_decides_are_in_no_exact_problem(self):
+        layers = shardbook.OnGrid(shardbook.problem(PLAIN).grid, 0.0, is_checked=True)
+        self.assertEqual(layers.rounded([0.0625, 0.1875, 0.06, -70]).tolist(), [0, 0.25, 0, -64])
+        for compute in (lambda: layers.rounded(0.0625 + 2.0**-27), lambda: layers.held(1 + 2.0**-30),
+                        lambda: layers.product(np.array([[2.0**25, 1]]), np.ones((2, 1)))):
+            with self.assertRaises(shardbook.Undecided):
+                compute()
+
+    def test_bounds_of_networks_of_tokens_are_small(self):
+        for problem in shardbook.problems():
+            for name, result in problem.results("float32").items() if problem.workload in shardbook.TOKENS else ():
+                self.assertLess(result.error.max(), 1e-3 * np.abs(result.value).max(), (problem.name, name))
+                self.assertEqual(problem.kind == "exact", not result.error.any(), (problem.name, name))
+
     def test_bounds_of_a_shape(self):
         said = self.call("bound", "--batch", 64, "--widths", "64,128,64", "--precision", "bf16")
         self.assertRegex(said, r"layer_1/weights +\d\.\de-0\d +\d\.\de-0\d +\d\.\de")
@@ -650,6 +664,13 @@ class Results(Suite):
             self.assertTrue(shardbook.check(mine, SMALL, rank=rank, world=3).is_right)
             verdict = shardbook.check(mine, SMALL, strategy="tp", rank=(rank + 1) % 3, world=3)
             self.assertFalse(verdict.is_right)
+        decoder = shardbook.problem(REAL)  # 6 heads of 2: of 4 devices, the first two have 2 heads, the others 1
+        w = decoder.expected["block_0/query"]
+        for rank, begin in enumerate((0, 4, 8, 10)):
+            mine = {"block_0/query": w[:, begin:begin + (4 if rank < 2 else 2)],
+                    "block_1/key": decoder.expected["block_1/key"]}
+            self.assertTrue(shardbook.check(mine, decoder, "tp", rank, 4).is_right)
+            self.assertFalse(shardbook.check(mine, decoder, "tp", (rank + 2) % 4, 4).is_right)
         mean = {"output": self.problem.expected["output"] / 3}
         self.assertIn("a mean where a sum is meant?", str(shardbook.check(mean, SMALL, "tp", 0, 3)))
 
