@@ -74,8 +74,8 @@ def values_of(data, entry):
 
 
 def write(path, tensors, dtype="F32"):
-    """Writes {name: array} as float32, or as F64, F16 or BF16 (rounded to nearest, ties to even). Integers stay
-    integers."""
+    """Writes {name: array} as float32, or as F64, F16 or BF16 (rounded to nearest, ties to even). Integers
+    stay integers."""
     header, data = {}, []
     begin = 0
     for name in sorted(tensors):
@@ -252,7 +252,8 @@ class OfTokens(WithResults):
         labels = int((self.batch["labels"] >= 0).sum())
         if self.kind == "exact":
             return ()
-        return ((float(labels), f"{labels} times it in every element: a sum over tokens where a mean is meant?"),
+        return ((float(labels), f"{labels} times it in every element: a sum over tokens where a mean is "
+                                "meant?"),
                 (labels / self.rows, f"{labels}/{self.rows} of it in every element: a mean over all tokens, "
                                      "those without a label too?"))
 
@@ -738,8 +739,8 @@ TENSOR_AXES = {**{name: Letter("S", 1) for name in ("query", "key", "value", "ga
 def letter_by_strategy(strategy, name):
     """How a result lies on the devices of a strategy; None where that is not fixed."""
     kind = STRATEGIES.get(strategy)
-    is_batch = name in OF_ROWS
-    if kind == "single" or kind == "data" and not is_batch or kind == "tensor" and name in ("output", "input_grad"):
+    is_whole = name in ("output", "input_grad") if kind == "tensor" else name not in OF_ROWS
+    if kind == "single" or kind in ("data", "tensor") and is_whole:
         return REPLICATED
     if kind in ("data", "zero3"):
         return Letter("S", 0)
@@ -822,7 +823,8 @@ def is_close(e, given, other):
         return False
     slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
     largest = np.abs(e.want).max(initial=0)
-    growth = max(1, np.abs(other).max() / largest) if largest else 1  # a wrong result may be larger, and its error
+    # A wrong result may be larger, and then its error is, too.
+    growth = max(1, np.abs(other).max() / largest) if largest else 1
     rounding = 2.0**-22 * np.abs(other) if e.limit.any() else 0
     return bool((np.abs(given - other) <= 4 * growth * slack + rounding).all())
 
@@ -877,13 +879,14 @@ def share_of_device(e):
     last = e.name.split("/")[-1]
     for device in range(e.devices):
         mine = {"devices": e.devices, "device": device}
-        if last in ("key", "value") and e.problem.workload == "decoder" and explains(e, e.after(forgets="other queries", **mine)):
-            return f"what the query heads of device {device} add to it: key-value heads that devices share, " \
-                   "not summed over these?"
+        may_be_shared = last in ("key", "value") and e.problem.workload == "decoder"
+        if may_be_shared and explains(e, e.after(forgets="other queries", **mine)):
+            return f"what the query heads of device {device} add to it: key-value heads that devices " \
+                   "share, not summed over these?"
         if "norm" in last and any(explains(e, e.after(forgets=f"{which} of norms", **mine))
                                   for which in ("rows", "positions")):
-            return f"what the tokens of device {device} add to it: a norm's gradient not summed over devices " \
-                   "that divide the tokens?"
+            return f"what the tokens of device {device} add to it: a norm's gradient not summed over " \
+                   "devices that divide the tokens?"
 
 
 def never_reduced(e):
@@ -1014,7 +1017,8 @@ ON_SOME_DEVICES = {
     "offset of ids": "ids looked up in each slice of the embedding without the slice's offset?",
     "offset of labels": "labels looked up in each slice of the logits without the slice's offset?",
     "sequences elsewhere": "a mean over the labels of each device's sequences, and then over devices?",
-    "positions elsewhere": "a mean over the labels of each device's part of sequences, and then over devices?",
+    "positions elsewhere":
+        "a mean over the labels of each device's part of sequences, and then over devices?",
 }
 
 
@@ -1052,8 +1056,8 @@ def with_swapped_stages(problem, devices, first, other):
     return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
 
 
-RULES = (not_finite, zero, scaled, previous_step, one_addend, share_of_device, never_reduced, off_by_addend, off_by_rows,
-         transposed, other_slice, shifted, reordered, another_computation, wrong_scale)
+RULES = (not_finite, zero, scaled, previous_step, one_addend, share_of_device, never_reduced, off_by_addend,
+         off_by_rows, transposed, other_slice, shifted, reordered, another_computation, wrong_scale)
 
 
 # ---- The check -------------------------------------------------------------------------------------------
@@ -1109,8 +1113,8 @@ def dtype_of(value):
 
 
 def slices_by_rule(shape, letter, given, device, world, width=1):
-    """A device's slice: as part() divides, or, where the given length says so, as torch.chunk does. `width`: of
-    a head, where heads are divided. A device may have all key-value heads."""
+    """A device's slice: as part() divides, or, where the given length says so, as torch.chunk does. `width`:
+    of a head, where heads are divided. A device may have all key-value heads."""
     slices = [slice(0, size) for size in shape]
     if width > 1 and given == shape:
         return tuple(slices)

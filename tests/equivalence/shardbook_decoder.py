@@ -1,5 +1,6 @@
-"""A decoder as Mistral's and Mixtral's, and an encoder-decoder as T5, forward and backward, from their definitions:
-whole matrices, and attention as a softmax over all keys. With a mistake, they compute what a wrong version would."""
+"""A decoder as Mistral's and Mixtral's, and an encoder-decoder as T5, forward and backward, from their
+definitions: whole matrices, and attention as a softmax over all keys. With a mistake, they compute what a wrong
+version would."""
 import math
 
 import numpy as np
@@ -51,8 +52,8 @@ def prefixes(m):
 
 
 class Network:
-    """What networks of tokens share. Activations have a row for each token, sequence by sequence, behind the axis
-    of samples."""
+    """What networks of tokens share. Activations have a row for each token, sequence by sequence, behind the
+    axis of samples."""
     def __init__(self, problem, layers, params, batch):
         self.m, self.mistake, self.layers = problem, problem.mistake, layers
         self.w, self.gradients = {name: layers.lifted(w) for name, w in params.items()}, {}
@@ -63,7 +64,7 @@ class Network:
         return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
 
     def in_vocabulary(self, tokens, forgets):
-        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of its slice."""
+        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of a slice."""
         found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
         begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
             [(0, self.m.vocabulary)]
@@ -296,7 +297,8 @@ class T5(Network):
     `labels` for `decoder_input_ids`. Scores are not scaled, and have a bias by distance."""
     def __init__(self, problem, layers, params, batch):
         super().__init__(problem, layers, params, batch)
-        self.ids = {"encoder": batch["input_ids"].astype(int), "decoder": batch["decoder_input_ids"].astype(int)}
+        names = {"encoder": "input_ids", "decoder": "decoder_input_ids"}
+        self.ids = {side: batch[name].astype(int) for side, name in names.items()}
         self.lookup, self.kept, self.n, self.of_bias = {}, {}, {}, {}
 
     def forward(self):
@@ -343,7 +345,8 @@ class T5(Network):
         distance = np.abs(key - query) if is_encoder else np.maximum(query - key, 0)
         near = count // 2
         far = np.log(np.maximum(distance, near) / near) / math.log(self.m.max_distance / near)
-        found = np.where(distance < near, distance, np.minimum(near + far * (count - near), count - 1).astype(int))
+        beyond = np.minimum(near + far * (count - near), count - 1).astype(int)
+        found = np.where(distance < near, distance, beyond)
         return found + (count * (key > query) if is_encoder and count < self.m.buckets else 0)
 
     def attend(self, name, side, x, kept):
@@ -355,8 +358,9 @@ class T5(Network):
         length = q.shape[3]
         is_causal = is_self and side == "decoder" and self.mistake.forgets != "causality"
         sees = np.tri(length, k.shape[3], dtype=bool) if is_causal else np.ones((length, k.shape[3]), bool)
-        bias = np.moveaxis(self.w[f"{side}/position_bias"][:, self.buckets(side)], -1, 1)[:, None] if is_self else None
-        out, p = a.attend(q, k, v, sees, bias)
+        table = self.w[f"{side}/position_bias"]
+        bias = np.moveaxis(table[:, self.buckets(side)], -1, 1)[:, None]
+        out, p = a.attend(q, k, v, sees, bias if is_self else None)
         kept[name, "attention"] = n, source, q, k, v, out, p
         return a.product(self.rows_of(out), self.w[name + "output"])
 
@@ -400,7 +404,7 @@ NETWORKS = {"decoder": Decoder, "t5": T5}
 
 
 def solved(problem, layers, params, batch):
-    """{name: result, with its samples}: logits and their mean loss, or the loss of each token; and gradients."""
+    """{name: result, with its samples}: logits and the mean loss, or the loss of each token; and gradients."""
     network = NETWORKS[problem.workload](problem, layers, params, batch)
     z, weights = network.forward(), weights_of(problem, batch)
     picks = network.in_vocabulary(network.labels, "offset of labels")

@@ -25,6 +25,10 @@ TOP_1, TOP_2 = "mixture-exact-23x5x7x5-5-top1", "mixture-exact-11x5x7x5-3-top2"
 FULL = "mixture-exact-16x5x7x5-7-top2-full"
 
 
+def problems_with_tokens():
+    return [problem for problem in shardbook.problems() if problem.workload in shardbook.TOKENS]
+
+
 class Suite(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="a folder ")
@@ -137,8 +141,8 @@ class Problems(Suite):
                 compute()
 
     def test_bounds_of_networks_of_tokens_are_small(self):
-        for problem in shardbook.problems():
-            for name, result in problem.results("float32").items() if problem.workload in shardbook.TOKENS else ():
+        for problem in problems_with_tokens():
+            for name, result in problem.results("float32").items():
                 self.assertLess(result.error.max(), 1e-3 * np.abs(result.value).max(), (problem.name, name))
                 self.assertEqual(problem.kind == "exact", not result.error.any(), (problem.name, name))
 
@@ -311,8 +315,8 @@ class Decoders(Suite):
          "what the tokens of device 2 add to it: a norm's gradient not summed"),
         ("name: group.all_reduce(g) for", "name: group.all_reduce(g) / group.devices for", PLAIN, "head", 0,
          "1/3 of it in every element: a mean where a sum is meant?"),
-        ("labels = (batch[\"labels\"] >= 0)", "labels = group.devices * (mine[\"labels\"] >= 0)", REAL, "head", 0,
-         "a mean over the labels of each device's part of sequences, and then over devices?"),
+        ("labels = (batch[\"labels\"] >= 0)", "labels = group.devices * (mine[\"labels\"] >= 0)", REAL,
+         "head", 0, "a mean over the labels of each device's part of sequences, and then over devices?"),
         ("gates = self.a.gates(np.take_along_axis(z, chosen, 1))",
          "gates = np.take_along_axis(self.a.gates(z), chosen, 1)", "decoder-real-experts", "logits", 0,
          "gates that are a softmax over all experts, not over the chosen ones?"),
@@ -332,8 +336,8 @@ class Decoders(Suite):
     def test_each_cause_is_named(self):
         """What each wrong version computes has its name in some problem, and everywhere one that fits."""
         named, known = set(), set()
-        for problem in shardbook.problems():
-            for text, mistake in shardbook.mistakes(problem, 3) if problem.workload in shardbook.TOKENS else ():
+        for problem in problems_with_tokens():
+            for text, mistake in shardbook.mistakes(problem, 3):
                 wrong = {name: shardbook.Stored(shardbook.rounded(value, "F32"), "F32")
                          for name, value in shardbook.after(problem, **mistake).items()}
                 verdict = shardbook.check_pieces(problem, 3, [wrong])
@@ -664,7 +668,7 @@ class Results(Suite):
             self.assertTrue(shardbook.check(mine, SMALL, rank=rank, world=3).is_right)
             verdict = shardbook.check(mine, SMALL, strategy="tp", rank=(rank + 1) % 3, world=3)
             self.assertFalse(verdict.is_right)
-        decoder = shardbook.problem(REAL)  # 6 heads of 2: of 4 devices, the first two have 2 heads, the others 1
+        decoder = shardbook.problem(REAL)  # 6 heads of 2: two devices of 4 have 2 heads, the others 1
         w = decoder.expected["block_0/query"]
         for rank, begin in enumerate((0, 4, 8, 10)):
             mine = {"block_0/query": w[:, begin:begin + (4 if rank < 2 else 2)],

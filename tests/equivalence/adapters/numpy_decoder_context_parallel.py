@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""A decoder by context parallelism in NumPy, a process for each device: numpy_decoder_context_parallel.py PROBLEM
-OUT_DIR DEVICES. Each device has some tokens of every sequence, and all parameters. It gathers the keys and values
-of all tokens. Of an exact problem, all that is not linear is computed by shardbook_layers.OnGrid."""
+"""A decoder by context parallelism in NumPy, a process for each device:
+numpy_decoder_context_parallel.py PROBLEM OUT_DIR DEVICES. Each device has some tokens of every sequence, and
+all parameters. It gathers the keys and values of all tokens. Of an exact problem, all that is not linear is
+computed by shardbook_layers.OnGrid."""
 import json
 import sys
 from pathlib import Path
@@ -107,7 +108,8 @@ class Device:
         return d + self.norm_backward(b + "feed_forward_norm", dn, norm)
 
     def mixture_backward(self, b, d, n, chosen, gates, kept):
-        dn, dgates, dz = np.zeros_like(d), np.zeros_like(gates), np.zeros((len(d), len(self.experts)), d.dtype)
+        dn, dgates = np.zeros_like(d), np.zeros_like(gates)
+        dz = np.zeros((len(d), len(self.experts)), d.dtype)
         for name, (token, rank, answers, of_expert) in zip(self.experts, kept):
             dgates[token, rank] = (d[token] * answers).sum(1)
             dy = self.a.gated_back(gates[token, rank][:, None], d[token])

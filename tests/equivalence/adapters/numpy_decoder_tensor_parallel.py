@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A decoder without experts by tensor parallelism in NumPy, a process for each device:
-numpy_decoder_tensor_parallel.py PROBLEM OUT_DIR DEVICES. Heads, hidden units and the vocabulary are divided. Of an
-exact problem, all that is not linear is computed by shardbook_layers.OnGrid."""
+numpy_decoder_tensor_parallel.py PROBLEM OUT_DIR DEVICES. Heads, hidden units and the vocabulary are divided.
+Of an exact problem, all that is not linear is computed by shardbook_layers.OnGrid."""
 import json
 import sys
 from pathlib import Path

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A decoder by tensor parallelism in PyTorch over Gloo, with autograd: torch_decoder_tensor_parallel.py PROBLEM
-OUT_DIR DEVICES. Heads, hidden units (of each expert, too) and the vocabulary are divided, evenly or not."""
+"""A decoder by tensor parallelism in PyTorch over Gloo, with autograd:
+torch_decoder_tensor_parallel.py PROBLEM OUT_DIR DEVICES. Heads, hidden units (of each expert, too) and the
+vocabulary are divided, evenly or not."""
 import json
 import sys
 from pathlib import Path
@@ -57,9 +58,9 @@ class Decoder:
         self.rows = shardbook.part(problem["vocabulary"], n, device)
         hidden = shardbook.part(problem["hidden_dim"], n, device)
         q, k = (slice(d * begin, d * end) for begin, end in (queries, keys))
-        cuts = {"query": (1, q), "key": (1, k), "value": (1, k), "output": (0, q), "gate": (1, slice(*hidden)),
-                "up": (1, slice(*hidden)), "down": (0, slice(*hidden)), "embedding": (0, slice(*self.rows)),
-                "head": (0, slice(*self.rows))}
+        h, v = slice(*hidden), slice(*self.rows)
+        cuts = {"query": (1, q), "key": (1, k), "value": (1, k), "output": (0, q), "gate": (1, h),
+                "up": (1, h), "down": (0, h), "embedding": (0, v), "head": (0, v)}
         self.w = {}
         for name, t in params.items():
             axis, mine = cuts.get(name.split("/")[-1], (0, slice(None)))
