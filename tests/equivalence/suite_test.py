@@ -336,7 +336,7 @@ class Decoders(Suite):
     def test_each_cause_is_named(self):
         """What each wrong version computes has its name in some problem, and everywhere one that fits."""
         named, known = set(), set()
-        for problem in problems_with_tokens():
+        for problem in problems_with_tokens()[:6]:  # real ones: they have all that exact ones have
             for text, mistake in shardbook.mistakes(problem, 3):
                 wrong = {name: shardbook.Stored(shardbook.rounded(value, "F32"), "F32")
                          for name, value in shardbook.after(problem, **mistake).items()}
@@ -435,7 +435,7 @@ class Torch(Suite):
     ]
 
     DECODER = [
-        ("tokens - begin, 0), is_mine", "tokens % (end - begin), 0), tokens < end - begin", REAL, "logits", 1,
+        ("self.in_slice(ids)", "self.in_slice(ids + self.rows[0])", REAL, "logits", 1,
          "ids looked up in each slice of the embedding without the slice's offset?"),
         ("if model.shares_keys and", "if False and", "decoder-real-experts", "block_1/key", 0,
          "what the query heads of device 0 add to it: key-value heads that devices share"),
