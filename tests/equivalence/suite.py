@@ -99,7 +99,10 @@ def held(problem, devices, folder, names, precision):
         return failed(problem, devices, "the results", str(error))
     if pieces is None:
         return None
-    return shardbook.check_pieces(problem, devices, pieces, layout, precision)
+    try:
+        return shardbook.check_pieces(problem, devices, pieces, layout, precision)
+    except shardbook.Undecided as doubt:
+        raise Refused(f"{problem.name}: --precision {precision} decides nothing: {doubt}") from None
 
 
 # ---- Calls -----------------------------------------------------------------------------------------------
