@@ -179,7 +179,7 @@ class Implementations(Suite):
         self.assertIn("2 held: 2 right", said)
 
     def test_numpy(self):
-        said = self.adapter("numpy_tensor_parallel", "*", "3,8")
+        said = self.adapter("numpy_tensor_parallel", "m*", "3,8")
         self.assertIn("22 held: 22 right, 0 wrong; 12 refused", said)
         said = self.adapter("numpy_expert_parallel", "mixture-*", "1,2,3")
         self.assertIn("18 held: 18 right, 0 wrong", said)
