@@ -3,8 +3,13 @@
 
 #include "engine/workloads/decoder.hpp"
 
+#include <filesystem>
+
 #include "08_decoder/single.hpp"
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/host_checkpoint.hpp"
 #include "engine/program/training_step.hpp"
+#include "engine/workloads/exact_values.hpp"
 #include "tests/equivalence/decoder_reference.hpp"
 #include "tests/equivalence/finite_differences.hpp"
 #include "tests/equivalence/liveness.hpp"
@@ -74,6 +79,66 @@ TEST_CASE("decoder: integer optimizers count gradients in the network's units, a
         CHECK(t.parameter.tensor->to_host() == problem.weights.at(t.name).values);
       }
     }
+  }
+}
+
+namespace {
+
+using HostTensors = std::map<std::string, HostTensor>;
+
+/// A file of one of the exact problems that the suite for foreign implementations has (golden/manifest.json).
+HostTensors golden(const std::string& problem, const std::string& file) {
+  const std::filesystem::path root =
+      std::filesystem::path(Characters::default_path()).parent_path() / "../..";
+  const auto stored =
+      open_checkpoint((root / "tests/equivalence/golden" / problem / (file + ".safetensors")).string());
+  HostTensors all;
+  for (const std::string& name : stored->names()) {
+    const Shape shape = stored->shape(name);
+    all[name] = {shape, stored->read(name, 0, 0, shape[0])};
+  }
+  return all;
+}
+
+/// What its params and batch say: ids and labels side by side, and the gradient of each token's loss.
+ExactProblem golden_problem(const std::string& name, Index window, Index head_dim) {
+  const HostTensors weights = golden(name, "params"), batch = golden(name, "batch");
+  DecoderModel m = decoder_of(*host_checkpoint(weights, name), head_dim);
+  if (window > 0) m.window = window;
+  m.top_k = m.is_mixture() ? 2 : 0, m.epsilon = 0x1p-7F;
+  m.how = exact::grid_of(m.model_dim, m.head_dim);
+  const HostTensor &ids = batch.at("input_ids"), &labels = batch.at("labels");
+  const Index sequences = ids.shape[0], length = ids.shape[1];
+  HostTensor input{{sequences, 2 * length}, {}};
+  for (Index b = 0; b < sequences; ++b)
+    for (const HostTensor* of : {&ids, &labels})
+      input.values.insert(input.values.end(), of->values.begin() + b * length,
+                          of->values.begin() + (b + 1) * length);
+  const HostTensor dloss{{sequences * length, 1}, batch.at("losses_grad").values};
+  return {std::make_shared<Decoder>(m, length), input, dloss, weights};
+}
+
+}  // namespace
+
+TEST_CASE("decoder: the suite's exact problems come out bit for bit, by its definition and by the engine") {
+  for (const auto& [name, window, head_dim] :
+       {std::tuple("decoder-exact-plain", 0, 2), std::tuple("decoder-exact-window-tied", 3, 2),
+        std::tuple("decoder-exact-experts", 0, 4)}) {
+    const ExactProblem problem = golden_problem(name, window, head_dim);
+    SingleDecoder engine(group(), as_decoder(*problem.workload).model());
+    engine.load_checkpoint(*host_checkpoint(problem.weights, name));
+    const Results results = run_step(engine, problem.input, problem.output_grad);
+    const Solution solution = solve(problem);
+    HostTensors expected = golden(name, "expected");
+    const std::vector<float> losses = expected.extract("losses").mapped().values;
+    for (const auto& [parameter, gradient] : expected) {
+      CAPTURE(name, parameter);
+      CHECK(solution.at(parameter).values == gradient.values);
+      CHECK(results.gradients.at(parameter).local().to_host() == gradient.values);
+    }
+    CHECK(solution.at("output").values == losses);
+    CHECK(results.output.at(0).rows.values == losses);
+    CHECK(expected.size() + 1 == solution.size());
   }
 }
 

@@ -99,7 +99,10 @@ def held(problem, devices, folder, names, precision):
         return failed(problem, devices, "the results", str(error))
     if pieces is None:
         return None
-    return shardbook.check_pieces(problem, devices, pieces, layout, precision)
+    try:
+        return shardbook.check_pieces(problem, devices, pieces, layout, precision)
+    except shardbook.Undecided as doubt:
+        raise Refused(f"{problem.name}: --precision {precision} decides nothing: {doubt}") from None
 
 
 # ---- Calls -----------------------------------------------------------------------------------------------
@@ -142,7 +145,7 @@ def words_of(problem, devices, folder):
 
 def require_known(command):
     """That the words in braces are those that are filled in."""
-    known = words_of(shardbook.problems()[0], 1, Path())
+    known = {word for problem in shardbook.problems() for word in words_of(problem, 1, Path())}
     if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
         sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
 

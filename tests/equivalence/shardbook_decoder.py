@@ -1,0 +1,433 @@
+"""A decoder as Mistral's and Mixtral's, and an encoder-decoder as T5, forward and backward, from their
+definitions: whole matrices, and attention as a softmax over all keys. With a mistake, they compute what a wrong
+version would."""
+import math
+
+import numpy as np
+
+from shardbook_layers import turns, transposed
+
+
+def part(size, parts, index):
+    """[begin, end) of one of the parts of so many elements: the first (size mod parts) have one more."""
+    least, more = divmod(size, parts)
+    begin = index * least + min(index, more)
+    return begin, begin + least + (index < more)
+
+
+def shapes_of(m):
+    """{name: shape} of the parameters of a decoder problem."""
+    d, heads, keys = m.model_dim, m.heads * m.head_dim, m.key_heads * m.head_dim
+    shapes = {"embedding": (m.vocabulary, d), "final_norm": (d,)}
+    if not m.is_tied:
+        shapes["head"] = (m.vocabulary, d)
+    for b in range(m.blocks):
+        of_block = {"attention_norm": (d,), "query": (d, heads), "key": (d, keys), "value": (d, keys),
+                    "output": (heads, d), "feed_forward_norm": (d,)}
+        if m.experts:
+            of_block["router"] = (d, m.experts)
+        for prefix in prefixes(m):
+            of_block |= {f"{prefix}gate": (d, m.hidden_dim), f"{prefix}up": (d, m.hidden_dim),
+                         f"{prefix}down": (m.hidden_dim, d)}
+        shapes |= {f"block_{b}/{name}": shape for name, shape in of_block.items()}
+    return shapes
+
+
+def t5_shapes_of(m):
+    d, width = m.model_dim, m.heads * m.head_dim
+    shapes = {"embedding": (m.vocabulary, d), **({} if m.is_tied else {"head": (m.vocabulary, d)})}
+    for side in ("encoder", "decoder"):
+        shapes |= {f"{side}/position_bias": (m.buckets, m.heads), f"{side}/final_norm": (d,)}
+        for b in range(m.blocks):
+            of_block = {"feed_forward_norm": (d,), "up": (d, m.hidden_dim), "down": (m.hidden_dim, d)}
+            for which in ("self_", "cross_")[:1 + (side == "decoder")]:
+                of_block |= {f"{which}norm": (d,), f"{which}output": (width, d),
+                             **{which + name: (d, width) for name in ("query", "key", "value")}}
+            shapes |= {f"{side}/block_{b}/{name}": shape for name, shape in of_block.items()}
+    return shapes
+
+
+def prefixes(m):
+    return [f"expert_{e}/" for e in range(m.experts)] if m.experts else [""]
+
+
+class Network:
+    """What networks of tokens share. Activations have a row for each token, sequence by sequence, behind the
+    axis of samples."""
+    def __init__(self, problem, layers, params, batch):
+        self.m, self.mistake, self.layers = problem, problem.mistake, layers
+        self.w, self.gradients = {name: layers.lifted(w) for name, w in params.items()}, {}
+        self.labels = batch["labels"].astype(int)
+        self.sequences, self.length = self.labels.shape
+
+    def parts(self, size):
+        return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
+
+    def in_vocabulary(self, tokens, forgets):
+        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of a slice."""
+        found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
+        begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
+            [(0, self.m.vocabulary)]
+        for begin, end in begins:
+            rows = np.nonzero((tokens >= 0) & (tokens < end - begin))[0]
+            found[rows, begin + tokens[rows]] = 1
+        return found
+
+    def rows_of_norms(self, rows):
+        """The rows that add to gradients of norms."""
+        if self.mistake.forgets == "rows of norms":
+            return slice(*part(rows, self.mistake.devices, self.mistake.device))
+        if self.mistake.forgets == "positions of norms":
+            length = rows // self.sequences
+            begin, end = part(length, self.mistake.devices, self.mistake.device)
+            return (np.arange(self.sequences)[:, None] * length + np.arange(begin, end)).ravel()
+        return slice(None)
+
+    def head(self):
+        return "embedding" if self.m.is_tied else "head"
+
+    def put(self, name, gradient, use=""):
+        """Adds what one use of a parameter gives. A wrong version leaves a use out, or has it twice."""
+        times = {f"the {use}": 0, f"that the {use} is one of two": 2}.get(self.mistake.forgets, 1)
+        gradient = gradient * times if use and self.m.is_tied else gradient
+        before = self.gradients.get(name)
+        self.gradients[name] = gradient if before is None else self.layers.add(before, gradient)
+
+    def norm(self, name, x):
+        return self.layers.norm(x, self.w[name][:, None])
+
+    def norm_backward(self, name, dy, kept):
+        rows = self.rows_of_norms(dy.shape[1])
+        self.put(name, self.layers.norm_backward_of_weights(dy[:, rows], (kept[0][:, rows], None)))
+        return self.layers.norm_backward_of_rows(dy, self.w[name][:, None], kept)
+
+    def heads_of(self, t):
+        """(T, heads · d) as (B, heads, S, d)."""
+        t = t.reshape(len(t), self.sequences, t.shape[1] // self.sequences, -1, self.m.head_dim)
+        return np.swapaxes(t, 2, 3)
+
+    def rows_of(self, t):
+        return np.swapaxes(t, 2, 3).reshape(len(t), self.sequences * t.shape[3], -1)
+
+class Decoder(Network):
+    def __init__(self, problem, layers, params, batch):
+        super().__init__(problem, layers, params, batch)
+        self.ids = batch["input_ids"].astype(int)
+        base = 10000.0 if self.mistake.forgets == "rope base" else self.m.rope_base
+        at = turns(self.positions(), self.m.head_dim, base)
+        # Some wrong programs turn neighbours, 2j and 2j + 1, where the halves j and j + d/2 are meant.
+        order = np.arange(self.m.head_dim).reshape(-1, 2).T.ravel()
+        self.pairs = order if self.mistake.forgets == "halves" else np.arange(self.m.head_dim)
+        self.at, self.sees = at, self.seen()
+
+    # ---- Where a wrong version differs -------------------------------------------------------------------
+    def positions(self):
+        """Of the tokens of a sequence."""
+        if self.mistake.forgets == "positions":
+            return np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
+        return np.arange(self.length)
+
+    def seen(self):
+        """Which keys each query sees, (S, S)."""
+        query, key = np.ogrid[:self.length, :self.length]
+        places = np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
+        sees = key <= query
+        if self.mistake.forgets == "causality":
+            sees = np.ones_like(sees)
+        if self.mistake.forgets == "places before":
+            sees = places[key] <= places[query]
+        if self.mistake.forgets == "keys elsewhere":
+            sees &= self.same_device()
+        if self.m.window and self.mistake.forgets != "window":
+            sees &= key > query - self.m.window
+        return sees
+
+    def same_device(self):
+        """Whether a query and a key are of one device, (S, S)."""
+        here = np.concatenate([[device] * (end - begin)
+                               for device, (begin, end) in enumerate(self.parts(self.length))])
+        return here == here[:, None]
+
+    def key_heads(self):
+        """Of each query head."""
+        if self.mistake.forgets == "neighbours":
+            return np.arange(self.m.heads) % self.m.key_heads
+        return np.arange(self.m.heads) // (self.m.heads // self.m.key_heads)
+
+    def queries_that_count(self):
+        """1 for each query head whose gradient keys and values get."""
+        counted = np.ones(self.m.heads)
+        if self.mistake.forgets == "other queries":
+            begin, end = part(self.m.heads, self.mistake.devices, self.mistake.device)
+            counted[:begin] = counted[end:] = 0
+        return counted[:, None, None]
+
+    # ---- Forward and backward ----------------------------------------------------------------------------
+    def forward(self):
+        """The logits, (T, V)."""
+        a, self.blocks = self.layers, []
+        self.lookup = self.in_vocabulary(self.ids, "offset of ids")
+        x = self.lookup @ self.w["embedding"]
+        for b in range(self.m.blocks):
+            kept = {}
+            x = a.add(x, self.attend(f"block_{b}/", x, kept))
+            n, kept["feed_forward_norm"] = self.norm(f"block_{b}/feed_forward_norm", x)
+            x = a.add(x, (self.mixture if self.m.experts else self.feed_forward)(f"block_{b}/", n, kept))
+            self.blocks.append(kept)
+        self.n, self.final_norm = self.norm("final_norm", x)
+        return a.scaled_logits(a.product(self.n, transposed(self.w[self.head()])))
+
+    def backward(self, dz):
+        """{name: gradient}."""
+        a, dz = self.layers, self.layers.scaled_logits(dz)
+        self.put(self.head(), a.product(transposed(dz), self.n), "head")
+        d = self.norm_backward("final_norm", a.product(dz, self.w[self.head()]), self.final_norm)
+        for b, kept in reversed(list(enumerate(self.blocks))):
+            backward = self.mixture_backward if self.m.experts else self.feed_forward_backward
+            of_norm = self.norm_backward(f"block_{b}/feed_forward_norm", backward(f"block_{b}/", d, kept),
+                                         kept["feed_forward_norm"])
+            d = a.add(d, of_norm)
+            d = a.add(d, self.attend_backward(f"block_{b}/", d, kept))
+        self.put("embedding", a.product(a.lifted(self.lookup.T), d), "table")
+        return self.gradients
+
+    def turned(self, t, direction=1):
+        t = t[..., self.pairs]
+        return self.layers.turned(t, self.at, direction)[..., np.argsort(self.pairs)]
+
+    def attend(self, block, x, kept):
+        a = self.layers
+        n, kept["attention_norm"] = self.norm(f"{block}attention_norm", x)
+        q, k, v = (self.heads_of(a.product(n, self.w[block + name])) for name in ("query", "key", "value"))
+        q, k = self.turned(q), self.turned(k)
+        k, v = (t[:, :, self.key_heads()] for t in (k, v))
+        out, p = a.attend(q, k, v, self.sees)
+        kept["attention"] = n, q, k, v, out, p
+        return a.product(self.rows_of(out), self.w[block + "output"])
+
+    def attend_backward(self, block, d, kept):
+        a, (n, q, k, v, out, p) = self.layers, kept["attention"]
+        self.put(block + "output", a.product(transposed(self.rows_of(out)), d))
+        dout = self.heads_of(a.product(d, transposed(self.w[block + "output"])))
+        dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
+        if self.mistake.forgets == "queries elsewhere":
+            here = self.same_device()
+            dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
+        whole = self.of_projections(dq, dk, dv)
+        counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
+        for name, t in counted.items():
+            self.put(block + name, a.product(transposed(n), t))
+        addends = [a.product(t, transposed(self.w[block + name])) for name, t in whole.items()]
+        dn = a.add(a.add(addends[0], addends[1]), addends[2])
+        return self.norm_backward(block + "attention_norm", dn, kept["attention_norm"])
+
+    def of_projections(self, dq, dk, dv):
+        """Gradients of what the weights of query, key and value give."""
+        dk, dv = self.summed_by_key_heads(dk), self.summed_by_key_heads(dv)
+        return {"query": self.rows_of(self.turned(dq, -1)), "key": self.rows_of(self.turned(dk, -1)),
+                "value": self.rows_of(dv)}
+
+    def summed_by_key_heads(self, t):
+        groups = [np.flatnonzero(self.key_heads() == g) for g in range(self.m.key_heads)]
+        return np.stack([self.layers.total(t[:, :, group], 2) for group in groups], axis=2)
+
+    def expert(self, prefix, n):
+        g, u = (self.layers.product(n, self.w[prefix + name]) for name in ("gate", "up"))
+        g, u = (u, g) if self.mistake.forgets == "gate or up" else (g, u)
+        h = self.layers.gated(g, u)
+        return self.layers.product(h, self.w[prefix + "down"]), (n, g, u, h)
+
+    def expert_backward(self, prefix, dy, kept):
+        a, (n, g, u, h) = self.layers, kept
+        self.put(prefix + "down", a.product(transposed(h), dy))
+        dg, du = a.gated_backward(a.product(dy, transposed(self.w[prefix + "down"])), g, u)
+        dg, du = (du, dg) if self.mistake.forgets == "gate or up" else (dg, du)
+        for name, t in (("gate", dg), ("up", du)):
+            self.put(prefix + name, a.product(transposed(n), t))
+        return a.add(*(a.product(t, transposed(self.w[prefix + name]))
+                       for name, t in (("gate", dg), ("up", du))))
+
+    def feed_forward(self, block, n, kept):
+        y, kept["feed_forward"] = self.expert(block, n)
+        return y
+
+    def feed_forward_backward(self, block, d, kept):
+        return self.expert_backward(block, d, kept["feed_forward"])
+
+    def mixture(self, block, n, kept):
+        """Each token goes to its top_k likeliest experts. Gates are the softmax of their logits."""
+        a, k = self.layers, self.m.top_k
+        z = a.scaled_logits(a.product(n, self.w[block + "router"]))
+        chosen = a.order(z).reshape(z.shape[1:])[:, :k]
+        index = np.broadcast_to(chosen, (len(z), *chosen.shape))
+        if self.mistake.forgets == "chosen alone":
+            gates = np.take_along_axis(a.gates(z), index, -1)
+        else:
+            gates = a.gates(np.take_along_axis(z, index, -1))
+        answers, experts = np.zeros((*n.shape[:2], k, n.shape[2])), []
+        for e, prefix in enumerate(prefixes(self.m)):
+            at = np.nonzero(chosen == e)
+            y, of_expert = self.expert(block + prefix, n[:, at[0]])
+            answers[:, at[0], at[1]] = y
+            experts.append((at, of_expert))
+        kept["mixture"] = n, chosen, gates, answers, experts
+        return a.total(a.times(np.ones_like(gates)[..., None] if self.mistake.forgets == "gates" else
+                               gates[..., None], answers), 2)
+
+    def mixture_backward(self, block, d, kept):
+        a, (n, chosen, gates, answers, experts) = self.layers, kept["mixture"]
+        by_choice, dn = np.zeros_like(answers), np.zeros_like(answers)
+        by_choice[:] = d[:, :, None]
+        dgates = a.total(by_choice * answers, -1)
+        by_choice = a.gated_back(gates[..., None], by_choice)
+        for (at, of_expert), prefix in zip(experts, prefixes(self.m)):
+            dn[:, at[0], at[1]] = self.expert_backward(block + prefix, by_choice[:, at[0], at[1]], of_expert)
+        of_chosen = a.gates_backward(dgates, gates)
+        if self.mistake.forgets == "gate gradients":
+            of_chosen = of_chosen * 0
+        dz = np.zeros((len(d), d.shape[1], self.m.experts))
+        np.put_along_axis(dz, np.broadcast_to(chosen, (len(d), *chosen.shape)), of_chosen, -1)
+        dz = a.scaled_logits(dz)
+        self.put(block + "router", a.product(transposed(n), dz))
+        return a.add(a.total(dn, 2), a.product(dz, transposed(self.w[block + "router"])))
+
+
+class T5(Network):
+    """An encoder reads `input_ids`, and a decoder, whose blocks attend to what the encoder gives, too, says
+    `labels` for `decoder_input_ids`. Scores are not scaled, and have a bias by distance."""
+    def __init__(self, problem, layers, params, batch):
+        super().__init__(problem, layers, params, batch)
+        names = {"encoder": "input_ids", "decoder": "decoder_input_ids"}
+        self.ids = {side: batch[name].astype(int) for side, name in names.items()}
+        self.lookup, self.kept, self.n, self.of_bias = {}, {}, {}, {}
+
+    def forward(self):
+        for side in ("encoder", "decoder"):
+            self.kept[side] = [{} for _ in range(self.m.blocks)]
+            self.lookup[side] = self.in_vocabulary(self.ids[side], "offset of ids")
+            x = self.lookup[side] @ self.w["embedding"]
+            for b, kept in enumerate(self.kept[side]):
+                for name, part_of_block in self.parts_of_block(side):
+                    x = self.layers.add(x, part_of_block(f"{side}/block_{b}/{name}", side, x, kept))
+            self.n[side], self.kept[side, "norm"] = self.norm(f"{side}/final_norm", x)
+        z = self.layers.product(self.n["decoder"], transposed(self.w[self.head()]))
+        return self.scaled(z)
+
+    def backward(self, dz):
+        a, dz = self.layers, self.scaled(dz)
+        self.put(self.head(), a.product(transposed(dz), self.n["decoder"]), "head")
+        self.dn = {"decoder": a.product(dz, self.w[self.head()]), "encoder": 0 * self.n["encoder"]}
+        for side in ("decoder", "encoder"):
+            d = self.norm_backward(f"{side}/final_norm", self.dn[side], self.kept[side, "norm"])
+            for b, kept in reversed(list(enumerate(self.kept[side]))):
+                for name, _ in reversed(self.parts_of_block(side)):
+                    backward = self.think_backward if name == "feed_forward_" else self.attend_backward
+                    d = a.add(d, backward(f"{side}/block_{b}/{name}", side, d, kept))
+                if self.mistake.forgets == "other blocks" and b > 0:
+                    self.gradients.pop(f"{side}/position_bias")
+            self.put("embedding", a.product(a.lifted(self.lookup[side].T), d), "table")
+        return self.gradients
+
+    def parts_of_block(self, side):
+        cross = [("cross_", self.attend)] if side == "decoder" else []
+        return [("self_", self.attend), *cross, ("feed_forward_", self.think)]
+
+    def scaled(self, z):
+        """The logits of a tied table."""
+        is_scaled = self.m.is_tied and self.mistake.forgets != "logit scale"
+        return self.layers.rounded(z * self.m.model_dim**-0.5, 3) if is_scaled else z
+
+    def buckets(self, side):
+        """Of each query and key."""
+        query, key = np.ogrid[:self.ids[side].shape[1], :self.ids[side].shape[1]]
+        is_encoder = side == "encoder"
+        count = self.m.buckets // 2 if is_encoder and self.mistake.forgets != "direction" else self.m.buckets
+        distance = np.abs(key - query) if is_encoder else np.maximum(query - key, 0)
+        near = count // 2
+        far = np.log(np.maximum(distance, near) / near) / math.log(self.m.max_distance / near)
+        beyond = np.minimum(near + far * (count - near), count - 1).astype(int)
+        found = np.where(distance < near, distance, beyond)
+        return found + (count * (key > query) if is_encoder and count < self.m.buckets else 0)
+
+    def attend(self, name, side, x, kept):
+        a, is_self = self.layers, name.endswith("self_")
+        n, kept[name] = self.norm(f"{name}norm", x)
+        source = n if is_self else self.n["encoder"]
+        q, k, v = (self.heads_of(a.product(t, self.w[name + which]))
+                   for t, which in ((n, "query"), (source, "key"), (source, "value")))
+        length = q.shape[3]
+        is_causal = is_self and side == "decoder" and self.mistake.forgets != "causality"
+        sees = np.tri(length, k.shape[3], dtype=bool) if is_causal else np.ones((length, k.shape[3]), bool)
+        table = self.w[f"{side}/position_bias"]
+        bias = np.moveaxis(table[:, self.buckets(side)], -1, 1)[:, None]
+        out, p = a.attend(q, k, v, sees, bias if is_self else None)
+        kept[name, "attention"] = n, source, q, k, v, out, p
+        return a.product(self.rows_of(out), self.w[name + "output"])
+
+    def attend_backward(self, name, side, d, kept):
+        a, (n, source, q, k, v, out, p) = self.layers, kept[name, "attention"]
+        self.put(name + "output", a.product(transposed(self.rows_of(out)), d))
+        dout = self.heads_of(a.product(d, transposed(self.w[name + "output"])))
+        dq, dk, dv, ds = a.attend_backward(dout, out, p, q, k, v)
+        addends = []
+        for which, t, x in (("query", dq, n), ("key", dk, source), ("value", dv, source)):
+            self.put(name + which, a.product(transposed(x), self.rows_of(t)))
+            addends.append(a.product(self.rows_of(t), transposed(self.w[name + which])))
+        of_source = a.add(addends[1], addends[2])
+        if name.endswith("self_"):
+            is_bucket = self.buckets(side).ravel()[:, None] == np.arange(self.m.buckets)
+            of_pairs = a.total(ds, 1).reshape(len(ds), self.m.heads, -1)
+            self.put(f"{side}/position_bias", transposed(a.product(of_pairs, a.lifted(is_bucket))))
+            return self.norm_backward(name + "norm", a.add(addends[0], of_source), kept[name])
+        is_first = name == f"decoder/block_{self.m.blocks - 1}/cross_"
+        if is_first or self.mistake.forgets != "other readers":
+            self.dn["encoder"] = a.add(self.dn["encoder"], of_source)
+        return self.norm_backward(name + "norm", addends[0], kept[name])
+
+    def think(self, name, _side, x, kept):
+        a, block = self.layers, name.removesuffix("feed_forward_")
+        n, kept[name] = self.norm(name + "norm", x)
+        u = a.product(n, self.w[block + "up"])
+        mask = a.is_positive(u)
+        kept[name, "relu"] = n, mask, u * mask
+        return a.product(u * mask, self.w[block + "down"])
+
+    def think_backward(self, name, _side, d, kept):
+        a, block, (n, mask, h) = self.layers, name.removesuffix("feed_forward_"), kept[name, "relu"]
+        self.put(block + "down", a.product(transposed(h), d))
+        du = a.product(d, transposed(self.w[block + "down"])) * mask
+        self.put(block + "up", a.product(transposed(n), du))
+        return self.norm_backward(name + "norm", a.product(du, transposed(self.w[block + "up"])), kept[name])
+
+
+NETWORKS = {"decoder": Decoder, "t5": T5}
+
+
+def solved(problem, layers, params, batch):
+    """{name: result, with its samples}: logits and the mean loss, or the loss of each token; and gradients."""
+    network = NETWORKS[problem.workload](problem, layers, params, batch)
+    z, weights = network.forward(), weights_of(problem, batch)
+    picks = network.in_vocabulary(network.labels, "offset of labels")
+    losses, dz = layers.losses(z, picks, weights)
+    losses = losses * (network.labels >= 0).ravel()
+    shape = (len(z), *network.labels.shape)
+    found = {"losses": losses.reshape(shape)} if problem.kind == "exact" else \
+        {"logits": z.reshape(*shape, -1), "loss": layers.total(losses * weights, -1)}
+    return {**found, **network.backward(dz)}
+
+
+def weights_of(problem, batch):
+    """What the loss of each token counts, (T)."""
+    labels, mistake = batch["labels"], problem.mistake
+    begin, end = mistake.rows or (0, len(labels))
+    counted = (begin <= np.arange(len(labels))) & (np.arange(len(labels)) < end)
+    is_labelled = (labels >= 0) * 1.0
+    if problem.kind == "exact":
+        return (batch["losses_grad"] * is_labelled * counted[:, None]).ravel()
+    if mistake.forgets not in ("sequences elsewhere", "positions elsewhere"):
+        return (is_labelled / is_labelled.sum() * counted[:, None]).ravel()
+    axis = 0 if mistake.forgets == "sequences elsewhere" else 1
+    weights, n = np.moveaxis(is_labelled, axis, 0).copy(), mistake.devices  # means of devices' means
+    for begin, end in (part(len(weights), n, device) for device in range(n)):
+        weights[begin:end] /= n * max(weights[begin:end].sum(), 1)
+    return np.moveaxis(weights, 0, axis).ravel()
