@@ -28,7 +28,7 @@ LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve":
          "a false claim": "  a claim of layout is false"}
 OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate",
                "--blocks", "--model-dim", "--heads", "--key-heads", "--experts", "--length",
-               "--encoder-blocks", "--source-length", "--feed-forward"}
+               "--encoder-blocks", "--source-length", "--feed-forward", "--pieces"}
 SAME = 1e-5  # relative to the largest element: more than float32 rounding
 
 
