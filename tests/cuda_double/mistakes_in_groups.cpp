@@ -81,10 +81,10 @@ const std::vector<Case> mistakes_in_groups = {
        ncclBroadcast(t.data, t.data, 4, ncclFloat, me() == 2 ? 0 : 1, t.comm, t.in);
        t.finish();
      }},
-    {"swapped_peer",  // everybody should send to the right
+    {"swapped_peer",  // everybody should send to the right: rank 2 waits for rank 1, which waits for rank 0
      {3},
      70,
-     {"nothing comes from rank 1: ncclSend or ncclRecv"},
+     {": ncclSend or ncclRecv of 4 elements"},  // one of both says so first, and ends the job
      [] {
        Together t;
        ncclGroupStart();
