@@ -100,7 +100,7 @@ class DecoderKind : public WorkloadKind {
     DecoderModel m = small(layers, model_dim, heads, std::max<Index>(heads / 4, 1), model_dim / heads / 2 * 2,
                            hidden_dim, 8 * model_dim);
     m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;
-    return std::make_shared<Decoder>(m, 128);
+    return std::make_shared<Decoder>(m, std::min<Index>(model_dim, 128));
   }
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {

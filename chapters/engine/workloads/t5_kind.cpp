@@ -102,7 +102,7 @@ class T5Kind : public WorkloadKind {
     const Index heads = std::max<Index>(model_dim / 64, 2);
     return std::make_shared<T5>(small(layers / 2, layers - layers / 2, model_dim, heads, model_dim / heads,
                                       hidden_dim, 8 * model_dim),
-                                128, 128);
+                                std::min<Index>(model_dim, 128), std::min<Index>(model_dim, 128));
   }
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {

@@ -216,7 +216,8 @@ class WorkloadKind {
   /// By default none has. \throws Error file when it has no such block, or one that computes something else;
   /// usage
   virtual ForeignNames block_of(const ForeignModel& model, const std::string& block) const;
-  /// A network of these sizes, for benchmarks. A row of a language model has 128 tokens.
+  /// A network of these sizes, for benchmarks. A row of a language model has 128 tokens, or
+  /// `model_dim` where these are fewer.
   virtual std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const = 0;
 
   /// \name Networks to test a variant with, of those that it accepts
