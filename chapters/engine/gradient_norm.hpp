@@ -5,7 +5,7 @@
 namespace shard {
 
 /// ‖g‖₂ of all parameters' gradients together. Each element counts once in any layout: a replicated gradient
-/// once and not once for each device, a sharded one summed over the devices, an owned one on its owner. Every
+/// on the first device that has it, a sharded one summed over the devices, an owned one on its owner. Every
 /// device gets the same number. A collective of control messages, which the ledger does not count.
 double gradient_norm(Communicator& group, const Gradients& gradients);
 
