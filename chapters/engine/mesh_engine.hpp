@@ -203,34 +203,37 @@ class MeshEngine : public ShardedEngine {
   /// @}
 
  protected:
+  /// Its tensors, by their letters.
+  template <class... Letters>
+  using On = OnMesh<Axes, Letters...>;
+
   /// This device's part of a tensor that enters from outside: the rows that `input_layout` says, or an
   /// output's gradient. The devices of each axis that cuts it tell each other its extents.
   template <class... Letters>
-  OnMesh<Axes, Letters...> from_outside(Tensor part, SourceLine where = SourceLine::current()) {
-    using Result = OnMesh<Axes, Letters...>;
+  On<Letters...> from_outside(Tensor part, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     Shape global = part.shape();
-    const std::vector<MeshCut> cuts = Result::cuts(mesh_);
+    const std::vector<MeshCut> cuts = On<Letters...>::cuts(mesh_);
     for (auto cut = cuts.rbegin(); cut != cuts.rend(); ++cut) {
       Index& extent = global.at(static_cast<std::size_t>(cut->dimension));
       const std::vector<Index> extents = cut->over->exchange("extents of the input", extent);
       extent = std::accumulate(extents.begin(), extents.end(), Index{0});
     }
-    return Result(mesh_, std::move(part), std::move(global));
+    return On<Letters...>(mesh_, std::move(part), std::move(global));
   }
   /// Loads this device's part of a parameter, and nothing else.
   template <class... Letters>
-  OnMesh<Axes, Letters...> load(const Checkpoint& checkpoint, const std::string& name,
-                                SourceLine where = SourceLine::current()) {
-    using Result = OnMesh<Axes, Letters...>;
+  On<Letters...> load(const Checkpoint& checkpoint, const std::string& name,
+                      SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     const Shape global = checkpoint.shape(name);
-    return Result(mesh_, checkpoint.part(name, ranges_after(Result::cuts(mesh_), global)), global);
+    const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
+    return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
   }
   /// How an input lies that has these letters.
   template <class... Letters>
   Placement placement() const {
-    return Placement::on_mesh(OnMesh<Axes, Letters...>::cuts(mesh_));
+    return Placement::on_mesh(On<Letters...>::cuts(mesh_));
   }
 
  private:

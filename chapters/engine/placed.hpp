@@ -42,7 +42,6 @@ class Placed {
       begin_.at(detail::axis_of<Value>) = detail::Access::place(laid);
     }
     if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
-    if constexpr (std::same_as<Value, Replicated>) counts_here_ = group_->device_id() == 0;
     if constexpr (requires { laid.ranges(); }) {
       placement_ = Placement::on_mesh(laid.cuts(laid.mesh()));
       for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = laid.ranges()[d].begin;
@@ -69,7 +68,8 @@ class Placed {
   const Shape& begin() const { return begin_; }
   /// The global index of this device's first row.
   Index first_row() const { return begin_.empty() ? 0 : begin_[0]; }
-  /// Whether this device counts its elements where each element counts once: it holds the first copy of them.
+  /// Whether this device counts its elements where those of all devices are added up. On a mesh, several
+  /// devices may hold the same part, and the first of them counts.
   bool counts_here() const { return counts_here_ && is_here(); }
   /// Whether this device holds a part. All devices do, unless one device owns the whole tensor.
   bool is_here() const;

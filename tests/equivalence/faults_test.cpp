@@ -114,7 +114,7 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   Index planted = 0;
   Index announced = 0;  // messages, by closed forms
   for (const Variant& variant : only_chapter().variants) {
-    const Options& options = variant.tested_with.back();
+    const Options options = variant.test_options(group().num_devices()).back();
     // All slices alike, so that a shape that no longer fits is one on every device at once.
     const std::vector<ExactProblem> problems =
         variant.workload->live_problems(group().num_devices(), accepted_by(variant, options));

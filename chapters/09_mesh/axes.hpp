@@ -1,0 +1,21 @@
+#pragma once
+
+/// The axes that this chapter's engines cut over, and their tensors: one letter for each axis.
+
+#include "engine/mesh_engine.hpp"
+
+namespace shard::meshes {
+
+/// The batch is cut over this axis.
+struct data {
+  static constexpr const char* name = "data";
+};
+/// Each weight matrix is cut over this axis.
+struct tensor {
+  static constexpr const char* name = "tensor";
+};
+
+using namespace letters;  // R, S<0>, S<1>, P
+using DataTensorAxes = MeshAxes<data, tensor>;
+
+}  // namespace shard::meshes
