@@ -3,7 +3,7 @@
 ///     ./chapters/run 09 -n 4
 ///
 /// Data parallel and tensor parallel at once. The rows of the batch are divided over the axis data. Along the
-/// axis tensor, N devices do with their rows what chapter 03 does. At the end, gradients are summed over data.
+/// axis tensor, N devices do with their rows what chapter 03 does. Gradients are summed over data.
 /// The weights are divided: layer 0 by columns, layer 1 by rows (Shoeybi et al. 2019, "Megatron-LM", section
 /// 3). A device computes its columns of the hidden activation, and the ReLU of these columns without any
 /// communication. It multiplies them by its rows of the second matrix, which gives one addend of the output.

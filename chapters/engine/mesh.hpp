@@ -19,8 +19,8 @@ namespace shard {
 /// All members make it together, and make the same calls in the same order.
 class Mesh : public WrappedCommunicator {
  public:
-  /// A collective. The group must outlive the mesh. \throws Error usage unless the product of the sizes is the
-  /// number of devices, each axis is named once, and each size is 1 or more
+  /// A collective. The group must outlive the mesh. \throws Error usage unless the product of the sizes is
+  /// the number of devices, each axis is named once, and each size is 1 or more
   Mesh(Communicator& group, const MeshShape& shape, SourceLine where = SourceLine::current());
   Mesh(Communicator& group, std::vector<MeshAxis> axes, SourceLine where = SourceLine::current())
       : Mesh(group, MeshShape(std::move(axes)), where) {}
