@@ -6,13 +6,8 @@
 
 namespace shard::tensor_parallel {
 
-/// A block of two layers is cut together. \throws Error usage
-void require_blocks(int, const Workload& network, const Options&) {
-  if (network.num_layers() % 2 != 0)
-    throw Error(Code::usage,
-                "tensor parallel cuts blocks of two layers: expected an even number of layers, given " +
-                    std::to_string(network.num_layers()));
-}
+/// A block of two layers is cut together.
+const auto blocks_of_two = [](int, const Workload& network, const Options&) { require_blocks(network); };
 
 const RegisteredChapter chapter({
     .workload = &mlp(),
@@ -23,19 +18,19 @@ const RegisteredChapter chapter({
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<TensorParallel>(group); },
              .costs = [](const Setting& s, const Options&) { return tensor_parallel_costs(s); },
-             .require = require_blocks},
+             .require = blocks_of_two},
             {.name = "sequence",
              .summary = "the all-reduce in its two halves; activations between blocks divided",
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<SequenceParallel>(group); },
              .costs = [](const Setting& s, const Options&) { return sequence_costs(s); },
-             .require = require_blocks},
+             .require = blocks_of_two},
             {.name = "row-column",
              .summary = "the other cut: a wide all-reduce before the ReLU",
              .make = [](Communicator& group, const Workload&,
                         const Options&) { return std::make_unique<RowColumnParallel>(group); },
              .costs = [](const Setting& s, const Options&) { return row_column_costs(s); },
-             .require = require_blocks},
+             .require = blocks_of_two},
         },
     .strategies = {{"tp", "column-row"},
                    {"tensor", "column-row"},

@@ -8,7 +8,6 @@
 /// device computes the columns of a block's output that multiply its rows of the next block's first matrix.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
-#include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/mlp_layers.hpp"
 

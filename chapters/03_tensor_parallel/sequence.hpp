@@ -9,7 +9,6 @@
 /// computation between blocks is divided too.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
-#include "blocks.hpp"
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/mlp_layers.hpp"
 

@@ -26,4 +26,23 @@ Tensor Checkpoint::slice(const std::string& name, int axis, Index begin, Index e
   return t;
 }
 
+Tensor Checkpoint::part(const std::string& name, const std::vector<Range>& ranges) const {
+  const Shape whole = shape(name);
+  int read = 0;  // the dimension along which a slice is read
+  auto is_cut = [&](int d) {
+    return ranges.at(static_cast<std::size_t>(d)) != Range{0, whole[static_cast<std::size_t>(d)]};
+  };
+  const int rank = static_cast<int>(whole.size());
+  while (read + 1 < rank && !is_cut(read)) ++read;
+  auto [begin, end] = ranges.at(static_cast<std::size_t>(read));
+  Tensor mine = slice(name, read, begin, end);
+  for (int d = read + 1; d < rank; ++d) {
+    if (!is_cut(d)) continue;
+    mine = shard::slice(mine, d, ranges[static_cast<std::size_t>(d)].begin,
+                        ranges[static_cast<std::size_t>(d)].end);
+    mine.charge_to(Purpose::parameters);
+  }
+  return mine;
+}
+
 }  // namespace shard

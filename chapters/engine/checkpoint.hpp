@@ -32,6 +32,9 @@ class Checkpoint {
   std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const;
   /// The same on the device, charged to parameters.
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const;
+  /// The part that has these indices of each dimension. Reads a slice along the first dimension that is cut,
+  /// and cuts that along the others.
+  virtual Tensor part(const std::string& name, const std::vector<Range>& ranges) const;
   Tensor whole(const std::string& name) const { return slice(name, 0, 0, shape(name).at(0)); }
 
  private:

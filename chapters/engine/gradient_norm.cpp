@@ -7,11 +7,11 @@ namespace shard {
 
 double gradient_norm(Communicator& group, const Gradients& gradients) {
   double of_all = 0;   // of gradients that every device has
-  double of_mine = 0;  // of my slices, and of what I own
+  double of_mine = 0;  // of my slices, of what I own, and of first copies on a mesh
   for (const auto& [name, gradient] : gradients) {
     if (name == Gradients::input_grad) continue;
     const bool is_whole = gradient.placement() == Placement::replicated();
-    const bool has_elements = gradient.is_here() && gradient.local().size() > 0;
+    const bool has_elements = gradient.counts_here() && gradient.local().size() > 0;
     if (has_elements) (is_whole ? of_all : of_mine) += sum_of_squares(gradient.local());
   }
   for (Index bits : group.exchange("the gradients' norm", std::bit_cast<Index>(of_mine)))

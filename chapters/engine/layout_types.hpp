@@ -5,7 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/device/device.hpp"
+#include "engine/mesh_cut.hpp"
 
 namespace shard {
 
@@ -14,6 +14,8 @@ template <int Axis>
 class Sharded;
 class Partial;
 class Owned;
+template <class Axes, class... Letters>
+class OnMesh;
 
 namespace detail {
 
@@ -33,6 +35,13 @@ template <class T>
 inline constexpr bool is_future<Future<T>> = true;
 template <class T, int Axis>
 concept SliceElsewhere = Slice<T> &&(axis_of<std::remove_cvref_t<T>> != Axis);
+/// Whether a tensor is one addend of a sum: over its group, or over an axis of its mesh.
+template <class T>
+inline constexpr bool is_unreduced = std::same_as<T, Partial>;
+template <class Axes, class... Letters>
+inline constexpr bool is_unreduced<OnMesh<Axes, Letters...>> = (std::same_as<Letters, Partial> || ...);
+template <class T>
+concept Unreduced = is_unreduced<std::remove_cvref_t<T>>;
 template <class T>
 concept Awaitable = is_future<std::remove_cvref_t<T>>;
 
@@ -62,6 +71,8 @@ class Laid {
 void require_slice(const Shape& local, const Shape& global, int axis, Index offset);
 /// \throws Error argument unless both operands are cut at the same places.
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
+/// \throws Error argument unless `local` is the shape of this device's part after the cuts
+void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global);
 void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner);
 /// \throws Error argument unless both groups have the same devices in the same order.
 void require_same_group(const char* call, const Laid& a, const Laid& b);

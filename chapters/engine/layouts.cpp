@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "engine/mesh.hpp"
 #include "engine/placed.hpp"
 
 namespace shard {
@@ -26,6 +27,13 @@ void require_same_cut(const char* call, const Shape& a, Index a_offset, const Sh
          fmt::format("{} at offset {} and {} at offset {}", to_string(a), a_offset, to_string(b), b_offset));
 }
 
+void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global) {
+  const Shape mine = shape_of(ranges_after(cuts, global));
+  if (local != mine)
+    refuse(Code::argument, "OnMesh",
+           fmt::format("{}, this device's part of {}", to_string(mine), to_string(global)), to_string(local));
+}
+
 void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner) {
   auto id = [&](int owner) { return a.group().members()[static_cast<std::size_t>(owner)]; };
   if (a_owner != b_owner)
@@ -34,7 +42,9 @@ void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owne
 }
 
 void require_same_group(const char* call, const Laid& a, const Laid& b) {
-  if (&a.group() == &b.group() || a.group().group_id() == b.group().group_id()) return;
+  if (&a.group() == &b.group()) return;
+  const bool is_mesh = dynamic_cast<const Mesh*>(&a.group()) != nullptr;
+  if (!is_mesh && a.group().group_id() == b.group().group_id()) return;
   refuse(Code::argument, call, "operands on one group of devices",
          fmt::format("those on {{{}}} and {{{}}}", fmt::join(a.group().members(), ", "),
                      fmt::join(b.group().members(), ", ")));
@@ -182,8 +192,15 @@ Tensor Placed::slice_of(const Tensor& whole, SourceLine where) const {
   if (whole.shape() != global_)
     refuse(Code::argument, "slice_of", to_string(global_), to_string(whole.shape()));
   if (!is_here()) return Tensor();
-  if (placement_.kind != Placement::Kind::sharded) return whole.clone();
-  return slice(whole, placement_.axis, offset_, offset_ + local_.extent(placement_.axis));
+  const Tensor* uncut = &whole;
+  Tensor part;
+  for (int d = 0; d < static_cast<int>(global_.size()); ++d) {
+    const Index begin = begin_[static_cast<std::size_t>(d)], size = local_.extent(d);
+    if (size == uncut->extent(d)) continue;
+    part = slice(*uncut, d, begin, begin + size);
+    uncut = &part;
+  }
+  return uncut == &whole ? whole.clone() : std::move(part);
 }
 
 }  // namespace shard

@@ -41,7 +41,7 @@ L combine(const char* call, F function, L&& a, const L& b) {
 
 /// Layouts that a function which is not linear takes.
 template <class L>
-concept Reduced = Layout<L> && !Is<L, Partial> && !Is<L, NoLayout>;
+concept Reduced = Layout<L> && !Unreduced<L> && !Is<L, NoLayout>;
 
 }  // namespace detail
 
@@ -72,10 +72,12 @@ struct Addend {
   Addend(const A& b, SourceLine where = SourceLine::current()) : value(&b), where(where) {}
   /// A tensor of another layout: no sum.
   template <Layout B>
-  requires(!detail::Is<A, Partial> && detail::Reduced<B> && !detail::Is<B, A>) __attribute__((unavailable(
-      "the operands of + have different layouts: gather or shard one of them first"))) Addend(const B&);
+  requires(!detail::Is<B, A> && !detail::Is<B, detail::NoLayout> &&
+           detail::Unreduced<A> == detail::Unreduced<B>)
+      __attribute__((unavailable(
+          "the operands of + have different layouts: gather or shard one of them first"))) Addend(const B&);
   template <Layout B>
-  requires(detail::Is<A, Partial> ? detail::Reduced<B> : detail::Is<B, Partial>) __attribute__((
+  requires(detail::Unreduced<A> ? detail::Reduced<B> : detail::Unreduced<B>) __attribute__((
       unavailable("a Partial and a reduced tensor cannot be added, as the reduced one would count once per "
                   "device: reduce the Partial first (all_reduce or reduce_scatter)"))) Addend(const B&);
   const A* value = nullptr;
@@ -127,10 +129,10 @@ template <Layout L, Layout Z>
 requires(!std::is_lvalue_reference_v<L> && !(std::same_as<L, Z> && detail::Reduced<L>)) detail::NoLayout
     relu_backward(L&&, const Z&) {
   static_assert(
-      !detail::Is<L, Partial>,
+      !detail::Unreduced<L>,
       "the gradient is a Partial, and ReLU's derivative is taken of the sum: reduce the Partial first "
       "(all_reduce or reduce_scatter)");
-  static_assert(detail::Is<L, Partial> || !detail::Is<Z, Partial>,
+  static_assert(detail::Unreduced<L> || !detail::Unreduced<Z>,
                 "the mask is taken from a Partial, one addend of a sum: use what was reduced (all_reduce or "
                 "reduce_scatter)");
   static_assert(!detail::Reduced<L> || !detail::Reduced<Z>,
@@ -147,11 +149,11 @@ detail::NoLayout reshaped(L&&, const Shape&) {
 template <Layout L, Layout A>
 requires(!detail::Is<A, L>) void accumulate(L&, A&&) {
   static_assert(
-      !detail::Is<A, Partial> || detail::Is<L, detail::NoLayout>,
+      !(detail::Reduced<L> && detail::Unreduced<A>),
       "the sum is reduced and the addend a Partial: reduce it first (all_reduce or reduce_scatter)");
-  static_assert(!detail::Is<L, Partial> || detail::Is<A, detail::NoLayout>,
+  static_assert(!(detail::Unreduced<L> && detail::Reduced<A>),
                 "the sum is a Partial and the addend reduced: it would count once per device");
-  static_assert(detail::Is<A, Partial> || detail::Is<L, Partial> || detail::Is<A, detail::NoLayout>,
+  static_assert(detail::Unreduced<L> != detail::Unreduced<A> || detail::Is<A, detail::NoLayout>,
                 "the sum and the addend have different layouts: gather or shard the addend first");
 }
 /// @}

@@ -6,14 +6,16 @@ namespace shard {
 
 /// A layout as a value and not as a type. An engine describes its input with it, and a Placed contains one.
 struct Placement {
-  enum class Kind { replicated, sharded, owned };
+  enum class Kind { replicated, sharded, owned, on_mesh };
   Kind kind = Kind::replicated;
-  int axis = 0;   ///< of a sharded tensor
-  int owner = 0;  ///< of an owned one
+  int axis = 0;                    ///< of a sharded tensor
+  int owner = 0;                   ///< of an owned one
+  std::vector<MeshCut> cuts = {};  ///< of a tensor on a mesh, the outer ones first
 
   static Placement replicated() { return {}; }
   static Placement sharded(int axis) { return {Kind::sharded, axis, 0}; }
   static Placement owned(int device) { return {Kind::owned, 0, device}; }
+  static Placement on_mesh(std::vector<MeshCut> cuts) { return {Kind::on_mesh, 0, 0, std::move(cuts)}; }
   bool operator==(const Placement&) const = default;
 };
 
@@ -29,16 +31,22 @@ class Placed {
       : group_(&laid.group(where)), global_(laid.global_shape()) {
     using Value = std::remove_cvref_t<L>;
     static_assert(
-        !std::same_as<Value, Partial>,
+        !detail::Unreduced<Value>,
         "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
         "first (all_reduce or reduce_scatter)");
-    static_assert(!std::is_lvalue_reference_v<L> || std::same_as<Value, Partial>,
+    static_assert(!std::is_lvalue_reference_v<L> || detail::Unreduced<Value>,
                   "tensors move and are not copied: write std::move(x)");
+    begin_.assign(global_.size(), 0);
     if constexpr (detail::Slice<Value>) {
       placement_ = Placement::sharded(detail::axis_of<Value>);
-      offset_ = detail::Access::place(laid);
+      begin_.at(detail::axis_of<Value>) = detail::Access::place(laid);
     }
     if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
+    if constexpr (requires { laid.ranges(); }) {
+      placement_ = Placement::on_mesh(laid.cuts(laid.mesh()));
+      for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = laid.ranges()[d].begin;
+      counts_here_ = laid.is_first_copy();
+    }
     local_ = detail::Access::take(std::move(laid));
   }
 
@@ -56,10 +64,13 @@ class Placed {
   Communicator& group() const { return *group_; }
   const Shape& global_shape() const { return global_; }
   const Placement& placement() const { return placement_; }
-  /// The index along the sharded axis at which this device's slice begins; 0 for other layouts.
-  Index offset() const { return offset_; }
+  /// The index along each axis at which this device's part begins.
+  const Shape& begin() const { return begin_; }
   /// The global index of this device's first row.
-  Index first_row() const { return placement_ == Placement::sharded(0) ? offset_ : 0; }
+  Index first_row() const { return begin_.empty() ? 0 : begin_[0]; }
+  /// Whether this device counts its elements where those of all devices are added up. On a mesh, several
+  /// devices may hold the same part, and the first of them counts.
+  bool counts_here() const { return counts_here_ && is_here(); }
   /// Whether this device holds a part. All devices do, unless one device owns the whole tensor.
   bool is_here() const;
   /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
@@ -73,7 +84,8 @@ class Placed {
   Tensor local_;
   Shape global_;
   Placement placement_;
-  Index offset_ = 0;
+  Shape begin_;
+  bool counts_here_ = true;
 };
 
 }  // namespace shard

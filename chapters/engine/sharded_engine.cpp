@@ -45,6 +45,7 @@ Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gra
 Range ShardedEngine::input_rows(Index batch) const {
   Placement placement = input_layout();
   if (placement == Placement::sharded(0)) return part(batch, num_devices(), device_id());
+  if (placement.kind == Placement::Kind::on_mesh) return range_after(placement.cuts, 0, batch);
   bool has_none = placement.kind == Placement::Kind::owned && placement.owner != device_id();
   return {0, has_none ? 0 : batch};
 }
@@ -56,6 +57,8 @@ Tensor ShardedEngine::whole(Placed placed, SourceLine where) {
   Tensor local = std::move(placed).local();
   if (placement.kind == Placement::Kind::sharded)
     return on.all_gather_async(std::move(local), placement.axis).get();
+  for (auto cut = placement.cuts.rbegin(); cut != placement.cuts.rend(); ++cut)  // the inner ones first
+    local = cut->over->all_gather_async(std::move(local), cut->dimension).get();
   if (placement.kind == Placement::Kind::owned)
     return on.broadcast_async(std::move(local), placement.owner).get();
   return local;

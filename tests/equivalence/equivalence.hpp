@@ -136,7 +136,7 @@ inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& 
 /// smallest come first.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
-  for (const Options& options : variant.tested_with)
+  for (const Options& options : variant.test_options(group().num_devices()))
     for (const TestCase& c : variant.workload->cases(accepted_by(variant, options))) {
       const Case made{variant, options, c.workload, c.batch};
       by_size.emplace(made.size(), made);
@@ -148,7 +148,7 @@ inline std::vector<Case> cases(const Variant& variant) {
 
 /// One uneven case, with the last of the options.
 inline Case streamed_case(const Variant& variant) {
-  const Options& options = variant.tested_with.back();
+  const Options options = variant.test_options(group().num_devices()).back();
   const TestCase c = variant.workload->streamed_case(accepted_by(variant, options));
   return {variant, options, c.workload, c.batch};
 }

@@ -161,7 +161,8 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
     auto refusal_of = [&](Index layers) -> std::string {
       const auto network = variant.workload->sized(layers, 4, 4);
       try {
-        if (variant.require) variant.require(group().num_devices(), *network, variant.tested_with.back());
+        const int devices = group().num_devices();
+        if (variant.require) variant.require(devices, *network, variant.test_options(devices).back());
       } catch (const Error& error) {
         CHECK(error.code() == Code::usage);
         return error.what();

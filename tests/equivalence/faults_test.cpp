@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({2, 3, 5});
+const testing::RunsOn runs_on({2, 3, 4, 5});
 
 namespace {
 
@@ -53,8 +53,8 @@ bool is_of_fault(const Error& error) {
 /// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expected,
                 const Solution& after_halving, const Faults& faults) {
-  std::unique_ptr<ShardedEngine> engine = c.engine(problem);
   plant_faults(faults);
+  std::unique_ptr<ShardedEngine> engine = c.engine(problem);  // its parts of the group have the fault, too
   bool differs = false;
   try {
     try {
@@ -74,8 +74,8 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
 /// A step without faults, the optimizer's included: how many calls there are, and messages with content from
 /// each device. (The second step makes the same again.)
 void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector<Index>& messages) {
-  std::unique_ptr<ShardedEngine> engine = c.engine(problem);
   plant_faults({});
+  std::unique_ptr<ShardedEngine> engine = c.engine(problem);
   HalvingOptimizer(*problem.workload)
       .step(*engine, run_step(*engine, problem.input, problem.output_grad).gradients);
   calls = std::ranges::max(group().exchange("calls", calls_made()));
@@ -107,6 +107,27 @@ Index plant_all(const Case& c, const ExactProblem& problem) {
   return planted;
 }
 
+/// Every fault there is in a variant with these options. Adds up how many, and the messages that its closed
+/// forms announce.
+void plant_in(const Variant& variant, const Options& options, Index& planted, Index& announced) {
+  const int devices = group().num_devices();
+  // All slices alike, so that a shape that no longer fits is one on every device at once.
+  const std::vector<ExactProblem> problems =
+      variant.workload->live_problems(devices, accepted_by(variant, options));
+  CAPTURE(variant.name);
+  CHECK(!problems.empty());
+  for (const ExactProblem& problem : problems) {
+    const Case c{variant, options, problem.workload, problem.input.shape[0]};
+    CAPTURE(c.describe());
+    if (problem.workload->gradient_unit() != 1 && devices > 3) return;  // thousands of faults
+    planted += plant_all(c, problem);
+    if (!variant.costs) continue;
+    Setting setting = c.setting(true, problem.workload->step_data(problem, devices));
+    for (setting.device = 0; setting.device < devices; ++setting.device)
+      announced += variant.costs(setting, options).total().messages;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every call left out and every message corrupted is noticed") {
@@ -114,22 +135,9 @@ TEST_CASE("every call left out and every message corrupted is noticed") {
   Index planted = 0;
   Index announced = 0;  // messages, by closed forms
   for (const Variant& variant : only_chapter().variants) {
-    const Options& options = variant.tested_with.back();
-    // All slices alike, so that a shape that no longer fits is one on every device at once.
-    const std::vector<ExactProblem> problems =
-        variant.workload->live_problems(group().num_devices(), accepted_by(variant, options));
-    CAPTURE(variant.name);
-    CHECK(!problems.empty());
-    for (const ExactProblem& problem : problems) {
-      const Case c{variant, options, problem.workload, problem.input.shape[0]};
-      CAPTURE(c.describe());
-      if (problem.workload->gradient_unit() != 1 && group().num_devices() > 3) return;  // thousands of faults
-      planted += plant_all(c, problem);
-      if (!variant.costs) continue;
-      Setting setting = c.setting(true, problem.workload->step_data(problem, group().num_devices()));
-      for (setting.device = 0; setting.device < group().num_devices(); ++setting.device)
-        announced += variant.costs(setting, options).total().messages;
-    }
+    std::vector<Options> all = variant.test_options(group().num_devices());
+    if (!variant.tested_on) all = {all.back()};
+    for (const Options& options : all) plant_in(variant, options, planted, announced);
   }
   // Nothing is to be noticed only where nothing is sent: in chapter 01, and in what a reader begins with.
   CHECK((planted > 0 || announced == 0));

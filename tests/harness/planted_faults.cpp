@@ -1,6 +1,7 @@
 #include "tests/harness/planted_faults.hpp"
 
 #include <list>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,14 +13,15 @@ namespace shard::testing {
 
 namespace {
 
-/// Counts calls, and leaves one out.
+/// Counts calls, and leaves one out. Parts of the group count on.
 class FaultyCommunicator : public WrappedCommunicator {
  public:
-  FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out)
-      : WrappedCommunicator(inner), leave_out_(leave_out) {}
+  FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out,
+                     std::shared_ptr<std::int64_t> calls = std::make_shared<std::int64_t>())
+      : WrappedCommunicator(inner), leave_out_(leave_out), calls_(std::move(calls)) {}
 
   using WrappedCommunicator::inner;
-  std::int64_t calls() const { return calls_; }
+  std::int64_t calls() const { return *calls_; }
 
  protected:
   void do_barrier() override {
@@ -70,15 +72,32 @@ class FaultyCommunicator : public WrappedCommunicator {
   Future<Tensor> do_broadcast(Tensor&& t, int root) override {
     return is_next() ? left_out(std::move(t)) : inner().broadcast_async(std::move(t), root);
   }
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
   /// Counts this call; whether it is the one to leave out.
-  bool is_next() { return calls_++ == leave_out_; }
+  bool is_next() { return (*calls_)++ == leave_out_; }
 
   std::optional<std::int64_t> leave_out_;
-  std::int64_t calls_ = 0;
+  std::shared_ptr<std::int64_t> calls_;
 };
+
+/// A part of the group, with the communicator that it wraps.
+class FaultyPart : public FaultyCommunicator {
+ public:
+  FaultyPart(std::unique_ptr<Communicator> part, std::optional<std::int64_t> leave_out,
+             std::shared_ptr<std::int64_t> calls)
+      : FaultyCommunicator(*part, leave_out, std::move(calls)), part_(std::move(part)) {}
+
+ private:
+  std::unique_ptr<Communicator> part_;
+};
+
+/// A device alone sends nothing: a call that it leaves out is no mistake.
+std::unique_ptr<Communicator> FaultyCommunicator::wrap(std::unique_ptr<Communicator> part) {
+  if (part->num_devices() == 1) return part;
+  return std::make_unique<FaultyPart>(std::move(part), leave_out_, calls_);
+}
 
 /// Counts messages, and corrupts one.
 class CorruptingFilter : public emu::MessageFilter {

@@ -177,7 +177,9 @@ void check_placed(const Placed& placed, const HostTensor& whole, const HostTenso
                   const Placement& placement, Index offset) {
   CHECK(placed.global_shape() == whole.shape);
   CHECK(placed.placement() == placement);
-  CHECK(placed.offset() == offset);
+  Shape begin(whole.shape.size(), 0);
+  if (placement.kind == Placement::Kind::sharded) begin[static_cast<std::size_t>(placement.axis)] = offset;
+  CHECK(placed.begin() == begin);
   CHECK(placed.first_row() == (placement == Placement::sharded(0) ? offset : 0));
   CHECK(placed.is_here());
   CHECK(difference(placed.local(), local) == "");

@@ -101,8 +101,7 @@ ALL = [
             "slice(row.local(), 0, 0, num_elements(shape)).reshaped(shape)",
             "Somebody tests with one gradient in a bucket.", "diverges"),
     layouts("slice-of-the-front",
-            "slice(whole, placement_.axis, offset_, offset_ + local_.extent(placement_.axis))",
-            "slice(whole, placement_.axis, 0, local_.extent(placement_.axis))",
+            "slice(*uncut, d, begin, begin + size)", "slice(*uncut, d, 0 * begin, size)",
             "Somebody tests on one device, whose offset is 0.", "nothing to see"),
 
     steps("clipped-after-the-step",

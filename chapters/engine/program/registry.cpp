@@ -58,6 +58,10 @@ bool Variant::has_option(const std::string& option) const {
          std::ranges::any_of(workload->training_options(), is_it);
 }
 
+std::vector<Options> Variant::test_options(int devices) const {
+  return tested_on ? tested_on(devices) : tested_with;
+}
+
 const Variant& Chapter::variant(const std::string& name) const {
   std::vector<std::string> names;
   for (const Variant& v : variants) {

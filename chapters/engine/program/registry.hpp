@@ -27,6 +27,8 @@ struct Variant {
   std::vector<OptionText> options = {};
   /// Option values that tests use, for example pieces of different sizes or buckets of one gradient.
   std::vector<Options> tested_with = {Options()};
+  /// The same where they depend on the number of devices, for example the sizes of a mesh.
+  std::function<std::vector<Options>(int devices)> tested_on = {};
   /// Option values that ./tests/bench uses.
   Options benchmarked_with = {};
   /// Refuses a network or options that this variant cannot run. \throws Error usage
@@ -39,6 +41,8 @@ struct Variant {
   /// Whether `require` finds nothing.
   bool accepts(int devices, const Workload& network, const Options& given) const;
   bool has_option(const std::string& option) const;
+  /// What tests use on this number of devices: `tested_on`, or else `tested_with`.
+  std::vector<Options> test_options(int devices) const;
 };
 
 /// What the field calls a variant: {"ddp", "all-reduce"}.

@@ -18,10 +18,10 @@ std::int64_t ordered(float value) {
   return bits >= 0 ? std::int64_t{bits} : std::int64_t{std::numeric_limits<std::int32_t>::min()} - bits;
 }
 
-/// (3, 7): where element i of a tensor of this shape lies, shifted along an axis.
-std::string index_of(Index element, const Shape& shape, int axis, Index offset) {
+/// (3, 7): where element i of a part lies in the whole, if the part begins there.
+std::string index_of(Index element, const Shape& shape, const Shape& begin) {
   Shape index = place_of(element, shape);
-  if (axis < static_cast<int>(index.size())) index[static_cast<std::size_t>(axis)] += offset;
+  for (std::size_t axis = 0; axis < std::min(index.size(), begin.size()); ++axis) index[axis] += begin[axis];
   return to_string(index);
 }
 
@@ -39,7 +39,7 @@ Comparison wrong_shape(const std::string& name, const Shape& given, const Shape&
 }
 
 /// Compares the arrays of the evidence, which is complete only once they are known to differ.
-Comparison compare(const std::string& name, Evidence& e, int axis, Index offset,
+Comparison compare(const std::string& name, Evidence& e, const Shape& begin,
                    const std::function<void(Evidence&)>& complete) {
   const HostTensor& given = e.given;
   const HostTensor& expected = e.expected;
@@ -62,7 +62,7 @@ Comparison compare(const std::string& name, Evidence& e, int axis, Index offset,
   result.cause = diagnosis.cause;
   result.first_difference =
       fmt::format("{} on device {} at {}: expected {}, given {}: {}", name, this_device(),
-                  index_of(static_cast<Index>(first), given.shape, axis, offset), expected.values[first],
+                  index_of(static_cast<Index>(first), given.shape, begin), expected.values[first],
                   given.values[first], diagnosis.text);
   return result;
 }
@@ -89,7 +89,9 @@ std::int64_t ulp_distance(float a, float b) {
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices, int axis, Index offset) {
   Evidence evidence{.given = actual, .expected = expected, .num_devices = num_devices};
-  return compare(name, evidence, axis, offset, [](Evidence&) {});
+  Shape begin(actual.shape.size(), 0);
+  if (static_cast<std::size_t>(axis) < begin.size()) begin[static_cast<std::size_t>(axis)] = offset;
+  return compare(name, evidence, begin, [](Evidence&) {});
 }
 
 Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
@@ -107,7 +109,7 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
                     .num_devices = group.num_devices(),
                     .place = group.device_id()};
   const Placement& placement = actual.placement();
-  return compare(name, evidence, placement.axis, actual.offset(), [&](Evidence& e) {
+  return compare(name, evidence, actual.begin(), [&](Evidence& e) {
     e.was_right_with_input_grad = background.was_right_with_input_grad;
     if (placement.kind == Placement::Kind::sharded)
       e.slices = slices_of(expected, placement.axis, group.num_devices());

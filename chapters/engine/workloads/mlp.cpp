@@ -140,4 +140,12 @@ std::string Mlp::input_hint(Index width) const {
   return fmt::format("{} is {}: PyTorch stores (out, in)?", layer_name(0), to_string(model_.shape(0)));
 }
 
+void require_blocks(const Workload& network) {
+  if (network.num_layers() % 2 != 0)
+    throw Error(
+        Code::usage,
+        fmt::format("tensor parallel cuts blocks of two layers: expected an even number of layers, given {}",
+                    network.num_layers()));
+}
+
 }  // namespace shard

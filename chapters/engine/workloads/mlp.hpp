@@ -45,6 +45,9 @@ struct MlpSetting : Setting {
   MlpSetting(const Setting& setting);  // a conversion, so that a form can be given the general one
 };
 
+/// For variants that cut blocks of two layers together. \throws Error usage for an odd number of layers
+void require_blocks(const Workload& network);
+
 /// Mlp's exact problem of this model.
 ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed);
 /// An exact problem in which every number on every device affects a result. All numbers are positive, so that

@@ -76,4 +76,13 @@ std::vector<std::string> layer_names(const Checkpoint& checkpoint) {
   return names;
 }
 
+Index layers_in_blocks(const Checkpoint& checkpoint) {
+  const Index layers = model_of(checkpoint).num_layers;
+  if (layers % 2 != 0)
+    throw Error(Code::file, fmt::format("{}: tensor parallel cuts blocks of two layers: expected an even "
+                                        "number of layers, given {}",
+                                        checkpoint.source(), layers));
+  return layers;
+}
+
 }  // namespace shard

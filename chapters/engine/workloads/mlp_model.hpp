@@ -47,6 +47,9 @@ constexpr bool relu_before(Index layer) {
 /// \throws Error file naming the parameter that is missing, unknown or of the wrong shape
 Model model_of(const Checkpoint& checkpoint);
 
+/// Its number of layers, for an engine that cuts them in blocks of two. \throws Error file when it is odd
+Index layers_in_blocks(const Checkpoint& checkpoint);
+
 /// \throws Error file: what is wrong with a parameter
 [[noreturn]] void refuse_parameter(const Checkpoint& from, const std::string& name,
                                    const std::string& expected, const std::string& given);

@@ -1,0 +1,35 @@
+#include "engine/mesh.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace shard {
+
+Mesh::Mesh(Communicator& group, const MeshShape& shape, SourceLine where)
+    : WrappedCommunicator(group), shape_(shape) {
+  if (shape_.num_devices() != num_devices())
+    throw Error(Code::usage, fmt::format("mesh: expected sizes whose product is the number of devices, {}, "
+                                         "given {}",
+                                         num_devices(), shape_.describe()));
+  for (const MeshAxis& axis : shape_.axes()) axes({axis.name}, where);
+}
+
+Communicator& Mesh::axis(const std::string& name) const {
+  shape_.size(name);  // there is such an axis
+  return *groups_.at({name});
+}
+
+Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where) {
+  if (auto made = groups_.find(names); made != groups_.end()) return *made->second;
+  std::vector<MeshAxis> joined;
+  for (const std::string& name : names) joined.push_back({name, size(name)});
+  const MeshShape refuses_twice(joined);
+  Index key = 0, color = 0;  // places on the joined axes, and on the others
+  for (const MeshAxis& axis : joined) key = key * axis.size + place(axis.name);
+  for (const MeshAxis& axis : shape_.axes())
+    if (std::ranges::find(joined, axis) == joined.end()) color = color * axis.size + place(axis.name);
+  return *(groups_[names] = split(color, key, where));
+}
+
+}  // namespace shard

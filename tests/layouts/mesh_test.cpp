@@ -1,0 +1,127 @@
+// Meshes: who lies along which axis, and what --mesh says.
+
+#include "engine/mesh.hpp"
+
+#include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
+
+using namespace shard;
+using namespace shard::testing;
+
+namespace {
+
+const std::vector<std::string> known = {"data", "tensor", "shard"};
+
+std::string described(const std::string& text, int on) {
+  return mesh_shape(text, known, on).describe();
+}
+/// What a mesh is refused with, if that is a mistake of usage.
+std::string refused(const std::function<void()>& action) {
+  const Refusal refusal = testing::refusal(action);
+  CHECK(refusal.code == static_cast<int>(Code::usage));
+  CHECK_THAT(refusal.message, !contains("\n"));
+  return refusal.message;
+}
+std::string refused(const std::string& text, int on) {
+  return refused([&] { mesh_shape(text, known, on); });
+}
+
+}  // namespace
+
+TEST_CASE("the last axis varies fastest") {
+  const MeshShape shape({{"data", 2}, {"shard", 2}, {"tensor", 3}});
+  CHECK(shape.num_devices() == 12);
+  CHECK(shape.place("tensor", 7) == 1);
+  CHECK(shape.place("shard", 7) == 0);
+  CHECK(shape.place("data", 7) == 1);
+  CHECK(shape.size("tensor") == 3);
+}
+
+TEST_CASE("an axis is the group of the devices that differ on it only, in the order of their places") {
+  for (const std::string& text : mesh_texts({"data", "tensor"}, devices())) {
+    CAPTURE(text);
+    const MeshShape shape = mesh_shape(text, {"data", "tensor"}, devices());
+    const Mesh mesh(group(), shape);
+    const int columns = shape.size("tensor");
+    CHECK(mesh.place("data") == me() / columns);
+    CHECK(mesh.place("tensor") == me() % columns);
+    std::vector<int> row, column;
+    for (int d = 0; d < devices(); ++d) {
+      if (d / columns == me() / columns) row.push_back(id(d));
+      if (d % columns == me() % columns) column.push_back(id(d));
+    }
+    CHECK(mesh.axis("tensor").members() == row);
+    CHECK(mesh.axis("data").members() == column);
+    CHECK(mesh.axis("data").device_id() == mesh.place("data"));
+    CHECK(mesh.axis("tensor").device_id() == mesh.place("tensor"));
+  }
+}
+
+TEST_CASE("two axes join, and the last that is given varies fastest") {
+  for (const std::string& text : mesh_texts({"data", "shard", "tensor"}, devices())) {
+    CAPTURE(text);
+    Mesh mesh(group(), mesh_shape(text, known, devices()));
+    for (const MeshAxis& axis : mesh.shape().axes())
+      CHECK(mesh.axis(axis.name).num_devices() == axis.size);
+    Communicator& joined = mesh.axes({"tensor", "data"});
+    CHECK(joined.num_devices() == mesh.size("data") * mesh.size("tensor"));
+    CHECK(joined.device_id() == mesh.place("tensor") * mesh.size("data") + mesh.place("data"));
+    CHECK(&mesh.axes({"tensor", "data"}) == &joined);
+    const std::vector<Index> shards = joined.exchange("shard", mesh.place("shard"));
+    CHECK(shards == std::vector<Index>(shards.size(), mesh.place("shard")));
+  }
+}
+
+TEST_CASE("an axis's collectives stay on it, and its books are its own") {
+  Mesh mesh(group(), mesh_shape("tensor,data", {"data", "tensor"}, devices()));
+  Communicator& data = mesh.axis("data");
+  const Tensor sum = data.all_reduce_async(to_device(HostTensor{{1}, {1}}), ReduceOp::sum).get();
+  CHECK(sum.to_host() == std::vector<float>{static_cast<float>(data.num_devices())});
+  CHECK(data.group_id() != mesh.axis("tensor").group_id());
+}
+
+TEST_CASE("a mesh that does not fit is refused in one line of usage") {
+  auto made = [](std::vector<MeshAxis> axes) { return refused([&] { Mesh(group(), std::move(axes)); }); };
+  const std::string n = std::to_string(devices());
+  CHECK(made({{"data", devices() + 1}, {"tensor", 1}}) ==
+        "mesh: expected sizes whose product is the number of devices, " + n +
+            ", given data=" + std::to_string(devices() + 1) + ",tensor=1");
+  CHECK(made({{"data", devices()}, {"data", 1}}) == "mesh: expected each axis once, given data twice");
+  CHECK(made({{"data", devices()}, {"tensor", 0}}) ==
+        "mesh: expected a size of 1 or more for tensor, given 0");
+  Mesh mesh(group(), {{"data", devices()}});
+  const std::string unknown = "mesh: expected an axis of data=" + n + ", given tensor";
+  CHECK(refused([&] { mesh.axis("tensor"); }) == unknown);
+  CHECK(refused([&] { mesh.axes({"data", "tensor"}); }) == unknown);
+  CHECK(refused([&] { mesh.size("tensor"); }) == unknown);
+  CHECK(refused([&] { mesh.place("tensor"); }) == unknown);
+  CHECK(refused([&] { mesh.axes({"data", "data"}); }) == "mesh: expected each axis once, given data twice");
+}
+
+TEST_CASE("--mesh: sizes as they are given, and the rest as even as possible, larger ones first") {
+  CHECK(described("data=2,tensor=3", 6) == "data=2,tensor=3,shard=1");
+  CHECK(described("tensor=3,data=2", 6) == "tensor=3,data=2,shard=1");
+  CHECK(described("data,tensor", 6) == "data=3,tensor=2,shard=1");
+  CHECK(described("tensor,data", 8) == "tensor=4,data=2,shard=1");
+  CHECK(described("data,tensor", 7) == "data=7,tensor=1,shard=1");
+  CHECK(described("data,tensor,shard", 20) == "data=5,tensor=2,shard=2");
+  CHECK(described("data,tensor=2", 12) == "data=6,tensor=2,shard=1");
+  CHECK(described("data,tensor=2,shard", 12) == "data=3,tensor=2,shard=2");
+  CHECK(described("shard", 5) == "shard=5,data=1,tensor=1");
+  CHECK(mesh_texts({"data", "tensor"}, 4) ==
+        std::vector<std::string>{"data=1,tensor=4", "data=2,tensor=2", "data=4,tensor=1"});
+}
+
+TEST_CASE("--mesh that does not fit is refused in one line") {
+  CHECK(refused("data=2,tensor=3", 4) ==
+        "mesh: expected sizes whose product is the number of devices, 4, given data=2,tensor=3");
+  CHECK_THAT(refused("data=2,tensor=1", 4), contains("the number of devices, 4"));
+  CHECK_THAT(refused("data=3,tensor", 4), contains("the number of devices, 4"));
+  CHECK_THAT(refused("data=1048576,tensor=1048576", 4), contains("the number of devices, 4"));
+  CHECK(refused("pipeline=2,tensor=2", 4) ==
+        "mesh: expected axes that this variant cuts over, data and tensor and shard, given pipeline");
+  CHECK(refused("data,data=2", 4) == "mesh: expected each axis once, given data twice");
+  CHECK(refused("data=0,tensor", 4) == "mesh: expected a size of 1 or more for data, given 0");
+  CHECK(refused("data=x,tensor", 4) == "mesh: expected a size of 1 or more for data, given x");
+  CHECK_THAT(refused("data,", 4), contains("given an empty name"));
+}
