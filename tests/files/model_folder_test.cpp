@@ -16,8 +16,9 @@ using namespace shard::testing;
 
 namespace {
 
-const std::string a_config = R"({"model_type":"t5","d_model":2,"d_ff":3,"tie_word_embeddings":true,)"
-                             R"("layer_norm_epsilon":1e-06,"architectures":["T5"],"dtype":null,"rope":{"theta":2}})";
+const std::string a_config =
+    R"({"model_type":"t5","d_model":2,"d_ff":3,"tie_word_embeddings":true,)"
+    R"("layer_norm_epsilon":1e-06,"architectures":["T5"],"dtype":null,"rope":{"theta":2}})";
 const std::string index_name = "model.safetensors.index.json";
 const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
 
@@ -62,7 +63,8 @@ TEST_CASE("model folder: tensors are read from the files that the index names") 
   check_error([&] { model.parameters->shape("d"); }, Code::file, folder.path, "expected a parameter d");
 }
 
-TEST_CASE("model folder: hyper-parameters are text, those of an object have its name, and null says nothing") {
+TEST_CASE(
+    "model folder: hyper-parameters are text, those of an object have its name, and null says nothing") {
   const Folder folder;
   write_shards(folder);
   const ForeignModel model = open_model_folder(folder.path);

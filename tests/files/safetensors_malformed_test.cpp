@@ -341,8 +341,9 @@ TEST_CASE("safetensors: a slice that cannot be read is refused") {
     check_error([&] { file.read(name, axis, begin, end); }, code, path, reason);
   };
   refused("g", 0, 0, 1, Code::file, "no tensor \"g\"");
-  refused("i", 0, 0, 1, Code::file,
-          "tensor \"i\": wrong dtype, expected F32, F64, F16, BF16, I64 or I32 to read as float32, given U64");
+  refused(
+      "i", 0, 0, 1, Code::file,
+      "tensor \"i\": wrong dtype, expected F32, F64, F16, BF16, I64 or I32 to read as float32, given U64");
   refused("f", 2, 0, 1, Code::argument, "tensor \"f\": axis of a slice, expected 0 to 1, given 2");
   refused("f", -1, 0, 1, Code::argument, "given -1");
   refused("f", 0, -1, 1, Code::argument, "slice along axis 0, expected within 0 to 2, given -1 to 1");

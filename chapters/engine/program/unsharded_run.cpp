@@ -152,7 +152,8 @@ std::string describe(const std::optional<CurveComparison>& comparison, Index ste
         "make a difference of {:.1e}{}",
         c.wrong_step, c.expected, c.given, c.allowed_then,
         gradients_are_right && c.wrong_step == 2
-            ? "; after the first update: weights not updated, or not gathered after it? Or another mean in the loss's gradient?"
+            ? "; after the first update: weights not updated, or not gathered after it? Or another mean in "
+              "the loss's gradient?"
             : "");
   const std::string where = c.steps == steps ? fmt::format("{} steps", steps)
                                              : fmt::format("the first {} of {} steps", c.steps, steps);

@@ -59,10 +59,11 @@ ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
 }
 
 std::shared_ptr<Workload> WorkloadKind::described_by(const ForeignModel& model, const Options&) const {
-  throw Error(Code::usage,
-              fmt::format("--config: expected with a chapter that trains networks of other libraries, given {} "
-                          "and the network {}",
-                          model.source, name()));
+  throw Error(
+      Code::usage,
+      fmt::format("--config: expected with a chapter that trains networks of other libraries, given {} "
+                  "and the network {}",
+                  model.source, name()));
 }
 
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
