@@ -3,16 +3,12 @@
 /// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
 /// for its backward pass.
 
-#include <algorithm>
-#include <array>
-
-#include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
 #include "engine/layers/language_model.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
-#include "engine/workloads/decoder_model.hpp"
+#include "heads.hpp"
 
 namespace shard::decoders {
 
@@ -58,12 +54,6 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
     for_each_parameter(m, b, static_cast<Index>(e), block.experts[e], visit);
 }
 /// @}
-
-/// Whether the rows or the columns of a weight belong to heads.
-inline bool is_of_heads(const std::string& name) {
-  constexpr std::array weights = {"/query", "/key", "/value", "/output"};
-  return std::ranges::any_of(weights, [&](const char* of) { return name.ends_with(of); });
-}
 
 /// All parameters of a decoder. The embedding and the head lie as E says.
 template <class AnyBlock, Layout E, Layout N>
@@ -157,14 +147,6 @@ L norm_backward(ShardedEngine& engine, const std::string& name, L dy, const Repl
   L dx = rms_norm_backward(std::move(dy), w, how, kept, dw);
   gradients.put(name, over_all_rows(engine, std::move(dw)));
   return dx;
-}
-
-inline Rotary rotary_of(const DecoderModel& m) {
-  return {m.head_dim, m.rope_base, m.how};
-}
-/// All heads of some sequences.
-inline AttentionHeads all_heads(const DecoderModel& m, Index sequences) {
-  return {sequences, m.head_dim, key_heads_of({0, m.heads}, m.shared(), 0), m.key_heads, m.window, m.how};
 }
 
 }  // namespace shard::decoders

@@ -3,7 +3,7 @@
 /// A block of an encoder-decoder on a device that has all of it, and all rows. t5_single.hpp spells out the
 /// same steps. Gradients of weights are added to sums, as micro-batches follow one another.
 
-#include "t5_blocks.hpp"
+#include "t5_sight.hpp"
 
 namespace shard::decoders {
 

@@ -7,7 +7,7 @@
 /// the encoder returns. Nothing is divided.
 /// Builds on: 08_decoder/single.hpp.
 
-#include "t5_blocks.hpp"
+#include "t5_sight.hpp"
 
 namespace shard::decoders {
 

@@ -7,6 +7,7 @@
 /// Its gradient is an addend in each of the decoder's blocks, and is reduced once, after all.
 /// Builds on: 08_decoder/t5_single.hpp, 08_decoder/tensor.hpp.
 
+#include "t5_sight.hpp"
 #include "t5_tensor_weights.hpp"
 #include "vocabulary_loss.hpp"
 

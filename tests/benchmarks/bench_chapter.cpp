@@ -36,6 +36,14 @@ std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, c
   return engine;
 }
 
+/// This device's rows of a random batch. A row may have several tokens.
+Tensor random_input(const ShardedEngine& engine, const Workload& network, Index tokens) {
+  const Index rows = std::max<Index>(tokens / network.output_shape(1)[0], 1);
+  const HostTensor batch = network.random_input(rows, 1);
+  const Range mine = engine.input_rows(rows);
+  return slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
+}
+
 /// What it adds to a step, in percent, that devices agree on each reduction before it.
 double cost_of_agreement(const Side& step, const Budget& budget) {
   const Side unchecked = {step.prepare, [&] {
@@ -52,10 +60,7 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
   const std::unique_ptr<Recorder> recorder = make_recorder(world);
   const std::shared_ptr<Workload> network = network_of(c, options.layers);
   std::unique_ptr<ShardedEngine> engine = make_engine(recorder->group(), c, *network);
-  const Index rows = std::max<Index>(c.network.batch / network->output_shape(1)[0], 1);  // of several tokens
-  const HostTensor batch = network->random_input(rows, 1);
-  const Range mine = engine->input_rows(rows);
-  const Tensor source = slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
+  const Tensor source = random_input(*engine, *network, c.network.batch);
   Tensor input;
   const Side ours = {[&] { input = source.clone(); },
                      [&] {

@@ -15,7 +15,7 @@ def engine(file, options="--source-length 6", tests="", variant="t5-tensor"):
 tensor = engine(HERE + "t5_tensor.hpp")
 equal_lengths = engine(HERE + "t5_tensor.hpp", "--source-length 8")
 single = engine(HERE + "t5_single.hpp", variant="t5-single")
-blocks = engine(HERE + "t5_blocks.hpp")
+sight = engine(HERE + "t5_sight.hpp")
 weights = engine(HERE + "t5_tensor_weights.hpp")
 tables = engine(HERE + "blocks.hpp")
 vocabulary = engine(LAYERS + "embedding.cpp")
@@ -89,17 +89,17 @@ ALL = [
             "const Index unit = 1 + 0 * m.head_dim;",
             "Somebody divides columns, and not heads.", "a bad argument, or a little worse"),
 
-    blocks("t5-encoder-sees-what-is-before", "  all.is_causal = side == Side::decoder;\n",
-           "  all.is_causal = true;\n",
-           "Somebody takes the mask of the decoder for that of every attention.", "a little worse"),
-    blocks("t5-decoder-sees-what-follows", "  all.is_causal = side == Side::decoder;\n",
-           "  all.is_causal = false;\n",
-           "Somebody forgets the mask.", "a loss near 0, and nonsense in use"),
-    blocks("t5-source-at-positions-of-the-target", "  sight.at_k = source.tokens.positions;\n",
-           "  (void)source;\n",
-           "Somebody counts the tokens of the source as those of the target.", "a bad argument"),
-    blocks("t5-bias-in-cross-attention", "  sight.heads.bias = nullptr;\n", "",
-           "Somebody adds the bias wherever there is one.", "a bad argument, or a little worse"),
+    sight("t5-encoder-sees-what-is-before", "  all.is_causal = side == Side::decoder;\n",
+          "  all.is_causal = true;\n",
+          "Somebody takes the mask of the decoder for that of every attention.", "a little worse"),
+    sight("t5-decoder-sees-what-follows", "  all.is_causal = side == Side::decoder;\n",
+          "  all.is_causal = false;\n",
+          "Somebody forgets the mask.", "a loss near 0, and nonsense in use"),
+    sight("t5-source-at-positions-of-the-target", "  sight.at_k = source.tokens.positions;\n",
+          "  (void)source;\n",
+          "Somebody counts the tokens of the source as those of the target.", "a bad argument"),
+    sight("t5-bias-in-cross-attention", "  sight.heads.bias = nullptr;\n", "",
+          "Somebody adds the bias wherever there is one.", "a bad argument, or a little worse"),
     model("t5-buckets-of-both-sides-in-the-decoder",
           "return {buckets, max_distance, side == Side::encoder};",
           "return {buckets, max_distance, side == side};",

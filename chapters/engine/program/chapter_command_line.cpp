@@ -82,7 +82,8 @@ int run_costs(Communicator& group, const Chapter& chapter, Arguments& arguments)
   if (arguments.devices == 0) arguments.devices = group.num_devices();
   const Variant& variant = chapter.variant(arguments.only_variant.value_or(chapter.variants.front().name));
   if (arguments.only_variant) require_options_of(chapter, variant, arguments.options);
-  arguments.options = with_default_network(arguments.devices, chapter, variant, arguments.options);
+  if (arguments.config.empty())
+    arguments.options = with_default_network(arguments.devices, chapter, variant, arguments.options);
   return costs(group, chapter, variant, arguments);
 }
 

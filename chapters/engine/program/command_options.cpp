@@ -135,11 +135,19 @@ std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& ch
   return declared;
 }
 
-void add_optimizer(CLI::App& train, Arguments& a) {
-  train.add_option("--optimizer", a.optimizer, "adam, sgd or integer")
+void add_rows(CLI::App& command, Arguments& a, const std::string& help) {
+  command.add_option("--batch", a.batch, help)->check(positive)->type_name("N")->capture_default_str();
+}
+
+void add_optimizer_name(CLI::App& command, Arguments& a) {
+  command.add_option("--optimizer", a.optimizer, "adam, sgd or integer")
       ->check(one_of({"adam", "sgd", "integer"}))
       ->type_name("NAME")
       ->capture_default_str();
+}
+
+void add_optimizer(CLI::App& train, Arguments& a) {
+  add_optimizer_name(train, a);
   train.add_option("--learning-rate", a.learning_rate, "Step size")
       ->check(positive_real)
       ->type_name("X")
@@ -163,10 +171,7 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
-  train->add_option("--batch", a.batch, "Rows of the global batch")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
+  add_rows(*train, a, "Rows of the global batch");
   for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
   add_optimizer(*train, a);
   train->add_option("--seed", a.seed, "Of initial weights and of the data")
@@ -203,10 +208,7 @@ std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter
       "infer", "Read rows of numbers, or tokens, from standard input, write the network's output");
   auto declared = add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
-  infer->add_option("--batch", a.batch, "Rows that go through the network together")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
+  add_rows(*infer, a, "Rows that go through the network together");
   return declared;
 }
 
@@ -241,18 +243,12 @@ std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter
       ->type_name("N");
   costs->add_option("--config", a.config, "A network as another library describes it: its config.json")
       ->type_name("FILE");
-  costs->add_option("--batch", a.batch, "Rows of the global batch")
-      ->check(positive)
-      ->type_name("N")
-      ->capture_default_str();
+  add_rows(*costs, a, "Rows of the global batch");
   auto declared = std::make_shared<DeclaredOptions>(*costs, chapter, a.options);
   for (const Variant& v : chapter.variants) declared->add(v.options);
   for (const Variant& v : chapter.variants) declared->add(v.workload->options());
   for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
-  costs->add_option("--optimizer", a.optimizer, "adam, sgd or integer")
-      ->check(one_of({"adam", "sgd", "integer"}))
-      ->type_name("NAME")
-      ->capture_default_str();
+  add_optimizer_name(*costs, a);
   return declared;
 }
 

@@ -27,8 +27,15 @@ struct Row {
   Index rest() const { return most() - costs.parameter_bytes - gradients() - state(); }
 };
 
+/// \throws Error usage for an option of the network that a config.json says itself
 std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
   if (arguments.config.empty()) return kind.make(arguments.options);
+  const std::vector<std::string> read = kind.options_beside_config();
+  for (const std::vector<OptionText>& options : {kind.options(), kind.training_options()})
+    for (const OptionText& o : options)
+      if (arguments.options.has(o.name) && std::ranges::find(read, o.name) == read.end())
+        throw Error(Code::usage, fmt::format("{}: expected without --config, which says it, given {}", o.name,
+                                             arguments.options.given(o.name)));
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
 

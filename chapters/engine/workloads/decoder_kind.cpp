@@ -95,6 +95,7 @@ class DecoderKind : public WorkloadKind {
                                            decoder_option().length.name, m.positions, length));
     return std::make_shared<Decoder>(m, length);
   }
+  std::vector<std::string> options_beside_config() const override { return {decoder_option().length.name}; }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     const Index heads = std::max<Index>(model_dim / 64, 2);
     DecoderModel m = small(layers, model_dim, heads, std::max<Index>(heads / 4, 1), model_dim / heads / 2 * 2,

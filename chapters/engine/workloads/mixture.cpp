@@ -217,19 +217,7 @@ std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, 
 }
 
 std::shared_ptr<const StepData> Mixture::even_step_data(Index batch, int devices) const {
-  const Index k = rule_.top_k, E = model_.num_experts;
-  RoutedCounts counts{devices, k, E, std::vector<Index>(static_cast<std::size_t>(devices * k * E)), {}};
-  counts.kept = counts.chosen;
-  std::vector<Index> taken(static_cast<std::size_t>(E));
-  for (Index r = 0; r < k; ++r)
-    for (int d = 0; d < devices; ++d)
-      for (Index t = part(batch, devices, d).begin; t < part(batch, devices, d).end; ++t) {
-        const Index expert = (t * k + r) % E;
-        const auto at = static_cast<std::size_t>((d * k + r) * E + expert);
-        ++counts.chosen[at];
-        if (taken[static_cast<std::size_t>(expert)]++ < rule_.capacity(batch, E)) ++counts.kept[at];
-      }
-  return routed_step(std::move(counts));
+  return routed_step(route_in_turn(*this, batch, devices));
 }
 
 const Mixture& as_mixture(const Workload& workload) {

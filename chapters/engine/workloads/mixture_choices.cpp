@@ -40,30 +40,20 @@ std::optional<ExactToken> exact_choice(const std::vector<double>& logits, Index 
   return token;
 }
 
-std::vector<ExactToken> exact_choices(const ExactProblem& problem) {
-  const MixtureModel& m = as_mixture(*problem.workload).model();
-  const RoutingRule& rule = as_mixture(*problem.workload).rule();
-  const Matrix logits = product(Matrix(problem.input), Matrix(problem.weights.at(router_name())));
-  std::vector<ExactToken> tokens;
-  for (Index t = 0; t < logits.rows; ++t) {
-    auto row = logits.values.begin() + t * m.num_experts;
-    std::optional<ExactToken> token = exact_choice({row, row + m.num_experts}, rule.top_k);
-    if (!token)
-      throw Error(Code::internal, fmt::format("exact mode: expected exact gates, given token {}", t));
-    tokens.push_back(std::move(*token));
-  }
-  std::vector<Index> taken(static_cast<std::size_t>(m.num_experts));
+namespace {
+
+/// Which choices find a slot: ranks first, then tokens.
+void keep_first(std::vector<ExactToken>& tokens, const RoutingRule& rule, Index experts) {
+  const Index capacity = rule.capacity(static_cast<Index>(tokens.size()), experts);
+  std::vector<Index> taken(static_cast<std::size_t>(experts));
   for (std::size_t r = 0; r < static_cast<std::size_t>(rule.top_k); ++r)
     for (ExactToken& token : tokens)
-      token.is_kept.push_back(taken[static_cast<std::size_t>(token.chosen[r])]++ <
-                              rule.capacity(logits.rows, m.num_experts));
-  return tokens;
+      token.is_kept.push_back(taken[static_cast<std::size_t>(token.chosen[r])]++ < capacity);
 }
 
-RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
-  const std::vector<ExactToken> tokens = exact_choices(problem);
+/// The choices of a batch that is divided over so many devices.
+RoutedCounts counted(const std::vector<ExactToken>& tokens, const Mixture& mixture, int devices) {
   const auto batch = static_cast<Index>(tokens.size());
-  const Mixture& mixture = as_mixture(*problem.workload);
   const Index k = mixture.rule().top_k, E = mixture.model().num_experts;
   RoutedCounts counts{devices, k, E, std::vector<Index>(static_cast<std::size_t>(devices * k * E)), {}};
   counts.kept = counts.chosen;
@@ -77,6 +67,37 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
         counts.kept[at] += token.is_kept[rank] ? 1 : 0;
       }
   return counts;
+}
+
+}  // namespace
+
+std::vector<ExactToken> exact_choices(const ExactProblem& problem) {
+  const MixtureModel& m = as_mixture(*problem.workload).model();
+  const RoutingRule& rule = as_mixture(*problem.workload).rule();
+  const Matrix logits = product(Matrix(problem.input), Matrix(problem.weights.at(router_name())));
+  std::vector<ExactToken> tokens;
+  for (Index t = 0; t < logits.rows; ++t) {
+    auto row = logits.values.begin() + t * m.num_experts;
+    std::optional<ExactToken> token = exact_choice({row, row + m.num_experts}, rule.top_k);
+    if (!token)
+      throw Error(Code::internal, fmt::format("exact mode: expected exact gates, given token {}", t));
+    tokens.push_back(std::move(*token));
+  }
+  keep_first(tokens, rule, m.num_experts);
+  return tokens;
+}
+
+RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
+  return counted(exact_choices(problem), as_mixture(*problem.workload), devices);
+}
+
+RoutedCounts route_in_turn(const Mixture& mixture, Index batch, int devices) {
+  const Index k = mixture.rule().top_k, E = mixture.model().num_experts;
+  std::vector<ExactToken> tokens(static_cast<std::size_t>(batch));
+  for (Index t = 0; t < batch; ++t)
+    for (Index r = 0; r < k; ++r) tokens[static_cast<std::size_t>(t)].chosen.push_back((t * k + r) % E);
+  keep_first(tokens, mixture.rule(), E);
+  return counted(tokens, mixture, devices);
 }
 
 }  // namespace shard

@@ -91,6 +91,9 @@ class T5Kind : public WorkloadKind {
     require_parameters(checkpoint, m.parameters(), "t5");
     return std::make_shared<T5>(m, 1, 1, o[decoder_option().data]);
   }
+  std::vector<std::string> options_beside_config() const override {
+    return {t5_option().source_length.name, decoder_option().length.name};
+  }
   std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
     return std::make_shared<T5>(t5_model(model), o[t5_option().source_length], o[decoder_option().length]);
   }

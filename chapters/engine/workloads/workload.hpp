@@ -212,6 +212,8 @@ class WorkloadKind {
   /// The network that hyper-parameters of another library's describe, to be trained as the options say.
   /// Parameters need not be there. \throws Error file when it is none of this kind; usage
   virtual std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& options) const;
+  /// The names of the options that it reads.
+  virtual std::vector<std::string> options_beside_config() const { return {}; }
   /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
   /// By default none has. \throws Error file when it has no such block, or one that computes something else;
   /// usage
