@@ -1,3 +1,4 @@
+#include "blocks_variants.hpp"
 #include "costs.hpp"
 #include "data_tensor.hpp"
 #include "engine/program/registry.hpp"
