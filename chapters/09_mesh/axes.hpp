@@ -15,7 +15,17 @@ struct tensor {
   static constexpr const char* name = "tensor";
 };
 
+/// In hsdp, these hold copies of the parameters.
+struct replica {
+  static constexpr const char* name = "replica";
+};
+/// In hsdp, these divide the parameters.
+struct shards {
+  static constexpr const char* name = "shard";
+};
+
 using namespace letters;  // R, S<0>, S<1>, P
 using DataTensorAxes = MeshAxes<data, tensor>;
+using HsdpAxes = MeshAxes<replica, shards>;
 
 }  // namespace shard::meshes

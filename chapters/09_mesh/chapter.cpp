@@ -2,29 +2,53 @@
 #include "costs.hpp"
 #include "data_tensor.hpp"
 #include "engine/program/registry.hpp"
+#include "fsdp_tensor.hpp"
+#include "hsdp.hpp"
 
 namespace shard::meshes {
 
 namespace {
 
-const std::vector<std::string> data_and_tensor = DataTensorAxes::names();
-const Option<std::string> data_tensor_mesh = mesh_option(data_and_tensor);
+/// The option --mesh of variants with the same axes, and what follows from it.
+struct MeshOption {
+  std::vector<std::string> axes;
+  Option<std::string> option = mesh_option(axes);
 
-/// The mesh that the options ask for. \throws Error usage
-MeshShape data_tensor_shape(int devices, const Options& options) {
-  return mesh_shape(options[data_tensor_mesh], data_and_tensor, devices);
-}
+  /// The mesh that the options ask for. \throws Error usage
+  MeshShape shape(int devices, const Options& options) const {
+    return mesh_shape(options[option], axes, devices);
+  }
+  /// Every factorisation of the number of devices, with the axes in both orders.
+  std::vector<Options> every(int devices) const {
+    std::vector<Options> all;
+    for (const std::vector<std::string>& order : {{axes[1], axes[0]}, axes})
+      for (const std::string& text : mesh_texts(order, devices)) all.push_back(Options().with(option, text));
+    return all;
+  }
+  /// A variant on such a mesh. `Costs(setting, shape)` are its closed forms.
+  template <class Engine>
+  Variant variant(const std::string& name, const std::string& summary,
+                  Costs (*costs)(const MlpSetting&, const MeshShape&), bool has_blocks) const {
+    return {
+        .name = name,
+        .summary = summary,
+        .make =
+            [*this](Communicator& group, const Workload&, const Options& o) {
+              return std::make_unique<Engine>(group, shape(group.num_devices(), o));
+            },
+        .costs = [*this, costs](const Setting& s, const Options& o) { return costs(s, shape(s.devices, o)); },
+        .options = {option},
+        .tested_on = [*this](int devices) { return every(devices); },
+        .require =
+            [*this, has_blocks](int devices, const Workload& network, const Options& o) {
+              if (has_blocks) require_blocks(network);
+              shape(devices, o);
+            }};
+  }
+};
 
-/// Every factorisation of the number of devices, with the axes in both orders.
-std::vector<Options> every_mesh(int devices) {
-  std::vector<Options> all;
-  for (const std::string& text : mesh_texts({"tensor", "data"}, devices))
-    all.push_back(Options().with(data_tensor_mesh, text));
-  for (const std::string& text : mesh_texts({"data", "tensor"}, devices))
-    all.push_back(Options().with(data_tensor_mesh, text));
-  all.push_back(Options());
-  return all;
-}
+const MeshOption data_tensor{DataTensorAxes::names()};
+const MeshOption replica_shard{HsdpAxes::names()};
 
 }  // namespace
 
@@ -32,23 +56,17 @@ const RegisteredChapter chapter({
     .workload = &mlp(),
     .variants =
         {
-            {.name = "data-tensor",
-             .summary = "the batch over the axis data, each matrix over the axis tensor",
-             .make =
-                 [](Communicator& group, const Workload&, const Options& o) {
-                   return std::make_unique<DataTensor>(group, data_tensor_shape(group.num_devices(), o));
-                 },
-             .costs = [](const Setting& s,
-                         const Options& o) { return data_tensor_costs(s, data_tensor_shape(s.devices, o)); },
-             .options = {data_tensor_mesh},
-             .tested_on = every_mesh,
-             .require =
-                 [](int devices, const Workload& network, const Options& o) {
-                   require_blocks(network);
-                   data_tensor_shape(devices, o);
-                 }},
+            data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor",
+                                            data_tensor_costs, true),
+            data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data",
+                                            fsdp_tensor_costs, true),
+            replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
+                                        hsdp_costs, false),
         },
-    .strategies = {{"dp-tp", "data-tensor"}, {"2d", "data-tensor"}},
+    .strategies = {{"dp-tp", "data-tensor"},
+                   {"2d", "data-tensor"},
+                   {"fsdp-tp", "fsdp-tensor"},
+                   {"hybrid-shard", "hsdp"}},
 });
 
 }  // namespace shard::meshes
