@@ -66,7 +66,7 @@ class Blocks : public BlockEngine {
     return shard<columns, 1>(from_outside<S<0>, R>(std::move(whole_rows)));
   }
 
-  static constexpr Product product_;
+  static constexpr Product product_{};
   std::vector<Block> weights_;     // (d, f), (f, d), ...: my blocks
   Tape<std::vector<Block>> tape_;  // each layer's input
 };

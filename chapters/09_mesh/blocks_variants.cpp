@@ -66,11 +66,14 @@ Variant variant(const std::string& name, const std::string& summary) {
 
 }  // namespace
 
-std::vector<Variant> block_variants() {
-  return {variant<Summa, SummaCosts, any_shape>("summa", "matrices in blocks; panels along rows and columns"),
-          variant<Cannon, CannonCosts, square_shape>("cannon", "matrices in blocks, which go around; square meshes"),
-          variant<GatherBoth, GatherBothCosts, any_shape>(
-              "gather-both", "matrices in blocks; each product gathers rows and columns first")};
+std::vector<Variant> with_blocks(std::vector<Variant> others) {
+  others.push_back(variant<Summa, SummaCosts, any_shape>(
+      "summa", "each matrix in blocks: panels go along rows and columns of devices"));
+  others.push_back(variant<Cannon, CannonCosts, square_shape>(
+      "cannon", "each matrix in blocks, which go around on a square mesh"));
+  others.push_back(variant<GatherBoth, GatherBothCosts, any_shape>(
+      "gather-both", "each matrix in blocks: a product gathers rows and columns first"));
+  return others;
 }
 
 }  // namespace shard::meshes

@@ -6,7 +6,7 @@
 
 namespace shard::meshes {
 
-/// `summa`, `cannon` and `gather-both`.
-std::vector<Variant> block_variants();
+/// These variants, and behind them `summa`, `cannon` and `gather-both`.
+std::vector<Variant> with_blocks(std::vector<Variant> others);
 
 }  // namespace shard::meshes

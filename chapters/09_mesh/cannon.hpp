@@ -177,6 +177,6 @@ class Cannon {
 };
 
 /// cannon(engine, a, b), and so with either factor transposed.
-inline constexpr Cannon cannon;
+inline constexpr Cannon cannon{};
 
 }  // namespace shard::meshes

@@ -35,6 +35,6 @@ class GatherBoth {
 };
 
 /// gather_both(engine, a, b), and so with either factor transposed.
-inline constexpr GatherBoth gather_both;
+inline constexpr GatherBoth gather_both{};
 
 }  // namespace shard::meshes

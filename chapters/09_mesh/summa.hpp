@@ -88,6 +88,6 @@ class Summa {
 };
 
 /// summa(engine, a, b), summa(engine, a, transposed(b)) and summa(engine, transposed(a), b).
-inline constexpr Summa summa;
+inline constexpr Summa summa{};
 
 }  // namespace shard::meshes
