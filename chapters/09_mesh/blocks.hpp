@@ -26,14 +26,14 @@ class Blocks : public BlockEngine {
   }
 
   /// ## Forward
-  /// The loss reads whole rows, so the input enters and the output leaves with whole rows. b rows, and d and f
-  /// columns, are this device's parts.
+  /// The loss reads whole rows, so the input enters and the output leaves with whole rows. b rows, and d and
+  /// f columns, are this device's parts.
   Placed forward(Tensor input) override {
     Block a = my_columns(std::move(input));  // (b, d)
     std::vector<Block> inputs;
     for (std::size_t l = 0; l < weights_.size(); ++l) {
-      if (relu_before(l)) a = relu(std::move(a));     // (b, f)
-      Block out = product_(*this, a, weights_[l]);    // (b, f) for even l, (b, d) for odd l
+      if (relu_before(l)) a = relu(std::move(a));   // (b, f)
+      Block out = product_(*this, a, weights_[l]);  // (b, f) for even l, (b, d) for odd l
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -47,8 +47,8 @@ class Blocks : public BlockEngine {
     Block d = my_columns(std::move(dout));  // like the last layer's output
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0; inputs.pop_back()) {
-      const Block& a = inputs[l];                                                         // (b, d) or (b, f)
-      gradients.put(layer_name(l), product_(*this, transposed(a), d));                    // like the weights
+      const Block& a = inputs[l];                                                        // (b, d) or (b, f)
+      gradients.put(layer_name(l), product_(*this, transposed(a), d));                   // like the weights
       if (l > 0 || wants_input_grad()) d = product_(*this, d, transposed(weights_[l]));  // like a
       if (relu_before(l)) d = relu_backward(std::move(d), a);
     }

@@ -17,8 +17,8 @@ struct ProductCosts {
   Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
 };
 
-/// A layer's sizes on device (i, j). Its input a is (B, K), its weights are (K, N) and its output is (B, N). b,
-/// k and n are parts: b and k_rows over the axis rows, k and n over columns.
+/// A layer's sizes on device (i, j). Its input a is (B, K), its weights are (K, N), its output is (B, N).
+/// b, k and n are parts: b and k_rows over the axis rows, k and n over columns.
 struct BlockLayer {
   Along rows, columns;
   Index B, K, N, b, k_rows, k, n;
@@ -84,8 +84,8 @@ struct SummaCosts {
   static Traffic spread(Index elements, const Along& axis, const Piece& from) {
     return tree_broadcast(elements, axis.devices, axis.place, from.place);
   }
-  /// Each device but the one that keeps the sum sends once. A device with children in the tree holds an addend
-  /// of theirs beside its own.
+  /// Each device but the one that keeps the sum sends once. A device with children in the tree holds an
+  /// addend of theirs beside its own.
   static void collect(ProductCosts& costs, Index addend, const Along& axis, const Piece& to, Index& kept,
                       Index& panels_here) {
     if (spread(1, axis, to).messages > 0) costs.most.at({kept, addend, addend});
@@ -193,8 +193,7 @@ struct GatherBothCosts {
     costs.flops = product_flops(z.b, z.N, z.k);
     costs[Collective::all_gather] = ring_all_gather(slices(z.N, z.b, z.columns.devices), z.columns.place) +
                                     ring_all_gather(slices(z.K, z.n, z.rows.devices), z.rows.place);
-    costs[Collective::all_to_all] =
-        pairwise_all_to_all(slices(z.K, z.n, z.columns.devices), z.columns.place);
+    costs[Collective::all_to_all] = pairwise_all_to_all(slices(z.K, z.n, z.columns.devices), z.columns.place);
     const bool moves = z.columns.devices > 1;
     costs.most.at({of_d, moves ? of_d : 0});
     costs.most.at({of_d, gathered, moves ? of_w : 0});

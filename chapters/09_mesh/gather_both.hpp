@@ -17,15 +17,15 @@ class GatherBoth {
     return matmul(my_rows, my_columns);                   // (m, n)   (S0, R)·(R, S1) = (S0, S1)
   }
   Block operator()(BlockEngine& engine, const Block& a, const Transposed<Block>& b) const {
-    On<S<0>, R> my_rows = engine.all_gather<columns>(a);                                   // (m, N)
-    On<R, S<1>> gathered = engine.all_gather<rows>(b.matrix);                              // (K, n)
-    On<R, S<0>> my_columns = engine.all_to_all<columns, 1, 0>(std::move(gathered));        // (k, N)
+    On<S<0>, R> my_rows = engine.all_gather<columns>(a);                             // (m, N)
+    On<R, S<1>> gathered = engine.all_gather<rows>(b.matrix);                        // (K, n)
+    On<R, S<0>> my_columns = engine.all_to_all<columns, 1, 0>(std::move(gathered));  // (k, N)
     return matmul(my_rows, transposed(my_columns));  // (m, k)   (S0, R)·(R, S0)ᵀ = (S0, S1)
   }
   Block operator()(BlockEngine& engine, const Transposed<Block>& a, const Block& b) const {
-    On<S<0>, R> gathered = engine.all_gather<columns>(a.matrix);                  // (m, K)
-    On<S<1>, R> my_rows = engine.all_to_all<rows, 0, 1>(std::move(gathered));     // (M, k)
-    On<R, S<1>> my_columns = engine.all_gather<rows>(b);                          // (M, n)
+    On<S<0>, R> gathered = engine.all_gather<columns>(a.matrix);               // (m, K)
+    On<S<1>, R> my_rows = engine.all_to_all<rows, 0, 1>(std::move(gathered));  // (M, k)
+    On<R, S<1>> my_columns = engine.all_gather<rows>(b);                       // (M, n)
     return matmul(transposed(my_rows), my_columns);  // (k, n)   (S1, R)ᵀ·(R, S1) = (S0, S1)
   }
 
