@@ -4,8 +4,8 @@
 ///
 /// Fully sharded and tensor parallel at once. Each matrix is divided over tensor as before, and over data
 /// along its other dimension: W0 is (S0, S1), and W1 is (S1, S0). So no two axes cut one dimension. Before a
-/// product, the devices along data gather their part of the weights. Gradients are reduce-scattered over data. In the
-/// comments M is the number of devices along data, and N that along tensor.
+/// product, the devices along data gather their part of the weights. Gradients are reduce-scattered over
+/// data. In the comments M is the number of devices along data, and N that along tensor.
 /// Builds on: 09_mesh/data_tensor.hpp.
 
 #include "axes.hpp"
