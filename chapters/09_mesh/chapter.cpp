@@ -1,3 +1,4 @@
+#include "blocks_variants.hpp"
 #include "costs.hpp"
 #include "data_tensor.hpp"
 #include "engine/program/registry.hpp"
@@ -53,15 +54,14 @@ const MeshOption replica_shard{HsdpAxes::names()};
 
 const RegisteredChapter chapter({
     .workload = &mlp(),
-    .variants =
-        {
-            data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor",
-                                            data_tensor_costs, true),
-            data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data",
-                                            fsdp_tensor_costs, true),
-            replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
-                                        hsdp_costs, false),
-        },
+    .variants = with_blocks({
+        data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor",
+                                        data_tensor_costs, true),
+        data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data",
+                                        fsdp_tensor_costs, true),
+        replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
+                                    hsdp_costs, false),
+    }),
     .strategies = {{"dp-tp", "data-tensor"},
                    {"2d", "data-tensor"},
                    {"fsdp-tp", "fsdp-tensor"},

@@ -146,6 +146,14 @@ inline std::vector<Case> cases(const Variant& variant) {
   return all;
 }
 
+/// The chapter's variants that run on this number of devices. (Some take square meshes only, for example.)
+inline std::vector<Variant> variants_here() {
+  std::vector<Variant> all;
+  for (const Variant& variant : only_chapter().variants)
+    if (!variant.test_options(group().num_devices()).empty()) all.push_back(variant);
+  return all;
+}
+
 /// One uneven case, with the last of the options.
 inline Case streamed_case(const Variant& variant) {
   const Options options = variant.test_options(group().num_devices()).back();

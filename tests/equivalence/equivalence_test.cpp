@@ -113,7 +113,7 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unshard
 }
 
 TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
-  for (const Variant& variant : only_chapter().variants) {
+  for (const Variant& variant : variants_here()) {
     auto refusal_of = [&](Index layers) -> std::string {
       const auto network = variant.workload->sized(layers, 4, 4);
       try {
@@ -337,7 +337,7 @@ class Collected : public OutputStream {
 }  // namespace
 
 TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device") {
-  for (const Variant& variant : only_chapter().variants) {
+  for (const Variant& variant : variants_here()) {
     CAPTURE(variant.name);
     const Case c = streamed_case(variant);
     ExactProblem problem = c.exact_problem(9);
@@ -354,7 +354,7 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
 
 TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
   const CheckedRun checked;
-  for (const Variant& variant : only_chapter().variants) {
+  for (const Variant& variant : variants_here()) {
     const Case c = streamed_case(variant);
     ExactProblem problem = c.exact_problem(9);
     std::unique_ptr<ShardedEngine> engine = c.engine(problem);

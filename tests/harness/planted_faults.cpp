@@ -70,7 +70,10 @@ class FaultyCommunicator : public WrappedCommunicator {
     return is_next() ? left_out(std::move(t)) : inner().all_to_all_async(std::move(t), counts, axis);
   }
   Future<Tensor> do_broadcast(Tensor&& t, int root) override {
-    return is_next() ? left_out(std::move(t)) : inner().broadcast_async(std::move(t), root);
+    const bool leave_out = is_next() && root != device_id();
+    return inner().broadcast_async(std::move(t), root).then([=](Tensor whole) {
+      return leave_out ? Tensor(whole.shape()) : std::move(whole);
+    });
   }
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 

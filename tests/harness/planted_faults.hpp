@@ -10,8 +10,8 @@ namespace shard::testing {
 
 /// Every device plants the same.
 struct Faults {
-  /// Leaves out the k-th call: a collective returns what it was given, a message arrives as zeros of its
-  /// shape.
+  /// Leaves out the k-th call: a collective returns what it was given. A message arrives as zeros of its
+  /// shape, and so does what is broadcast.
   std::optional<std::int64_t> leave_out_call;
   /// Adds 1 to the first number of the k-th message with content that device `corrupting_device` of the group
   /// sends.

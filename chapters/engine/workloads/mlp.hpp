@@ -51,9 +51,9 @@ void require_blocks(const Workload& network);
 /// Mlp's exact problem of this model.
 ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed);
 /// An exact problem in which every number on every device affects a result. All numbers are positive, so that
-/// no ReLU hides a mistake before it. Even layers are dense, so that every column reads every input. Odd
-/// layers have at least two ones in each row and column, and sums stay exact. (If only a dead hidden unit
-/// read a number, no comparison could notice a mistake in it.)
+/// no ReLU hides a mistake before it. Layers are dense where sums stay exact, so that every block of a matrix
+/// reads every input. Else even layers are, and odd layers have at least two ones in each row and column. (If
+/// only a dead hidden unit read a number, no comparison could notice a mistake in it.)
 ExactProblem make_live_problem(const Model& model, Index batch);
 
 /// The initial values of one stack, each name with something before it.
