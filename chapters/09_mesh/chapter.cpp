@@ -3,6 +3,7 @@
 #include "engine/program/registry.hpp"
 #include "fsdp_tensor.hpp"
 #include "hsdp.hpp"
+#include "pipeline_variant.hpp"
 
 namespace shard::meshes {
 
@@ -61,11 +62,14 @@ const RegisteredChapter chapter({
                                             fsdp_tensor_costs, true),
             replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
                                         hsdp_costs, false),
+            data_pipeline_tensor_variant(),
         },
     .strategies = {{"dp-tp", "data-tensor"},
                    {"2d", "data-tensor"},
                    {"fsdp-tp", "fsdp-tensor"},
-                   {"hybrid-shard", "hsdp"}},
+                   {"hybrid-shard", "hsdp"},
+                   {"3d", "data-pipeline-tensor"},
+                   {"dp-pp-tp", "data-pipeline-tensor"}},
 });
 
 }  // namespace shard::meshes

@@ -1,0 +1,93 @@
+#include "pipeline_variant.hpp"
+
+#include <fmt/format.h>
+
+#include "data_pipeline_tensor.hpp"
+#include "engine/schedules/schedules.hpp"
+#include "pipeline_costs.hpp"
+
+namespace shard::meshes {
+
+namespace {
+
+const Option<std::string> mesh = mesh_option(PipelineAxes::names());
+const Option<std::string> schedule = [] {
+  Option<std::string> name("--schedule", "1f1b", "1f1b, interleaved or gpipe: see chapter 04");
+  name.type = "NAME";
+  return name;
+}();
+const Option<Index> micro_batches("--micro-batches", 4,
+                                  "Pieces of each device's rows that follow one another");
+constexpr Index most_micro_batches = 4096;  // a schedule is a list of all of them
+const Option<Index> virtual_stages("--virtual-stages", 2,
+                                   "Stages at each place of the axis pipeline, if interleaved");
+
+MeshShape shape(int devices, const Options& o) {
+  return mesh_shape(o[mesh], PipelineAxes::names(), devices);
+}
+
+/// \throws Error usage for a schedule or sizes that there are not
+StagePlan plan(const Options& o) {
+  if (o[micro_batches] > most_micro_batches)
+    throw Error(Code::usage, fmt::format("--micro-batches: expected at most {}, given {}", most_micro_batches,
+                                         o[micro_batches]));
+  if (o[schedule] == "1f1b") return {one_forward_one_backward, o[micro_batches], 1};
+  if (o[schedule] == "gpipe") return {gpipe, o[micro_batches], 1};
+  if (o[schedule] != "interleaved")
+    throw Error(Code::usage,
+                fmt::format("--schedule: expected 1f1b, interleaved or gpipe, given {}", o[schedule]));
+  const int each = static_cast<int>(o[virtual_stages]);
+  return {[each](int places, Index m) { return interleaved(places, each, m); }, o[micro_batches], each};
+}
+
+Costs costs(const Setting& s, const Options& o) {
+  const MeshShape on = shape(s.devices, o);
+  const StagePlan p = plan(o);
+  const int places = on.size(pipeline::name);
+  return data_pipeline_tensor_costs(
+      s, on, with_messages(places * p.virtual_stages, p.micro_batches, p.work(places, p.micro_batches)));
+}
+
+void require_stages(int devices, const Workload& network, const Options& o) {
+  require_blocks(network);
+  const Index stages = Index{shape(devices, o).size(pipeline::name)} * plan(o).virtual_stages;
+  if (network.num_layers() / 2 < stages)
+    throw Error(Code::usage, fmt::format("pipeline: expected at least as many blocks of two layers as "
+                                         "stages, {}, given {}",
+                                         stages, network.num_layers() / 2));
+}
+
+/// Every factorisation of the number of devices, with axes in three orders, each with another schedule.
+std::vector<Options> every_mesh(int devices) {
+  auto with = [](const std::string& name, Index m) {
+    return Options().with(schedule, name).with(micro_batches, m);
+  };
+  std::vector<Options> all;
+  auto add = [&](const std::vector<std::string>& order, const Options& o) {
+    for (const std::string& text : mesh_texts(order, devices)) all.push_back(Options(o).with(mesh, text));
+  };
+  add({"tensor", "data", "pipeline"}, with("gpipe", 2));
+  add({"pipeline", "tensor", "data"}, with("interleaved", 3));
+  add({"data", "pipeline", "tensor"}, with("1f1b", 3));
+  all.push_back(Options());
+  return all;
+}
+
+}  // namespace
+
+Variant data_pipeline_tensor_variant() {
+  Variant v;
+  v.name = "data-pipeline-tensor";
+  v.summary = "the batch over data, blocks of layers over pipeline, each matrix over tensor";
+  v.make = [](Communicator& group, const Workload&, const Options& o) {
+    return std::make_unique<DataPipelineTensor>(group, shape(group.num_devices(), o), plan(o));
+  };
+  v.costs = costs;
+  v.options = {mesh, schedule, micro_batches, virtual_stages};
+  v.tested_on = every_mesh;
+  v.benchmarked_with = Options().with(micro_batches, 1);
+  v.require = require_stages;
+  return v;
+}
+
+}  // namespace shard::meshes
