@@ -89,7 +89,9 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   }
 
   /// A drawing of the schedule that ran.
-  std::string describe_step() override { return describe(schedule_); }
+  std::string describe_step() override {
+    return "device k: all devices at place k of the axis pipeline\n" + describe(schedule_);
+  }
 
  private:
   int places() { return mesh().size(pipeline::name); }
