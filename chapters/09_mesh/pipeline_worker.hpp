@@ -1,7 +1,7 @@
 #pragma once
 
 /// The worker carries out a schedule on one device. A device sends to the device that has the next stage and
-/// the same place on the axes data and tensor.
+/// the same place on the axes data and tensor. b is the number of this device's rows in a micro-batch.
 
 #include <map>
 #include <numeric>
