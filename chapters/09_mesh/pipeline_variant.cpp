@@ -95,6 +95,7 @@ Variant data_pipeline_tensor_variant() {
   v.tested_on = every_mesh;
   v.benchmarked_with = Options().with(options().micro_batches, 1);
   v.require = require_stages;
+  v.is_deeper = true;
   return v;
 }
 
