@@ -2,8 +2,8 @@
 
 #include "costs.hpp"
 #include "engine/program/registry.hpp"
+#include "engine/schedules/schedules.hpp"
 #include "pipeline.hpp"
-#include "schedules.hpp"
 
 namespace shard::pipeline {
 

@@ -5,8 +5,8 @@
 /// The layers are divided: each device has a stage, which is a number of consecutive layers (with
 /// `interleaved`, several stages). Each stage sends its activations to the next one, and gradients go back. A
 /// whole batch would keep one device busy at a time, so it is cut into micro-batches that follow one another.
-/// A schedule (schedules.hpp) says in which order each device works on them, and a small worker (worker.hpp)
-/// carries it out (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, 2021).
+/// A schedule (engine/schedules/schedules.hpp) says in which order each device works on them, and a small
+/// worker (worker.hpp) carries it out (Huang et al. 2019, "GPipe"; Narayanan et al. 2019, 2021).
 /// Builds on: 01_single_device.
 
 #include <functional>

@@ -1,29 +1,13 @@
 #pragma once
 
-/// What the pipelines of this chapter share: the schedule, and the tokens of micro-batches.
+/// What the pipelines of this chapter share: the tokens of micro-batches. Their schedule is 1F1B.
 
-#include <algorithm>
 #include <numeric>
 
 #include "engine/layers/tokens.hpp"
-#include "engine/schedules/schedule.hpp"
+#include "engine/schedules/schedules.hpp"
 
 namespace shard::decoders {
-
-/// ## The schedule
-/// One forward, one backward, in turns. Before that, earlier devices go ahead with some forwards.
-inline Work one_forward_one_backward(int devices, Index micro_batches) {
-  Work work(static_cast<std::size_t>(devices));
-  for (int d = 0; d < devices; ++d) {
-    std::vector<Action>& mine = work[static_cast<std::size_t>(d)];
-    const Index ahead = std::min<Index>(micro_batches, devices - d - 1);
-    for (Index m = 0; m < micro_batches + ahead; ++m) {
-      if (m < micro_batches) mine.push_back({Action::Kind::forward, m, d});
-      if (m >= ahead) mine.push_back({Action::Kind::backward, m - ahead, d});
-    }
-  }
-  return work;
-}
 
 /// \name Tokens on devices that have no input
 /// @{

@@ -4,6 +4,7 @@
 #include "engine/program/registry.hpp"
 #include "fsdp_tensor.hpp"
 #include "hsdp.hpp"
+#include "pipeline_variant.hpp"
 
 namespace shard::meshes {
 
@@ -54,18 +55,22 @@ const MeshOption replica_shard{HsdpAxes::names()};
 
 const RegisteredChapter chapter({
     .workload = &mlp(),
-    .variants = with_blocks({
-        data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor",
-                                        data_tensor_costs, true),
-        data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data",
-                                        fsdp_tensor_costs, true),
-        replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
-                                    hsdp_costs, false),
-    }),
+    .variants =
+        {
+            data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor",
+                                            data_tensor_costs, true),
+            data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data",
+                                            fsdp_tensor_costs, true),
+            replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
+                                        hsdp_costs, false),
+            data_pipeline_tensor_variant(),
+        },
     .strategies = {{"dp-tp", "data-tensor"},
                    {"2d", "data-tensor"},
                    {"fsdp-tp", "fsdp-tensor"},
-                   {"hybrid-shard", "hsdp"}},
+                   {"hybrid-shard", "hsdp"},
+                   {"3d", "data-pipeline-tensor"},
+                   {"dp-pp-tp", "data-pipeline-tensor"}},
 });
 
 }  // namespace shard::meshes

@@ -183,8 +183,13 @@ std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shape
   return tensors;
 }
 
+bool Placement::is_here(const Communicator& group) const {
+  if (along != nullptr) return along->device_id() == owner;
+  return kind != Kind::owned || group.device_id() == owner;
+}
+
 bool Placed::is_here() const {
-  return placement_.kind != Placement::Kind::owned || placement_.owner == group_->device_id();
+  return placement_.is_here(*group_);
 }
 
 Tensor Placed::slice_of(const Tensor& whole, SourceLine where) const {

@@ -230,10 +230,19 @@ class MeshEngine : public ShardedEngine {
     const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
     return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
   }
-  /// How an input lies that has these letters.
+  /// The same for a parameter that lies at the place `owner` of the axis with O. The devices at the other
+  /// places load nothing.
   template <class... Letters>
-  Placement placement() const {
-    return Placement::on_mesh(On<Letters...>::cuts(mesh_));
+  On<Letters...> load_at(int owner, const Checkpoint& checkpoint, const std::string& name,
+                         SourceLine where = SourceLine::current()) {
+    if (On<Letters...>::owned_along(mesh_)->device_id() == owner)
+      return load<Letters...>(checkpoint, name, where);
+    return On<Letters...>::elsewhere(mesh_, checkpoint.shape(name), owner);
+  }
+  /// How an input lies that has these letters. If one is O, it lies at the place `owner` of that axis.
+  template <class... Letters>
+  Placement placement(int owner = 0) const {
+    return Placement::on_mesh(On<Letters...>::cuts(mesh_), On<Letters...>::owned_along(mesh_), owner);
   }
 
  private:

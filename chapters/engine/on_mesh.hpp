@@ -29,6 +29,7 @@ using R = Replicated;
 template <int Dimension>
 using S = Sharded<Dimension>;
 using P = Partial;
+using O = Owned;  // at one place of the axis, by the rules of the other axes; nothing elsewhere
 }  // namespace letters
 
 /// The axes that an engine knows, the outer ones first. Each is a type with a `name`.
@@ -42,7 +43,8 @@ struct MeshAxes {
 namespace detail {
 
 template <class L>
-concept Letter = std::same_as<L, Replicated> || Slice<L> || std::same_as<L, Partial>;
+concept Letter =
+    std::same_as<L, Replicated> || Slice<L> || std::same_as<L, Partial> || std::same_as<L, Owned>;
 
 /// The cut that a letter makes over the group of its axis.
 template <Letter L>
@@ -60,6 +62,7 @@ void verify_copies(Communicator& axis, const Tensor& t) {
 template <class... Axis, detail::Letter... Letters>
 class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
   static_assert(sizeof...(Axis) == sizeof...(Letters), "OnMesh has one letter for each axis of its mesh");
+  static_assert((0 + ... + std::same_as<Letters, Owned>) <= 1, "OnMesh has the letter O on at most one axis");
 
  public:
   using Axes = MeshAxes<Axis...>;
@@ -74,6 +77,14 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
     detail::require_part(local_.shape(), cuts(mesh), global_);
     (detail::verify_copies<Letters>(mesh.axis(Axis::name), local_), ...);
   }
+  /// A tensor that lies at another place, `owner`, of the axis with O. This device holds nothing of it.
+  static OnMesh elsewhere(Mesh& mesh, Shape global, int owner) requires(std::same_as<Letters, Owned> || ...) {
+    OnMesh nothing;
+    nothing.group_ = &mesh;
+    nothing.global_ = std::move(global);
+    nothing.elsewhere_ = owner;
+    return nothing;
+  }
   const Tensor& local() const& requires(!detail::is_unreduced<OnMesh>) { return local_; }
   Tensor local() && requires(!detail::is_unreduced<OnMesh>) { return std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
@@ -84,6 +95,16 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
     (detail::add_cut<Letters>(all, mesh.axis(Axis::name)), ...);
     return all;
   }
+  /// The group along the axis with O, if there is one.
+  static Communicator* owned_along(const Mesh& mesh) {
+    Communicator* along = nullptr;
+    ((along = std::same_as<Letters, Owned> ? &mesh.axis(Axis::name) : along), ...);
+    return along;
+  }
+  /// The place on that axis where the tensor lies.
+  int owner() const { return elsewhere_ >= 0 ? elsewhere_ : owned_along(mesh())->device_id(); }
+  /// Whether this device holds a part.
+  bool is_mine() const { return elsewhere_ < 0 || elsewhere_ == owned_along(mesh())->device_id(); }
   /// The indices of the whole that this device has.
   std::vector<Range> ranges() const { return ranges_after(cuts(mesh()), global_); }
   /// Whether this device is the first of those that hold the same elements.
@@ -110,6 +131,7 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
 
  private:
   friend struct detail::Access;
+  int elsewhere_ = -1;  // the place where it lies, if that is another one
 };
 
 namespace detail {

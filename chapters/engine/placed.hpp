@@ -9,13 +9,18 @@ struct Placement {
   enum class Kind { replicated, sharded, owned, on_mesh };
   Kind kind = Kind::replicated;
   int axis = 0;                    ///< of a sharded tensor
-  int owner = 0;                   ///< of an owned one
+  int owner = 0;                   ///< of an owned one, or the place `along` an axis
   std::vector<MeshCut> cuts = {};  ///< of a tensor on a mesh, the outer ones first
+  Communicator* along = nullptr;   ///< of a tensor on a mesh that lies at one place of this axis only
 
   static Placement replicated() { return {}; }
   static Placement sharded(int axis) { return {Kind::sharded, axis, 0}; }
   static Placement owned(int device) { return {Kind::owned, 0, device}; }
-  static Placement on_mesh(std::vector<MeshCut> cuts) { return {Kind::on_mesh, 0, 0, std::move(cuts)}; }
+  static Placement on_mesh(std::vector<MeshCut> cuts, Communicator* along = nullptr, int owner = 0) {
+    return {Kind::on_mesh, 0, owner, std::move(cuts), along};
+  }
+  /// Whether this device of the tensor's group holds a part.
+  bool is_here(const Communicator& group) const;
   bool operator==(const Placement&) const = default;
 };
 
@@ -43,7 +48,8 @@ class Placed {
     }
     if constexpr (std::same_as<Value, Owned>) placement_ = Placement::owned(laid.owner());
     if constexpr (requires { laid.ranges(); }) {
-      placement_ = Placement::on_mesh(laid.cuts(laid.mesh()));
+      Communicator* along = laid.owned_along(laid.mesh());
+      placement_ = Placement::on_mesh(laid.cuts(laid.mesh()), along, along ? laid.owner() : 0);
       for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = laid.ranges()[d].begin;
       counts_here_ = laid.is_first_copy();
     }
@@ -71,7 +77,8 @@ class Placed {
   /// Whether this device counts its elements where those of all devices are added up. On a mesh, several
   /// devices may hold the same part, and the first of them counts.
   bool counts_here() const { return counts_here_ && is_here(); }
-  /// Whether this device holds a part. All devices do, unless one device owns the whole tensor.
+  /// Whether this device holds a part. All devices do, unless one device owns the whole tensor, or
+  /// it lies at one place of an axis.
   bool is_here() const;
   /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
   Tensor slice_of(const Tensor& whole, SourceLine where = SourceLine::current()) const;

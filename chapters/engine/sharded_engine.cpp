@@ -44,21 +44,24 @@ Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gra
 
 Range ShardedEngine::input_rows(Index batch) const {
   Placement placement = input_layout();
+  if (!placement.is_here(group())) return {0, 0};
   if (placement == Placement::sharded(0)) return part(batch, num_devices(), device_id());
-  if (placement.kind == Placement::Kind::on_mesh) return range_after(placement.cuts, 0, batch);
-  bool has_none = placement.kind == Placement::Kind::owned && placement.owner != device_id();
-  return {0, has_none ? 0 : batch};
+  return range_after(placement.cuts, 0, batch);
 }
 
 Tensor ShardedEngine::whole(Placed placed, SourceLine where) {
   const CallSite call(where);
   Placement placement = placed.placement();
   Communicator& on = placed.group();
+  const bool is_here = placed.is_here();
   Tensor local = std::move(placed).local();
   if (placement.kind == Placement::Kind::sharded)
     return on.all_gather_async(std::move(local), placement.axis).get();
-  for (auto cut = placement.cuts.rbegin(); cut != placement.cuts.rend(); ++cut)  // the inner ones first
+  for (auto cut = placement.cuts.rbegin(); is_here && cut != placement.cuts.rend();
+       ++cut)  // inner ones first
     local = cut->over->all_gather_async(std::move(local), cut->dimension).get();
+  if (placement.along != nullptr)
+    return placement.along->broadcast_async(std::move(local), placement.owner).get();
   if (placement.kind == Placement::Kind::owned)
     return on.broadcast_async(std::move(local), placement.owner).get();
   return local;

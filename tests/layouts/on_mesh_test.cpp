@@ -25,7 +25,8 @@ using On = OnMesh<Grid, Letters...>;
 /// An engine without a strategy, for its collectives.
 class PlainMeshEngine : public MeshEngine<Grid> {
  public:
-  using MeshEngine::from_outside, MeshEngine::load, MeshEngine::MeshEngine, MeshEngine::placement;
+  using MeshEngine::from_outside, MeshEngine::load, MeshEngine::load_at, MeshEngine::MeshEngine,
+      MeshEngine::placement;
   void load_checkpoint(const Checkpoint&) override {}
   Placed forward(Tensor) override { return On<R, R>(); }
   Gradients backward(Tensor) override { return {}; }
@@ -276,4 +277,33 @@ TEST_CASE("on a mesh, a part of a wrong shape, two meshes in one product, and a 
   CHECK(code_of([&] {
           laid_on<S<0>, R>(checking, integers({4, 4}, me()));
         }) == static_cast<int>(Code::mismatch));
+}
+
+TEST_CASE("a tensor that lies at one place of an axis is there, cut by the other axes, and nowhere else") {
+  on_each_mesh([](PlainMeshEngine& engine) {
+    Mesh& mesh = engine.mesh();
+    const HostTensor a = integers({6, 5}, 0), b = integers({5, 7}, 1), ab = product(a, b);
+    const auto checkpoint = host_checkpoint({{"a", a}, {"b", b}}, "test");
+    for (int owner = 0; owner < mesh.size("inner"); ++owner) {
+      CAPTURE(owner);
+      const bool is_mine = mesh.place("inner") == owner;
+      const std::int64_t before = ledger().live(Purpose::parameters);
+      On<S<0>, O> x = engine.load_at<S<0>, O>(owner, *checkpoint, "a");
+      const On<R, O> w = engine.load_at<R, O>(owner, *checkpoint, "b");
+      CHECK((ledger().live(Purpose::parameters) > before) == is_mine);
+      CHECK(x.is_mine() == is_mine);
+      CHECK(x.owner() == owner);
+      CHECK(x.global_shape() == a.shape);
+      Placed placed = is_mine ? Placed(matmul(x, w)) : Placed(On<S<0>, O>::elsewhere(mesh, ab.shape, owner));
+      CHECK(placed.is_here() == is_mine);
+      const HostTensor mine = part_of<S<0>, R>(mesh, ab);
+      if (is_mine) CHECK(difference(placed.slice_of(to_device(ab)), mine) == "");
+      if (!is_mine) CHECK(placed.slice_of(to_device(ab)).size() == 0);
+      const std::vector<Index> counted =
+          group().exchange("counted", placed.counts_here() ? placed.local().size() : 0);
+      CHECK(std::accumulate(counted.begin(), counted.end(), Index{0}) == num_elements(ab.shape));
+      CHECK(difference(engine.whole(std::move(placed)), ab) == "");
+      CHECK(engine.placement<S<0>, O>(owner).is_here(group()) == is_mine);
+    }
+  });
 }

@@ -55,7 +55,8 @@ Options first_accepted(int devices, const std::vector<const Variant*>& variants,
 Options with_default_network(int devices, const Chapter& chapter, const Variant& variant,
                              const Options& given) {
   std::vector<const Variant*> all = {&variant};
-  for (const Variant& v : chapter.variants) all.push_back(&v);
+  for (const Variant& v : chapter.variants)
+    if (!v.is_deeper) all.push_back(&v);
   Options options = first_accepted(devices, all, given);
   auto accepts = [&] { return variant.accepts(devices, *variant.workload->make(options), options); };
   for (int i = 0; i < 64 && !accepts(); ++i)

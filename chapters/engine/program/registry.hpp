@@ -34,6 +34,8 @@ struct Variant {
   /// Refuses a network or options that this variant cannot run. \throws Error usage
   std::function<void(int devices, const Workload&, const Options&)> require = {};
   const WorkloadKind* workload = nullptr;  ///< the chapter's, unless it has its own
+  /// Whether the chapter's other variants train their usual network even where it is too small for this one.
+  bool is_deeper = false;
   /// The variant of this chapter whose loss curve it must follow. If empty, it is the first chapter's curve
   /// for a network as deep.
   std::string reference = {};

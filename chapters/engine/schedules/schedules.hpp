@@ -1,13 +1,13 @@
 #pragma once
 
-/// The five schedules. A schedule says in which order each device of a pipeline works. K devices, M
-/// micro-batches.
+/// The five schedules that chapter 04 explains. A schedule says in which order each device of a pipeline
+/// works. K devices, M micro-batches.
 
 #include <algorithm>
 
 #include "engine/schedules/schedule.hpp"
 
-namespace shard::pipeline {
+namespace shard {
 
 /// ## naive
 /// One micro-batch at a time goes through all stages and back. While one device works, all others wait.
@@ -104,4 +104,4 @@ inline Work zero_bubble(int devices, Index micro_batches) {
   return work;
 }
 
-}  // namespace shard::pipeline
+}  // namespace shard
