@@ -1,6 +1,9 @@
+#include "05_expert/single_mixture.hpp"
 #include "costs.hpp"
 #include "data_tensor.hpp"
 #include "engine/program/registry.hpp"
+#include "expert_data.hpp"
+#include "expert_data_costs.hpp"
 #include "fsdp_tensor.hpp"
 #include "hsdp.hpp"
 
@@ -48,6 +51,36 @@ struct MeshOption {
 
 const MeshOption data_tensor{DataTensorAxes::names()};
 const MeshOption replica_shard{HsdpAxes::names()};
+const MeshOption expert_data{{"data", "expert"}};
+
+/// A mixture on a mesh, with one expert a token, or with several.
+Variant mixture_on_mesh(const std::string& name, const std::string& summary, Index top_k) {
+  return {.name = name,
+          .summary = summary,
+          .make =
+              [](Communicator& group, const Workload& w, const Options& o) {
+                return std::make_unique<ExpertData>(group, expert_data.shape(group.num_devices(), o),
+                                                    as_mixture(w).rule());
+              },
+          .costs = [](const Setting& s,
+                      const Options& o) { return expert_data_costs(s, expert_data.shape(s.devices, o)); },
+          .options = {expert_data.option},
+          .tested_on = [](int devices) { return expert_data.every(devices); },
+          .require = [](int devices, const Workload&, const Options& o) { expert_data.shape(devices, o); },
+          .workload = &mixture(top_k),
+          .reference = name + "-single"};
+}
+
+/// The mixture on one device that it must equal.
+Variant single_mixture(const std::string& of, Index top_k) {
+  return {.name = of + "-single",
+          .summary = "the mixture that " + of + " must equal, on one device",
+          .make = [](Communicator& group, const Workload& w,
+                     const Options&) { return std::make_unique<SingleMixture>(group, as_mixture(w).rule()); },
+          .costs = [](const Setting& s, const Options&) { return single_mixture_costs(s); },
+          .workload = &mixture(top_k),
+          .reference = of + "-single"};
+}
 
 }  // namespace
 
@@ -61,11 +94,16 @@ const RegisteredChapter chapter({
                                             fsdp_tensor_costs, true),
             replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
                                         hsdp_costs, false),
+            mixture_on_mesh("expert-data", "experts over expert, copies over data, tokens over both", 2),
+            mixture_on_mesh("switch-data", "the same with one expert a token", 1),
+            single_mixture("expert-data", 2),
+            single_mixture("switch-data", 1),
         },
     .strategies = {{"dp-tp", "data-tensor"},
                    {"2d", "data-tensor"},
                    {"fsdp-tp", "fsdp-tensor"},
-                   {"hybrid-shard", "hsdp"}},
+                   {"hybrid-shard", "hsdp"},
+                   {"ep-dp", "expert-data"}},
 });
 
 }  // namespace shard::meshes
