@@ -71,7 +71,8 @@ ALL = [
          "reduce_scatter<replica, 0>(std::move(addend));",
          "Somebody swaps the axes of two reductions.", "does not compile"),
 
-    experts("mesh-expert-gradient-not-reduced", OF_EXPERT, "Partial dw = matmul(transposed(a), d);",
+    experts("mesh-expert-gradient-not-reduced", OF_EXPERT,
+            "(void)engine;\n        Replicated dw = matmul(transposed(a), d);",
             "Somebody takes chapter 05's expert, which has no copy.", "does not compile"),
     experts("mesh-expert-gradient-claimed", OF_EXPERT,
             "(void)engine;\n        Replicated dw(*copies_, detail::Access::take(matmul(transposed(a), d)));",
@@ -133,7 +134,8 @@ ALL = [
         "    const Range piece = part(range.size(), over->num_devices(), over->device_id());\n"
         "    range = {range.begin + piece.begin, range.begin + piece.end};\n  }\n  return range;",
         "  int parts = 1, place = 0;\n  for (const auto& [along, over] : cuts) {\n"
-        "    if (along != dimension) continue;\n    parts *= over->num_devices();\n    place = place * over->num_devices() + over->device_id();\n"
+        "    if (along != dimension) continue;\n    parts *= over->num_devices();\n"
+        "    place = place * over->num_devices() + over->device_id();\n"
         "    range = part(extent, parts, place);\n  }\n  return range;",
         "Somebody cuts six rows over 2 × 2 devices into 2, 2, 1 and 1.",
         "nothing to see, or stops with an error"),
