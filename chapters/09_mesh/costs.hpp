@@ -71,8 +71,8 @@ inline Costs data_tensor_costs(const MlpSetting& s, const MeshShape& mesh) {
   return costs;
 }
 
-/// The most that a device holds in `fsdp-tensor`. W = D f is its part of a matrix over tensor, which it gathers
-/// over data; it owns the part `owned` of that.
+/// The most that a device holds in `fsdp-tensor`. W = D f is its part of a matrix over tensor, which it
+/// gathers over data; it owns the part `owned` of that.
 inline Peak fsdp_tensor_peak(const MlpSetting& s, const DataTensorSizes& z) {
   const Index x = z.b * z.D, h = z.b * z.f, W = z.weights(), P = z.layers * z.owned();
   const Index of_tensor = ring_buffer(x, z.tensor.devices);
@@ -100,8 +100,8 @@ inline Peak fsdp_tensor_peak(const MlpSetting& s, const DataTensorSizes& z) {
   return peak;
 }
 
-/// `fsdp-tensor`: over tensor the same as `data-tensor`. Over data, a device's part of each matrix is gathered
-/// forward, and backward where dL/da is computed, and its gradient is reduce-scattered.
+/// `fsdp-tensor`: over tensor the same as `data-tensor`. Over data, a device's part of each matrix is
+/// gathered forward, and backward where dL/da is computed, and its gradient is reduce-scattered.
 inline Costs fsdp_tensor_costs(const MlpSetting& s, const MeshShape& mesh) {
   const DataTensorSizes z(s, mesh);
   Costs costs;
@@ -134,8 +134,8 @@ struct HsdpSizes {
   Index scatter_buffer(Index l) const { return shard.devices == 1 ? 0 : parts(l)[0]; }
 };
 
-/// `hsdp`: over shard what `zero3` of chapter 06 sends, for each layer; over replica an all-reduce of what this
-/// device owns of the gradient.
+/// `hsdp`: over shard what `zero3` of chapter 06 sends, for each layer; over replica an all-reduce of what
+/// this device owns of the gradient.
 inline Costs hsdp_costs(const MlpSetting& s, const MeshShape& mesh) {
   const HsdpSizes z(s, mesh);
   const Index L = s.model.num_layers;

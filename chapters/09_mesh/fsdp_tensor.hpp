@@ -2,11 +2,10 @@
 
 ///     ./chapters/run 09 -n 4 train --variant fsdp-tensor
 ///
-/// Fully sharded and tensor parallel at once. Each matrix that is divided over the axis tensor is divided over
-/// the axis data, too, along its other dimension: columns weights are (S0, S1), and rows weights (S1, S0). So no
-/// two axes cut one dimension. Before a product, the devices along data gather the weights, and each has its
-/// part over tensor as in `data-tensor`. Gradients are reduce-scattered over data. In the comments M is the
-/// number of devices along data, and N that along tensor.
+/// Fully sharded and tensor parallel at once. Each matrix is divided over tensor as before, and over data
+/// along its other dimension: W0 is (S0, S1), and W1 is (S1, S0). So no two axes cut one dimension. Before a
+/// product, the devices along data gather their part of the weights. Gradients are reduce-scattered over
+/// data. In the comments M is the number of devices along data, and N that along tensor.
 /// Builds on: 09_mesh/data_tensor.hpp.
 
 #include "axes.hpp"

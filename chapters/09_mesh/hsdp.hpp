@@ -2,11 +2,11 @@
 
 ///     ./chapters/run 09 -n 4 train --variant hsdp
 ///
-/// Fully sharded within a group, data parallel between groups (Zhao et al. 2023, "PyTorch FSDP", section 3.2.2,
-/// "hybrid sharding"). The rows of the batch are divided over both axes: over replica, and each part again over
-/// shard. The parameters are divided over shard alone, so weights are gathered inside a small group, on fast
-/// links. Between groups only gradients are summed, and only a part of them: what the reduce-scatter has left. In
-/// the comments N is the number of devices along shard, and b the number of this device's rows.
+/// Hybrid sharding: fully sharded within a group, data parallel between groups (Zhao et al. 2023, "PyTorch
+/// FSDP", section 3.2.2). The rows of the batch are divided over both axes: over replica, and each part again
+/// over shard. The parameters are divided over shard alone, so weights are gathered inside a small group, on
+/// fast links. Between groups each device sums only its part of the gradients. In the comments N is the
+/// number of devices along shard, and b the number of this device's rows.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "axes.hpp"
@@ -43,8 +43,8 @@ class Hsdp : public MeshEngine<HsdpAxes> {
   }
 
   /// ## Backward
-  /// A gradient is an addend over both axes. The devices of a group divide its sum, and then each sums its part
-  /// with the devices of other groups that have the same.
+  /// A gradient is an addend over both axes. The devices along shard divide its sum. Then each device sums
+  /// its part with the devices along replica, which have the same part.
   Gradients backward(Tensor dout) override {
     auto [inputs] = tape_.pop();
     Gradients gradients;

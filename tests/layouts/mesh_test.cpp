@@ -61,8 +61,7 @@ TEST_CASE("two axes join, and the last that is given varies fastest") {
   for (const std::string& text : mesh_texts({"data", "shard", "tensor"}, devices())) {
     CAPTURE(text);
     Mesh mesh(group(), mesh_shape(text, known, devices()));
-    for (const MeshAxis& axis : mesh.shape().axes())
-      CHECK(mesh.axis(axis.name).num_devices() == axis.size);
+    for (const MeshAxis& axis : mesh.shape().axes()) CHECK(mesh.axis(axis.name).num_devices() == axis.size);
     Communicator& joined = mesh.axes({"tensor", "data"});
     CHECK(joined.num_devices() == mesh.size("data") * mesh.size("tensor"));
     CHECK(joined.device_id() == mesh.place("tensor") * mesh.size("data") + mesh.place("data"));

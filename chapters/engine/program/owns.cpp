@@ -16,6 +16,7 @@ class NotedCheckpoint : public Checkpoint {
   struct Slice {
     int axis;
     Index begin, end;
+    Range columns = {};  ///< of rows that are cut by columns, too
   };
 
   explicit NotedCheckpoint(const Checkpoint& read) : read_(read) {}
@@ -24,6 +25,14 @@ class NotedCheckpoint : public Checkpoint {
   bool contains(const std::string& name) const override { return read_.contains(name); }
   Shape shape(const std::string& name) const override { return read_.shape(name); }
   std::string source() const override { return read_.source(); }
+  Tensor part(const std::string& name, const std::vector<Range>& ranges) const override {
+    Tensor mine = Checkpoint::part(name, ranges);
+    const Shape whole = shape(name);
+    const bool cuts_both = whole.size() == 2 && ranges[0].size() < whole[0] && ranges[1].size() < whole[1];
+    if (cuts_both && mine.size() == 0) slices_.erase(name);
+    if (cuts_both && mine.size() > 0) slices_[name] = {0, ranges[0].begin, ranges[0].end, ranges[1]};
+    return mine;
+  }
 
   /// By parameter. Pieces that adjoin are one slice.
   const std::map<std::string, Slice>& slices() const { return slices_; }
@@ -46,9 +55,12 @@ class NotedCheckpoint : public Checkpoint {
 /// A device's part of one parameter, as a collective sends it.
 struct Part {
   Index axis, begin, end;  ///< end 0: nothing
+  Range columns;           ///< of rows that are cut by columns, too
 
   std::string describe(const Shape& shape) const {
     if (end == 0) return "–";
+    if (columns.size() > 0)
+      return fmt::format("({}-{}, {}-{})", begin, end - 1, columns.begin, columns.end - 1);
     if (end - begin == shape[static_cast<std::size_t>(axis)]) return "whole";
     const char* what = shape.size() == 1 ? "elements" : axis == 0 ? "rows" : "columns";
     return fmt::format("{} {}-{}", what, begin, end - 1);
@@ -62,10 +74,12 @@ std::vector<Part> parts_of(Communicator& group, const std::string& name,
   auto all = [&](const char* what, Index value) {
     return group.exchange(what, found == mine.end() ? 0 : value);
   };
-  const auto [axis, begin, end] = found == mine.end() ? NotedCheckpoint::Slice{} : found->second;
+  const auto [axis, begin, end, columns] = found == mine.end() ? NotedCheckpoint::Slice{} : found->second;
   const std::vector<Index> axes = all("axis", axis), begins = all("begin", begin), ends = all("end", end);
+  const std::vector<Index> first = all("first column", columns.begin), last = all("last column", columns.end);
   std::vector<Part> parts;
-  for (std::size_t i = 0; i < ends.size(); ++i) parts.push_back({axes[i], begins[i], ends[i]});
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    parts.push_back({axes[i], begins[i], ends[i], {first[i], last[i]}});
   return parts;
 }
 
