@@ -52,17 +52,20 @@ inline Index experts_forward(Peak& peak, const MixtureSetting& s, Index held,
 }
 
 /// The experts' backward passes, while the device holds `held` other elements. They hold the gradient d of a
-/// layer's output, all weights' gradients so far, and then the gradient of the layer's input beside d. With
-/// `copies` of each expert, a gradient is all-reduced first. Returns the elements of all weights' gradients.
+/// layer's output, all weights' gradients so far, and then the gradient of the layer's input beside d. If
+/// `copies` of an expert see different tokens, a gradient is all-reduced first. Returns the elements of all
+/// weights' gradients.
 inline Index experts_backward(Peak& peak, const MixtureSetting& s, Index held, Index kept,
-                              const std::vector<Index>& rows, int copies = 1) {
+                              const std::vector<Index>& rows, std::vector<int> copies = {}) {
   const MixtureModel& m = s.model;
   Index dw = 0;
-  for (Index m_e : rows) {
+  copies.resize(rows.size(), 1);
+  for (std::size_t e = 0; e < rows.size(); ++e) {
+    const Index m_e = rows[e];
     peak.at({held, kept, dw, m_e * m.width(m.num_layers)});
     for (Index l = m.num_layers - 1; l >= 0; --l) {
       dw += m.weights(l);
-      peak.at({held, kept, dw, m_e * m.width(l + 1), ring_buffer(m.weights(l), copies)});
+      peak.at({held, kept, dw, m_e * m.width(l + 1), ring_buffer(m.weights(l), copies[e])});
       peak.at({held, kept, dw, m_e * m.width(l + 1), l > 0 || s.input_grad ? m_e * m.width(l) : 0});
       kept -= m_e * m.width(l);
     }
@@ -83,7 +86,7 @@ inline void router_backward(Peak& peak, const MixtureSetting& s, Index held, Ind
 struct ExpertSizes {
   Index k, E, D, D_out, b;
   int of_tokens, place;         ///< devices that divide the tokens, and the place of this one
-  int copies = 1;               ///< of each expert
+  std::vector<int> copies;      ///< of each expert
   Range mine;                   ///< my experts
   std::vector<Index> rows;      ///< m_e of each
   std::vector<Index> to, from;  ///< (N) n by the device that receives, m by the device that sends

@@ -58,12 +58,17 @@ class ExpertCopies {
   /// ## Backward
   /// Adds the gradients of all experts to `gradients`; of those that are not mine, they say whose they are.
   /// Writes the gradient of the tokens into `dtokens`, if it is wanted.
+  /// If no token of any device is for an expert, its gradient is 0 on all copies, and is not sent.
   void backward(ShardedEngine& engine, Tensor dy, const RoutedCounts& counts, const expert::Route& route,
                 Inputs& inputs, Tensor* dtokens, Gradients& gradients) {
     for (Index e = 0; e < model_.num_experts; ++e)
       for (Index l = 0; l < model_.num_layers; ++l)
         if (e < mine_.begin || e >= mine_.end) put(e, l, Tensor(), gradients);
     for (Index e = mine_.begin; e < mine_.end; ++e) {
+      if (counts.kept_for(e) == 0) {
+        for (Index l = 0; l < model_.num_layers; ++l) put(e, l, Tensor(model_.shape(l)), gradients);
+        continue;
+      }
       Sharded<0> d = my_rows(gather_rows(dy, rows_for(e, route)), e, counts);  // (m_e, D)
       for (Index l = model_.num_layers - 1; l >= 0; --l) {
         Sharded<0>& a = inputs[at(e, l)];                             // (m_e, D) or (m_e, F)

@@ -18,11 +18,14 @@ inline Costs expert_data_costs(const MixtureSetting& s, const MeshShape& mesh) {
   z.of_tokens = s.devices;
   z.place = data.place * experts.devices + experts.place;
   z.b = part(s.batch, z.of_tokens, z.place).size();
-  z.copies = data.devices;
+  Index reduced = 0;  // my experts for which any device has a token
+  for (Index of_all_copies : expert::expert_rows(s, z.mine)) {
+    z.copies.push_back(of_all_copies > 0 ? data.devices : 1);
+    reduced += of_all_copies > 0 ? 1 : 0;
+  }
   Costs costs = expert::expert_parallel_costs(along_expert, z);
   for (Index l = 0; l < s.model.num_layers; ++l)
-    costs[Collective::all_reduce] +=
-        z.mine.size() * ring_all_reduce(s.model.weights(l), data.devices, data.place);
+    costs[Collective::all_reduce] += reduced * ring_all_reduce(s.model.weights(l), data.devices, data.place);
   return costs;
 }
 

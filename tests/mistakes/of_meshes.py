@@ -167,6 +167,6 @@ ALL = [
           "z.layers * ring_all_reduce(z.weights(), z.tensor.devices, z.tensor.place);\n"
           "  costs.peak_bytes = data_tensor_peak",
           "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
-    expert_costs("mesh-form-without-copies", "  z.copies = data.devices;\n", "",
+    expert_costs("mesh-form-without-copies", "z.copies.push_back(of_all_copies > 0 ? data.devices : 1);", "",
                  "Somebody forgets the buffer of a reduction over copies.", "nothing to see"),
 ]
