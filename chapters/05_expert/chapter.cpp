@@ -12,7 +12,7 @@ Variant divided(const std::string& name, const std::string& summary, Index top_k
       .summary = summary,
       .make = [](Communicator& group, const Workload& w,
                  const Options&) { return std::make_unique<ExpertParallel>(group, as_mixture(w).rule()); },
-      .costs = [](const Setting& s, const Options&) { return expert_parallel_costs(s); },
+      .costs = [](const Setting& s, const Options&) { return expert_parallel_costs(s, ExpertSizes(s)); },
       .workload = &mixture(top_k),
       .reference = name + "-single"};
 }

@@ -83,6 +83,14 @@ class Placed {
   /// Cuts a whole tensor like this one and returns this device's part. Tests compare the two.
   Tensor slice_of(const Tensor& whole, SourceLine where = SourceLine::current()) const;
   void charge_to(Purpose purpose) { local_.charge_to(purpose); }
+  /// Says that the devices of a group hold the same part, so that only the first of them counts it. A checked
+  /// run verifies that they do.
+  Placed copied_over(Communicator& copies, SourceLine where = SourceLine::current()) && {
+    const CallSite call(where);
+    copies.verify_replicated(local_);
+    counts_here_ = counts_here_ && copies.device_id() == 0;
+    return std::move(*this);
+  }
   /// Multiplies this device's part by a factor, in place.
   void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
 

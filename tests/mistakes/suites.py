@@ -219,7 +219,7 @@ def write_problem(folder, chapter, options):
         write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
         return
     params = stack("", 4)
-    if chapter == "05_expert":
+    if chapter == "05_expert" or {"expert-data", "switch-data"} & set(options):
         params = {"router/weights": values(width, 6)}
         for e in range(6):
             params |= stack(f"expert_{e}/", 2)

@@ -131,8 +131,9 @@ class MixtureKind : public WorkloadKind {
 class MixtureJournal : public Journal {
  public:
   void add(const ShardedEngine& engine) override {
-    const RoutedCounts& counts = dynamic_cast<const RoutesTokens&>(engine).routed();
-    balance_.add(counts);
+    const auto& router = dynamic_cast<const RoutesTokens&>(engine);
+    const RoutedCounts& counts = router.routed();
+    balance_.add(counts, router.copies());
     std::vector<Index>& chosen = decisions_.emplace_back();
     for (Index e = 0; e < counts.num_experts; ++e) chosen.push_back(counts.chosen_for(e));
   }

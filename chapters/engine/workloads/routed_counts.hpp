@@ -23,6 +23,8 @@ struct RoutedCounts {
   Index kept_for(Index expert) const;
   /// Choices of all devices' tokens for one expert, before any was dropped.
   Index chosen_for(Index expert) const;
+  /// The same counts of `devices` devices, from device `begin` on.
+  RoutedCounts of_devices(int begin, int devices) const;
   bool operator==(const RoutedCounts&) const = default;
 };
 
@@ -32,19 +34,25 @@ class RoutesTokens {
   virtual ~RoutesTokens() = default;
   /// Where the choices of the last forward went.
   virtual const RoutedCounts& routed() const = 0;
+  /// How many copies of each expert there are. Each serves as many devices, which follow one another.
+  virtual int copies() const { return 1; }
 };
 
 /// How evenly experts and devices were used, over many batches.
 class ExpertBalance {
  public:
-  void add(const RoutedCounts& counts);
+  /// \param copies  of each expert
+  void add(const RoutedCounts& counts, int copies = 1);
   /// A few lines: share of choices for each expert, choices dropped, load of the busiest device.
   std::string describe() const;
 
  private:
+  /// Kept choices of the device that has the most of them.
+  double busiest() const;
+
   int devices_ = 0;
-  std::vector<Index> chosen_;  // by expert
-  std::vector<Index> kept_;    // by expert
+  std::vector<Index> chosen_;             // by expert
+  std::vector<std::vector<Index>> kept_;  // by copy and expert
 };
 
 }  // namespace shard

@@ -1,10 +1,10 @@
-#include "pipeline_variant.hpp"
-
 #include <fmt/format.h>
 
 #include "data_pipeline_tensor.hpp"
 #include "engine/schedules/schedules.hpp"
+#include "mesh_option.hpp"
 #include "pipeline_costs.hpp"
+#include "variants.hpp"
 
 namespace shard::meshes {
 
@@ -13,7 +13,7 @@ namespace {
 constexpr Index most_micro_batches = 4096;  // a schedule is a list of all of them
 
 struct PipelineOptions {
-  Option<std::string> mesh = mesh_option(PipelineAxes::names());
+  MeshOption mesh{PipelineAxes::names()};
   Option<std::string> schedule{"--schedule", "1f1b", "1f1b, interleaved or gpipe: see chapter 04"};
   Option<Index> micro_batches{"--micro-batches", 4, "Pieces of each device's rows that follow one another"};
   Option<Index> virtual_stages{"--virtual-stages", 2,
@@ -29,7 +29,7 @@ const PipelineOptions& options() {
 }
 
 MeshShape shape(int devices, const Options& o) {
-  return mesh_shape(o[options().mesh], PipelineAxes::names(), devices);
+  return options().mesh.shape(devices, o);
 }
 
 /// \throws Error usage for a schedule or sizes that there are not
@@ -71,8 +71,7 @@ std::vector<Options> every_mesh(int devices) {
   };
   std::vector<Options> all;
   auto add = [&](const std::vector<std::string>& order, const Options& o) {
-    for (const std::string& text : mesh_texts(order, devices))
-      all.push_back(Options(o).with(options().mesh, text));
+    for (Options& mesh : options().mesh.every(devices, order, o)) all.push_back(std::move(mesh));
   };
   add({"tensor", "data", "pipeline"}, with("gpipe", 2));
   add({"pipeline", "tensor", "data"}, with("interleaved", 3));
@@ -83,20 +82,20 @@ std::vector<Options> every_mesh(int devices) {
 
 }  // namespace
 
-Variant data_pipeline_tensor_variant() {
-  Variant v;
-  v.name = "data-pipeline-tensor";
-  v.summary = "the batch over data, blocks of layers over pipeline, each matrix over tensor";
+std::vector<Variant> variants_with_stages() {
+  Variant v = options().mesh.without_engine(
+      "data-pipeline-tensor", "the batch over data, blocks of layers over pipeline, each matrix over tensor");
   v.make = [](Communicator& group, const Workload&, const Options& o) {
     return std::make_unique<DataPipelineTensor>(group, shape(group.num_devices(), o), plan(o));
   };
   v.costs = costs;
-  v.options = {options().mesh, options().schedule, options().micro_batches, options().virtual_stages};
+  v.options = {options().mesh.option(), options().schedule, options().micro_batches,
+               options().virtual_stages};
   v.tested_on = every_mesh;
   v.benchmarked_with = Options().with(options().micro_batches, 1);
   v.require = require_stages;
   v.is_deeper = true;
-  return v;
+  return {v};
 }
 
 }  // namespace shard::meshes

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "engine/program/registry.hpp"
+
+namespace shard::meshes {
+
+/// \name The chapter's variants, by what they cut
+/// @{
+/// `data-tensor`, `fsdp-tensor` and `hsdp`.
+std::vector<Variant> variants_of_two_axes();
+/// `data-pipeline-tensor`.
+std::vector<Variant> variants_with_stages();
+/// `expert-data` and `switch-data`, and the mixtures on one device that they must equal.
+std::vector<Variant> variants_of_mixtures();
+/// `summa`, `cannon` and `gather-both`.
+std::vector<Variant> variants_of_blocks();
+/// @}
+
+}  // namespace shard::meshes
