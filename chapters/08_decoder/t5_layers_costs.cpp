@@ -1,7 +1,7 @@
 #include <map>
 #include <memory>
 
-#include "block_traces.hpp"
+#include "engine/workloads/block_traces.hpp"
 #include "engine/schedules/interpreter.hpp"
 #include "pipelined.hpp"
 #include "t5_costs.hpp"

@@ -14,6 +14,8 @@ std::vector<Variant> variants_with_stages();
 std::vector<Variant> variants_of_mixtures();
 /// `summa`, `cannon` and `gather-both`.
 std::vector<Variant> variants_of_blocks();
+/// `decoder-data-tensor` and `decoder-fsdp-tensor`, and the decoder on one device that they must equal.
+std::vector<Variant> variants_of_decoders();
 /// @}
 
 }  // namespace shard::meshes

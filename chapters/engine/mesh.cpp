@@ -20,6 +20,13 @@ Communicator& Mesh::axis(const std::string& name) const {
   return *groups_.at({name});
 }
 
+Index Mesh::pieces(const std::string& axis) const {
+  const auto set = pieces_.find(axis);
+  if (set == pieces_.end())
+    refuse(Code::argument, "mesh", fmt::format("a number of pieces for the axis {}", axis), "none");
+  return set->second;
+}
+
 Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where) {
   if (auto made = groups_.find(names); made != groups_.end()) return *made->second;
   std::vector<MeshAxis> joined;

@@ -44,20 +44,20 @@ concept Consumed = !std::is_lvalue_reference_v<L>;
 
 }  // namespace detail
 
-template <class Axes>
-class MeshEngine : public ShardedEngine {
+/// Base: what an engine of its workload derives from, such as LanguageModel.
+template <class Axes, std::derived_from<ShardedEngine> Base = ShardedEngine>
+class MeshEngine : public Base {
  public:
   /// A collective. \throws Error usage unless the shape has the group's number of devices
-  MeshEngine(Communicator& group, const MeshShape& shape) : ShardedEngine(group), mesh_(group, shape) {}
+  MeshEngine(Communicator& group, const MeshShape& shape) : Base(group), mesh_(group, shape) {}
 
   Mesh& mesh() { return mesh_; }
 
   /// \name Collectives over an axis
   /// Reductions are sums. They consume their argument.
   /// @{
-  using ShardedEngine::all_gather, ShardedEngine::all_gather_async, ShardedEngine::all_reduce,
-      ShardedEngine::all_reduce_async, ShardedEngine::all_to_all, ShardedEngine::reduce_scatter,
-      ShardedEngine::reduce_scatter_async, ShardedEngine::shard;
+  using Base::all_gather, Base::all_gather_async, Base::all_reduce, Base::all_reduce_async, Base::all_to_all,
+      Base::reduce_scatter, Base::reduce_scatter_async, Base::shard;
 
   template <class Axis, detail::HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>

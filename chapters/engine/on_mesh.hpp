@@ -23,11 +23,56 @@
 
 namespace shard {
 
+/// A letter: a slice along a dimension, as S, but of whole pieces, such as heads or sequences. The mesh says
+/// how many there are (Mesh::keep_whole).
+template <int Dimension>
+class OfWholePieces : public detail::Laid {};
+
+namespace detail {
+
+template <int Dimension>
+inline constexpr int axis_of<OfWholePieces<Dimension>> = Dimension;
+template <class L>
+inline constexpr bool keeps_pieces = false;
+template <int Dimension>
+inline constexpr bool keeps_pieces<OfWholePieces<Dimension>> = true;
+
+template <>
+struct Seen<Transposed<OfWholePieces<0>>> {
+  using type = OfWholePieces<1>;
+};
+template <>
+struct Seen<Transposed<OfWholePieces<1>>> {
+  using type = OfWholePieces<0>;
+};
+template <>
+struct Product<OfWholePieces<0>, Replicated> : Legal<OfWholePieces<0>> {};
+template <>
+struct Product<Replicated, OfWholePieces<1>> : Legal<OfWholePieces<1>> {};
+template <>
+struct Product<OfWholePieces<1>, OfWholePieces<0>> : Legal<Partial> {};
+
+}  // namespace detail
+
+/// Of letters that have no product, one of them W.
+template <detail::Factor A, detail::Factor B>
+requires((detail::keeps_pieces<detail::Read<A>> ||
+          detail::keeps_pieces<detail::Read<B>>)&&!detail::has_product<A, B>) detail::NoLayout
+    matmul(const A&, const B&) {
+  static_assert(
+      detail::always_false<A>,
+      "a letter W has the products W0·R = W0, R·W1 = W1 and W1·W0 = P: the other factor is whole on "
+      "this axis, or cut at the same pieces");
+  return {};
+}
+
 /// What the letters of an axis are called: the layouts that a tensor has over one group.
 namespace letters {
 using R = Replicated;
 template <int Dimension>
 using S = Sharded<Dimension>;
+template <int Dimension>
+using W = OfWholePieces<Dimension>;
 using P = Partial;
 using O = Owned;  // at one place of the axis, by the rules of the other axes; nothing elsewhere
 }  // namespace letters
@@ -48,8 +93,9 @@ concept Letter =
 
 /// The cut that a letter makes over the group of its axis.
 template <Letter L>
-void add_cut(std::vector<MeshCut>& cuts, Communicator& axis) {
-  if constexpr (Slice<L>) cuts.push_back({axis_of<L>, &axis});
+void add_cut(std::vector<MeshCut>& cuts, const Mesh& mesh, const std::string& axis) {
+  if constexpr (Slice<L>)
+    cuts.push_back({axis_of<L>, &mesh.axis(axis), keeps_pieces<L> ? mesh.pieces(axis) : 0});
 }
 template <Letter L>
 void verify_copies(Communicator& axis, const Tensor& t) {
@@ -92,7 +138,7 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
   /// The cuts that the letters make on this mesh, the outer ones first.
   static std::vector<MeshCut> cuts(const Mesh& mesh) {
     std::vector<MeshCut> all;
-    (detail::add_cut<Letters>(all, mesh.axis(Axis::name)), ...);
+    (detail::add_cut<Letters>(all, mesh, Axis::name), ...);
     return all;
   }
   /// The group along the axis with O, if there is one.
