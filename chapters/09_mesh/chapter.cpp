@@ -23,9 +23,7 @@ const RegisteredChapter chapter({
                    {"hybrid-shard", "hsdp"},
                    {"3d", "data-pipeline-tensor"},
                    {"dp-pp-tp", "data-pipeline-tensor"},
-                   {"ep-dp", "expert-data"},
-                   {"decoder-dp-tp", "decoder-data-tensor"},
-                   {"decoder-fsdp-tp", "decoder-fsdp-tensor"}},
+                   {"ep-dp", "expert-data"}},
 });
 
 }  // namespace shard::meshes

@@ -4,10 +4,10 @@
 ///
 /// A decoder, fully sharded and tensor parallel at once. Over tensor, weights are divided as in
 /// decoder_data_tensor.hpp. Over data they are divided along their other dimension: queries are (S0, W1), and
-/// the weights behind attention (S1, W0). So no two axes cut one dimension. Norms and routers have no cut over
-/// tensor, and are divided over data like the rest: they and their optimizer's state are small, but then
-/// every gradient takes the same way. A block is a unit: its weights are gathered over data before it
-/// computes, and freed after it. M devices lie along data, N along tensor.
+/// the weights behind attention (S1, W0). So no two axes cut one dimension. Norms and routers, which tensor
+/// does not cut, are (S0, R): they are small, but so every gradient takes the same way. A block is a unit: its
+/// weights are gathered over data before it computes, and freed after it. M devices lie along data, N along
+/// tensor.
 /// Builds on: 09_mesh/decoder_data_tensor.hpp, 09_mesh/fsdp_tensor.hpp, 08_decoder/fsdp.hpp.
 
 #include "decoder_blocks.hpp"
