@@ -51,6 +51,7 @@ class MeshEngine : public ShardedEngine {
   MeshEngine(Communicator& group, const MeshShape& shape) : ShardedEngine(group), mesh_(group, shape) {}
 
   Mesh& mesh() { return mesh_; }
+  std::map<std::string, Traffic> sent_along() const override { return mesh_.sent_along(); }
 
   /// \name Collectives over an axis
   /// Reductions are sums. They consume their argument.
