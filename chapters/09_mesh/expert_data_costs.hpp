@@ -25,7 +25,7 @@ inline Costs expert_data_costs(const MixtureSetting& s, const MeshShape& mesh) {
   }
   Costs costs = expert::expert_parallel_costs(along_expert, z);
   costs.sent_along["expert"] = costs[Collective::all_to_all];
-  costs.sent_along["all"] = costs[Collective::all_gather] + costs[Collective::all_reduce];
+  costs.sent_along["data,expert"] = costs[Collective::all_gather] + costs[Collective::all_reduce];
   for (Index l = 0; l < s.model.num_layers; ++l)
     costs.send_along("data", Collective::all_reduce,
                      reduced * ring_all_reduce(s.model.weights(l), data.devices, data.place));
