@@ -1,6 +1,7 @@
 #include "engine/mesh.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -37,6 +38,15 @@ Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where
   for (const MeshAxis& axis : shape_.axes())
     if (std::ranges::find(joined, axis) == joined.end()) color = color * axis.size + place(axis.name);
   return *(groups_[names] = split(color, key, where));
+}
+
+std::map<std::string, Traffic> Mesh::sent_along() const {
+  std::map<std::string, Traffic> sent;
+  for (const auto& [names, group] : groups_)
+    if (group->num_devices() > 1)
+      sent[fmt::format("{}", fmt::join(names, ","))] = ledger().traffic_in(group->group_id());
+  sent["all"] = ledger().traffic_in(group_id());
+  return sent;
 }
 
 }  // namespace shard
