@@ -132,15 +132,22 @@ inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& 
   return [&](const Workload& network) { return variant.accepts(group().num_devices(), network, options); };
 }
 
+/// The most devices that the suite has. On more (./tests/large_meshes) a step takes long.
+inline constexpr int most_devices = 8;
+
 /// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
-/// smallest come first.
+/// smallest come first. On more than `most_devices`, each of its options gets one network, in turn.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
-  for (const Options& options : variant.test_options(group().num_devices()))
-    for (const TestCase& c : variant.workload->cases(accepted_by(variant, options))) {
+  std::size_t turn = 0;
+  for (const Options& options : variant.test_options(group().num_devices())) {
+    std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
+    if (group().num_devices() > most_devices) networks = {networks[turn++ % networks.size()]};
+    for (const TestCase& c : networks) {
       const Case made{variant, options, c.workload, c.batch};
       by_size.emplace(made.size(), made);
     }
+  }
   std::vector<Case> all;
   for (const auto& [size, made] : by_size) all.push_back(made);
   return all;
