@@ -96,8 +96,8 @@ void put_tables(const Model& m, E embedding, E head, Gradients& gradients) {
 }
 
 /// What a block keeps. Its products read X, its heads and hidden units lie as H, its keys and values as G.
-/// What its norms give is kept as N.
-template <Layout X, Layout C, Layout G, Layout Y, Layout N = X>
+/// What its norms give is kept as N. The feed-forward's weights may lie in another way, as F says.
+template <Layout X, Layout C, Layout G, Layout Y, Layout N = X, Layout F = C>
 struct BlockKept {
   using H = ProductOf<X, C>;
   Normed attention_norm, feed_forward_norm;
@@ -106,8 +106,8 @@ struct BlockKept {
   G k, v;                 // (T, G d)
   OnlineSoftmax softmax;  //            of each head and token: the largest score, and the sum of powers
   N f;                    // (T, D)     what the feed-forward reads
-  FeedForwardKept<H> feed_forward;
-  MixtureKept<X, C, Y> mixture;
+  FeedForwardKept<ProductOf<X, F>> feed_forward;
+  MixtureKept<X, F, Y> mixture;
 };
 
 /// What a forward pass keeps.

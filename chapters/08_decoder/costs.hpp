@@ -3,13 +3,11 @@
 /// What the variants of this chapter send, compute and hold. Each closed form follows its engine statement by
 /// statement, as a trace (engine/proof/trace.hpp).
 
-#include "block_traces.hpp"
+#include "engine/workloads/block_traces.hpp"
 #include "sequence_cut.hpp"
+#include "single_costs.hpp"
 
 namespace shard::decoders {
-
-/// `single`: no device sends anything.
-Costs single_costs(const DecoderSetting& s);
 
 /// `tensor`: a device has all T rows, and its part of heads, hidden units and vocabulary.
 Costs tensor_costs(const DecoderSetting& s);

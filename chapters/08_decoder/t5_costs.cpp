@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "block_traces.hpp"
+#include "engine/workloads/block_traces.hpp"
 
 namespace shard::decoders {
 

@@ -8,22 +8,28 @@
 
 namespace shard::decoders {
 
-/// z (T, V/N): losses (T, 1), on every device.
-inline Replicated cross_entropy(Sharded<1> z, const Tokens& tokens, const Arithmetic& how,
-                                TokenSoftmax& kept) {
-  Communicator& group = z.group();
-  const Index first = z.offset();
+/// z (T, V/N), columns of the vocabulary from `first` on: losses (T, 1), the same on all devices of `group`.
+inline Tensor divided_cross_entropy(Tensor z, Index first, const Tokens& tokens, const Arithmetic& how,
+                                    TokenSoftmax& kept, Communicator& group) {
   auto over_devices = [&](Tensor mine, ReduceOp op, SourceLine where = SourceLine::current()) {
     return group.all_reduce_async(std::move(mine), op, where).get(where);
   };
-  Tensor mine = how.exponents(std::move(z).local());  // (T, V/N)
+  Tensor mine = how.exponents(std::move(z));  // (T, V/N)
   kept.labels = in_slice(tokens.labels, {first, first + mine.extent(1)});
   const Tensor largest = over_devices(row_max(mine), ReduceOp::max);                          // (T)
   const Tensor of_labels = over_devices(logits_of_labels(mine, kept.labels), ReduceOp::sum);  // (T, 1)
   kept.p = powers_of_logits(std::move(mine), largest, how);                                   // (T, V/N)
   const Tensor sums = over_devices(row_sums(kept.p), ReduceOp::sum);                          // (T)
   kept.p = divide_rows(std::move(kept.p), sums);
-  return Replicated(group, token_losses(largest, sums, of_labels, tokens, how));
+  return token_losses(largest, sums, of_labels, tokens, how);
+}
+
+/// z (T, V/N): losses (T, 1), on every device.
+inline Replicated cross_entropy(Sharded<1> z, const Tokens& tokens, const Arithmetic& how,
+                                TokenSoftmax& kept) {
+  Communicator& group = z.group();
+  const Index first = z.offset();
+  return Replicated(group, divided_cross_entropy(std::move(z).local(), first, tokens, how, kept, group));
 }
 
 /// dz (T, V/N), which lies as z does: its columns are the rows of this table, (V/N, D).

@@ -14,6 +14,8 @@ std::vector<Variant> variants_with_stages();
 std::vector<Variant> variants_of_mixtures();
 /// `summa`, `cannon` and `gather-both`.
 std::vector<Variant> variants_of_blocks();
+/// `five`, `decoder-data-pipeline-tensor` and `decoder-expert-data`, and the decoders that they must equal.
+std::vector<Variant> variants_of_five_axes();
 /// @}
 
 }  // namespace shard::meshes

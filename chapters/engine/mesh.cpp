@@ -1,6 +1,7 @@
 #include "engine/mesh.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -18,6 +19,20 @@ Mesh::Mesh(Communicator& group, const MeshShape& shape, SourceLine where)
 Communicator& Mesh::axis(const std::string& name) const {
   shape_.size(name);  // there is such an axis
   return *groups_.at({name});
+}
+
+Index Mesh::pieces(const std::string& axis) const {
+  const auto set = pieces_.find(axis);
+  if (set == pieces_.end())
+    refuse(Code::argument, "mesh", fmt::format("a number of pieces for the axis {}", axis), "none");
+  return set->second;
+}
+
+Communicator& Mesh::joined(const std::vector<std::string>& names) const {
+  const auto made = groups_.find(names);
+  if (made == groups_.end())
+    refuse(Code::argument, "mesh", "axes that were joined before", fmt::format("{}", fmt::join(names, ",")));
+  return *made->second;
 }
 
 Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where) {

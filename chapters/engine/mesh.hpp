@@ -33,17 +33,26 @@ class Mesh : public WrappedCommunicator {
   int size(const std::string& axis) const { return shape_.size(axis); }
   /// This device's place on an axis, from 0 on.
   int place(const std::string& axis) const { return shape_.place(axis, device_id()); }
+  /// How many equal pieces of a dimension the letter W keeps whole over an axis: heads, or the sequences of a
+  /// batch. An engine sets it before it makes tensors with this letter. \throws Error argument before
+  /// @{
+  void keep_whole(const std::string& axis, Index pieces) { pieces_[axis] = pieces; }
+  Index pieces(const std::string& axis) const;
+  /// @}
   /// The group along an axis, in the order of the places on it.
   Communicator& axis(const std::string& name) const;
   /// The group along several axes. Of those that are given, the last varies fastest. The first call with
   /// these axes is a collective.
   Communicator& axes(const std::vector<std::string>& names, SourceLine where = SourceLine::current());
+  /// The same, of axes that were joined before. \throws Error argument when they were not
+  Communicator& joined(const std::vector<std::string>& names) const;
 
  protected:
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
 
  private:
   MeshShape shape_;
+  std::map<std::string, Index> pieces_;                                       // by axis
   std::map<std::vector<std::string>, std::unique_ptr<Communicator>> groups_;  // by the names of their axes
 };
 

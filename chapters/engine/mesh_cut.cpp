@@ -2,14 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace shard {
 
 Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent) {
   Range range{0, extent};
-  for (const auto& [along, over] : cuts) {
+  for (const auto& [along, over, pieces] : cuts) {
     if (along != dimension) continue;
-    const Range piece = part(range.size(), over->num_devices(), over->device_id());
-    range = {range.begin + piece.begin, range.begin + piece.end};
+    if (pieces > 0 && range.size() % pieces != 0)
+      refuse(Code::argument, "cut", fmt::format("an extent of {} equal pieces", pieces),
+             std::to_string(range.size()));
+    const Index width = pieces > 0 ? range.size() / pieces : 1;
+    const Range mine = part(range.size() / std::max<Index>(width, 1), over->num_devices(), over->device_id());
+    range = {range.begin + mine.begin * width, range.begin + mine.end * width};
   }
   return range;
 }

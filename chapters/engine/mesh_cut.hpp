@@ -12,12 +12,13 @@ namespace shard {
 struct MeshCut {
   int dimension = 0;
   Communicator* over = nullptr;  ///< nothing: the whole group that the tensor lies on
+  Index pieces = 0;              ///< that stay whole, such as heads, of equal extents; 0: every index is one
 
   bool operator==(const MeshCut&) const = default;
 };
 
 /// The indices of a dimension that this device has after these cuts, the outer ones first. Cuts of other
-/// dimensions do not count.
+/// dimensions do not count. \throws Error argument when the indices are not so many equal pieces
 Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent);
 /// The same of all dimensions. \throws Error argument for a cut along a dimension that the shape lacks
 std::vector<Range> ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole);

@@ -3,7 +3,7 @@
 /// The base class of engines on a mesh. Each collective names the axis over which it runs, and changes the
 /// letter of that axis:
 ///
-///     all_reduce<axis>                P → R
+///     all_reduce<axis>                P → R, also over several axes at once: all_reduce<axis, other>
 ///     reduce_scatter<axis, d>         P → S<d>
 ///     all_gather<axis>                S<d> → R
 ///     shard<axis, d>                  R → S<d>, without communication
@@ -26,6 +26,17 @@ Result on_mesh(const char* call, Mesh& mesh, Tensor local, Shape global) {
   return Access::make<Result>(mesh, std::move(local), std::move(global), 0);
 }
 
+/// The sum over a group of a mesh. Each device keeps what it has of the tensor.
+template <class Result, class L>
+auto summed(Communicator& over, L&& p) {
+  const Shape mine = Access::tensor(p).shape();
+  return over.all_reduce_async(Access::take(std::move(p)), ReduceOp::sum)
+      .then([&mesh = p.mesh(), global = p.global_shape(), mine](Tensor sum) {
+        require_result("all_reduce", mine, sum.shape());
+        return Access::make<Result>(mesh, std::move(sum), global, 0);
+      });
+}
+
 template <class L, class Axis>
 concept AxisOf = LiesOnMesh<L> && std::remove_cvref_t<L>::Axes::template has<Axis>;
 /// Whether a tensor has this letter on an axis.
@@ -44,32 +55,38 @@ concept Consumed = !std::is_lvalue_reference_v<L>;
 
 }  // namespace detail
 
-template <class Axes>
-class MeshEngine : public ShardedEngine {
+/// Base: what an engine of its workload derives from, such as LanguageModel.
+template <class Axes, std::derived_from<ShardedEngine> Base = ShardedEngine>
+class MeshEngine : public Base {
  public:
   /// A collective. \throws Error usage unless the shape has the group's number of devices
-  MeshEngine(Communicator& group, const MeshShape& shape) : ShardedEngine(group), mesh_(group, shape) {}
+  MeshEngine(Communicator& group, const MeshShape& shape) : Base(group), mesh_(group, shape) {}
 
   Mesh& mesh() { return mesh_; }
 
   /// \name Collectives over an axis
   /// Reductions are sums. They consume their argument.
   /// @{
-  using ShardedEngine::all_gather, ShardedEngine::all_gather_async, ShardedEngine::all_reduce,
-      ShardedEngine::all_reduce_async, ShardedEngine::all_to_all, ShardedEngine::reduce_scatter,
-      ShardedEngine::reduce_scatter_async, ShardedEngine::shard;
+  using Base::all_gather, Base::all_gather_async, Base::all_reduce, Base::all_reduce_async, Base::all_to_all,
+      Base::reduce_scatter, Base::reduce_scatter_async, Base::shard;
 
   template <class Axis, detail::HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>
   auto all_reduce_async(L&& p, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Replicated>;
     Mesh& mesh = p.mesh();
-    return mesh.axis(Axis::name)
-        .all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
-        .then([&mesh, global = p.global_shape()](Tensor sum) {
-          return detail::on_mesh<Result>("all_reduce", mesh, std::move(sum), global);
-        });
+    return detail::summed<detail::with_letter<L, Axis, Replicated>>(mesh.axis(Axis::name), std::move(p));
+  }
+  template <class First, class Second, class... More, class L>
+  requires(
+      detail::Consumed<L>&& detail::HasLetter<L, First, Partial>&& detail::HasLetter<L, Second, Partial> &&
+      (detail::HasLetter<L, More, Partial> &&
+       ...)) auto all_reduce(L&& p, SourceLine where = SourceLine::current()) {
+    const CallSite call(where);
+    using Result = detail::with_letter_on<L, Replicated, First, Second, More...>;
+    Mesh& mesh = p.mesh();
+    return detail::summed<Result>(mesh.axes({First::name, Second::name, More::name...}), std::move(p))
+        .get(where);
   }
   template <class Axis, detail::HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>
@@ -230,7 +247,7 @@ class MeshEngine : public ShardedEngine {
     const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
     return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
   }
-  /// The same for a parameter that lies at the place `owner` of the axis with O. The devices at the other
+  /// The same for a parameter that lies at the place `owner` of the axes with O. The devices at the other
   /// places load nothing.
   template <class... Letters>
   On<Letters...> load_at(int owner, const Checkpoint& checkpoint, const std::string& name,

@@ -70,6 +70,34 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
                                    const AttentionHeads& heads, const OnlineSoftmax& softmax,
                                    Tensor* dbias = nullptr);
 
+namespace detail {
+
+/// The gradient of keys that lie as K, for queries that lie as Q, if attention takes them: queries, keys and
+/// values lie alike. Or every device has all key-value heads, and only some query heads: then the gradient is
+/// an addend. On a mesh: letter by letter.
+template <class Q, class K>
+struct KeyGradient {};
+template <class L>
+struct KeyGradient<L, L> {
+  using type = L;
+};
+template <>
+struct KeyGradient<Sharded<1>, Replicated> {
+  using type = Partial;
+};
+template <>
+struct KeyGradient<OfWholePieces<1>, Replicated> {
+  using type = Partial;
+};
+template <class Axes, class... Q, class... K>
+requires(!std::same_as<std::tuple<Q...>, std::tuple<K...>> && (requires {
+  typename KeyGradient<Q, K>::type;
+} && ...)) struct KeyGradient<OnMesh<Axes, Q...>, OnMesh<Axes, K...>> {
+  using type = OnMesh<Axes, typename KeyGradient<Q, K>::type...>;
+};
+
+}  // namespace detail
+
 /// \name Layouts
 /// A device has whole sequences: all of them (Replicated, Owned), or some (Sharded<0>); or some heads of all
 /// (Sharded<1>).
@@ -79,27 +107,13 @@ Q attention(const Q& q, const K& k, const K& v, std::span<const Index> at_q, std
             const AttentionHeads& heads, OnlineSoftmax& softmax, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   using detail::Access;
-  static_assert(std::same_as<Q, K> || (std::same_as<Q, Sharded<1>> && std::same_as<K, Replicated>),
-                "attention: queries, keys and values lie alike; or every device has all key-value heads for "
-                "its query heads");
+  static_assert(
+      requires { typename detail::KeyGradient<Q, K>::type; },
+      "attention: queries, keys and values lie alike; or every device has all key-value heads for "
+      "its query heads");
   attend({Access::tensor(q), Access::tensor(k), Access::tensor(v), at_q, at_k}, heads, softmax);
   return detail::relaid(attended(heads, Access::tensor(q).extent(0), softmax), q);
 }
-
-namespace detail {
-
-/// The gradient of keys that lie as K, for queries that lie as Q. Where every device has a key-value head and
-/// only some of its query heads, the gradient is an addend.
-template <class Q, class K>
-struct KeyGradient {
-  using type = K;
-};
-template <>
-struct KeyGradient<Sharded<1>, Replicated> {
-  using type = Partial;
-};
-
-}  // namespace detail
 
 template <class Q, class K>
 struct AttentionGradientsOf {

@@ -2,7 +2,7 @@
 
 /// Layouts of activations whose rows are whole on a device, and what follows from them.
 
-#include "engine/layouts.hpp"
+#include "engine/on_mesh.hpp"
 
 namespace shard {
 
@@ -24,6 +24,15 @@ template <>
 struct ByRows<Owned> {
   using Weight = Owned;
   using Gradient = Owned;
+};
+
+template <>
+struct ByRows<OfWholePieces<0>> : ByRows<Sharded<0>> {};
+/// On a mesh: letter by letter.
+template <class Axes, class... L>
+requires(requires { typename ByRows<L>::Weight; } && ...) struct ByRows<OnMesh<Axes, L...>> {
+  using Weight = OnMesh<Axes, typename ByRows<L>::Weight...>;
+  using Gradient = OnMesh<Axes, typename ByRows<L>::Gradient...>;
 };
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #pragma once
 
-/// What a block holds and computes, part by part, as a trace: the vocabulary of this chapter's closed forms.
+/// What a block holds and computes, part by part, as a trace: the vocabulary of the
+/// closed forms of decoders.
 
 #include <memory>
 

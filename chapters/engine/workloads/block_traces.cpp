@@ -1,4 +1,4 @@
-#include "block_traces.hpp"
+#include "engine/workloads/block_traces.hpp"
 
 namespace shard::decoders {
 

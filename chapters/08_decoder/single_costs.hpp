@@ -1,8 +1,13 @@
-#include "costs.hpp"
+#pragma once
+
+/// What `single` computes and holds, as a trace.
+
+#include "engine/workloads/block_traces.hpp"
 
 namespace shard::decoders {
 
-Costs single_costs(const DecoderSetting& s) {
+/// No device sends anything.
+inline Costs single_costs(const DecoderSetting& s) {
   const Index T = s.tokens(), D = s.m.model_dim, V = s.m.vocabulary;
   Trace t(s);
   t.hold(s.parameters());
