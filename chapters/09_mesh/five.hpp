@@ -27,8 +27,7 @@ class Five : public FiveEngine {
                         [this](const Tensor& z, const Tokens& t, Index first) { show_logits(z, t, first); },
                         [this](Index b, const ExpertChoice& of, const Tokens& t) { note_choice(b, of, t); }},
                .blocks = part(model.num_blocks, places(), place())},
-        schedule_(with_messages(places(), micro_batches, one_forward_one_backward(places(), micro_batches))) {
-    check(schedule_);
+        micro_batches_(micro_batches) {
     mesh().keep_whole(tensor::name, TensorHeads(model, mesh().size(tensor::name)).pieces());
     mesh().axes({data::name, context::name, experts::name});  // the copies of a weight
     mesh().axes({data::name, context::name});                 // the copies of an expert
@@ -75,7 +74,10 @@ class Five : public FiveEngine {
   /// ## A step by its schedule
   /// Training uses this: all stages work at the same time, on different micro-batches.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    FiveWorker<K> worker = begin(std::move(input), schedule_.micro_batches);
+    FiveWorker<K> worker = begin(std::move(input), micro_batches_);
+    const Index M = worker.micro_batches();
+    schedule_ = with_messages(places(), M, one_forward_one_backward(places(), M));
+    check(schedule_);
     worker.run(schedule_, loss_gradient);
     return gradients_of(worker.addends());
   }
@@ -188,8 +190,9 @@ class Five : public FiveEngine {
 
   CutSequences cut_;
   FiveStage<K> stage_;
-  Schedule schedule_;
-  KeysOnRing keys_;  // of the last forward pass
+  Index micro_batches_;
+  Schedule schedule_;  // of the last step
+  KeysOnRing keys_;    // of the last forward pass
   Tape<std::unique_ptr<FiveWorker<K>>> tape_;
 };
 

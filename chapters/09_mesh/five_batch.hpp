@@ -23,6 +23,11 @@ inline std::vector<Range> sequences_of_places(Index sequences, int data_places, 
   return all;
 }
 
+/// At most as many micro-batches as the first of these places has sequences, so that none is empty everywhere.
+inline Index micro_batches_of(const std::vector<Range>& sequences, Index wanted) {
+  return std::clamp<Index>(wanted, 1, std::max<Index>(sequences[0].size(), 1));
+}
+
 /// A piece of a batch: tokens of this device's sequences at its positions.
 struct FivePiece {
   Tokens tokens;
@@ -48,6 +53,7 @@ class FiveBatch {
   }
 
   const KeysOnRing& keys() const { return keys_; }
+  Index micro_batches(Index wanted) const { return micro_batches_of(sequences_, wanted); }
   /// Of all tokens of the batch.
   Index all_rows() const { return sequences_.back().end * cut_.length; }
 

@@ -40,7 +40,7 @@ class FiveStep : public Interpreter {
         sequences_(sequences_of_places(s.batch, mesh.size("data"), expert_.devices)),
         first_along_expert_(mesh.place("data", s.device) * expert_.devices),
         cut_(cut(s.batch, s.length, context_.devices)),
-        micro_batches_(micro_batches),
+        micro_batches_(micro_batches_of(sequences_, micro_batches)),
         t_(s, tensor_) {}
 
   Costs costs() {

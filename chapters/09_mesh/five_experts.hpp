@@ -23,9 +23,18 @@ inline auto routed_here(const FiveHere& here) {
     return Routed<R>::uneven(here.mesh(), std::move(rows), std::move(shape));
   };
 }
+/// Sends rows along expert, so many to each device. As many come from each as it has announced. If that is not
+/// so on one device, all devices along expert refuse it: none waits for a device that has given up.
 inline Tensor along_expert(const FiveHere& here, Tensor rows, const std::vector<Index>& to,
-                           SourceLine where = SourceLine::current()) {
-  return here.along<experts>().all_to_all_async(std::move(rows), to, 0, where).get(where);
+                           const std::vector<Index>& from, SourceLine where = SourceLine::current()) {
+  Communicator& along = here.along<experts>();
+  Tensor arrived = along.all_to_all_async(std::move(rows), to, 0, where).get(where);
+  const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
+  const std::vector<Index> more = along.exchange("rows that came", arrived.extent(0) - announced);
+  if (std::ranges::count(more, 0) < std::ssize(more))
+    refuse(Code::internal, "experts", to_string({announced, arrived.extent(1)}) + ", as announced",
+           to_string(arrived.shape()));
+  return arrived;
 }
 
 /// ## Forward
@@ -40,11 +49,10 @@ Activation<P> ask_experts(const FiveHere& here, const FiveBlock<Weight, ExpertWe
   const std::vector<Index> leaving = k.choice.counts();
   k.route =
       route_of(leaving, arriving(here.along<experts>(), leaving), along.num_devices(), along.device_id());
-  Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
-  n = along_expert(here, std::move(n), k.route.to);             // (m, D)       tokens for my experts
-  require_announced(k.route, n);
+  Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));     // (T · k, D)   by expert, so by device
+  n = along_expert(here, std::move(n), k.route.to, k.route.from);  // (m, D)       tokens for my experts
   Tensor y = answers(routed_here(here), std::move(n), k.route, experts_here(here, w), m.how, k.experts);
-  k.answers = along_expert(here, std::move(y), k.route.from);  // (T · k, D)   back, as they left
+  k.answers = along_expert(here, std::move(y), k.route.from, k.route.to);  // (T · k, D)   back, as they left
   return Activation<P>::uneven(here.mesh(), combine_rows(k.answers, k.choice.slots(), k.choice.gates),
                                k.f.global_shape());
 }
@@ -80,14 +88,14 @@ Activation<R> ask_experts_backward(const FiveHere& here, const FiveBlock<Weight,
   k.answers = Tensor();
   Tensor dy = gather_rows(d.local(), leaving_rows(k.choice));  // (T · k, D)
   dy = m.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.in_order()));
-  dy = along_expert(here, std::move(dy), k.route.to);  // (m, D)   of my experts' answers
+  dy = along_expert(here, std::move(dy), k.route.to, k.route.from);  // (m, D)   of my experts' answers
   std::vector<FeedForwardGradients<Routed<R>, ExpertWeight<S<1>>, ExpertWeight<S<0>>>> dw;
   Tensor dn = answers_backward(routed_here(here), std::move(dy), k.route, experts_here(here, w), m.how,
                                k.experts, dw);  // (m, D)
   const Communicator& along = here.along<experts>();
   Index e = part(m.experts, along.num_devices(), along.device_id()).begin;
   for (auto& of_expert : dw) add_to_sums(g.experts[static_cast<std::size_t>(e++)], std::move(of_expert));
-  dn = along_expert(here, std::move(dn), k.route.from);  // (T · k, D)   of my tokens
+  dn = along_expert(here, std::move(dn), k.route.from, k.route.to);  // (T · k, D)   of my tokens
   Activation<R> df = here.over_tensor(
       Activation<P>::uneven(here.mesh(), combine_rows(dn, slots, m.top_k), k.f.global_shape()));  // (T, D)
   dn = Tensor();

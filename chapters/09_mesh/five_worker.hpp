@@ -14,8 +14,9 @@ namespace shard::meshes {
 template <class K>
 class FiveWorker : public Interpreter {
  public:
+  /// With at most so many micro-batches.
   FiveWorker(const FiveStage<K>& stage, FiveBatch batch, Index micro_batches)
-      : stage_(stage), batch_(std::move(batch)), micro_batches_(micro_batches) {}
+      : stage_(stage), batch_(std::move(batch)), micro_batches_(batch_.micro_batches(micro_batches)) {}
 
   /// Carries out this device's part of the schedule. At the last stage, `loss_gradient` is called; if there is
   /// none, the worker keeps the losses.
@@ -26,6 +27,7 @@ class FiveWorker : public Interpreter {
   }
 
   const FiveBatch& batch() const { return batch_; }
+  Index micro_batches() const { return micro_batches_; }
   /// The losses of the only micro-batch, (t, 1), at the last stage.
   Tensor take_losses() { return take({Flow::activation, 0, along().num_devices()}).local(); }
   /// Gives their gradient, which goes back through the stages.
