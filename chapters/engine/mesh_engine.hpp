@@ -166,6 +166,14 @@ class MeshEngine : public Base {
                   "it would count once per device");
     return {};
   }
+  template <class First, class Second, class... More, detail::LiesOnMesh L>
+  requires(!(detail::HasLetter<L, First, Partial> && detail::HasLetter<L, Second, Partial> &&
+             (detail::HasLetter<L, More, Partial> && ...))) detail::NoLayout all_reduce(L&&) {
+    static_assert(detail::is_no_layout<L>,
+                  "all_reduce<axis, other> sums the addends of all of these axes, and on one of them the "
+                  "tensor is no Partial: it would count once per device");
+    return {};
+  }
   template <class Axis, detail::HasLetter<Axis, Partial> L>
   requires(!detail::Consumed<L>) detail::NoLayout all_reduce(L&&) {
     static_assert(detail::is_no_layout<L>,
