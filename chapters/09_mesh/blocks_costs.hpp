@@ -1,6 +1,7 @@
 #pragma once
 
-#include <array>
+#include <map>
+#include <string>
 
 #include "costs.hpp"
 #include "panels.hpp"
@@ -10,11 +11,13 @@ namespace shard::meshes {
 /// What a product of blocks sends and computes, and the most that it holds beside its factors. The result is
 /// among it.
 struct ProductCosts {
-  std::array<Traffic, num_collectives> sent{};
+  std::map<std::pair<std::string, Collective>, Traffic> sent;  ///< along an axis
   Index flops = 0;
   Peak most;
 
-  Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
+  void send_along(const Along& axis, Collective c, const Traffic& traffic) {
+    sent[{axis.name, c}] += traffic;
+  }
 };
 
 /// A layer's sizes on device (i, j). Its input a is (B, K), its weights are (K, N), its output is (B, N).
@@ -47,7 +50,8 @@ struct SummaCosts {
     costs.flops = product_flops(z.b, z.K, z.n);
     for (const Panel& p : panels(z.K, z.rows.devices, z.columns.devices)) {
       const Index of_a = z.b * p.size(), of_w = p.size() * z.n;
-      costs[Collective::broadcast] += spread(of_a, z.columns, p.of_columns) + spread(of_w, z.rows, p.of_rows);
+      spread(costs, of_a, z.columns, p.of_columns);
+      spread(costs, of_w, z.rows, p.of_rows);
       costs.most.at({z.b * z.n, of_a, of_w});
     }
     costs.most.at({z.b * z.n});
@@ -59,7 +63,7 @@ struct SummaCosts {
     Index kept = 0, panels_here = 0;
     costs.flops = product_flops(z.b, z.n, z.K);
     for (const Panel& p : panels(z.K, z.rows.devices, z.columns.devices)) {
-      costs[Collective::broadcast] += spread(p.size() * z.n, z.rows, p.of_rows);
+      spread(costs, p.size() * z.n, z.rows, p.of_rows);
       costs.most.at({kept, p.size() * z.n, z.b * p.size()});
       collect(costs, z.b * p.size(), z.columns, p.of_columns, kept, panels_here);
     }
@@ -72,7 +76,7 @@ struct SummaCosts {
     Index kept = 0, panels_here = 0;
     costs.flops = product_flops(z.K, z.b, z.n);
     for (const Panel& p : panels(z.K, z.rows.devices, z.columns.devices)) {
-      costs[Collective::broadcast] += spread(z.b * p.size(), z.columns, p.of_columns);
+      spread(costs, z.b * p.size(), z.columns, p.of_columns);
       costs.most.at({kept, z.b * p.size(), p.size() * z.n});
       collect(costs, p.size() * z.n, z.rows, p.of_rows, kept, panels_here);
     }
@@ -81,16 +85,19 @@ struct SummaCosts {
   }
 
  private:
-  static Traffic spread(Index elements, const Along& axis, const Piece& from) {
+  static Traffic tree(Index elements, const Along& axis, const Piece& from) {
     return tree_broadcast(elements, axis.devices, axis.place, from.place);
+  }
+  static void spread(ProductCosts& costs, Index elements, const Along& axis, const Piece& from) {
+    costs.send_along(axis, Collective::broadcast, tree(elements, axis, from));
   }
   /// Each device but the one that keeps the sum sends once. A device with children in the tree holds an
   /// addend of theirs beside its own.
   static void collect(ProductCosts& costs, Index addend, const Along& axis, const Piece& to, Index& kept,
                       Index& panels_here) {
-    if (spread(1, axis, to).messages > 0) costs.most.at({kept, addend, addend});
+    if (tree(1, axis, to).messages > 0) costs.most.at({kept, addend, addend});
     if (axis.place != to.place) {
-      costs[Collective::send] += one_message(addend);
+      costs.send_along(axis, Collective::send, one_message(addend));
     } else {
       kept += addend;
       ++panels_here;
@@ -133,7 +140,8 @@ struct CannonCosts {
     const Round a{z.columns, z.rows.place, z.K, z.b}, w{z.rows, z.columns.place, z.K, z.n};
     ProductCosts costs;
     costs.flops = product_flops(z.b, z.K, z.n);
-    costs[Collective::send] = a.sent_of_factor() + w.sent_of_factor();
+    costs.send_along(a.axis, Collective::send, a.sent_of_factor());
+    costs.send_along(w.axis, Collective::send, w.sent_of_factor());
     for (int t = 0; t < z.rows.devices; ++t) {
       costs.most.at({z.b * z.n, a.guest(t - 1), a.guest(t), w.guest(t - 1)});
       costs.most.at({z.b * z.n, a.guest(t), w.guest(t - 1), w.guest(t)});
@@ -155,7 +163,8 @@ struct CannonCosts {
   static ProductCosts collected(const Round& factor, const Round& result, Index flops) {
     ProductCosts costs;
     costs.flops = flops;
-    costs[Collective::send] = factor.sent_of_factor() + result.sent_of_result();
+    costs.send_along(factor.axis, Collective::send, factor.sent_of_factor());
+    costs.send_along(result.axis, Collective::send, result.sent_of_result());
     const int devices = result.axis.devices;
     const Index mine = result.size(result.axis.place);
     Index home = 0;  // this device's block, from the step on in which it comes by
@@ -180,8 +189,8 @@ struct GatherBothCosts {
     ProductCosts costs;
     const Index of_a = z.b * z.K, of_w = z.K * z.n;
     costs.flops = product_flops(z.b, z.K, z.n);
-    costs[Collective::all_gather] = ring_all_gather(slices(z.K, z.b, z.columns.devices), z.columns.place) +
-                                    ring_all_gather(slices(z.K, z.n, z.rows.devices), z.rows.place);
+    gather(costs, z.columns, z.K, z.b);
+    gather(costs, z.rows, z.K, z.n);
     costs.most.at({of_a, z.columns.devices > 1 ? of_a : 0});
     costs.most.at({of_a, of_w, z.b * z.n});
     return costs;
@@ -191,9 +200,9 @@ struct GatherBothCosts {
     ProductCosts costs;
     const Index of_d = z.b * z.N, gathered = z.K * z.n, of_w = z.k * z.N;
     costs.flops = product_flops(z.b, z.N, z.k);
-    costs[Collective::all_gather] = ring_all_gather(slices(z.N, z.b, z.columns.devices), z.columns.place) +
-                                    ring_all_gather(slices(z.K, z.n, z.rows.devices), z.rows.place);
-    costs[Collective::all_to_all] = pairwise_all_to_all(slices(z.K, z.n, z.columns.devices), z.columns.place);
+    gather(costs, z.columns, z.N, z.b);
+    gather(costs, z.rows, z.K, z.n);
+    exchange(costs, z.columns, z.K, z.n);
     const bool moves = z.columns.devices > 1;
     costs.most.at({of_d, moves ? of_d : 0});
     costs.most.at({of_d, gathered, moves ? of_w : 0});
@@ -206,14 +215,25 @@ struct GatherBothCosts {
     ProductCosts costs;
     const Index gathered = z.b * z.K, of_a = z.B * z.k_rows, of_d = z.B * z.n;
     costs.flops = product_flops(z.k_rows, z.B, z.n);
-    costs[Collective::all_gather] = ring_all_gather(slices(z.K, z.b, z.columns.devices), z.columns.place) +
-                                    ring_all_gather(slices(z.B, z.n, z.rows.devices), z.rows.place);
-    costs[Collective::all_to_all] = pairwise_all_to_all(slices(z.K, z.b, z.rows.devices), z.rows.place);
+    gather(costs, z.columns, z.K, z.b);
+    gather(costs, z.rows, z.B, z.n);
+    exchange(costs, z.rows, z.K, z.b);
     const bool moves = z.rows.devices > 1;
     costs.most.at({gathered, moves || z.columns.devices > 1 ? gathered : 0});
     costs.most.at({gathered, moves ? of_a : 0});
     costs.most.at({of_a, of_d, z.k_rows * z.n});
     return costs;
+  }
+
+ private:
+  /// Of a dimension that the axis cuts, with so many elements for each index of it.
+  static void gather(ProductCosts& costs, const Along& axis, Index extent, Index per_index) {
+    costs.send_along(axis, Collective::all_gather,
+                     ring_all_gather(slices(extent, per_index, axis.devices), axis.place));
+  }
+  static void exchange(ProductCosts& costs, const Along& axis, Index extent, Index per_index) {
+    costs.send_along(axis, Collective::all_to_all,
+                     pairwise_all_to_all(slices(extent, per_index, axis.devices), axis.place));
   }
 };
 
@@ -230,7 +250,7 @@ Costs blocks_costs(const MlpSetting& s, const MeshShape& mesh) {
   Costs costs;
   Peak peak;
   auto product = [&](const ProductCosts& of, Index beside) {
-    for (std::size_t c = 0; c < of.sent.size(); ++c) costs.sent[c] += of.sent[c];
+    for (const auto& [what, traffic] : of.sent) costs.send_along(what.first, what.second, traffic);
     costs.flops += of.flops;
     peak.at({beside, of.most.bytes() / bytes_per_element});
   };
@@ -240,8 +260,8 @@ Costs blocks_costs(const MlpSetting& s, const MeshShape& mesh) {
     inputs += z.b * z.k;
     product(Form::forward(z), P + inputs);
   }
-  costs[Collective::all_gather] +=
-      ring_all_gather(slices(last.N, last.b, last.columns.devices), last.columns.place);
+  costs.send_along("columns", Collective::all_gather,
+                   ring_all_gather(slices(last.N, last.b, last.columns.devices), last.columns.place));
   peak.at({P, inputs, output, output});  // gathered, or with the loss's gradient
   peak.at({P, inputs, output, last.b * last.n});
   Index dw = 0;

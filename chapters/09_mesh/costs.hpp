@@ -7,10 +7,11 @@ namespace shard::meshes {
 
 /// A device's place on an axis, and the number of devices along it.
 struct Along {
+  std::string name;
   int devices, place;
 
   Along(const MeshShape& mesh, const std::string& axis, int device)
-      : devices(mesh.size(axis)), place(mesh.place(axis, device)) {}
+      : name(axis), devices(mesh.size(axis)), place(mesh.place(axis, device)) {}
   Index part_of(Index extent) const { return part(extent, devices, place).size(); }
 };
 
@@ -65,8 +66,10 @@ inline Costs data_tensor_costs(const MlpSetting& s, const MeshShape& mesh) {
   costs.parameter_bytes = z.layers * z.weights() * bytes_per_element;
   costs.flops = (3 * z.layers - (s.input_grad ? 0 : 1)) * product_flops(z.b, z.D, z.f);
   const Index reductions = z.layers - (s.input_grad ? 0 : 1);  // of activations: two for each block
-  costs[Collective::all_reduce] = reductions * ring_all_reduce(z.b * z.D, z.tensor.devices, z.tensor.place) +
-                                  z.layers * ring_all_reduce(z.weights(), z.data.devices, z.data.place);
+  costs.send_along("tensor", Collective::all_reduce,
+                   reductions * ring_all_reduce(z.b * z.D, z.tensor.devices, z.tensor.place));
+  costs.send_along("data", Collective::all_reduce,
+                   z.layers * ring_all_reduce(z.weights(), z.data.devices, z.data.place));
   costs.peak_bytes = data_tensor_peak(s, z).bytes();
   return costs;
 }
@@ -108,10 +111,12 @@ inline Costs fsdp_tensor_costs(const MlpSetting& s, const MeshShape& mesh) {
   costs.parameter_bytes = z.layers * z.owned() * bytes_per_element;
   costs.flops = (3 * z.layers - (s.input_grad ? 0 : 1)) * product_flops(z.b, z.D, z.f);
   const Index backward = z.layers - (s.input_grad ? 0 : 1);  // products with weights
-  costs[Collective::all_reduce] = backward * ring_all_reduce(z.b * z.D, z.tensor.devices, z.tensor.place);
+  costs.send_along("tensor", Collective::all_reduce,
+                   backward * ring_all_reduce(z.b * z.D, z.tensor.devices, z.tensor.place));
   const std::vector<Index> parts = slices(z.D, z.f, z.data.devices);
-  costs[Collective::all_gather] = (z.layers + backward) * ring_all_gather(parts, z.data.place);
-  costs[Collective::reduce_scatter] = z.layers * ring_reduce_scatter(parts, z.data.place);
+  costs.send_along("data", Collective::all_gather,
+                   (z.layers + backward) * ring_all_gather(parts, z.data.place));
+  costs.send_along("data", Collective::reduce_scatter, z.layers * ring_reduce_scatter(parts, z.data.place));
   costs.peak_bytes = fsdp_tensor_peak(s, z).bytes();
   return costs;
 }
@@ -146,7 +151,7 @@ inline Costs hsdp_costs(const MlpSetting& s, const MeshShape& mesh) {
   for (Index l = 0; l < L; ++l) {
     inputs += z.a(l);
     peak.at({P, inputs, s.model.weights(l), z.a(l + 1)});
-    costs[Collective::all_gather] += ring_all_gather(z.parts(l), z.shard.place);
+    costs.send_along("shard", Collective::all_gather, ring_all_gather(z.parts(l), z.shard.place));
   }
   peak.at({P, inputs, z.a(L), z.a(L)});
   for (Index l = L - 1; l >= 0; --l) {
@@ -157,9 +162,11 @@ inline Costs hsdp_costs(const MlpSetting& s, const MeshShape& mesh) {
     if (goes_on) peak.at({P, inputs, z.a(l + 1), dw, s.model.weights(l), z.a(l)});
     inputs -= z.a(l);
     costs.flops += (goes_on ? 3 : 2) * product_flops(z.b, z.m.width(l), z.m.width(l + 1));
-    costs[Collective::reduce_scatter] += ring_reduce_scatter(z.parts(l), z.shard.place);
-    costs[Collective::all_reduce] += ring_all_reduce(z.owned(l), z.replica.devices, z.replica.place);
-    if (goes_on) costs[Collective::all_gather] += ring_all_gather(z.parts(l), z.shard.place);
+    costs.send_along("shard", Collective::reduce_scatter, ring_reduce_scatter(z.parts(l), z.shard.place));
+    costs.send_along("replica", Collective::all_reduce,
+                     ring_all_reduce(z.owned(l), z.replica.devices, z.replica.place));
+    if (goes_on)
+      costs.send_along("shard", Collective::all_gather, ring_all_gather(z.parts(l), z.shard.place));
   }
   costs.parameter_bytes = P * bytes_per_element;
   costs.peak_bytes = peak.bytes();

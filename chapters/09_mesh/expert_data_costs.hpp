@@ -24,8 +24,11 @@ inline Costs expert_data_costs(const MixtureSetting& s, const MeshShape& mesh) {
     reduced += of_all_copies > 0 ? 1 : 0;
   }
   Costs costs = expert::expert_parallel_costs(along_expert, z);
+  costs.sent_along["expert"] = costs[Collective::all_to_all];
+  costs.sent_along["data,expert"] = costs[Collective::all_gather] + costs[Collective::all_reduce];
   for (Index l = 0; l < s.model.num_layers; ++l)
-    costs[Collective::all_reduce] += reduced * ring_all_reduce(s.model.weights(l), data.devices, data.place);
+    costs.send_along("data", Collective::all_reduce,
+                     reduced * ring_all_reduce(s.model.weights(l), data.devices, data.place));
   return costs;
 }
 

@@ -24,8 +24,10 @@ class ThreeAxesCosts : public Interpreter {
     Costs costs;
     costs.parameter_bytes = my_layers() * weights() * bytes_per_element;
     costs.flops = (3 * my_layers() - (has_first() && !s_.input_grad ? 1 : 0)) * product_flops(b_, D_, f_);
-    costs[Collective::send] = messages();
-    costs[Collective::all_reduce] = reductions();
+    costs.send_along("pipeline", Collective::send, messages());
+    costs.send_along("data", Collective::all_reduce,
+                     my_layers() * ring_all_reduce(weights(), data_.devices, data_.place));
+    costs.send_along("tensor", Collective::all_reduce, reductions_of_activations());
     costs.peak_bytes = peak().bytes();
     return costs;
   }
@@ -41,8 +43,8 @@ class ThreeAxesCosts : public Interpreter {
     return sent;
   }
 
-  Traffic reductions() const {
-    Traffic sent = my_layers() * ring_all_reduce(weights(), data_.devices, data_.place);
+  Traffic reductions_of_activations() const {
+    Traffic sent;
     const Index of_micro_batch = my_layers() - (has_first() && !s_.input_grad ? 1 : 0);
     for (Index m = 0; m < schedule_.micro_batches; ++m)
       sent += of_micro_batch * ring_all_reduce(rows(m) * D_, tensor_.devices, tensor_.place);

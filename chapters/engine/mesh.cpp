@@ -47,4 +47,13 @@ Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where
   return *(groups_[names] = split(color, key, where));
 }
 
+std::map<std::string, Traffic> Mesh::sent_along() const {
+  std::map<std::string, Traffic> sent;
+  for (const auto& [names, group] : groups_)
+    if (group->num_devices() > 1)
+      sent[fmt::format("{}", fmt::join(names, ","))] = ledger().traffic_in(group->group_id());
+  sent["all"] = ledger().traffic_in(group_id());
+  return sent;
+}
+
 }  // namespace shard

@@ -63,6 +63,7 @@ class MeshEngine : public Base {
   MeshEngine(Communicator& group, const MeshShape& shape) : Base(group), mesh_(group, shape) {}
 
   Mesh& mesh() { return mesh_; }
+  std::map<std::string, Traffic> sent_along() const override { return mesh_.sent_along(); }
 
   /// \name Collectives over an axis
   /// Reductions are sums. They consume their argument.

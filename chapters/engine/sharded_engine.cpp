@@ -57,8 +57,8 @@ Tensor ShardedEngine::whole(Placed placed, SourceLine where) {
   Tensor local = std::move(placed).local();
   if (placement.kind == Placement::Kind::sharded)
     return on.all_gather_async(std::move(local), placement.axis).get();
-  for (auto cut = placement.cuts.rbegin(); is_here && cut != placement.cuts.rend();
-       ++cut)  // inner ones first
+  // inner cuts first
+  for (auto cut = placement.cuts.rbegin(); is_here && cut != placement.cuts.rend(); ++cut)
     local = cut->over->all_gather_async(std::move(local), cut->dimension).get();
   if (placement.along != nullptr)
     return placement.along->broadcast_async(std::move(local), placement.owner).get();

@@ -82,6 +82,9 @@ class ShardedEngine {
   virtual Trainables trainable() = 0;
   /// Called after each step of the optimizer, to gather the rows that other devices have updated.
   virtual void after_step() {}
+  /// What was sent along each axis of the engine's mesh since the ledger began to measure: "data", "data,expert"
+  /// for several axes together, "all" for all devices. Nothing without a mesh.
+  virtual std::map<std::string, Traffic> sent_along() const { return {}; }
   /// A text about the last step for people to read, for example a pipeline's schedule. A collective; device
   /// 0's text is shown.
   virtual std::string describe_step() { return {}; }

@@ -202,6 +202,25 @@ TEST_CASE("real-valued: results and parameters after SGD steps are within the bo
   });
 }
 
+namespace {
+
+/// On a mesh: all that was sent went along some axes, and along each what its form says.
+void check_axes(const ShardedEngine& engine, const Costs& costs) {
+  std::map<std::string, Traffic> measured = engine.sent_along(), formula = costs.sent_along;
+  if (measured.empty()) return;
+  for (const auto& [axes, traffic] : costs.sent_along) measured[axes];
+  Traffic all;
+  for (const auto& [axes, traffic] : measured) {
+    CAPTURE(axes);
+    CHECK(traffic.bytes == formula[axes].bytes);
+    CHECK(traffic.messages == formula[axes].messages);
+    all += traffic;
+  }
+  CHECK(all == ledger().traffic());
+}
+
+}  // namespace
+
 TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures") {
   for_each_case([](const Case& c) {
     if (!c.variant.costs) return;
@@ -228,6 +247,7 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
         CHECK(ledger().traffic(collective).bytes == costs.sent[static_cast<std::size_t>(i)].bytes);
         CHECK(ledger().traffic(collective).messages == costs.sent[static_cast<std::size_t>(i)].messages);
       }
+      check_axes(*engine, costs);
       CHECK(ledger().flops() == costs.flops);
       CHECK(ledger().peak() - held_by_us == costs.peak_bytes);
       CHECK(ledger().live(Purpose::parameters) == costs.parameter_bytes);

@@ -49,6 +49,21 @@ TEST_CASE("a report is good only if each figure of each device is its form's") {
   CHECK_FALSE(report.is_good());
 }
 
+TEST_CASE("on a mesh, a report has the figures of each axis, and is good only if they are their forms'") {
+  Report report;
+  report.losses = {1};
+  report.along = {{"data", {{4, 12288}, {4, 12288}}, {{1, 2}, {1, 2}}},
+                  {"tensor", {{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}}};
+  CHECK(report.is_good());
+  CHECK_THAT(table({report}), contains("along data ") && contains("12,288 =") && !contains("along tensor"));
+  TextFile file("");
+  write_report(file.path(), report);
+  CHECK(table({read_report(file.path())}) == table({report}));
+  report.along[1].messages.measured[0] = 3;
+  CHECK_FALSE(report.is_good());
+  CHECK_THAT(table({report}), contains("along tensor ") && contains("3 not 0"));
+}
+
 TEST_CASE("figures are gathered from every device, in order") {
   const Figure figure = gather_figure(group(), "test", 10 + group().device_id(), 10);
   REQUIRE(static_cast<int>(figure.measured.size()) == group().num_devices());

@@ -151,8 +151,8 @@ ALL = [
          "Somebody cuts the batch over all devices: those of one tensor group read different rows.",
          "learns nonsense: rows of different samples are added"),
     rows("mesh-outer-cut-gathered-first",
-         "cut = placement.cuts.rbegin(); cut != placement.cuts.rend();",
-         "cut = placement.cuts.begin(); cut != placement.cuts.end();",
+         "cut = placement.cuts.rbegin(); is_here && cut != placement.cuts.rend();",
+         "cut = placement.cuts.begin(); is_here && cut != placement.cuts.end();",
          "Somebody gathers the cuts in the order in which they were made.", "nothing to see: a wrong file",
          tests=ON_MESH),
     parts("mesh-part-of-the-first-cut",
@@ -162,10 +162,8 @@ ALL = [
           "Somebody reads the first columns of my rows for my columns.",
           "learns, and a checkpoint is read wrongly"),
     costs("mesh-form-over-the-other-axis",
-          "z.layers * ring_all_reduce(z.weights(), z.data.devices, z.data.place);\n"
-          "  costs.peak_bytes = data_tensor_peak",
-          "z.layers * ring_all_reduce(z.weights(), z.tensor.devices, z.tensor.place);\n"
-          "  costs.peak_bytes = data_tensor_peak",
+          "z.layers * ring_all_reduce(z.weights(), z.data.devices, z.data.place));",
+          "z.layers * ring_all_reduce(z.weights(), z.tensor.devices, z.tensor.place));",
           "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
     expert_costs("mesh-form-without-copies", "z.copies.push_back(of_all_copies > 0 ? data.devices : 1);", "",
                  "Somebody forgets the buffer of a reduction over copies.", "nothing to see"),

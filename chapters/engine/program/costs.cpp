@@ -63,6 +63,10 @@ Row largest_of(const std::vector<Row>& rows) {
     row.sent.bytes = std::max(row.sent.bytes, other.sent.bytes);
     row.sent.messages = std::max(row.sent.messages, other.sent.messages);
     row.costs.flops = std::max(row.costs.flops, other.costs.flops);
+    for (const auto& [axes, sent] : other.costs.sent_along) {
+      Traffic& along = row.costs.sent_along[axes];
+      along = {std::max(along.messages, sent.messages), std::max(along.bytes, sent.bytes)};
+    }
   }
   return row;
 }
@@ -85,13 +89,20 @@ class Unit {
 
 std::string table(const std::vector<Row>& rows, const std::string& what) {
   const Unit unit(rows);
-  constexpr auto line = "{:<14} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>9} {:>14}\n";
-  std::string text = fmt::format(line, what, "parameters", "gradients", "state", "the rest", "at most",
+  std::size_t width = 14;
+  for (const Row& r : rows) width = std::max(width, r.name.size());
+  constexpr auto line = "{:<{}} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>9} {:>14}\n";
+  std::string text = fmt::format(line, what, width, "parameters", "gradients", "state", "the rest", "at most",
                                  "sent", "messages", "operations");
   for (const Row& r : rows) {
-    text += fmt::format(line, r.name, unit(r.costs.parameter_bytes), unit(r.gradients()), unit(r.state()),
-                        unit(r.rest()), unit(r.most()), unit(r.sent.bytes), with_commas(r.sent.messages),
-                        fmt::format("{:.3g}", static_cast<double>(r.costs.flops)));
+    text +=
+        fmt::format(line, r.name, width, unit(r.costs.parameter_bytes), unit(r.gradients()), unit(r.state()),
+                    unit(r.rest()), unit(r.most()), unit(r.sent.bytes), with_commas(r.sent.messages),
+                    fmt::format("{:.3g}", static_cast<double>(r.costs.flops)));
+    for (const auto& [axes, sent] : r.costs.sent_along)
+      if (sent.messages > 0)
+        text += fmt::format("{:<{}} {:>13} {:>9}\n", "  along " + axes, width + 70, unit(sent.bytes),
+                            with_commas(sent.messages));
   }
   return text +
          fmt::format(

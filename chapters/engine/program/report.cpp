@@ -43,6 +43,19 @@ std::string right(const std::string& text, std::size_t width) {
   return std::string(width > characters ? width - characters : 0, ' ') + text;
 }
 
+nlohmann::ordered_json to_json(const std::vector<AxisFigures>& all) {
+  nlohmann::ordered_json j = nlohmann::ordered_json::object();
+  for (const AxisFigures& a : all)
+    j[a.axes] = {{"bytes", to_json(a.bytes)}, {"messages", to_json(a.messages)}};
+  return j;
+}
+std::vector<AxisFigures> axes_from(const json& j) {
+  std::vector<AxisFigures> all;
+  for (const auto& [axes, a] : j.items())
+    all.push_back({axes, figure_from(a.at("bytes")), figure_from(a.at("messages"))});
+  return all;
+}
+
 nlohmann::ordered_json to_json(const std::optional<CurveComparison>& c) {
   if (!c) return nullptr;
   return {
@@ -91,6 +104,7 @@ void write_report(const std::string& path, const Report& r) {
                     {"max_ulp", r.max_ulp},
                     {"bytes", to_json(r.bytes)},
                     {"messages", to_json(r.messages)},
+                    {"along", to_json(r.along)},
                     {"flops", to_json(r.flops)},
                     {"peak", to_json(r.peak)},
                     {"milliseconds", r.milliseconds},
@@ -127,6 +141,7 @@ Report report_from(const json& j) {
   r.max_ulp = j.at("max_ulp");
   r.bytes = figure_from(j.at("bytes"));
   r.messages = figure_from(j.at("messages"));
+  r.along = axes_from(j.at("along"));
   r.flops = figure_from(j.at("flops"));
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
@@ -149,14 +164,21 @@ Report read_report(const std::string& path) {
 }
 
 std::string table(const std::vector<Report>& reports) {
-  std::string text = fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
-                                 "", "chapter", "variant", "layers", "loss", "to", "ulp", "bytes sent",
+  std::size_t width = 14;
+  for (const Report& r : reports) width = std::max(width, r.variant.size());
+  std::string text = fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
+                                 "", "chapter", "variant", width, "layers", "loss", "to", "ulp", "bytes sent",
                                  "messages", "bytes held", "ms/step");
-  for (const Report& r : reports)
-    text += fmt::format("{:<3} {:<16} {:<14} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
-                        r.title, r.variant, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
+  for (const Report& r : reports) {
+    text += fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
+                        r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
                         right(cell(r.bytes), 16), right(cell(r.messages), 9), right(cell(r.peak), 16),
                         r.milliseconds);
+    for (const AxisFigures& a : r.along)
+      if (a.bytes.largest() > 0 || !a.is_met())
+        text += fmt::format("{:<{}} {} {}\n", "    along " + a.axes, width + 51, right(cell(a.bytes), 16),
+                            right(cell(a.messages), 9));
+  }
   return text;
 }
 

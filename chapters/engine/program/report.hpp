@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,15 @@ struct Figure {
   Index largest() const;
 };
 
+/// What was sent along an axis of a mesh, or along several.
+struct AxisFigures {
+  std::string axes;  ///< "data", or "all"
+  Figure bytes;
+  Figure messages;
+
+  bool is_met() const { return bytes.is_met() && messages.is_met(); }
+};
+
 /// What a training run showed.
 struct Report {
   std::string chapter;  ///< "03"
@@ -29,13 +39,14 @@ struct Report {
   std::string workload;  ///< its kind
   int devices = 1;
   Index layers = 2;
-  std::vector<double> losses;  ///< of each step
-  Index max_ulp = 0;           ///< largest difference to the unsharded network in exact mode
-  Figure bytes;                ///< sent, in the step that sends most
-  Figure messages;             ///< sent, in the step that sends most
-  Figure flops;                ///< of matrix products, in the step that has most
-  Figure peak;                 ///< bytes held at most
-  double milliseconds = 0;     ///< of a step, median
+  std::vector<double> losses;      ///< of each step
+  Index max_ulp = 0;               ///< largest difference to the unsharded network in exact mode
+  Figure bytes;                    ///< sent, in the step that sends most
+  Figure messages;                 ///< sent, in the step that sends most
+  std::vector<AxisFigures> along;  ///< the same by axes, on a mesh
+  Figure flops;                    ///< of matrix products, in the step that has most
+  Figure peak;                     ///< bytes held at most
+  double milliseconds = 0;         ///< of a step, median
   /// Variant of this chapter whose losses these must follow; empty: the first report of its workload, as
   /// deep.
   std::string reference;
@@ -46,7 +57,7 @@ struct Report {
 
   bool is_good() const {
     return max_ulp == 0 && (!curve || curve->is_good()) && bytes.is_met() && messages.is_met() &&
-           flops.is_met() && peak.is_met();
+           flops.is_met() && peak.is_met() && std::ranges::all_of(along, &AxisFigures::is_met);
   }
 };
 

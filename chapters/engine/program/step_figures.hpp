@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,12 @@ class StepFigures {
   std::vector<std::string> misses(const Run& run) const;
 
  private:
+  struct Along {
+    Worst bytes, messages;
+  };
+
   Worst bytes_, messages_, flops_, peak_;
+  std::map<std::string, Along> along_;  // by axes of a mesh
   Index all_flops_ = 0;
 };
 

@@ -41,7 +41,7 @@ class RoutesTokens {
 /// How evenly experts and devices were used, over many batches.
 class ExpertBalance {
  public:
-  /// \param copies  of each expert
+  /// Adds a batch, of experts that have so many copies each.
   void add(const RoutedCounts& counts, int copies = 1);
   /// A few lines: share of choices for each expert, choices dropped, load of the busiest device.
   std::string describe() const;
