@@ -16,7 +16,7 @@ std::vector<Variant> all_of(const std::vector<std::vector<Variant>>& groups) {
 const RegisteredChapter chapter({
     .workload = &mlp(),
     .variants = all_of({variants_of_two_axes(), variants_with_stages(), variants_of_mixtures(),
-                        variants_of_blocks(), variants_of_five_axes()}),
+                        variants_of_blocks(), variants_of_decoders(), variants_of_five_axes()}),
     .strategies = {{"dp-tp", "data-tensor"},
                    {"2d", "data-tensor"},
                    {"fsdp-tp", "fsdp-tensor"},

@@ -94,28 +94,23 @@ Variant decoder_over(const std::string& name, const std::string& summary,
   });
 }
 
-Variant single(const std::string& name, const std::string& summary, Index num_experts) {
-  return {
-      .name = name,
-      .summary = summary,
-      .make = [](Communicator& group, const Workload& w,
-                 const Options&) { return std::make_unique<SingleDecoder>(group, as_decoder(w).model()); },
-      .costs = [](const Setting& s, const Options&) { return single_costs(s); },
-      .workload = &decoder(num_experts),
-      .reference = name};
-}
-
 }  // namespace
 
 std::vector<Variant> variants_of_five_axes() {
-  return {decoder_over("five", "a mixture decoder: data, pipeline, context, expert and tensor at once",
-                       FiveAxes::names(), true),
-          decoder_over("decoder-data-pipeline-tensor", "a decoder: the same without context and expert",
-                       {data::name, pipeline::name, tensor::name}, false),
-          decoder_over("decoder-expert-data", "a mixture decoder: experts over expert, copies over data",
-                       {data::name, experts::name}, true),
-          single("five-single", "the mixture decoder that these must equal, on one device", usual_experts),
-          single("decoder-single", "the decoder that these must equal, on one device", 0)};
+  return {
+      decoder_over("five", "a mixture decoder: data, pipeline, context, expert and tensor at once",
+                   FiveAxes::names(), true),
+      decoder_over("decoder-data-pipeline-tensor", "a decoder: the same without context and expert",
+                   {data::name, pipeline::name, tensor::name}, false),
+      decoder_over("decoder-expert-data", "a mixture decoder: experts over expert, copies over data",
+                   {data::name, experts::name}, true),
+      {.name = "five-single",
+       .summary = "the mixture decoder that these must equal, on one device",
+       .make = [](Communicator& group, const Workload& w,
+                  const Options&) { return std::make_unique<SingleDecoder>(group, as_decoder(w).model()); },
+       .costs = [](const Setting& s, const Options&) { return single_costs(s); },
+       .workload = &decoder(usual_experts),
+       .reference = "five-single"}};
 }
 
 }  // namespace shard::meshes

@@ -14,7 +14,9 @@ std::vector<Variant> variants_with_stages();
 std::vector<Variant> variants_of_mixtures();
 /// `summa`, `cannon` and `gather-both`.
 std::vector<Variant> variants_of_blocks();
-/// `five`, `decoder-data-pipeline-tensor` and `decoder-expert-data`, and the decoders that they must equal.
+/// `decoder-data-tensor` and `decoder-fsdp-tensor`, and the decoder on one device that they must equal.
+std::vector<Variant> variants_of_decoders();
+/// `five`, `decoder-data-pipeline-tensor` and `decoder-expert-data`, and the mixture that they must equal.
 std::vector<Variant> variants_of_five_axes();
 /// @}
 

@@ -156,6 +156,34 @@ TEST_CASE("two axes that cut one dimension are nested: six rows on 2 x 2 are 2, 
   CHECK(difference(t.local(), sliced(whole, 0, rows[static_cast<std::size_t>(me())])) == "");
 }
 
+TEST_CASE("the letter W cuts between whole pieces, and has the products of S") {
+  on_each_mesh([](PlainMeshEngine& engine) {
+    const int argument = static_cast<int>(Code::argument);
+    Mesh& mesh = engine.mesh();
+    const HostTensor a = integers({12, 5}, 0), b = integers({5, 10}, 1), c = integers({10, 3}, 2);
+    const auto checkpoint = host_checkpoint({{"a", a}, {"b", b}, {"c", c}}, "test");
+    CHECK(code_of([&] { engine.load<W<0>, R>(*checkpoint, "a"); }) == argument);  // of how many pieces?
+    mesh.keep_whole("outer", 3);
+    mesh.keep_whole("inner", 5);
+    const On<W<0>, R> x = engine.load<W<0>, R>(*checkpoint, "a");
+    const On<R, W<1>> w = engine.load<R, W<1>>(*checkpoint, "b");
+    const On<R, W<0>> v = engine.load<R, W<0>>(*checkpoint, "c");
+    const Range sequences = part(3, mesh.size("outer"), mesh.place("outer"));
+    const Range heads = part(5, mesh.size("inner"), mesh.place("inner"));
+    CHECK(x.ranges()[0] == Range{4 * sequences.begin, 4 * sequences.end});
+    On<W<0>, W<1>> h = matmul(x, w);
+    CHECK(h.ranges()[1] == Range{2 * heads.begin, 2 * heads.end});
+    On<P, W<1>> dw = matmul(shard::transposed(x), h);
+    const HostTensor ab = product(a, b);
+    CHECK(difference(engine.whole(engine.all_reduce<inner>(matmul(h, v))), product(ab, c)) == "");
+    CHECK(difference(engine.whole(engine.all_reduce<outer>(std::move(dw))),
+                     product(testing::transposed(a), ab)) == "");
+    CHECK(difference(engine.whole(std::move(h)), ab) == "");
+    mesh.keep_whole("outer", 7);
+    CHECK(code_of([&] { engine.load<W<0>, R>(*checkpoint, "a"); }) == argument);
+  });
+}
+
 TEST_CASE("collectives over an axis change the letter of that axis") {
   on_each_mesh([](PlainMeshEngine& engine) {
     Mesh& mesh = engine.mesh();

@@ -11,6 +11,14 @@ mixture = of("09 expert-data", HERE + "expert_data.hpp", "09_mesh --variant expe
 experts = of("09 expert-data", HERE + "expert_copies.hpp", "09_mesh --variant expert-data", EXACT)
 costs = of("09 closed forms", HERE + "costs.hpp", "09_mesh", FORMS)
 expert_costs = of("09 closed forms", HERE + "expert_data_costs.hpp", "09_mesh --variant expert-data", FORMS)
+TWO_AXES = "09_mesh --variant decoder-data-tensor"
+OVER_TENSOR = TWO_AXES + " --mesh tensor,data --key-heads 1"
+decoder = of("09 decoder-data-tensor", HERE + "decoder_data_tensor.hpp", TWO_AXES, EXACT)
+decoder_fsdp = of("09 decoder-fsdp-tensor", HERE + "decoder_fsdp_tensor.hpp",
+                  "09_mesh --variant decoder-fsdp-tensor", EXACT)
+decoder_blocks = of("09 decoder-data-tensor", HERE + "decoder_blocks.hpp", OVER_TENSOR, EXACT)
+decoder_tensors = of("09 decoder-data-tensor", HERE + "decoder_tensors.hpp", OVER_TENSOR, EXACT)
+decoder_costs = of("09 closed forms", HERE + "decoder_costs.cpp", TWO_AXES, FORMS)
 groups = of("mesh", ENGINE + "mesh.cpp", tests=ON_MESH)
 shape = of("mesh", ENGINE + "mesh_shape.cpp", tests=ON_MESH)
 cut = of("mesh", ENGINE + "mesh_cut.cpp", tests=ON_MESH)
@@ -21,6 +29,7 @@ parts = of("checkpoint", ENGINE + "checkpoint.cpp", "09_mesh --variant fsdp-tens
 
 FORWARD = "x = all_reduce<tensor>(std::move(out));"
 OF_EXPERT = "Replicated dw = engine.all_reduce(matmul(transposed(a), d));"
+OF_WEIGHT = "gradients.put(name, all_reduce<data>(std::move(dw)));"
 ROUTER = "gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));"
 
 ALL = [
@@ -127,16 +136,20 @@ ALL = [
           "nothing to see"),
     shape("mesh-axis-not-named", "axes.push_back({name, 1});", "static_cast<void>(name);",
           "Somebody forgets the axes that the text does not name.", "stops with an error"),
-    cut("mesh-outer-cut-forgotten", "range = {range.begin + piece.begin, range.begin + piece.end};",
-        "range = piece;", "Somebody forgets where the outer piece begins.", "learns from some rows only"),
+    cut("mesh-outer-cut-forgotten",
+        "range = {range.begin + mine.begin * width, range.begin + mine.end * width};", "range = mine;",
+        "Somebody forgets where the outer piece begins.", "learns from some rows only"),
     cut("mesh-nested-cut-at-once",
-        "  for (const auto& [along, over] : cuts) {\n    if (along != dimension) continue;\n"
-        "    const Range piece = part(range.size(), over->num_devices(), over->device_id());\n"
-        "    range = {range.begin + piece.begin, range.begin + piece.end};\n  }\n  return range;",
-        "  int parts = 1, place = 0;\n  for (const auto& [along, over] : cuts) {\n"
-        "    if (along != dimension) continue;\n    parts *= over->num_devices();\n"
-        "    place = place * over->num_devices() + over->device_id();\n"
-        "    range = part(extent, parts, place);\n  }\n  return range;",
+        "    const Index width = pieces > 0 ? range.size() / pieces : 1;\n"
+        "    const Range mine = part(range.size() / std::max<Index>(width, 1), over->num_devices(), "
+        "over->device_id());\n"
+        "    range = {range.begin + mine.begin * width, range.begin + mine.end * width};\n  }\n",
+        "    int parts = 1, place = 0;\n    for (const MeshCut& cut : cuts) {\n"
+        "      if (cut.dimension != dimension) continue;\n      parts *= cut.over->num_devices();\n"
+        "      place = place * cut.over->num_devices() + cut.over->device_id();\n    }\n"
+        "    const Index width = pieces > 0 ? extent / pieces : 1;\n"
+        "    const Range mine = part(extent / std::max<Index>(width, 1), parts, place);\n"
+        "    range = {mine.begin * width, mine.end * width};\n    static_cast<void>(over);\n  }\n",
         "Somebody cuts six rows over 2 × 2 devices into 2, 2, 1 and 1.",
         "nothing to see, or stops with an error"),
     letters("mesh-copies-in-the-norm",
@@ -167,4 +180,73 @@ ALL = [
           "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
     expert_costs("mesh-form-without-copies", "z.copies.push_back(of_all_copies > 0 ? data.devices : 1);", "",
                  "Somebody forgets the buffer of a reduction over copies.", "nothing to see"),
+
+    decoder("mesh-decoder-gradient-not-reduced", OF_WEIGHT, "gradients.put(name, std::move(dw));",
+            "Somebody runs tensor parallel in several groups, and forgets that these have one network.",
+            "does not compile"),
+    decoder("mesh-decoder-gradient-over-tensor", OF_WEIGHT,
+            "gradients.put(name, all_reduce<tensor>(std::move(dw)));",
+            "Somebody names the axis of all other reductions.", "does not compile"),
+    decoder("mesh-decoder-gradient-over-all-devices", OF_WEIGHT,
+            "const Shape whole = dw.global_shape();\n"
+            "    gradients.put(name, detail::with_letter<Addend, data, R>(mesh(), ShardedEngine::all_reduce("
+            "detail::Access::take(std::move(dw))), whole));",
+            "Somebody reduces over all devices: a norm counts once per device along tensor, and slices of "
+            "different places are added.", "learns nonsense"),
+    decoder("mesh-decoder-gradient-by-all-devices", OF_WEIGHT,
+            "gradients.put(name, scale(all_reduce<data>(std::move(dw)), 1.0F / "
+            "static_cast<float>(num_devices())));",
+            "Somebody divides gradients by the number of all devices.", "nothing to see under Adam"),
+    decoder("mesh-decoder-mean-of-my-tokens", "from_outside<W<0>, R>(std::move(dloss));",
+            "from_outside<W<0>, R>(scale(std::move(dloss), static_cast<float>(kept.all_sequences) / "
+            "static_cast<float>(mesh().size(data::name) * std::max<Index>(kept.tokens.sequences, 1))));",
+            "Somebody takes the mean over the tokens of each device, and the mean of these means.",
+            "nothing to see where all devices have as many"),
+    decoder("mesh-decoder-residual-not-reduced", "accumulate(x, all_reduce<tensor>(parts_.think(",
+            "accumulate(x, (parts_.think(", "Somebody forgets one of the two all-reduces of a block.",
+            "does not compile"),
+    decoder_blocks("mesh-decoder-norm-of-an-addend",
+                   "dn = engine_->all_reduce<tensor>(std::move(dy.n));  // (T, D)   (W0, P) → (W0, R)",
+                   "dn = TokenRows(dy.n.mesh(), detail::Access::take(std::move(dy.n)), "
+                   "d.global_shape());",
+                   "Somebody silences the compiler: the norm's gradient is that of this device's hidden "
+                   "units.",
+                   "learns more slowly, and copies of the norm drift apart"),
+    decoder_blocks("mesh-decoder-shared-keys-not-summed",
+                   "return engine_->all_reduce<tensor>(std::move(addend)); }\n  /// The gradient of n",
+                   "return {addend.mesh(), detail::Access::take(std::move(addend)), "
+                   "addend.global_shape()}; }\n  /// The gradient of n",
+                   "Somebody silences the compiler: keys that all devices along tensor have get the gradient "
+                   "of this device's queries.", "a little worse, and copies of the weights drift apart"),
+    decoder_blocks("mesh-decoder-heads-by-rank", "engine_->mesh().axis(tensor::name), t.sequences",
+                   "engine_->mesh(), t.sequences", "Somebody counts heads over all devices.",
+                   "stops with an error"),
+    decoder_blocks("mesh-decoder-groups-of-heads-cut", "decoders::TensorHeads(m_, devices).pieces()",
+                   "m_.heads",
+                   "Somebody cuts between any two query heads, and keys follow no longer.",
+                   "stops with an error"),
+    decoder_tensors("mesh-decoder-softmax-over-all-devices", "mesh.axis(tensor::name)", "mesh",
+                    "Somebody takes the largest logit and the sum of powers over all devices, which have "
+                    "other tokens.", "learns nonsense, or stops with an error"),
+    decoder_tensors("mesh-decoder-table-from-the-first-row",
+                    "scatter_add_rows(d.local(), in_slice(t.ids, here), sum);",
+                    "scatter_add_rows(d.local(), in_slice(t.ids, {0, here.size()}), sum);",
+                    "Somebody looks tokens up by their number in the whole vocabulary.",
+                    "learns nothing of most tokens"),
+    decoder_fsdp("mesh-decoder-gathered-over-tensor", "w.query = all_gather<data>(s.query);",
+                 "w.query = all_gather<tensor>(s.query);", "Somebody gathers what tensor parallel divides.",
+                 "does not compile"),
+    decoder_fsdp("mesh-decoder-scattered-like-tensor", "detail::axis_of<L> == 0 ? 1 : 0;",
+                 "detail::axis_of<L> == 1 ? 1 : 0;",
+                 "Somebody cuts over data the dimension that tensor has cut.", "does not compile"),
+    decoder_fsdp("mesh-decoder-table-of-one-end",
+                 "accumulate(dtable, embedding_backward(d, kept.tokens, m_.vocabulary));",
+                 "dtable = embedding_backward(d, kept.tokens, m_.vocabulary);",
+                 "Somebody overwrites one gradient of a tied table with the other.", "learns more slowly"),
+    letters("mesh-heads-cut-apart", "keeps_pieces<L> ? mesh.pieces(axis) : 0", "0",
+            "Somebody cuts heads and sequences as any other dimension.", "stops with an error",
+            tests=ON_MESH, train=TWO_AXES),
+    decoder_costs("mesh-decoder-form-over-the-other-axis", "over_data_(t_, data_) {",
+                  "over_data_(t_, Along(mesh, \"tensor\", s.device)) {",
+                  "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
 ]

@@ -214,7 +214,7 @@ def write_problem(folder, chapter, options):
         write_values(folder / "batch", {"input_ids": tokens(rows, 8), "decoder_input_ids": tokens(rows, 6),
                                         "labels": tokens(rows, 6)})
         return
-    if chapter == "08_decoder":
+    if chapter == "08_decoder" or any(option.startswith("decoder-") for option in options):
         write_values(folder / "params", decoder_params(values, 6 if "--experts" in options else 0))
         write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
         return
