@@ -23,7 +23,9 @@ const RegisteredChapter chapter({
                    {"hybrid-shard", "hsdp"},
                    {"3d", "data-pipeline-tensor"},
                    {"dp-pp-tp", "data-pipeline-tensor"},
-                   {"ep-dp", "expert-data"}},
+                   {"ep-dp", "expert-data"},
+                   {"4d", "five"},
+                   {"5d", "five"}},
 });
 
 }  // namespace shard::meshes

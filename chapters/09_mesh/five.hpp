@@ -2,12 +2,12 @@
 
 ///     ./chapters/run 09 -n 8 train --variant five --mesh data=1,pipeline=2,context=2,expert=1,tensor=2
 ///
-/// A decoder on a mesh of five axes. Sequences are divided over data and expert, the positions of each sequence
-/// over context, blocks over pipeline, heads, hidden units and the vocabulary over tensor, and the experts of a
-/// mixture over expert (Singh et al. 2023, "A Hybrid Tensor-Expert-Data Parallelism Approach"; Llama Team 2024,
-/// "The Llama 3 Herd of Models", section 3.3.2). Any axis may have one device. Without experts, the axis expert
-/// is a second axis data. A gradient is a sum over the axes on which its weight has copies, and the letters say
-/// which: data, context and expert, or data and context for an expert's.
+/// A decoder on a mesh of five axes. Sequences are divided over data and expert, the positions of each
+/// sequence over context, blocks over pipeline, heads, hidden units and the vocabulary over tensor, and the
+/// experts of a mixture over expert (Singh et al. 2023, "A Hybrid Tensor-Expert-Data Parallelism Approach";
+/// Llama Team 2024, "The Llama 3 Herd of Models", section 3.3.2). Any axis may have one device. Without
+/// experts, the axis expert is a second axis data. A gradient is a sum over the axes on which its weight
+/// has copies, and the letters say which: data, context and expert, or data and context for an expert's.
 /// Builds on: 08_decoder/tensor.hpp, 08_decoder/context.hpp, 08_decoder/experts.hpp, 08_decoder/layers.hpp.
 
 #include "engine/schedules/checker.hpp"

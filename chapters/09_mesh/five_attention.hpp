@@ -1,7 +1,8 @@
 #pragma once
 
-/// Attention on five axes. A device has its heads, over tensor, of its tokens, over context. Keys and values of
-/// these heads travel around the ring of the devices along context, as in chapter 08. (Part of five.hpp.)
+/// Attention on five axes. A device has its heads, over tensor, of its tokens, over context. Keys and
+/// values of these heads travel around the ring of the devices along context, as in chapter 08. (Part of
+/// five.hpp.)
 
 #include "08_decoder/ring_attention.hpp"
 #include "08_decoder/tensor_weights.hpp"
@@ -63,14 +64,14 @@ FiveHeadGradients<K> attention_backward(const FiveHere& here, Activation<W<1>> d
   return {like(std::move(d.dq), k.q), std::move(dk), std::move(dv)};
 }
 
-/// Adds to the gradients of the weights, g. Each is an addend over data, context and expert: a sum over my rows.
+/// Adds to the gradients of the weights, g. Each is an addend over data, context and expert: a sum over my
+/// rows.
 template <class K>
 Activation<R> attend_backward(const FiveHere& here, const FiveBlock<Weight, ExpertWeight, K>& w,
                               const Activation<R>& d, const Tokens& t, const KeysOnRing& keys,
                               FiveBlockKept<K>& k, FiveBlock<Addend, ExpertAddend, K>& g) {
   const DecoderModel& m = here.m;
-  accumulate(g.output,
-             matmul(transposed(k.o), d));  // (h d, D)   (S0, O, S0, S0, W1)ᵀ·(.., R) = (P, O, P, P, W0)
+  accumulate(g.output, matmul(transposed(k.o), d));  // (h d, D)   (P, O, P, P, W0)
   auto [dq, dk, dv] = attention_backward(here, matmul(d, transposed(w.output)), t, keys, k);
   dq = rotary_backward(std::move(dq), t.sequences, t.positions, rotary_of(m));  // (T, h d)
   dk = rotary_backward(std::move(dk), t.sequences, t.positions, rotary_of(m));  // (T, g d)

@@ -36,9 +36,9 @@ template <class T>
 using ExpertAddend = OnFive<P, O, P, O, T>;
 /// @}
 
-/// The weights of a block, or their gradients: `Of` as above, and E of experts. Heads stay whole: the letter W
-/// cuts between them. K is the letter of key-value heads over tensor: W<1>, or R where there are more devices
-/// than these heads.
+/// The weights of a block, or their gradients: `Of` as above, and E of experts. Heads stay whole: the
+/// letter W cuts between them. K is the letter of key-value heads over tensor: W<1>, or R where there are
+/// more devices than these heads.
 template <template <class> class Of, template <class> class E, class K>
 struct FiveBlock {
   Of<R> attention_norm;                                // (D)

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which tokens of a batch a device has: its sequences, cut over data and within these over expert, and of each
-/// sequence its positions, cut over context. (Part of five.hpp.)
+/// Which tokens of a batch a device has: its sequences, cut over data and within these over expert, and of
+/// each sequence its positions, cut over context. (Part of five.hpp.)
 
 #include "08_decoder/pipelined.hpp"
 #include "08_decoder/ring_attention.hpp"
@@ -23,7 +23,8 @@ inline std::vector<Range> sequences_of_places(Index sequences, int data_places, 
   return all;
 }
 
-/// At most as many micro-batches as the first of these places has sequences, so that none is empty everywhere.
+/// At most as many micro-batches as the first of these places has sequences, so that none is empty
+/// everywhere.
 inline Index micro_batches_of(const std::vector<Range>& sequences, Index wanted) {
   return std::clamp<Index>(wanted, 1, std::max<Index>(sequences[0].size(), 1));
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The feed-forward of a block on five axes, or its experts. Hidden units are divided over tensor. Experts are
-/// divided over expert: a token is sent along this axis, and along no other one. (Part of five.hpp.)
+/// The feed-forward of a block on five axes, or its experts. Hidden units are divided over tensor. Experts
+/// are divided over expert: a token is sent along this axis, and along no other one. (Part of five.hpp.)
 
 #include "five_axes.hpp"
 
@@ -23,8 +23,8 @@ inline auto routed_here(const FiveHere& here) {
     return Routed<R>::uneven(here.mesh(), std::move(rows), std::move(shape));
   };
 }
-/// Sends rows along expert, so many to each device. As many come from each as it has announced. If that is not
-/// so on one device, all devices along expert refuse it: none waits for a device that has given up.
+/// Sends rows along expert, so many to each device. As many come from each as it has announced. If that is
+/// not so on one device, all devices along expert refuse it: none waits for a device that has given up.
 inline Tensor along_expert(const FiveHere& here, Tensor rows, const std::vector<Index>& to,
                            const std::vector<Index>& from, SourceLine where = SourceLine::current()) {
   Communicator& along = here.along<experts>();
@@ -75,8 +75,9 @@ void add_to_sums(Sums& sums, Gradients addends) {
 }
 
 /// ## Backward
-/// Gradients of answers go to the experts, and gradients of tokens come back. An expert's gradient is an addend
-/// over data and context, where its copies are. Over expert it is whole: all tokens of this copy came here.
+/// Gradients of answers go to the experts, and gradients of tokens come back. An expert's gradient is an
+/// addend over data and context, where its copies are. Over expert it is whole: all tokens of this copy
+/// came here.
 template <class K>
 Activation<R> ask_experts_backward(const FiveHere& here, const FiveBlock<Weight, ExpertWeight, K>& w,
                                    const Activation<R>& d, FiveBlockKept<K>& k,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The parameters of a decoder on five axes: which part of each a device has, and over which axes its gradient is
-/// a sum. The letters of a parameter say both. (Part of five.hpp.)
+/// The parameters of a decoder on five axes: which part of each a device has, and over which axes its
+/// gradient is a sum. The letters of a parameter say both. (Part of five.hpp.)
 
 #include "five_stage.hpp"
 

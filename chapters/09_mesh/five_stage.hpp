@@ -20,8 +20,8 @@ struct FiveStage {
   bool is_last() const { return blocks.end == here.m.num_blocks; }
   const Weight<S<0>>& head() const { return w.own_head.is_empty() ? w.embedding : w.own_head; }
 
-  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one returns
-  /// the losses, (T, 1).
+  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one
+  /// returns the losses, (T, 1).
   Activation<R> forward(Activation<R> x, const FivePiece& piece, FiveKept<K>& kept) const {
     const DecoderModel& m = here.m;
     if (is_first()) x = embedded(piece);  // (T, D)

@@ -66,8 +66,8 @@ class FiveTrace : public Trace {
 /// A block in a step, with a micro-batch.
 class FiveBlockTrace : public BlockTrace {
  public:
-  /// `cut`: the micro-batch's sequences over context. `route`: where its tokens go along expert, of a mixture.
-  /// `put`: what happens to a gradient's addend.
+  /// `cut`: the micro-batch's sequences over context. `route`: where its tokens go along expert, of a
+  /// mixture. `put`: what happens to a gradient's addend.
   FiveBlockTrace(FiveTrace& trace, const PartSizes& sizes, const SequenceCut& cut, const GroupAlong& context,
                  const GroupAlong& expert, Route route, bool divides_key_heads,
                  std::function<void(Index)> put)

@@ -60,8 +60,9 @@ void require_stages(const DecoderModel& m, const MeshShape& shape) {
                                          shape.size(pipeline::name), m.num_blocks));
 }
 
-/// Every factorisation once, with pieces of different sizes, and both cuts of sequences. With contiguous ones,
-/// keys also go to devices that do not see them, where no fault is noticed: faults are planted on few devices.
+/// Every factorisation once, with pieces of different sizes, and both cuts of sequences. With contiguous
+/// ones, keys also go to devices that do not see them, where no fault is noticed: faults are planted on few
+/// devices.
 std::vector<Options> every_mesh(const MeshOption& mesh, const std::vector<std::string>& axes, int devices) {
   std::vector<Options> all = mesh.every(devices, axes);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,8 +1,8 @@
 #pragma once
 
-/// The worker that carries out a pipeline's schedule on five axes: it takes the micro-batches of this device's
-/// sequences through its stage. It sends to the device that has the next stage, and the same place on the other
-/// axes. (Part of five.hpp.)
+/// The worker that carries out a pipeline's schedule on five axes: it takes the micro-batches of this
+/// device's sequences through its stage. It sends to the device that has the next stage, and the same place
+/// on the other axes. (Part of five.hpp.)
 
 #include <map>
 
@@ -18,8 +18,8 @@ class FiveWorker : public Interpreter {
   FiveWorker(const FiveStage<K>& stage, FiveBatch batch, Index micro_batches)
       : stage_(stage), batch_(std::move(batch)), micro_batches_(batch_.micro_batches(micro_batches)) {}
 
-  /// Carries out this device's part of the schedule. At the last stage, `loss_gradient` is called; if there is
-  /// none, the worker keeps the losses.
+  /// Carries out this device's part of the schedule. At the last stage, `loss_gradient` is called; if there
+  /// is none, the worker keeps the losses.
   void run(const Schedule& schedule, const LossGradient& loss_gradient) {
     schedule_ = &schedule;
     loss_gradient_ = loss_gradient;
