@@ -92,12 +92,16 @@ class ExpertsDecoder : public LanguageModel {
   struct MyBlockKept : KeptFor<Sharded<0>> {
     ExpertChoice choice;  // of my tokens
     Route route;
-    ExpertsKept experts;  // mine, of the tokens that came
-    Tensor answers;       // (T · k, D)   to my tokens, by expert, then by token
+    ExpertsKept<Owned, Owned> experts;  // mine, of the tokens that came
+    Tensor answers;                     // (T · k, D)   to my tokens, by expert, then by token
   };
   using MyKept = Kept<MyBlockKept, Sharded<0>>;
 
   MyBlock& block(Index b) { return w_.blocks[static_cast<std::size_t>(b)]; }
+  /// Tokens for an expert lie on its device.
+  auto mine() const {
+    return [this](Tensor rows) { return Owned::mine(group(), std::move(rows)); };
+  }
   std::span<const OwnedExpert> my_experts(Index b) {
     return std::span(block(b).experts)
         .subspan(static_cast<std::size_t>(mine_.begin), static_cast<std::size_t>(mine_.size()));
@@ -108,11 +112,11 @@ class ExpertsDecoder : public LanguageModel {
     const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     k.choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);               // of (T, E)
-    k.route = route_of(k.choice.counts(), arriving(*this, k.choice.counts()), num_devices(), device_id());
+    k.route = route_of(k.choice.counts(), arriving(group(), k.choice.counts()), num_devices(), device_id());
     Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
     n = all_to_all(std::move(n), k.route.to);                     // (m, D)       tokens for my experts
     require_announced(k.route, n);
-    Tensor y = answers(group(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
+    Tensor y = answers(mine(), std::move(n), k.route, my_experts(b), m_.how, k.experts);  // (m, D)
     k.answers = all_to_all(std::move(y), k.route.from);  // (T · k, D)   back, in the order in which they left
     return my_rows(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
   }
@@ -129,7 +133,7 @@ class ExpertsDecoder : public LanguageModel {
     dy = all_to_all(std::move(dy), k.route.to);  // (m, D)   of my experts' answers
     std::vector<OwnedExpertGradients> dw;
     Tensor dn =
-        answers_backward(group(), std::move(dy), k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
+        answers_backward(mine(), std::move(dy), k.route, my_experts(b), m_.how, k.experts, dw);  // (m, D)
     put_experts(m_, b, block(b).experts, std::move(dw), gradients);
     dn = all_to_all(std::move(dn), k.route.from);                     // (T · k, D)   of my tokens
     Sharded<0> df = my_rows(combine_rows(dn, slots, m_.top_k), k.f);  // (T, D)

@@ -12,46 +12,51 @@ namespace shard::decoders {
 using OwnedExpert = FeedForward<Owned, Owned>;
 using OwnedExpertGradients = FeedForwardGradients<Owned, Owned, Owned>;
 
-/// What they keep, each for its own t tokens.
+/// What they keep, each for its own t tokens, which lie as X. The expert's columns lie as C.
+template <Layout X, Layout C>
 struct ExpertsKept {
-  std::vector<Owned> n;                    // (t, D)
-  std::vector<FeedForwardKept<Owned>> of;  // (t, F)
+  std::vector<X> n;                                  // (t, D)
+  std::vector<FeedForwardKept<ProductOf<X, C>>> of;  // (t, F)
 };
 
-/// Row i of the result (m, D) is the answer to row i of the tokens n (m, D).
-inline Tensor answers(Communicator& group, Tensor n, const Route& route, std::span<const OwnedExpert> mine,
-                      const Arithmetic& how, ExpertsKept& kept) {
+/// Row i of the result (m, D) is the answer to row i of the tokens n (m, D), or its addend where the experts'
+/// hidden units are divided. `lay` says how an expert's tokens lie.
+template <Layout X, Layout C, Layout R, class Lay>
+Tensor answers(const Lay& lay, Tensor n, const Route& route, std::span<const FeedForward<C, R>> mine,
+               const Arithmetic& how, ExpertsKept<X, C>& kept) {
   Tensor y = Tensor::uninitialized(n.shape());
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    kept.n.push_back(Owned::mine(group, gather_rows(n, route.rows[i])));                 // (t, D)
-    const Owned answer = feed_forward(kept.n[i], mine[i], how, kept.of.emplace_back());  // (t, D)  O·O·O = O
-    scatter_rows(answer.local(), route.rows[i], y);
+    kept.n.push_back(lay(gather_rows(n, route.rows[i])));                               // (t, D)
+    const auto answer = feed_forward(kept.n[i], mine[i], how, kept.of.emplace_back());  // (t, D)
+    scatter_rows(detail::Access::tensor(answer), route.rows[i], y);
   }
   return y;
 }
-/// The gradient of n (m, D). Gives each expert's gradient, without that of n.
-inline Tensor answers_backward(Communicator& group, Tensor dy, const Route& route,
-                               std::span<const OwnedExpert> mine, const Arithmetic& how, ExpertsKept& kept,
-                               std::vector<OwnedExpertGradients>& dw) {
+/// The gradient of n (m, D), or its addend. Gives each expert's gradient, without that of n.
+template <Layout X, Layout C, Layout R, class Lay>
+Tensor answers_backward(const Lay& lay, Tensor dy, const Route& route,
+                        std::span<const FeedForward<C, R>> mine, const Arithmetic& how,
+                        ExpertsKept<X, C>& kept, std::vector<FeedForwardGradients<X, C, R>>& dw) {
   Tensor dn = Tensor::uninitialized(dy.shape());
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    const Owned d = Owned::mine(group, gather_rows(dy, route.rows[i]));  // (t, D)
+    const X d = lay(gather_rows(dy, route.rows[i]));  // (t, D)
     dw.push_back(feed_forward_backward(d, kept.n[i], mine[i], how, std::move(kept.of[i])));
-    kept.n[i] = Owned();
-    scatter_rows(std::exchange(dw.back().n, Owned()).local(), route.rows[i], dn);
+    kept.n[i] = X();
+    scatter_rows(detail::Access::take(std::exchange(dw.back().n, {})), route.rows[i], dn);
   }
   return dn;
 }
 
 /// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
 /// arrive: (N, E/N). `leaving` (E): how many of its own tokens chose each expert.
-inline std::vector<Index> arriving(ShardedEngine& engine, const std::vector<Index>& leaving) {
+inline std::vector<Index> arriving(Communicator& group, const std::vector<Index>& leaving) {
   const auto num_experts = static_cast<Index>(leaving.size());
   std::vector<Index> experts;  // of each device
-  for (int d = 0; d < engine.num_devices(); ++d)
-    experts.push_back(part(num_experts, engine.num_devices(), d).size());
+  for (int d = 0; d < group.num_devices(); ++d)
+    experts.push_back(part(num_experts, group.num_devices(), d).size());
   const std::vector<float> mine(leaving.begin(), leaving.end());
-  const std::vector<float> all = engine.all_to_all(Tensor::from_host({num_experts}, mine), experts).to_host();
+  const std::vector<float> all =
+      group.all_to_all_async(Tensor::from_host({num_experts}, mine), experts, 0).get().to_host();
   return {all.begin(), all.end()};
 }
 inline void require_announced(const Route& route, const Tensor& rows) {

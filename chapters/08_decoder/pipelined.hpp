@@ -26,7 +26,7 @@ inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
 /// These sequences of a batch.
 inline Tokens some_sequences(const Tokens& batch, Range sequences) {
   Tokens some{.sequences = sequences.size(), .length = batch.length, .positions = batch.positions};
-  some.first_sequence = sequences.begin;
+  some.first_sequence = batch.first_sequence + sequences.begin;
   auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
     if (!from.empty())
       to.assign(from.begin() + sequences.begin * batch.length, from.begin() + sequences.end * batch.length);

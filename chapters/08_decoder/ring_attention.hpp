@@ -62,21 +62,20 @@ class Ring {
 /// ## Forward
 /// q (t, H d) at positions at_q (t), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its
 /// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is computed.
-inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const Sharded<0>& v,
-                                 const std::vector<Index>& at_q, const KeysOnRing& keys,
-                                 const AttentionHeads& heads, OnlineSoftmax& softmax) {
-  const Ring ring(q.group(), keys, heads.key_width());
+inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
+                             const std::vector<Index>& at_q, const KeysOnRing& keys,
+                             const AttentionHeads& heads, OnlineSoftmax& softmax) {
+  const Ring ring(group, keys, heads.key_width());
   RingPiece other;
   for (int step = 0; step < ring.steps(); ++step) {
-    const Tensor& ks = step == 0 ? k.local() : other.k;
-    const Tensor& vs = step == 0 ? v.local() : other.v;
+    const Tensor& ks = step == 0 ? k : other.k;
+    const Tensor& vs = step == 0 ? v : other.v;
     RingStep next;
     if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
-    attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);
+    attend({q, ks, vs, at_q, ring.at(step)}, heads, softmax);
     other = next.arrived();
   }
-  Tensor o = attended(heads, q.local().extent(0), softmax);
-  return Sharded<0>(q.group(), std::move(o), q.global_shape(), q.offset());
+  return attended(heads, q.extent(0), softmax);
 }
 
 /// ## Backward
@@ -84,21 +83,21 @@ inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const
 /// N-th step brings the sum home. If each device sent its addend to the piece's owner instead, as many bytes
 /// would be sent, but not between neighbours; if queries travelled and keys stayed, a piece would be q, o, do
 /// and dq, of all query heads, and not k, v, dk and dv, of the fewer key-value heads.
-inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
-    const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
-    const Sharded<0>& v, const KeysOnRing& keys, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
-  const Ring ring(q.group(), keys, heads.key_width());
-  const std::vector<Index>& at_q = keys.of(q.group().device_id());
-  Tensor dq(q.local().shape());
+inline AttentionGradients ring_attention_backward(Communicator& group, const Tensor& dout, const Tensor& o,
+                                                  const Tensor& q, const Tensor& k, const Tensor& v,
+                                                  const KeysOnRing& keys, const AttentionHeads& heads,
+                                                  const OnlineSoftmax& softmax) {
+  const Ring ring(group, keys, heads.key_width());
+  const std::vector<Index>& at_q = keys.of(group.device_id());
+  Tensor dq(q.shape());
   RingPiece other, sum;
   RingStep sums;  // the sums so far of the piece that is here
   for (int step = 0; step < ring.steps(); ++step) {
-    const Tensor& ks = step == 0 ? k.local() : other.k;
-    const Tensor& vs = step == 0 ? v.local() : other.v;
+    const Tensor& ks = step == 0 ? k : other.k;
+    const Tensor& vs = step == 0 ? v : other.v;
     RingStep next;
     if (step + 1 < ring.steps()) next = ring.pass_on({ks.clone(), vs.clone()}, step + 1);
-    AttentionGradients d =
-        attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);
+    AttentionGradients d = attend_backward(dout, o, {q, ks, vs, at_q, ring.at(step)}, heads, softmax);
     dq = add(std::move(dq), d.dq);
     sum = {std::move(d.dk), std::move(d.dv)};
     if (step > 0) {
@@ -109,10 +108,27 @@ inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
     other = next.arrived();
   }
   if (ring.steps() > 1) sum = sums.arrived();  // of my own piece
+  return {std::move(dq), std::move(sum.k), std::move(sum.v)};
+}
+
+/// The same for slices of a group's tokens.
+/// @{
+inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const Sharded<0>& v,
+                                 const std::vector<Index>& at_q, const KeysOnRing& keys,
+                                 const AttentionHeads& heads, OnlineSoftmax& softmax) {
+  Tensor o = ring_attention(q.group(), q.local(), k.local(), v.local(), at_q, keys, heads, softmax);
+  return Sharded<0>(q.group(), std::move(o), q.global_shape(), q.offset());
+}
+inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
+    const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
+    const Sharded<0>& v, const KeysOnRing& keys, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
+  AttentionGradients d = ring_attention_backward(q.group(), dout.local(), o.local(), q.local(), k.local(),
+                                                 v.local(), keys, heads, softmax);
   auto like = [](Tensor t, const Sharded<0>& l) {
     return Sharded<0>(l.group(), std::move(t), l.global_shape(), l.offset());
   };
-  return {like(std::move(dq), q), like(std::move(sum.k), k), like(std::move(sum.v), v)};
+  return {like(std::move(d.dq), q), like(std::move(d.dk), k), like(std::move(d.dv), v)};
 }
+/// @}
 
 }  // namespace shard::decoders

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "costs.hpp"
+#include "ring_trace.hpp"
 
 namespace shard::decoders {
 
@@ -31,53 +32,12 @@ class ContextBlockTrace : public SequenceBlockTrace {
   }
 
  protected:
-  void attention() override {
-    for (int step = 0; step < steps(); ++step) {
-      pass_copies_on(step);
-      if (step == 0) traces::begin_attention(t, z.attention);
-      traces::attend(t, z.attention, cut_.runs_of(source(step)));
-      arrive(step);
-    }
-    traces::attended(t, z.attention);
-  }
-  void attention_backward() override {
-    const Index q = z.T * z.Q();
-    t.hold(q);  // dq
-    for (int step = 0; step < steps(); ++step) {
-      pass_copies_on(step);
-      traces::attend_backward(t, z.attention, cut_.runs_of(source(step)));
-      if (step > 0) t.release(2 * piece(step));      // the sum so far, added
-      if (step > 0) t.release(2 * piece(step - 1));  // what was sent of the piece before
-      if (steps() > 1) pass_on(step);                // the sum
-      arrive(step);
-      t.release(q);  // this step's addend
-    }
-    if (steps() > 1) t.release(2 * piece(steps() - 1));
-    t.release(q);  // do
-  }
+  void attention() override { ring().forward(); }
+  void attention_backward() override { ring().backward(); }
 
  private:
-  int steps() const { return cut_.devices(); }
-  /// The device whose piece is here.
-  int source(int step) const { return (device_ - step + steps()) % steps(); }
-  /// Elements of its keys, or of its values.
-  Index piece(int step) const { return cut_.rows(source(step)).size() * z.K(); }
-
-  /// Both leave, and those of the next step have room.
-  void pass_on(int step) {
-    for (int i = 0; i < 2; ++i) t.send(piece(step));
-    t.hold(2 * piece(step + 1));
-  }
-  /// Unless they have been everywhere.
-  void pass_copies_on(int step) {
-    if (step + 1 == steps()) return;
-    t.hold(2 * piece(step));
-    pass_on(step);
-  }
-  /// The next keys and values are here: copies of those before have left, and the piece that came is freed.
-  void arrive(int step) {
-    if (step + 1 < steps()) t.release(2 * piece(step));
-    if (step > 0) t.release(2 * piece(step));
+  RingTrace ring() {
+    return {t, z.attention, cut_, device_, [this](Index elements) { t.send(elements); }};
   }
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/device/split.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard::decoders {
 
@@ -100,6 +100,23 @@ struct SequenceCut {
     }
   }
 };
+
+/// The gradient of a device's losses (t, 1). The loss is told of each run of tokens by itself, with its first
+/// row in the batch. `first_sequence`: the place of this cut's first sequence there.
+template <class LossOfRows>
+Tensor gradient_of_losses(const Tensor& losses, const SequenceCut& cut, int device, Index first_sequence,
+                          const LossOfRows& loss_gradient) {
+  Tensor dlosses(losses.shape());
+  Index row = 0;
+  for (Index b = 0; b < cut.sequences; ++b)
+    for (const Range& run : cut.runs_of(device)) {
+      const Tensor piece = slice(losses, 0, row, row + run.size());
+      assign(Rows(dlosses, row, row + run.size()),
+             loss_gradient(piece, (first_sequence + b) * cut.length + run.begin));
+      row += run.size();
+    }
+  return dlosses;
+}
 
 /// A rule: (sequences, length, devices).
 using CutSequences = SequenceCut (*)(Index, Index, int);

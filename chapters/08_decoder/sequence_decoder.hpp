@@ -22,14 +22,7 @@ class SequenceDecoder : public TokenwiseDecoder {
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     const SequenceCut cut = cut_of(input);
     Sharded<0> losses = losses_of(input, cut);  // (t, 1)
-    Tensor dlosses(losses.local().shape());
-    Index row = 0;
-    for (Index b = 0; b < cut.sequences; ++b)
-      for (const Range& run : cut.runs_of(device_id())) {
-        const Tensor piece = slice(losses.local(), 0, row, row + run.size());
-        assign(Rows(dlosses, row, row + run.size()), loss_gradient(piece, b * cut.length + run.begin));
-        row += run.size();
-      }
+    Tensor dlosses = gradient_of_losses(losses.local(), cut, device_id(), 0, loss_gradient);
     auto [kept] = tape_.pop();
     return gradients_of(std::move(kept), my_rows(std::move(dlosses), losses));
   }

@@ -1,8 +1,8 @@
 #include <map>
 #include <memory>
 
-#include "engine/workloads/block_traces.hpp"
 #include "engine/schedules/interpreter.hpp"
+#include "engine/workloads/block_traces.hpp"
 #include "pipelined.hpp"
 #include "t5_costs.hpp"
 

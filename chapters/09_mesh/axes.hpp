@@ -14,6 +14,18 @@ struct data {
 struct tensor {
   static constexpr const char* name = "tensor";
 };
+/// Each place on this axis has some of the blocks.
+struct pipeline {
+  static constexpr const char* name = "pipeline";
+};
+/// The positions of each sequence are cut over this axis.
+struct context {
+  static constexpr const char* name = "context";
+};
+/// Each place on this axis has some of a mixture's experts.
+struct experts {
+  static constexpr const char* name = "expert";
+};
 
 /// In hsdp, these hold copies of the parameters.
 struct replica {

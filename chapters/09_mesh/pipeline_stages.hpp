@@ -9,11 +9,6 @@
 
 namespace shard::meshes {
 
-/// Each place on this axis has some of the blocks.
-struct pipeline {
-  static constexpr const char* name = "pipeline";
-};
-
 using PipelineAxes = MeshAxes<data, pipeline, tensor>;
 template <class... Letters>
 using OnThree = OnMesh<PipelineAxes, Letters...>;

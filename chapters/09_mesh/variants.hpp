@@ -16,6 +16,8 @@ std::vector<Variant> variants_of_mixtures();
 std::vector<Variant> variants_of_blocks();
 /// `decoder-data-tensor` and `decoder-fsdp-tensor`, and the decoder on one device that they must equal.
 std::vector<Variant> variants_of_decoders();
+/// `five`, `decoder-data-pipeline-tensor` and `decoder-expert-data`, and the mixture that they must equal.
+std::vector<Variant> variants_of_five_axes();
 /// @}
 
 }  // namespace shard::meshes

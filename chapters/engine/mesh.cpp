@@ -28,6 +28,13 @@ Index Mesh::pieces(const std::string& axis) const {
   return set->second;
 }
 
+Communicator& Mesh::joined(const std::vector<std::string>& names) const {
+  const auto made = groups_.find(names);
+  if (made == groups_.end())
+    refuse(Code::argument, "mesh", "axes that were joined before", fmt::format("{}", fmt::join(names, ",")));
+  return *made->second;
+}
+
 Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where) {
   if (auto made = groups_.find(names); made != groups_.end()) return *made->second;
   std::vector<MeshAxis> joined;

@@ -44,6 +44,8 @@ class Mesh : public WrappedCommunicator {
   /// The group along several axes. Of those that are given, the last varies fastest. The first call with
   /// these axes is a collective.
   Communicator& axes(const std::vector<std::string>& names, SourceLine where = SourceLine::current());
+  /// The same, of axes that were joined before. \throws Error argument when they were not
+  Communicator& joined(const std::vector<std::string>& names) const;
   /// What was sent in the groups along axes, and in that of all devices, since the ledger began to measure, by
   /// the names of the axes: "data", "data,expert", "all". An axis with one device has no traffic.
   std::map<std::string, Traffic> sent_along() const;

@@ -3,7 +3,7 @@
 /// The base class of engines on a mesh. Each collective names the axis over which it runs, and changes the
 /// letter of that axis:
 ///
-///     all_reduce<axis>                P → R
+///     all_reduce<axis>                P → R, also over several axes at once: all_reduce<axis, other>
 ///     reduce_scatter<axis, d>         P → S<d>
 ///     all_gather<axis>                S<d> → R
 ///     shard<axis, d>                  R → S<d>, without communication
@@ -24,6 +24,17 @@ template <class Result>
 Result on_mesh(const char* call, Mesh& mesh, Tensor local, Shape global) {
   require_result(call, shape_of(ranges_after(Result::cuts(mesh), global)), local.shape());
   return Access::make<Result>(mesh, std::move(local), std::move(global), 0);
+}
+
+/// The sum over a group of a mesh. Each device keeps what it has of the tensor.
+template <class Result, class L>
+auto summed(Communicator& over, L&& p) {
+  const Shape mine = Access::tensor(p).shape();
+  return over.all_reduce_async(Access::take(std::move(p)), ReduceOp::sum)
+      .then([&mesh = p.mesh(), global = p.global_shape(), mine](Tensor sum) {
+        require_result("all_reduce", mine, sum.shape());
+        return Access::make<Result>(mesh, std::move(sum), global, 0);
+      });
 }
 
 template <class L, class Axis>
@@ -64,13 +75,19 @@ class MeshEngine : public Base {
   requires detail::Consumed<L>
   auto all_reduce_async(L&& p, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
-    using Result = detail::with_letter<L, Axis, Replicated>;
     Mesh& mesh = p.mesh();
-    return mesh.axis(Axis::name)
-        .all_reduce_async(detail::Access::take(std::move(p)), ReduceOp::sum)
-        .then([&mesh, global = p.global_shape()](Tensor sum) {
-          return detail::on_mesh<Result>("all_reduce", mesh, std::move(sum), global);
-        });
+    return detail::summed<detail::with_letter<L, Axis, Replicated>>(mesh.axis(Axis::name), std::move(p));
+  }
+  template <class First, class Second, class... More, class L>
+  requires(
+      detail::Consumed<L>&& detail::HasLetter<L, First, Partial>&& detail::HasLetter<L, Second, Partial> &&
+      (detail::HasLetter<L, More, Partial> &&
+       ...)) auto all_reduce(L&& p, SourceLine where = SourceLine::current()) {
+    const CallSite call(where);
+    using Result = detail::with_letter_on<L, Replicated, First, Second, More...>;
+    Mesh& mesh = p.mesh();
+    return detail::summed<Result>(mesh.axes({First::name, Second::name, More::name...}), std::move(p))
+        .get(where);
   }
   template <class Axis, detail::HasLetter<Axis, Partial> L>
   requires detail::Consumed<L>
@@ -148,6 +165,14 @@ class MeshEngine : public Base {
     static_assert(detail::is_no_layout<L>,
                   "all_reduce<axis> sums the addends of an axis, and on this axis the tensor is no Partial: "
                   "it would count once per device");
+    return {};
+  }
+  template <class First, class Second, class... More, detail::LiesOnMesh L>
+  requires(!(detail::HasLetter<L, First, Partial> && detail::HasLetter<L, Second, Partial> &&
+             (detail::HasLetter<L, More, Partial> && ...))) detail::NoLayout all_reduce(L&&) {
+    static_assert(detail::is_no_layout<L>,
+                  "all_reduce<axis, other> sums the addends of all of these axes, and on one of them the "
+                  "tensor is no Partial: it would count once per device");
     return {};
   }
   template <class Axis, detail::HasLetter<Axis, Partial> L>
@@ -231,7 +256,7 @@ class MeshEngine : public Base {
     const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
     return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
   }
-  /// The same for a parameter that lies at the place `owner` of the axis with O. The devices at the other
+  /// The same for a parameter that lies at the place `owner` of the axes with O. The devices at the other
   /// places load nothing.
   template <class... Letters>
   On<Letters...> load_at(int owner, const Checkpoint& checkpoint, const std::string& name,

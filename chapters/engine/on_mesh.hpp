@@ -74,7 +74,7 @@ using S = Sharded<Dimension>;
 template <int Dimension>
 using W = OfWholePieces<Dimension>;
 using P = Partial;
-using O = Owned;  // at one place of the axis, by the rules of the other axes; nothing elsewhere
+using O = Owned;  // at one place of the axis, or of all axes with O; nothing elsewhere
 }  // namespace letters
 
 /// The axes that an engine knows, the outer ones first. Each is a type with a `name`.
@@ -108,7 +108,6 @@ void verify_copies(Communicator& axis, const Tensor& t) {
 template <class... Axis, detail::Letter... Letters>
 class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
   static_assert(sizeof...(Axis) == sizeof...(Letters), "OnMesh has one letter for each axis of its mesh");
-  static_assert((0 + ... + std::same_as<Letters, Owned>) <= 1, "OnMesh has the letter O on at most one axis");
 
  public:
   using Axes = MeshAxes<Axis...>;
@@ -118,12 +117,19 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
   /// Claims that `local` is this device's part of a tensor of shape `global`. On an axis with R all devices
   /// pass the same values; a checked run verifies it. \throws Error argument for a part of another shape
   OnMesh(Mesh& mesh, Tensor local, Shape global, SourceLine where = SourceLine::current())
-      : Laid(mesh, std::move(local), std::move(global)) {
+      : OnMesh(uneven(mesh, std::move(local), std::move(global), where)) {
     const CallSite call(where);
     detail::require_part(local_.shape(), cuts(mesh), global_);
-    (detail::verify_copies<Letters>(mesh.axis(Axis::name), local_), ...);
   }
-  /// A tensor that lies at another place, `owner`, of the axis with O. This device holds nothing of it.
+  /// The same where no rule says which indices this device has: the tokens that chose an expert, or some
+  /// positions of some sequences. Such a tensor cannot leave an engine.
+  static OnMesh uneven(Mesh& mesh, Tensor local, Shape global, SourceLine where = SourceLine::current()) {
+    const CallSite call(where);
+    OnMesh claimed = detail::Access::make<OnMesh>(mesh, std::move(local), std::move(global), 0);
+    (detail::verify_copies<Letters>(mesh.axis(Axis::name), claimed.local_), ...);
+    return claimed;
+  }
+  /// A tensor that lies at another place, `owner`, of the axes with O. This device holds nothing of it.
   static OnMesh elsewhere(Mesh& mesh, Shape global, int owner) requires(std::same_as<Letters, Owned> || ...) {
     OnMesh nothing;
     nothing.group_ = &mesh;
@@ -141,16 +147,20 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
     (detail::add_cut<Letters>(all, mesh, Axis::name), ...);
     return all;
   }
-  /// The group along the axis with O, if there is one.
+  /// The group along the axes with O, if there are any. (Several are to be joined before.)
   static Communicator* owned_along(const Mesh& mesh) {
-    Communicator* along = nullptr;
-    ((along = std::same_as<Letters, Owned> ? &mesh.axis(Axis::name) : along), ...);
-    return along;
+    std::vector<std::string> owning;
+    ((std::same_as<Letters, Owned> ? owning.push_back(Axis::name) : void()), ...);
+    return owning.empty() ? nullptr : &mesh.joined(owning);
   }
-  /// The place on that axis where the tensor lies.
+  /// The place on these axes where the tensor lies.
   int owner() const { return elsewhere_ >= 0 ? elsewhere_ : owned_along(mesh())->device_id(); }
   /// Whether this device holds a part.
-  bool is_mine() const { return elsewhere_ < 0 || elsewhere_ == owned_along(mesh())->device_id(); }
+  bool is_mine() const {
+    if constexpr ((std::same_as<Letters, Owned> || ...))
+      return elsewhere_ < 0 || elsewhere_ == owned_along(mesh())->device_id();
+    return true;
+  }
   /// The indices of the whole that this device has.
   std::vector<Range> ranges() const { return ranges_after(cuts(mesh()), global_); }
   /// Whether this device is the first of those that hold the same elements.
@@ -217,15 +227,18 @@ struct LetterOn<OnMesh<MeshAxes<Axis...>, L...>, A> {
 template <class L, class A>
 using letter_on = typename LetterOn<std::remove_cvref_t<L>, A>::type;
 
-/// The same tensor with another letter on one axis.
-template <class L, class A, class Letter>
+/// The same tensor with another letter on some axes.
+template <class L, class Letter, class... A>
 struct Relettered;
-template <class... Axis, class... L, class A, class Letter>
-struct Relettered<OnMesh<MeshAxes<Axis...>, L...>, A, Letter> {
-  using type = OnMesh<MeshAxes<Axis...>, std::conditional_t<std::same_as<Axis, A>, Letter, L>...>;
+template <class... Axis, class... L, class Letter, class... A>
+struct Relettered<OnMesh<MeshAxes<Axis...>, L...>, Letter, A...> {
+  using type =
+      OnMesh<MeshAxes<Axis...>, std::conditional_t<MeshAxes<A...>::template has<Axis>, Letter, L>...>;
 };
 template <class L, class A, class Letter>
-using with_letter = typename Relettered<std::remove_cvref_t<L>, A, Letter>::type;
+using with_letter = typename Relettered<std::remove_cvref_t<L>, Letter, A>::type;
+template <class L, class Letter, class... A>
+using with_letter_on = typename Relettered<std::remove_cvref_t<L>, Letter, A...>::type;
 
 /// Whether no axis after this one cuts the same dimension.
 template <class L, class A, int Dimension>

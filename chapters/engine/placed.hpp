@@ -51,6 +51,8 @@ class Placed {
       Communicator* along = laid.owned_along(laid.mesh());
       placement_ = Placement::on_mesh(laid.cuts(laid.mesh()), along, along ? laid.owner() : 0);
       for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = laid.ranges()[d].begin;
+      if (laid.is_mine())
+        detail::require_part(detail::Access::tensor(laid).shape(), placement_.cuts, global_);
       counts_here_ = laid.is_first_copy();
     }
     local_ = detail::Access::take(std::move(laid));

@@ -335,3 +335,49 @@ TEST_CASE("a tensor that lies at one place of an axis is there, cut by the other
     }
   });
 }
+
+TEST_CASE("a tensor may lie at one place of two axes together, once they are joined") {
+  on_each_mesh([](PlainMeshEngine& engine) {
+    Mesh& mesh = engine.mesh();
+    const HostTensor a = integers({6, 5}, 0);
+    const auto checkpoint = host_checkpoint({{"a", a}}, "test");
+    CHECK(code_of([&] { mesh.joined({"outer", "inner"}); }) == static_cast<int>(Code::argument));
+    Communicator& both = mesh.axes({"outer", "inner"});
+    CHECK(&mesh.joined({"outer", "inner"}) == &both);
+    for (int owner = 0; owner < both.num_devices(); ++owner) {
+      CAPTURE(owner);
+      On<O, O> x = engine.load_at<O, O>(owner, *checkpoint, "a");
+      CHECK(x.is_mine() == (both.device_id() == owner));
+      CHECK(x.owner() == owner);
+      Placed placed = std::move(x);
+      CHECK(placed.is_here() == (both.device_id() == owner));
+      CHECK(difference(engine.whole(std::move(placed)), a) == "");
+    }
+  });
+}
+
+TEST_CASE("a sum over several axes at once is that over one after the other") {
+  on_each_mesh([](PlainMeshEngine& engine) {
+    Mesh& mesh = engine.mesh();
+    const Shape shape = {3, 4};
+    auto addend = [&] { return On<P, P>::uneven(mesh, to_device(integers(shape, me())), shape); };
+    On<R, R> at_once = engine.all_reduce<outer, inner>(addend());
+    On<R, R> in_turn = engine.all_reduce<outer>(engine.all_reduce<inner>(addend()));
+    CHECK(at_once.global_shape() == shape);
+    CHECK(at_once.local().to_host() == in_turn.local().to_host());
+  });
+}
+
+TEST_CASE("rows that no rule cuts keep their number in a sum, and do not leave an engine") {
+  on_each_mesh([](PlainMeshEngine& engine) {
+    Mesh& mesh = engine.mesh();
+    const Index rows = 2 * mesh.place("outer") + 1;  // 1, 3, 5, ...
+    const Index all = Index{mesh.size("outer")} * mesh.size("outer");
+    const HostTensor mine = integers({rows, 4}, mesh.place("outer"));
+    On<S<0>, R> sum = engine.all_reduce<inner>(On<S<0>, P>::uneven(mesh, to_device(mine), {all, 4}));
+    CHECK(sum.local().shape() == mine.shape);
+    CHECK(sum.local().to_host()[0] == mine.values[0] * static_cast<float>(mesh.size("inner")));
+    const bool is_even = part(all, mesh.size("outer"), mesh.place("outer")).size() == rows;
+    CHECK(code_of([&] { Placed(std::move(sum)); }) == (is_even ? 0 : static_cast<int>(Code::argument)));
+  });
+}
