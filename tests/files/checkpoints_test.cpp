@@ -138,6 +138,24 @@ TEST_CASE("checkpoints: divided anew and put together again, it is the same") {
   CHECK(diff(from.path, to.path) == 86);
 }
 
+TEST_CASE("a file that is written tensor by tensor is Hugging Face's, byte for byte") {
+  const Folder folder;
+  SafetensorsWriter writer(folder / "t", {{"a", "BF16", {3}}, {"b", "F32", {2}}, {"z", "I64", {1}}},
+                           {{"format", "pt"}});
+  REQUIRE(writer.order()[0].name == "z");
+  const std::string data = "22 bytes of all tensors";
+  writer.write(data.data(), 8);
+  CHECK_THROWS_WITH(writer.commit(), contains("14 bytes are missing"));
+  writer.write(data.data() + 8, 14);
+  writer.commit();
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"z":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},)"
+      R"("a":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  CHECK(contents(folder / "t") == file_of(header, data.substr(0, 22)));
+}
+
 TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpoint is not divided") {
   const Folder from, to;
   write_model(from);

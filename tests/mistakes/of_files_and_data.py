@@ -4,6 +4,10 @@ from mistake import of
 HERE = "chapters/engine/"
 DATA, EXPERT = "02_data_parallel", "05_expert --variant top-k"
 reading = of("files", HERE + "files/safetensors.cpp", "", "safetensors_test")
+types = of("files", HERE + "files/element_types.cpp", "", "safetensors_test")
+writing = of("files", HERE + "files/safetensors_writer.cpp", "", "safetensors_test")
+folder = of("files", HERE + "files/folder_replacement.cpp", "", "safetensors_test")
+split = of("files", "chapters/10_checkpoints/split.cpp", "", "safetensors_test")
 header = of("files", HERE + "files/safetensors_header.cpp", "", "safetensors_test")
 place = of("files", HERE + "files/regular_file.cpp", "", "safetensors_test")
 checkpoint = of("files", HERE + "files/file_checkpoint.cpp", "", "safetensors_test")
@@ -43,19 +47,20 @@ ALL = [
     reading("gaps-in-the-stride-of-runs", "to_float(window.data() + i * runs.stride, elements, out",
             "to_float(window.data() + i * runs.bytes, elements, out",
             "Somebody forgets the gaps between the runs.", "other weights"),
-    reading("half-without-its-bias", "exponent - 25)", "exponent - 15)",
-            "Somebody knows the bias of float16, 15, and forgets the ten bits of the fraction.", "diverges"),
-    reading("half-without-subnormals", "exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)",
-            "exponent == 0 ? 0 * static_cast<float>(fraction)",
-            "Somebody takes small float16 numbers for 0.", "nothing to see"),
-    reading("bfloat16-in-the-lower-half", "static_cast<std::uint32_t>(upper) << 16",
-            "static_cast<std::uint32_t>(upper)",
-            "Somebody puts the 16 bits into the wrong half.", "nothing is learnt"),
-    reading("bytes-of-the-other-end", "std::memcpy(&element, in + i * sizeof element, sizeof element);",
-            "std::reverse_copy(in + i * sizeof element, in + (i + 1) * sizeof element,\n"
-            "                      reinterpret_cast<std::byte*>(&element));",
-            "Somebody turns bytes around, as a format of the other endianness would need.", "diverges"),
-    reading("header-not-aligned", "text.resize((text.size() + 7) / 8 * 8, ' ');", "",
+    types("half-without-its-bias", "std::max(exponent - 1, 0) + lowest_exponent() - fraction_bits);",
+          "std::max(exponent - 1, 0) + lowest_exponent());",
+          "Somebody knows the bias of float16, 15, and forgets the ten bits of the fraction.", "diverges"),
+    types("half-without-subnormals", "fraction + (exponent > 0 ? 1 << fraction_bits : 0)",
+          "exponent > 0 ? fraction + (1 << fraction_bits) : 0",
+          "Somebody takes small float16 numbers for 0.", "nothing to see"),
+    types("bfloat16-in-the-lower-half", "static_cast<std::uint32_t>(bits) << 16",
+          "static_cast<std::uint32_t>(bits)",
+          "Somebody puts the 16 bits into the wrong half.", "nothing is learnt"),
+    types("bytes-of-the-other-end", "std::memcpy(&element, in + i * sizeof element, sizeof element);",
+          "std::reverse_copy(in + i * sizeof element, in + (i + 1) * sizeof element,\n"
+          "                      reinterpret_cast<std::byte*>(&element));",
+          "Somebody turns bytes around, as a format of the other endianness would need.", "diverges"),
+    writing("header-not-aligned", "text.resize((text.size() + 7) / 8 * 8, ' ');", "",
             "Somebody forgets that values begin at a multiple of 8 bytes.", "nothing to see"),
     place("read-once", "done += static_cast<std::uint64_t>(got);", "done = bytes;",
           "Somebody believes that a read gives all bytes that it asks for.", "nothing to see"),
@@ -76,8 +81,26 @@ ALL = [
     header("names-twice", "if (name == \"__metadata__\" ? has_metadata_ : is_entry)",
            "if (has_metadata_ && is_entry)",
            "Somebody lets the last tensor of a name win.", "nothing to see"),
-    header("bfloat16-of-four-bytes", "{\"BF16\", 2}", "{\"BF16\", 4}",
-           "Somebody copies a line of the table.", "a file is refused"),
+    types("bfloat16-of-four-bytes", "{\"BF16\", 2}", "{\"BF16\", 4}",
+          "Somebody copies a line of the table.", "a file is refused"),
+    types("rounded-twice", "const std::uint16_t bits = type.bits(value);",
+          "const std::uint16_t bits = type.bits(static_cast<float>(value));",
+          "Somebody converts to float32 first.", "nothing to see: the last bit of one value in thousands"),
+    types("infinite-without-a-word", "std::isfinite(type.value(bits))", "!std::isnan(type.value(bits))",
+          "Somebody forgets that a smaller type has a smaller range.", "diverges, elsewhere"),
+    writing("larger-types-last", "return std::tuple(safetensors::file_order(line.dtype), line.name);",
+            "return std::tuple(-safetensors::file_order(line.dtype), line.name);",
+            "Somebody sorts the other way.", "nothing to see"),
+    split("file-never-full", "      filled = 0;\n", "", "Somebody forgets to count anew for the next file.",
+          "nothing to see: many small files"),
+    split("large-tensor-in-order", "      files.push_back({name});\n",
+          "      if (!open.empty()) files.push_back(std::move(open));\n      open = {};\n"
+          "      filled = 0;\n      files.push_back({name});\n",
+          "Somebody keeps tensors in order.", "nothing to see: other files than another program writes"),
+    folder("other-files-lost", "  if (replaces) keep_others(is_ours);\n", "",
+           "Somebody replaces the folder, and forgets what else it has.", "config.json is gone"),
+    folder("stale-files-kept", "    if (is_ours(name)) continue;\n", "",
+           "Somebody keeps all files of the old folder.", "nothing to see, until an index is lost"),
 
     place("written-in-place", "O_TMPFILE | O_WRONLY | O_CLOEXEC", "O_WRONLY | O_CLOEXEC",
           "Somebody replaces a flag and loses the file without a name.", "nothing to see"),

@@ -1,5 +1,6 @@
 #include "engine/files/element_types.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
