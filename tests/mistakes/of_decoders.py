@@ -21,7 +21,7 @@ vocabulary = engine("tensor", HERE + "vocabulary_loss.hpp")
 table = engine("tensor", LAYERS + "embedding.cpp")
 slices = engine("tensor", LAYERS + "tokens.cpp")
 context = engine("context", HERE + "sequence_decoder.hpp")
-zigzag = engine("context", HERE + "sequence_decoder.hpp", "--balance zigzag")
+zigzag = engine("context", HERE + "sequence_cut.hpp", "--balance zigzag")
 ring = engine("context", HERE + "ring_attention.hpp")
 tokenwise = engine("context", HERE + "tokenwise.hpp")
 tokenwise_experts = engine("context", HERE + "tokenwise.hpp", "--experts 5")
@@ -126,13 +126,13 @@ ALL = [
             "accumulate(dembedding, std::move(dhead));  // the table is used twice",
             "dembedding = std::move(dhead);",
             "Somebody overwrites one gradient of a tied table with the other.", "learns more slowly"),
-    zigzag("dec-zigzag-as-contiguous", "loss_gradient(piece, b * cut.length + run.begin)",
-           "loss_gradient(piece, b * cut.length + cut.places_before(device_id()))",
+    zigzag("dec-zigzag-as-contiguous", "(first_sequence + b) * cut.length + run.begin",
+           "(first_sequence + b) * cut.length + cut.places_before(device)",
            "Somebody balances the sequence, and finds labels as before.", "learns nonsense"),
-    ring("dec-ring-mask-local", "attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
+    ring("dec-ring-mask-local", "attend({q, ks, vs, at_q, ring.at(step)}, heads, softmax);",
          "std::vector<Index> here = at_q;\n"
          "    for (std::size_t i = 0; i < here.size(); ++i) here[i] = static_cast<Index>(i);\n"
-         "    attend({q.local(), ks, vs, here, ring.at(step)}, heads, softmax);",
+         "    attend({q, ks, vs, here, ring.at(step)}, heads, softmax);",
          "Somebody counts the queries of each device from 0, and the mask is that of the first device.",
          "learns more slowly"),
     ring("dec-ring-other-direction", "return (group_.device_id() - step + steps()) % steps();",
@@ -142,9 +142,8 @@ ALL = [
          "group_.post_send(right, std::move(piece.v)),",
          "group_.post_send(right, piece.k.clone()), group_.post_send(right, std::move(piece.k)),",
          "Somebody copies a call, and values never travel.", "learns more slowly"),
-    ring("dec-ring-own-values", "attend({q.local(), ks, vs, at_q, ring.at(step)}, heads, softmax);",
-         "attend({q.local(), ks, vs.shape() == v.local().shape() ? v.local() : vs, at_q, ring.at(step)}, "
-         "heads, softmax);",
+    ring("dec-ring-own-values", "attend({q, ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "attend({q, ks, vs.shape() == v.shape() ? v : vs, at_q, ring.at(step)}, heads, softmax);",
          "Somebody takes the device's own values for those that arrived.",
          "learns more slowly"),
     ring("dec-ring-sums-overwritten",
@@ -156,9 +155,8 @@ ALL = [
          "Somebody takes N − 1 steps backward, as forward: gradients end at the left neighbour.",
          "learns more slowly"),
     ring("dec-ring-source-backward",
-         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, ring.at(step)}, heads, "
-         "softmax);",
-         "attend_backward(dout.local(), o.local(), {q.local(), ks, vs, at_q, "
+         "attend_backward(dout, o, {q, ks, vs, at_q, ring.at(step)}, heads, softmax);",
+         "attend_backward(dout, o, {q, ks, vs, at_q, "
          "ring.at((ring.steps() - step) % ring.steps())}, heads, softmax);",
          "Somebody goes around the ring backwards in the backward pass, and pieces do not.",
          "stops with an error"),
