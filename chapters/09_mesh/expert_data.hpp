@@ -9,6 +9,9 @@
 /// "DeepSpeed-MoE", section 5.1; Singh et al. 2023, "A Hybrid Tensor-Expert-Data Parallelism Approach".
 /// Builds on: 05_expert/expert.hpp.
 
+#include <algorithm>
+#include <numeric>
+
 #include "05_expert/router.hpp"
 #include "expert_copies.hpp"
 
@@ -52,11 +55,11 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Plan plan = make_plan(choices.experts, counts_, device_id());
     Route route = make_route(experts_.of_my_copy(counts_), experts_.owners().device_id());
 
-    Tensor tokens = gather_rows(x.local(), plan.tokens);  // (n, D)   in the order of experts
-    tokens = along_expert(std::move(tokens), route.to);   // (m, D)   tokens for my experts
+    Tensor tokens = gather_rows(x.local(), plan.tokens);             // (n, D)   in the order of experts
+    tokens = along_expert(std::move(tokens), route.to, route.from);  // (m, D)   tokens for my experts
     ExpertCopies::Inputs inputs;
     Tensor y = experts_.forward(std::move(tokens), counts_, route, inputs);  // (m, D)
-    y = along_expert(std::move(y), route.from);  // (n, D)   back, in the order in which they left
+    y = along_expert(std::move(y), route.from, route.to);  // (n, D)   back, in the order in which they left
     Sharded<0> out = my_rows(combine_rows(y, plan.slots, choices.gates), x);  // (b, D)
     tape_.push({std::move(x), std::move(choices), counts_, std::move(plan), std::move(route),
                 std::move(inputs), std::move(y)});
@@ -74,7 +77,7 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Tensor dy = gather_rows(dout, plan.tokens);  // (n, D)
     dout = Tensor();
     dy = scale_rows(std::move(dy), choices.gates, plan.choices);
-    dy = along_expert(std::move(dy), route.to);  // (m, D)   of my experts' answers
+    dy = along_expert(std::move(dy), route.to, route.from);  // (m, D)   of my experts' answers
     Gradients gradients;
     Tensor dtokens;
     if (wants_input_grad()) dtokens = Tensor::uninitialized({route.arriving, model_.width(0)});  // (m, D)
@@ -85,7 +88,7 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Sharded<0> dlogits = my_rows(choose_backward(std::move(dgates), choices, balance), x);  // (b, E)
     gradients.put(router_name(), all_reduce(matmul(transposed(x), dlogits)));  // (D, E)   over all: P → R
     if (!wants_input_grad()) return gradients;
-    dtokens = along_expert(std::move(dtokens), route.from);                      // (n, D)   of my tokens
+    dtokens = along_expert(std::move(dtokens), route.from, route.to);            // (n, D)   of my tokens
     Sharded<0> dx = my_rows(combine_rows(dtokens, plan.slots, rule_.top_k), x);  // (b, D)
     dtokens = Tensor();
     gradients.put(Gradients::input_grad, std::move(dx) + matmul(dlogits, transposed(router_)));
@@ -115,8 +118,16 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Tensor y;  // (n, D)   the answers to my tokens
   };
 
-  Tensor along_expert(Tensor rows, const std::vector<Index>& to) {
-    return experts_.owners().all_to_all_async(std::move(rows), to, 0).get();
+  /// Sends so many rows to each device along expert. As many come from each as it has announced. If that is
+  /// not so on one device, all refuse it: none waits for a device that has given up.
+  Tensor along_expert(Tensor rows, const std::vector<Index>& to, const std::vector<Index>& from) {
+    Tensor arrived = experts_.owners().all_to_all_async(std::move(rows), to, 0).get();
+    const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
+    const std::vector<Index> more = group().exchange("rows that came", arrived.extent(0) - announced);
+    if (std::ranges::count(more, 0) < std::ssize(more))
+      refuse(Code::internal, "experts", to_string({announced, arrived.extent(1)}) + ", as announced",
+             to_string(arrived.shape()));
+    return arrived;
   }
 
   RoutingRule rule_;
