@@ -56,12 +56,14 @@ TEST_CASE("on a mesh, a report has the figures of each axis, and is good only if
                   {"tensor", {{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}}};
   CHECK(report.is_good());
   CHECK_THAT(table({report}), contains("along data ") && contains("12,288 =") && !contains("along tensor"));
+  CHECK_THAT(table({report, report}), !contains("along"));
   TextFile file("");
   write_report(file.path(), report);
   CHECK(table({read_report(file.path())}) == table({report}));
   report.along[1].messages.measured[0] = 3;
   CHECK_FALSE(report.is_good());
   CHECK_THAT(table({report}), contains("along tensor ") && contains("3 not 0"));
+  CHECK_THAT(table({report, report}), contains("along tensor ") && !contains("along data"));
 }
 
 TEST_CASE("figures are gathered from every device, in order") {

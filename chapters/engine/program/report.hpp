@@ -81,7 +81,8 @@ void write_report(const std::string& path, const std::vector<Outcome>& outcomes,
 Report read_report(const std::string& path);
 
 /// The table that a tour ends in: a row a report. Figures are marked: "=" where every device's is its form's,
-/// "not 8,192" where one is not, "booked" where the backend books it, "–" where there is no form.
+/// "not 8,192" where one is not, "booked" where the backend books it, "–" where there is no form. A report
+/// that stands alone has a row for each axis, too; in a longer table only axes that miss their form have one.
 std::string table(const std::vector<Report>& reports);
 /// What the marks of this table mean, and whose figures it shows: plain sentences.
 std::string table_notes(const std::vector<Report>& reports);
