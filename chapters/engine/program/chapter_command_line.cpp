@@ -124,6 +124,18 @@ int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& argum
   return code;
 }
 
+/// Sizes that nobody gave are the usual ones of what the variant trains.
+void take_usual_sizes(const CLI::App& command, const Chapter& chapter, Arguments& arguments) {
+  const Variant& variant = chapter.variant(arguments.only_variant.value_or(arguments.variant));
+  const TrainingDefaults usual = variant.workload->training_defaults();
+  auto is_left_out = [&](const char* name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option != nullptr && option->count() == 0;
+  };
+  if (is_left_out("--batch")) arguments.batch = usual.batch;
+  if (is_left_out("--steps")) arguments.steps = usual.steps;
+}
+
 std::string about(const Chapter& chapter, int devices) {
   return fmt::format("Chapter {} of shardbook, {}, on {} device{}", chapter.short_name(), chapter.title,
                      devices, devices == 1 ? " (mpirun -n 4 for more)" : "s");
@@ -137,8 +149,7 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   CLI::App app(about(chapter, group.num_devices()), name);
   app.require_subcommand(1);
   Arguments arguments;
-  const TrainingDefaults usual = chapter.variants.front().workload->training_defaults();
-  arguments.batch = usual.batch, arguments.steps = usual.steps;
+  arguments.variant = chapter.variants.front().name;
   const Options defaults =
       with_default_network(group.num_devices(), chapter, chapter.variants.front(), Options());
   const auto declared = add_commands(app, chapter, defaults, arguments);
@@ -159,6 +170,7 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
                                          explain(app, command, error)));
   }
   arguments.command = app.get_subcommands().front()->get_name();
+  take_usual_sizes(*app.get_subcommands().front(), chapter, arguments);
   return run_with_fault(group, chapter, arguments);
 }
 

@@ -135,8 +135,24 @@ std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& ch
   return declared;
 }
 
-void add_rows(CLI::App& command, Arguments& a, const std::string& help) {
-  command.add_option("--batch", a.batch, help)->check(positive)->type_name("N")->capture_default_str();
+/// "64", or "64, decoder 8": what is usual for each kind of network that a chapter trains.
+std::string usual(const Chapter& chapter, Index TrainingDefaults::*size) {
+  std::string text;
+  std::vector<Index> said;
+  for (const Variant& v : chapter.variants) {
+    const Index here = v.workload->training_defaults().*size;
+    if (std::ranges::find(said, here) != said.end()) continue;
+    text += said.empty() ? fmt::to_string(here) : fmt::format(", {} {}", v.workload->name(), here);
+    said.push_back(here);
+  }
+  return text;
+}
+
+void add_rows(CLI::App& command, const Chapter& chapter, Arguments& a, const std::string& help) {
+  command.add_option("--batch", a.batch, help)
+      ->check(positive)
+      ->type_name("N")
+      ->default_str(usual(chapter, &TrainingDefaults::batch));
 }
 
 void add_optimizer_name(CLI::App& command, Arguments& a) {
@@ -170,8 +186,8 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
   train->add_option("--steps", a.steps, "Optimizer steps")
       ->check(positive)
       ->type_name("N")
-      ->capture_default_str();
-  add_rows(*train, a, "Rows of the global batch");
+      ->default_str(usual(chapter, &TrainingDefaults::steps));
+  add_rows(*train, chapter, a, "Rows of the global batch");
   for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
   add_optimizer(*train, a);
   train->add_option("--seed", a.seed, "Of initial weights and of the data")
@@ -208,7 +224,7 @@ std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter
       "infer", "Read rows of numbers, or tokens, from standard input, write the network's output");
   auto declared = add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
-  add_rows(*infer, a, "Rows that go through the network together");
+  add_rows(*infer, chapter, a, "Rows that go through the network together");
   return declared;
 }
 
@@ -243,7 +259,7 @@ std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter
       ->type_name("N");
   costs->add_option("--config", a.config, "A network as another library describes it: its config.json")
       ->type_name("FILE");
-  add_rows(*costs, a, "Rows of the global batch");
+  add_rows(*costs, chapter, a, "Rows of the global batch");
   auto declared = std::make_shared<DeclaredOptions>(*costs, chapter, a.options);
   for (const Variant& v : chapter.variants) declared->add(v.options);
   for (const Variant& v : chapter.variants) declared->add(v.workload->options());
