@@ -1,6 +1,6 @@
 #pragma once
 
-///     ./chapters/run 09 -n 4 train --variant decoder-data-tensor --mesh data=2,tensor=2
+///     ./chapters/run 09 -n 4 train --variant decoder-data-tensor --mesh data=2,tensor=2 --batch 8 --steps 20
 ///
 /// A decoder, data parallel and tensor parallel at once. The sequences of the batch are divided over the axis
 /// data. Along the axis tensor, N devices do with their sequences what tensor parallel does in chapter 08.

@@ -1,6 +1,6 @@
 #pragma once
 
-///     ./chapters/run 09 -n 4 train --variant decoder-fsdp-tensor --mesh data=2,tensor=2
+///     ./chapters/run 09 -n 4 train --variant decoder-fsdp-tensor --mesh data=2,tensor=2 --batch 8 --steps 20
 ///
 /// A decoder, fully sharded and tensor parallel at once. Over tensor, weights are divided as in
 /// decoder_data_tensor.hpp. Over data they are divided along their other dimension: queries are (S0, W1), and

@@ -46,7 +46,7 @@ MeshAxis parsed(const std::string& word) {
   if (equals == std::string::npos) return {word, 0};
   const std::string size = word.substr(equals + 1);
   if (!is_number(size, [](Index n) { return n >= 1 && n <= 1 << 20; }))
-    refuse_mesh("a size of 1 or more for " + word.substr(0, equals), size);
+    refuse_mesh("a size of 1 or more for " + word.substr(0, equals), size.empty() ? "nothing" : size);
   return {word.substr(0, equals), std::stoi(size)};
 }
 

@@ -27,6 +27,8 @@ struct Options {
   Index layers = 2;               ///< of the chapters' networks
   std::vector<Index> bytes;       ///< of a collective's whole tensor
   std::vector<Network> networks;  ///< for the chapters
+  std::string variant;            ///< the only one of a chapter that is measured; empty: all
+  std::string mesh;               ///< of variants that have --mesh; empty: their own
   std::string json;               ///< a file; empty: none
 };
 

@@ -1,6 +1,9 @@
 /// The program of one chapter, linked once for each folder in chapters/: a step of every variant, forward, a
 /// loss gradient that costs a copy, and backward, against its floor.
 
+#include <algorithm>
+#include <ranges>
+
 #include "engine/program/registry.hpp"
 #include "tests/benchmarks/backend.hpp"
 
@@ -17,11 +20,22 @@ struct Case {
   const Variant& variant;
   Network network;
   Precision precision;
+  std::string mesh;
 
   std::string network_name() const {
     return fmt::format("{}x{}x{}", network.batch, network.model_dim, network.hidden_dim);
   }
 };
+
+/// What the benchmark uses. \throws Error usage for a mesh with a variant that has none
+shard::Options options_of(const Case& c) {
+  shard::Options options = c.variant.benchmarked_with;
+  if (c.mesh.empty()) return options;
+  if (!c.variant.has_option("--mesh"))
+    throw Error(Code::usage, "--mesh: expected with a variant that has it, given " + c.mesh);
+  options.set("--mesh", c.mesh);
+  return options;
+}
 
 std::shared_ptr<Workload> network_of(const Case& c, Index layers) {
   return c.variant.workload->sized(layers, c.network.model_dim, c.network.hidden_dim);
@@ -29,7 +43,7 @@ std::shared_ptr<Workload> network_of(const Case& c, Index layers) {
 
 /// An engine of this network on this group. \throws Error usage when the variant refuses it
 std::unique_ptr<ShardedEngine> make_engine(Communicator& group, const Case& c, const Workload& network) {
-  const shard::Options& options = c.variant.benchmarked_with;
+  const shard::Options options = options_of(c);
   if (c.variant.require) c.variant.require(group.num_devices(), network, options);
   std::unique_ptr<ShardedEngine> engine = c.variant.make(group, network, options);
   engine->load_checkpoint(*generate_checkpoint(network.parameters(), 1));
@@ -98,6 +112,8 @@ void measure_step(Communicator& world, const Chapter& chapter, const Case& c, co
 
 void measure_all(Communicator& world, const Options& options, Results& results) {
   const Chapter& chapter = only_chapter();
+  auto is_meant = [&](const Variant& v) { return options.variant.empty() || options.variant == v.name; };
+  if (std::ranges::none_of(chapter.variants, is_meant)) return;
   results.print(fmt::format(
       "\nChapter {}, {}: forward and backward of {} layers against the floor. Medians in microseconds,\n"
       "distance of the quartiles; 10^9 operations/s of device 0; what devices' agreement on reductions adds, "
@@ -105,10 +121,10 @@ void measure_all(Communicator& world, const Options& options, Results& results) 
       "{:<18} {:<7} {:>15} {:>15} {:>15} {:>6} {:>8} {:>6}   bar\n",
       chapter.number, chapter.title, options.layers, "variant", "", "network", "ours", "floor", "share",
       "Gflop/s", "checks"));
-  for (const Variant& variant : chapter.variants)
+  for (const Variant& variant : chapter.variants | std::views::filter(is_meant))
     for (const Precision precision : precisions())
       for (const Network& network : options.networks) try {
-          measure_step(world, chapter, {variant, network, precision}, options, results);
+          measure_step(world, chapter, {variant, network, precision, options.mesh}, options, results);
         } catch (const Error& error) {
           if (error.code() != Code::usage) throw;  // a network that the chapter cannot divide, on no device
           results.print(fmt::format("{} {:<15} left out: {}\n", chapter.number, variant.name, error.what()));

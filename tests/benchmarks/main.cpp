@@ -44,6 +44,8 @@ int run(Communicator& world, int argc, char** argv) {
   std::vector<std::string> sizes;
   app.add_option("--sizes", sizes)->delimiter(',');
   app.add_option("--layers", options.layers)->check(CLI::Range(1, 1024));
+  app.add_option("--variant", options.variant);
+  app.add_option("--mesh", options.mesh);
   app.add_flag("--quick", options.is_quick);
   app.add_option("--json", options.json);
   app.add_flag("--append", options.appends);

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors_writer.hpp"
 #include "engine/foreign_model.hpp"
 #include "engine/workloads/t5_network.hpp"
 

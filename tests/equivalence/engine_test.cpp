@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "engine/files/file_checkpoint.hpp"
-#include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors_writer.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/loss.hpp"
 #include "engine/proof/exact.hpp"

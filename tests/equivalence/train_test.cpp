@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors_writer.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/report.hpp"
 #include "engine/workloads/mlp.hpp"

@@ -19,6 +19,7 @@
 
 #include "engine/device/error.hpp"
 #include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors_writer.hpp"
 #include "tests/harness/catch.hpp"
 
 /// Every allocation of these tests' program is counted, so that a header's lies can be seen not to be

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/device/checked_communicator.hpp"
-#include "engine/files/safetensors.hpp"
+#include "engine/host_tensor.hpp"
 #include "engine/sharded_engine.hpp"
 
 namespace shard::testing {

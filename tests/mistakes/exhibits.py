@@ -1,5 +1,5 @@
-"""docs/museum.md: what the page shows of each exhibit, made of the mistake, its record and its row in
-docs/mistakes.md. The text around these parts is written by hand."""
+"""docs/museum.md, and the exhibits on other pages: what a page shows of each, made of the mistake, its record
+and its row in docs/mistakes.md. The text around these parts is written by hand."""
 import difflib
 import json
 import re
@@ -8,7 +8,8 @@ import page
 from of_museum import ALL, THREADS
 from workshop import ROOT, replaced
 
-PAGE, RECORDS = ROOT / "docs/museum.md", ROOT / "docs/site/museum.json"
+PAGES = [ROOT / "docs/museum.md", ROOT / "chapters/09_mesh/README.md"]
+RECORDS = ROOT / "docs/site/museum.json"
 STEPS = [1, *range(4, 201, 4)]  # of which the losses are recorded
 SHOWN = [1, 20, 100, 200]       # of these, those in the table
 SAID = re.compile(r"  (?:differs: .* on device 0 |a claim of layout|device 0, step |loss curve: )")
@@ -28,11 +29,12 @@ def read_records():
 
 
 def write(records):
-    """Writes the records, in the order of the exhibits, and the page's parts."""
+    """Writes the records, in the order of the exhibits, and the pages' parts."""
     names = [name for name in ["steps", *(m.name for m in ALL)] if name in records]
     lines = (f"{json.dumps(name)}: {json.dumps(records[name], ensure_ascii=False)}" for name in names)
     RECORDS.write_text("{" + ",\n ".join(lines) + "}\n")
-    PAGE.write_text(filled(PAGE.read_text(), records))
+    for file in PAGES:
+        file.write_text(filled(file.read_text(), records))
 
 
 def changed_lines(mistake):
@@ -105,9 +107,11 @@ def filled(text, records):
 
 def complaints():
     """Exhibits that the page lacks, and parts that are not what would be made now. Nothing is run."""
-    text, records = PAGE.read_text(), read_records()
-    shown = [found[2] for found in PART.finditer(text)]
+    texts, records = {file.relative_to(ROOT): file.read_text() for file in PAGES}, read_records()
+    shown = [found[2] for text in texts.values() for found in PART.finditer(text)]
     if shown != [m.name for m in ALL] or [*records] != ["steps", *shown]:
         yield "docs/museum.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/museum.json"
-    elif filled(text, records) != text:
-        yield "docs/museum.md: it shows another mistake, record or row: ./tests/mistakes/museum --write"
+        return
+    for file, text in texts.items():
+        if filled(text, records) != text:
+            yield f"{file}: it shows another mistake, record or row: ./tests/mistakes/museum --write"

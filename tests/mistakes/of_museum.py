@@ -17,6 +17,9 @@ norms = of("08 tensor", "chapters/08_decoder/blocks.hpp",
            "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8")
 labels = of("08 fsdp", "chapters/engine/program/training_step.cpp",
             "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences")
+experts_on_mesh = of("09 expert-data", "chapters/09_mesh/expert_copies.hpp",
+                     "09_mesh --variant expert-data --mesh expert,data")
+rows_on_mesh = of("09 data-tensor", "chapters/09_mesh/data_tensor.hpp", "09_mesh --batch 4")
 
 ALL = [
     tensor("shipped-mean-of-partial-sums",
@@ -89,6 +92,19 @@ ALL = [
            "    return Tensor::from_host(dloss.shape(), losses);\n",
            "Somebody takes the mean over each device's labels, and then the mean over the devices.",
            "nothing to see"),
+    experts_on_mesh("shipped-experts-times-n-on-a-mesh",
+                    "Replicated dw = engine.all_reduce(matmul(transposed(a), d));",
+                    "const auto n = static_cast<float>(owners_->num_devices());\n"
+                    "        Replicated dw = scale(engine.all_reduce(matmul(transposed(a), d)), n);",
+                    "Somebody divides each gradient by the devices that reduce it, and experts have fewer.",
+                    "nothing to see under Adam"),
+    rows_on_mesh("shipped-mean-over-own-rows-on-a-mesh",
+                 "    On<S<0>, R> d = from_outside<S<0>, R>(std::move(dout));  // (b, D)\n",
+                 "    const auto own = static_cast<float>(dout.extent(0) * mesh().size(\"data\"));\n"
+                 "    const float factor = static_cast<float>(kept.back().x.global_shape()[0]) / own;\n"
+                 "    On<S<0>, R> d = from_outside<S<0>, R>(scale(std::move(dout), factor));  // (b, D)\n",
+                 "Somebody takes the mean over each device's rows, and then the mean over the axis data.",
+                 "nothing to see"),
 ]
 # Where the projects themselves tell it.
 THREADS = {
@@ -107,4 +123,6 @@ THREADS = {
                                    "NVIDIA-NeMo/RL#3716", "NVIDIA-NeMo/RL#2683"],
     "shipped-mean-over-own-labels": ["huggingface/transformers#34242", "huggingface/transformers#34373",
                                      "pytorch/torchtitan#1842", "pytorch/torchtitan#2206"],
+    "shipped-experts-times-n-on-a-mesh": ["pytorch/pytorch#160285", "NVIDIA/Megatron-LM#5956"],
+    "shipped-mean-over-own-rows-on-a-mesh": ["pytorch/torchtitan#1842", "pytorch/torchtitan#2206"],
 }

@@ -1,17 +1,14 @@
 #include "engine/files/safetensors.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <optional>
 #include <utility>
 
 #include "engine/device/error.hpp"
+#include "engine/files/element_types.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors_header.hpp"
 #include "engine/printable.hpp"
@@ -43,60 +40,6 @@ std::uint64_t read_header_length(const FileDescriptor& file, const std::string& 
   return length;
 }
 
-float from_half(std::uint16_t half) {
-  const int exponent = (half >> 10) & 0x1f;
-  const int fraction = half & 0x3ff;
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-  if (exponent == 0x1f)  // infinity or NaN
-    return std::bit_cast<float>(sign | 0x7f800000U | static_cast<std::uint32_t>(fraction) << 13);
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                        : std::ldexp(static_cast<float>(fraction + 0x400), exponent - 25);
-  return sign != 0 ? -magnitude : magnitude;
-}
-
-float from_bfloat16(std::uint16_t upper) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
-}
-
-float from_float(float value) {
-  return value;
-}
-
-float from_double(double value) {
-  return static_cast<float>(value);
-}
-
-float from_int64(std::int64_t value) {
-  return static_cast<float>(value);
-}
-
-float from_int32(std::int32_t value) {
-  return static_cast<float>(value);
-}
-
-/// Turns `count` elements at `in`, which need not be aligned, into float32.
-using Convert = void (*)(const std::byte* in, std::size_t count, float* out);
-
-template <class Element, float (*to_float)(Element)>
-void convert(const std::byte* in, std::size_t count, float* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    Element element;
-    std::memcpy(&element, in + i * sizeof element, sizeof element);
-    out[i] = to_float(element);
-  }
-}
-
-/// Null for a dtype that is not read as float32.
-Convert converter(std::string_view dtype) {
-  if (dtype == "F32") return convert<float, from_float>;
-  if (dtype == "F64") return convert<double, from_double>;
-  if (dtype == "F16") return convert<std::uint16_t, from_half>;
-  if (dtype == "BF16") return convert<std::uint16_t, from_bfloat16>;
-  if (dtype == "I64") return convert<std::int64_t, from_int64>;
-  if (dtype == "I32") return convert<std::int32_t, from_int32>;
-  return nullptr;
-}
-
 /// A slice along one axis of a row-major tensor: runs of bytes at equal distances.
 struct Runs {
   std::uint64_t offset;  // of the first run, in the file
@@ -122,7 +65,7 @@ Runs slice_runs(const std::vector<std::int64_t>& shape, std::size_t axis, std::i
 struct SliceReader {
   const FileDescriptor& file;
   const std::string& path;
-  Convert to_float;
+  safetensors::ToFloat to_float;
   std::uint64_t element_bytes;
   bool is_float32;
 
@@ -183,7 +126,7 @@ std::vector<float> SafetensorsFile::read(const std::string& name, int axis, std:
                                          std::int64_t end) const {
   const SafetensorsEntry& entry = find(name);
   const std::string who = fmt::format("tensor \"{}\"", printable(name));
-  const Convert to_float = converter(entry.dtype);
+  const safetensors::ToFloat to_float = safetensors::to_float(entry.dtype);
   if (to_float == nullptr)
     bad_file(path_, who + ": wrong dtype", "F32, F64, F16, BF16, I64 or I32 to read as float32", entry.dtype);
   std::vector<std::int64_t> shape = entry.shape;
@@ -206,68 +149,14 @@ std::vector<float> SafetensorsFile::read(const std::string& name, int axis, std:
   return values;
 }
 
-namespace {
-
-[[noreturn]] void refuse_tensor(const std::string& path, const std::string& name, std::string_view expected,
-                                std::string_view given) {
-  throw Error(Code::argument, fmt::format("write {}: tensor \"{}\": expected {}, given {}", one_line(path),
-                                          printable(name), expected, given));
-}
-
-/// Whatever is written can be read again: the same rules hold here as in the reader.
-void check_tensor(const std::string& path, const std::string& name, const HostTensor& tensor) {
-  if (name == "__metadata__" || name.find('\0') != std::string::npos)
-    refuse_tensor(path, name, "a name other than __metadata__, without NUL", "this one");
-  if (tensor.shape.size() > safetensors::max_rank)
-    refuse_tensor(path, name, fmt::format("at most {} dimensions", safetensors::max_rank),
-                  std::to_string(tensor.shape.size()));
-  const auto bytes =
-      safetensors::tensor_bytes(tensor.shape, sizeof(float));  // a negative dimension is too large
-  if (!bytes || *bytes != tensor.values.size() * sizeof(float))
-    refuse_tensor(path, name, fmt::format("as many values as shape [{}] says", fmt::join(tensor.shape, ", ")),
-                  std::to_string(tensor.values.size()));
-}
-
-/// `name` as the header spells it.
-std::string spelt(const std::string& path, const std::string& name) {
-  const std::optional<std::string> text = safetensors::json_string(name);
-  if (!text) refuse_tensor(path, name, "a name in UTF-8", "other bytes");
-  if (text->size() > safetensors::max_string_bytes)
-    refuse_tensor(path, name, fmt::format("a name of at most {} bytes", safetensors::max_string_bytes),
-                  "more");
-  return *text;
-}
-
-std::string canonical_header(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
-  std::string text = "{";
-  std::uint64_t begin = 0;
-  for (const auto& [name, tensor] : tensors) {
-    check_tensor(path, name, tensor);
-    const std::uint64_t end = begin + tensor.values.size() * sizeof(float);
-    if (text.size() > 1) text += ',';
-    text += fmt::format(R"({}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", spelt(path, name),
-                        fmt::join(tensor.shape, ","), begin, end);
-    begin = end;
-  }
-  text += '}';
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > safetensors::max_header_bytes)
-    throw Error(Code::argument, fmt::format("write {}: header, expected at most {} bytes, given {}",
-                                            one_line(path), safetensors::max_header_bytes, text.size()));
-  return text;
-}
-
-}  // namespace
-
-void write_safetensors(const std::string& path, const std::map<std::string, HostTensor>& tensors) {
-  const std::string header = canonical_header(path, tensors);
-  const std::uint64_t length = header.size();
-  Replacement replacement(path);
-  replacement.write(&length, length_bytes);
-  replacement.write(header.data(), length);
-  for (const auto& [name, tensor] : tensors)
-    replacement.write(tensor.values.data(), tensor.values.size() * sizeof(float));
-  replacement.commit();
+void SafetensorsFile::read_bytes(const std::string& name, std::uint64_t offset, std::uint64_t bytes,
+                                 void* into) const {
+  const SafetensorsEntry& entry = find(name);
+  if (offset > entry.end - entry.begin || bytes > entry.end - entry.begin - offset)
+    throw Error(Code::argument,
+                fmt::format("{}: tensor \"{}\": bytes, expected within {}, given {} from {} on",
+                            one_line(path_), printable(name), entry.end - entry.begin, bytes, offset));
+  read_exactly(file_, path_, data_start_ + entry.begin + offset, bytes, into);
 }
 
 }  // namespace shard

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/files/regular_file.hpp"
-#include "engine/host_tensor.hpp"
 
 namespace shard {
 
@@ -43,9 +42,12 @@ class SafetensorsFile {
   /// row-major, as float32. Reads the bytes of that slice; gaps of less than a page are read through. A
   /// scalar is read as one element along axis 0. F64, I64 and I32 are rounded to the nearest float32 (too
   /// large: infinity); NaN and infinities pass unchanged. Error: Code::file for an unknown name, a dtype other
-  /// than these, F32, F16 and BF16, and a file that shrank since it was opened; Code::argument for an axis or range outside
-  /// the shape.
+  /// than these, F32, F16 and BF16, and a file that shrank since it was opened; Code::argument for an axis or
+  /// range outside the shape.
   std::vector<float> read(const std::string& name, int axis, std::int64_t begin, std::int64_t end) const;
+  /// So many bytes of a tensor's data as they are, from an offset in it on. Error: Code::file for an unknown
+  /// name and a file that shrank; Code::argument for bytes that the tensor does not have.
+  void read_bytes(const std::string& name, std::uint64_t offset, std::uint64_t bytes, void* into) const;
 
  private:
   const SafetensorsEntry& find(const std::string& name) const;
@@ -56,11 +58,5 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
 };
-
-/// Writes `tensors` to `path` as F32: sorted by name, without gaps, the header padded with spaces to 8 bytes,
-/// so that equal tensors give equal files. The whole file or none: see Replacement. Error: Code::file where
-/// the file cannot be written; Code::argument for tensors that the format cannot hold or whose shape and
-/// values disagree.
-void write_safetensors(const std::string& path, const std::map<std::string, HostTensor>& tensors);
 
 }  // namespace shard

@@ -257,22 +257,6 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::
   return header;
 }
 
-std::uint64_t element_bytes(std::string_view dtype) {
-  struct Dtype {
-    std::string_view name;
-    std::uint64_t bytes;
-  };
-  static constexpr Dtype dtypes[] = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
-      {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},     {"U32", 4},
-      {"F32", 4},  {"I64", 8}, {"U64", 8}, {"F64", 8},     {"C64", 8},
-  };
-  for (const Dtype& known : dtypes) {
-    if (known.name == dtype) return known.bytes;
-  }
-  return 0;
-}
-
 std::optional<std::uint64_t> tensor_bytes(const std::vector<std::int64_t>& shape,
                                           std::uint64_t element_bytes) {
   std::uint64_t bytes = element_bytes;

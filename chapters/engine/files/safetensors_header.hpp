@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/files/element_types.hpp"
 #include "engine/files/safetensors.hpp"
 
 /// What the reader and the writer of safetensors files share. Chapters include engine/safetensors.hpp only.
@@ -26,9 +27,6 @@ struct Header {
 /// Reads and checks the JSON text of a header that precedes `data_bytes` bytes of data. `path` is for
 /// messages. Error: Code::file, at the first thing that is not as the format demands.
 Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::string& path);
-
-/// Bytes of one element, or 0 for a dtype that the format does not know.
-std::uint64_t element_bytes(std::string_view dtype);
 
 /// Exact bytes of a tensor; nothing if the product exceeds 2^63-1, dimensions of 0 left aside: they make the
 /// tensor empty, not the other dimensions plausible.

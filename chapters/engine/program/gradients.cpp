@@ -2,7 +2,7 @@
 
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors_writer.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/parameters.hpp"
 

@@ -1,0 +1,114 @@
+///     ./chapters/run 10 -n 1 show DIR
+///
+/// Chapter 10: a checkpoint in files, looked at, compared and divided anew.
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "engine/device/error.hpp"
+#include "engine/printable.hpp"
+#include "engine/program/command_line.hpp"
+#include "engine/program/registry.hpp"
+#include "split.hpp"
+
+namespace shard::checkpoints {
+
+namespace {
+
+struct Words {
+  std::string command;
+  std::vector<std::string> paths;    ///< before the first option
+  std::vector<std::string> options;  ///< and what follows
+};
+
+Words read(const std::vector<std::string>& words) {
+  Words w;
+  for (const std::string& word : words) {
+    const bool is_option = !w.options.empty() || (!word.empty() && word[0] == '-');
+    if (is_option)
+      w.options.push_back(word);
+    else if (w.command.empty())
+      w.command = word;
+    else
+      w.paths.push_back(word);
+  }
+  return w;
+}
+
+/// \throws Error usage unless the command has as many paths
+void require_paths(const Words& words, const std::string& expected, std::size_t number) {
+  if (words.paths.size() != number)
+    throw Error(Code::usage,
+                fmt::format("{}: expected {}, given {}", words.command, expected, words.paths.size()));
+}
+
+std::optional<NewForm> new_form(const Communicator& group, const Words& words, std::string& from,
+                                std::string& to) {
+  std::string format = "sharded", size = "5GB", dtype;
+  const bool goes_on = parse_options(
+      group, "10_checkpoints reshard", words.options, "Write a checkpoint anew",
+      {{"--from", "A safetensors file, or a folder with one or with an index", "PATH", {}, &from},
+       {"--to", "The folder to write; its other files are kept", "DIR", {}, &to},
+       {"--format", "sharded or gathered (one file)", "NAME", {"sharded", "gathered"}, &format},
+       {"--max-shard-size", "Most bytes of a file, unless one tensor is larger", "SIZE=5GB", {}, &size},
+       {"--dtype",
+        "f64, f32, f16 or bf16, for floating tensors",
+        "NAME",
+        {"f64", "f32", "f16", "bf16"},
+        &dtype}},
+      "What the folder had stays until all is written.");
+  if (!goes_on) return std::nullopt;
+  NewForm form{format == "sharded", parse_size("--max-shard-size", size), std::nullopt};
+  for (char& c : dtype) c = static_cast<char>(std::toupper(c));
+  if (!dtype.empty()) form.dtype = dtype;
+  if (from.empty() || to.empty())
+    throw Error(Code::usage, "reshard: expected --from PATH and --to DIR, given " +
+                                 std::string(from.empty() ? "no --from" : "no --to"));
+  return form;
+}
+
+constexpr const char* help =
+    "Chapter 10 of shardbook, checkpoints: files, looked at, compared and divided anew\n\n"
+    "show PATH      names, shapes, types, where each tensor lies, what is missing or too much\n"
+    "diff A B       the largest difference of each tensor, in units in the last place\n"
+    "reshard --from PATH --to DIR   write it anew (--help lists the options)\n";
+
+[[noreturn]] void refuse_word(const std::string& given) {
+  throw Error(Code::usage,
+              fmt::format("10_checkpoints: expected show, diff or reshard, given {}", printable(given)));
+}
+
+/// What a command does, on device 0 alone.
+int carry_out(const Communicator& group, const std::vector<std::string>& given) {
+  const Words words = read(given);
+  if (words.command == "reshard") {
+    require_paths(words, "no path but --from and --to", 0);
+    std::string from, to;
+    const std::optional<NewForm> form = new_form(group, words, from, to);
+    return form ? reshard(from, to, *form) : 0;
+  }
+  const bool asks_for_help =
+      !words.options.empty() && (words.options[0] == "--help" || words.options[0] == "-h");
+  if (asks_for_help || given.empty()) {
+    fmt::print("{}", help);
+    return 0;
+  }
+  if (!words.options.empty()) refuse_word(words.options[0]);
+  if (words.command == "show") {
+    require_paths(words, "one path", 1);
+    return show(words.paths[0]);
+  }
+  if (words.command != "diff") refuse_word(words.command);
+  require_paths(words, "two paths", 2);
+  return diff(words.paths[0], words.paths[1]);
+}
+
+int command(Communicator& group, const std::vector<std::string>& words) {
+  return group.device_id() == 0 ? carry_out(group, words) : 0;
+}
+
+const RegisteredChapter chapter({.command = command});
+
+}  // namespace
+
+}  // namespace shard::checkpoints

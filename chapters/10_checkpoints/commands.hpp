@@ -1,0 +1,28 @@
+#pragma once
+
+/// What can be done with a checkpoint in files. Each command runs on one device. It returns an exit code.
+
+#include <optional>
+#include <string>
+
+namespace shard::checkpoints {
+
+/// Prints names, shapes, types, where each tensor lies, and what is missing or too much. Code 65 if anything
+/// is.
+int show(const std::string& path);
+
+/// Compares two checkpoints tensor by tensor: the largest difference in units in the last place, and where
+/// the first one is. Code 86 if they differ.
+int diff(const std::string& one, const std::string& other);
+
+/// How `reshard` writes.
+struct NewForm {
+  bool is_sharded = true;            ///< or one file
+  std::uint64_t most_bytes = 0;      ///< of a file, unless a tensor is larger by itself
+  std::optional<std::string> dtype;  ///< of floating tensors; none: as they are
+};
+/// Writes a checkpoint anew into a folder, in pieces of at most 16 MiB at a time. Until all is written, the
+/// folder keeps what it had. \throws Error file
+int reshard(const std::string& from, const std::string& to, const NewForm& form);
+
+}  // namespace shard::checkpoints

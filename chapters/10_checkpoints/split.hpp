@@ -1,0 +1,32 @@
+#pragma once
+
+/// Which tensor goes into which file of a checkpoint that is divided by size.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shard::checkpoints {
+
+struct NamedSize {
+  std::string name;
+  std::uint64_t bytes;
+};
+
+/// The names of each file's tensors, in order. Files are filled one after the other, and none has more than
+/// `most` bytes, except for a tensor that is larger by itself: it gets a file of its own, before the one that
+/// was being filled. These are the rules of Hugging Face's huggingface_hub 2.4,
+/// `split_state_dict_into_shards_factory`.
+std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>& tensors,
+                                                    std::uint64_t most);
+
+/// "model-00002-of-00005.safetensors", counted from 0; "model.safetensors" where there is one.
+std::string file_name(std::size_t file, std::size_t files);
+/// Whether a name is one of these, or that of their index.
+bool is_file_of_model(const std::string& name);
+inline constexpr const char* index_name = "model.safetensors.index.json";
+
+/// "2GB", "512MB", "1.5GB", "64KiB" or a number of bytes. \throws Error usage
+std::uint64_t parse_size(const std::string& option, const std::string& text);
+
+}  // namespace shard::checkpoints

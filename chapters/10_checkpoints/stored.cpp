@@ -1,0 +1,103 @@
+#include "stored.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/device/error.hpp"
+#include "engine/files/json_file.hpp"
+#include "engine/printable.hpp"
+#include "split.hpp"
+
+namespace shard::checkpoints {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> files_of_model(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename(); name != index_name && is_file_of_model(name))
+      names.push_back(name);
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    add_file("", path);
+  else if (fs::exists(path + '/' + index_name, ignored))
+    read_index(path + '/');
+  else
+    add_all(path);
+}
+
+void StoredCheckpoint::add_all(const std::string& folder) {
+  const std::vector<std::string> names = files_of_model(folder);
+  if (names.empty())
+    bad_file(folder, "no parameters", fmt::format("model.safetensors or {}", index_name), "neither");
+  for (const std::string& name : names) add_file(folder + '/', name);
+}
+
+void StoredCheckpoint::add_file(const std::string& folder, const std::string& name) {
+  const SafetensorsFile& file = files_.try_emplace(name, folder + name).first->second;
+  metadata_.insert(file.metadata().begin(), file.metadata().end());
+  for (const auto& [tensor, entry] : file.entries()) {
+    const bool is_new =
+        tensors_.try_emplace(tensor, Stored{entry.dtype, entry.shape, entry.end - entry.begin, name}).second;
+    if (!is_new)
+      problems_.push_back(fmt::format("tensor \"{}\": in two files, {} and {}", printable(tensor),
+                                      printable(tensors_.at(tensor).file), printable(name)));
+  }
+}
+
+void StoredCheckpoint::read_index(const std::string& folder) {
+  const std::string index = folder + index_name;
+  const nlohmann::json json = read_json_object(index);
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object())
+    bad_file(index, "no weight_map", "an object of tensors and their files",
+             map == json.end() ? "none" : map->type_name());
+  if (const auto said = json.find("metadata"); said != json.end() && said->is_object())
+    index_metadata_ = said->dump();
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string())
+      bad_file(index, "tensor \"" + printable(tensor) + '"', "the name of a file", file.type_name());
+    const std::string name = file.get<std::string>();
+    if (name.empty() || fs::path(name).is_absolute() || name.find("..") != std::string::npos)
+      bad_file(index, "tensor \"" + printable(tensor) + '"', "a file in the folder",
+               '"' + printable(name) + '"');
+    if (!files_.contains(name)) add_file(folder, name);
+  }
+  for (const auto& [tensor, file] : map->items()) {
+    const auto found = tensors_.find(tensor);
+    if (found == tensors_.end() || found->second.file != file.get<std::string>())
+      problems_.push_back(fmt::format("tensor \"{}\": missing: the index names {}, which does not have it",
+                                      printable(tensor), printable(file.get<std::string>())));
+  }
+  for (const auto& [tensor, stored] : tensors_)
+    if (!map->contains(tensor))
+      problems_.push_back(fmt::format("tensor \"{}\": too much: in {}, and the index does not name it",
+                                      printable(tensor), printable(stored.file)));
+  for (const std::string& name : files_of_model(folder))
+    if (!files_.contains(name))
+      problems_.push_back(fmt::format("{}: too much: the index does not name this file", printable(name)));
+}
+
+void StoredCheckpoint::require_whole() const {
+  if (!problems_.empty()) throw Error(Code::file, one_line(path_) + ": " + problems_.front());
+}
+
+std::vector<std::byte> StoredCheckpoint::read(const std::string& name, std::uint64_t offset,
+                                              std::uint64_t bytes) const {
+  std::vector<std::byte> data(bytes);
+  files_.at(tensors_.at(name).file).read_bytes(name, offset, bytes, data.data());
+  return data;
+}
+
+}  // namespace shard::checkpoints

@@ -1,0 +1,77 @@
+#include "engine/files/folder_replacement.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "engine/files/regular_file.hpp"
+
+namespace shard {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Sees that a folder's names are on the disk. Some file systems do not synchronise folders, and say EINVAL.
+void synchronise(const std::string& folder) {
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0 || (::fsync(opened.get()) != 0 && errno != EINVAL))
+    system_error(folder, "cannot write the folder to the disk");
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+}  // namespace
+
+FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
+  while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  std::error_code ignored;
+  if (is_there(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
+    bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
+  parent_ = fs::path(path_).parent_path();
+  if (parent_.empty()) parent_ = ".";
+  for (int attempt = 0; attempt < 1000 && folder_.empty(); ++attempt) {
+    const std::string name = fmt::format("{}/.shardbook-{}-{}.tmp", parent_, ::getpid(), attempt);
+    if (::mkdir(name.c_str(), 0777) == 0) folder_ = name;
+    if (folder_.empty() && errno != EEXIST) break;
+  }
+  if (folder_.empty()) system_error(path_, "cannot make a folder beside it");
+}
+
+FolderReplacement::~FolderReplacement() {
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove_all(folder_, ignored);
+}
+
+void FolderReplacement::keep_others(bool (*is_ours)(const std::string& name)) const {
+  for (const fs::directory_entry& old : fs::directory_iterator(path_)) {
+    const std::string name = old.path().filename(), kept = folder_ + '/' + name;
+    if (is_ours(name)) continue;
+    std::error_code error;
+    if (old.is_directory() && !old.is_symlink())
+      fs::copy(old.path(), kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    else if (::linkat(AT_FDCWD, old.path().c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
+      fs::copy(old.path(), kept, fs::copy_options::copy_symlinks, error);
+    if (error) system_error(old.path(), "cannot keep this file", error.value());
+  }
+}
+
+void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
+  const bool replaces = is_there(path_);
+  if (replaces) keep_others(is_ours);
+  synchronise(folder_);
+  if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),
+                  replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) != 0)
+    system_error(path_, "cannot put the new folder in place");
+  synchronise(parent_);
+  if (!replaces) folder_.clear();  // otherwise it is the old one now, and vanishes
+}
+
+}  // namespace shard

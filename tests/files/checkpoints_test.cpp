@@ -1,0 +1,199 @@
+/// Checkpoints in files, as chapter 10 looks at them and divides them anew; types of elements, and folders
+/// that are replaced as a whole.
+
+#include <bit>
+#include <numeric>
+
+#include "10_checkpoints/commands.hpp"
+#include "10_checkpoints/split.hpp"
+#include "10_checkpoints/stored.hpp"
+#include "engine/files/element_types.hpp"
+#include "engine/files/folder_replacement.hpp"
+#include "tests/files/safetensors_files.hpp"
+
+using namespace shard;
+using namespace shard::checkpoints;
+using namespace shard::testing;
+
+namespace {
+
+template <class T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+  const auto* begin = reinterpret_cast<const std::byte*>(values.data());
+  return {begin, begin + values.size() * sizeof(T)};
+}
+
+template <class To, class From>
+To convert_one(From value, const char* from, const char* to, std::int64_t& overflows) {
+  const std::vector<std::byte> result =
+      safetensors::converted(bytes_of(std::vector<From>{value}), from, to, overflows);
+  To out;
+  REQUIRE(result.size() == sizeof out);
+  std::memcpy(&out, result.data(), sizeof out);
+  return out;
+}
+
+std::uint16_t half_of(double value) {
+  std::int64_t ignored = 0;
+  return convert_one<std::uint16_t>(value, "F64", "F16", ignored);
+}
+std::uint16_t bfloat16_of(double value) {
+  std::int64_t ignored = 0;
+  return convert_one<std::uint16_t>(value, "F64", "BF16", ignored);
+}
+
+/// Tensors of 4, 40, 8 and 12 bytes.
+void write_model(const Folder& folder) {
+  std::vector<float> many(10);
+  std::iota(many.begin(), many.end(), 0.5F);
+  write_safetensors(
+      folder / "model.safetensors",
+      {{"a", {{1}, {1}}}, {"b", {{5, 2}, many}}, {"c", {{2}, {2, 3}}}, {"d", {{3}, {4, 5, 6}}}});
+}
+
+using Files = std::vector<std::vector<std::string>>;
+
+}  // namespace
+
+TEST_CASE(
+    "checkpoints: files are filled in order, and a tensor that is too large goes before the open file") {
+  CHECK(split_by_size({}, 10) == Files{});
+  CHECK(split_by_size({{"a", 4}, {"b", 6}}, 10) == Files{{"a", "b"}});
+  CHECK(split_by_size({{"a", 4}, {"b", 7}}, 10) == Files{{"a"}, {"b"}});
+  CHECK(split_by_size({{"a", 4}, {"large", 11}, {"b", 6}, {"c", 1}}, 10) ==
+        Files{{"large"}, {"a", "b"}, {"c"}});
+  CHECK(split_by_size({{"large", 11}}, 10) == Files{{"large"}});
+  CHECK(file_name(0, 1) == "model.safetensors");
+  CHECK(file_name(1, 12) == "model-00002-of-00012.safetensors");
+  for (const char* name : {"model.safetensors", "model-00002-of-00012.safetensors", index_name})
+    CHECK(is_file_of_model(name));
+  for (const char* name : {"model-2-of-3.safetensors", "other.safetensors", "model.safetensors.old"})
+    CHECK_FALSE(is_file_of_model(name));
+}
+
+TEST_CASE("checkpoints: sizes with decimal and binary units, and no others") {
+  CHECK(parse_size("--s", "2GB") == 2'000'000'000);
+  CHECK(parse_size("--s", "1.5 kb") == 1500);
+  CHECK(parse_size("--s", "64KiB") == 65536);
+  CHECK(parse_size("--s", "17") == 17);
+  for (const char* text : {"", "0", "0.5", "-1GB", "2G", "2GBs", "x", "1e3", "99999999TB", "1.GB"})
+    CHECK_THROWS_WITH(parse_size("--s", text), contains("--s: expected a size"));
+}
+
+TEST_CASE("element types: each number of 16 bits comes back from a wider type") {
+  for (const char* small : {"F16", "BF16"})
+    for (const char* wide : {"F32", "F64"}) {
+      std::vector<std::uint16_t> all;
+      const auto infinity = static_cast<std::uint16_t>(std::string(small) == "F16" ? 0x7c00 : 0x7f80);
+      for (int bits = 0; bits < 0x10000; ++bits)
+        if ((bits & 0x7fff) <= infinity) all.push_back(static_cast<std::uint16_t>(bits));  // without NaN
+      std::int64_t overflows = 0;
+      const auto wider = safetensors::converted(bytes_of(all), small, wide, overflows);
+      CHECK(safetensors::converted(wider, wide, small, overflows) == bytes_of(all));
+      CHECK(overflows == 0);
+    }
+}
+
+TEST_CASE("element types: values are rounded once, to the nearest, ties to even") {
+  CHECK(half_of(65519.99) == 0x7bff);
+  CHECK(half_of(65520) == 0x7c00);
+  CHECK(half_of(-1e9) == 0xfc00);
+  CHECK(half_of(std::ldexp(1, -24)) == 1);
+  CHECK(half_of(std::ldexp(1, -25)) == 0);
+  CHECK(half_of(std::ldexp(1.5, -25)) == 1);
+  CHECK(half_of(-0.0) == 0x8000);
+  CHECK(bfloat16_of(1 + std::ldexp(1, -8)) == 0x3f80);                       // a tie
+  CHECK(bfloat16_of(1 + std::ldexp(1, -8) + std::ldexp(1, -40)) == 0x3f81);  // float32 would make it one
+  CHECK(bfloat16_of(1 + std::ldexp(3, -8)) == 0x3f82);
+  std::int64_t overflows = 0;
+  CHECK(std::isnan(std::bit_cast<float>(convert_one<std::uint32_t>(std::nan(""), "F64", "F32", overflows))));
+  convert_one<std::uint16_t>(std::nan(""), "F64", "F16", overflows);
+  convert_one<std::uint16_t>(double{INFINITY}, "F64", "F16", overflows);
+  CHECK(overflows == 0);
+  convert_one<std::uint16_t>(70000.0, "F64", "F16", overflows);
+  convert_one<float>(1e300, "F64", "F32", overflows);
+  convert_one<std::uint16_t>(3.4e38F, "F32", "BF16", overflows);
+  CHECK(overflows == 3);
+}
+
+TEST_CASE("checkpoints: divided anew and put together again, it is the same") {
+  const Folder from, to;
+  write_model(from);
+  save(to, "{}", "config.json");
+  save(to, "stale", "model-00009-of-00009.safetensors");
+  CHECK(reshard(from.path, to.path, {true, 20, std::nullopt}) == 0);
+  CHECK(to.names() == std::vector<std::string>{"config.json", "model-00001-of-00003.safetensors",
+                                               "model-00002-of-00003.safetensors",
+                                               "model-00003-of-00003.safetensors", index_name});
+  const StoredCheckpoint stored(to.path);
+  CHECK(stored.problems().empty());
+  CHECK(stored.tensors().at("b").file == "model-00001-of-00003.safetensors");
+  CHECK(stored.tensors().at("a").file == stored.tensors().at("c").file);
+  CHECK(diff(from.path, to.path) == 0);
+  CHECK(reshard(to.path, to.path, {false, 0, std::nullopt}) == 0);  // in its own place
+  CHECK(to.names() == std::vector<std::string>{"config.json", "model.safetensors"});
+  CHECK(contents(to / "model.safetensors") == contents(from / "model.safetensors"));
+  CHECK(reshard(from.path, to.path, {false, 0, "BF16"}) == 0);
+  CHECK(StoredCheckpoint(to.path).tensors().at("d").bytes == 6);
+  CHECK(diff(from.path, to.path) == 86);
+}
+
+TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpoint is not divided") {
+  const Folder from, to;
+  write_model(from);
+  reshard(from.path, to.path, {true, 20, std::nullopt});
+  std::string index = contents(to / index_name);
+  index.replace(index.find("\"c\": \"model-00002"), 17, "\"x\": \"model-00003");
+  save(to, index, index_name);
+  write_safetensors(to / "model-00007-of-00009.safetensors", {});
+  const StoredCheckpoint stored(to.path);
+  REQUIRE(stored.problems().size() == 3);
+  CHECK_THAT(stored.problems()[0], contains("tensor \"x\": missing: the index names model-00003-of-00003"));
+  CHECK_THAT(stored.problems()[1], contains("tensor \"c\": too much: in model-00002-of-00003"));
+  CHECK_THAT(stored.problems()[2], contains("model-00007-of-00009.safetensors: too much"));
+  CHECK(show(to.path) == 65);
+  const std::vector<std::string> before = to.names();
+  check_error([&] { reshard(to.path, to.path, {false, 0, std::nullopt}); }, Code::file, to.path, "missing");
+  CHECK(to.names() == before);
+}
+
+TEST_CASE("checkpoints: a difference is told in units in the last place, with its first index") {
+  const Folder one, other;
+  const float next = std::nextafter(std::nextafter(4.0F, 5.0F), 5.0F);
+  write_safetensors(one / "t", {{"w", {{2, 3}, {1, 2, 3, 4, 5, 6}}}, {"only", {{1}, {0}}}});
+  write_safetensors(other / "t", {{"w", {{2, 3}, {1, 2, 3, next, 5, 6}}}});
+  CHECK(diff(one / "t", other / "t") == 86);
+  CHECK(diff(one / "t", one / "t") == 0);
+}
+
+TEST_CASE("a folder is replaced as a whole: old or new files, and the others stay") {
+  const Folder parent;
+  auto is_ours = [](const std::string& name) { return name.starts_with("ours"); };
+  const std::string path = parent / "folder";
+  {
+    FolderReplacement first(path);
+    save(parent, "new", first.folder().substr(parent.path.size() + 1) + "/ours-1");
+    CHECK_FALSE(std::filesystem::exists(path));
+    first.commit(is_ours);
+  }
+  save(parent, "theirs", "folder/config.json");
+  std::filesystem::create_directory(path + "/sub");
+  save(parent, "deep", "folder/sub/file");
+  { const FolderReplacement never(path); }
+  CHECK(contents(path + "/ours-1") == "new");
+  {
+    FolderReplacement second(path + "/");
+    save(parent, "newer", second.folder().substr(parent.path.size() + 1) + "/ours-2");
+    second.commit(is_ours);
+  }
+  CHECK_FALSE(std::filesystem::exists(path + "/ours-1"));
+  CHECK(contents(path + "/ours-2") == "newer");
+  CHECK(contents(path + "/config.json") == "theirs");
+  CHECK(contents(path + "/sub/file") == "deep");
+  CHECK(parent.names() == std::vector<std::string>{"folder"});
+  save(parent, "a file", "file");
+  check_error([&] { FolderReplacement refused(parent / "file"); }, Code::file, parent / "file",
+              "cannot replace");
+  check_error([&] { FolderReplacement refused(parent / "no/where"); }, Code::file, parent / "no/where",
+              "cannot make a folder beside it");
+}
