@@ -85,12 +85,12 @@ class FiveStep : public Interpreter {
     if (is_last()) loss_backward(T);
     BlockTraces blocks = std::move(traces_.extract(m).mapped());
     for (; !blocks.empty(); blocks.pop_back()) blocks.back()->backward();
-    if (is_last()) t_.release(T + 2 * T * D());  // of the last norm
     if (is_first()) {
       t_.hold(table());
       add_to_sum(table());
       t_.release(T * D());
     }
+    if (is_last()) t_.release(T + 2 * T * D());  // what the last norm kept
     has_sums_ = true;
   }
 
