@@ -8,6 +8,7 @@
 
 #include "engine/device/checked_communicator.hpp"
 #include "engine/device/fault.hpp"
+#include "engine/printable.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/memory_check.hpp"
@@ -64,12 +65,17 @@ Options with_default_network(int devices, const Chapter& chapter, const Variant&
   return options;
 }
 
-/// \throws Error usage when an option is given that this variant does not take
+/// \throws Error usage when an option is given that this variant does not take, or a value of it
 void require_options_of(const Chapter& chapter, const Variant& variant, const Options& given) {
-  for (const std::string& name : given.names())
-    if (!variant.has_option(name))
+  for (const std::string& name : given.names()) {
+    const std::optional<OptionText> declared = variant.declared(name);
+    if (!declared)
       throw Error(Code::usage, fmt::format("{}: expected with {}, given {} with the variant {}", name,
                                            takers_of(name, chapter), given.given(name), variant.name));
+    if (!declared->accepts(given.given(name)))
+      throw Error(Code::usage, fmt::format("{}: expected {}, given {}", name, declared->expected,
+                                           printable(given.given(name))));
+  }
 }
 
 int list_variants(Communicator& group, const Chapter& chapter) {

@@ -67,7 +67,8 @@ std::string list_of(const std::vector<Variant>& variants) {
   return text;
 }
 
-/// Options that variants or their workloads declare, each name once.
+/// Options that variants or their workloads declare, each name once. A value is refused here if no variant
+/// takes it. What the chosen one takes is known when the command line has been read.
 class DeclaredOptions {
  public:
   DeclaredOptions(CLI::App& command, const Chapter& chapter, Options& given)
@@ -81,8 +82,12 @@ class DeclaredOptions {
           std::ranges::all_of(chapter_.variants, [&](const Variant& v) { return v.has_option(o.name); });
       const std::string help =
           is_for_all ? o.help : fmt::format("{} (with {})", o.help, takers_of(o.name, chapter_));
-      auto check = [o](const std::string& text) {
-        return o.accepts(text) ? "" : fmt::format("expected {}, given {}", o.expected, shown(text));
+      auto check = [o, &chapter = chapter_](const std::string& text) {
+        const bool is_taken = std::ranges::any_of(chapter.variants, [&](const Variant& v) {
+          const std::optional<OptionText> declared = v.declared(o.name);
+          return declared && declared->accepts(text);
+        });
+        return is_taken ? "" : fmt::format("expected {}, given {}", o.expected, shown(text));
       };
       command_
           .add_option_function<std::string>(

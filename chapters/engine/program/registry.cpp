@@ -52,10 +52,14 @@ bool Variant::accepts(int devices, const Workload& network, const Options& given
   }
 }
 
+std::optional<OptionText> Variant::declared(const std::string& option) const {
+  for (const std::vector<OptionText>& some : {options, workload->options(), workload->training_options()})
+    if (auto found = std::ranges::find(some, option, &OptionText::name); found != some.end()) return *found;
+  return std::nullopt;
+}
+
 bool Variant::has_option(const std::string& option) const {
-  auto is_it = [&](const OptionText& o) { return o.name == option; };
-  return std::ranges::any_of(options, is_it) || std::ranges::any_of(workload->options(), is_it) ||
-         std::ranges::any_of(workload->training_options(), is_it);
+  return declared(option).has_value();
 }
 
 std::vector<Options> Variant::test_options(int devices) const {

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ struct Variant {
   /// Whether `require` finds nothing.
   bool accepts(int devices, const Workload& network, const Options& given) const;
   bool has_option(const std::string& option) const;
+  /// An option of this name that this variant or its workload declares.
+  std::optional<OptionText> declared(const std::string& option) const;
   /// What tests use on this number of devices: `tested_on`, or else `tested_with`.
   std::vector<Options> test_options(int devices) const;
 };
