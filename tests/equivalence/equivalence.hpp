@@ -154,13 +154,15 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
 }
 
 /// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
-/// smallest come first. On more than `most_devices`, each of its options gets one network, in turn.
+/// smallest come first. Where each with each would take long, each of its options gets one network, in turn.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;
-  for (const Options& options : variant.test_options(group().num_devices())) {
+  const std::vector<Options> of_variant = variant.test_options(group().num_devices());
+  const bool is_few = of_variant.size() <= 3 || (group().num_devices() <= 4 && !traffic_is_booked());
+  for (const Options& options : of_variant) {
     std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
-    if (group().num_devices() > most_devices) networks = {exact_one_of(networks, turn++)};
+    if (group().num_devices() > most_devices || !is_few) networks = {exact_one_of(networks, turn++)};
     for (const TestCase& c : networks) {
       const Case made{variant, options, c.workload, c.batch};
       by_size.emplace(made.size(), made);

@@ -64,8 +64,14 @@ class MlpKind : public WorkloadKind {
   }
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
-    for (Index layers : depths(accepts, {2, 3, 6}, {0, 1}))
-      all.push_back(make_live_problem({layers, devices, 2 * devices}, 3 * devices));
+    bool is_dense = false;  // the shallowest
+    for (Index layers : depths(accepts, {2, 3, 6}, {0, 1})) {
+      const Model model{layers, devices, 2 * devices};
+      const bool may_be = may_be_dense(model, 3 * devices);
+      if (is_dense && !may_be) continue;  // a block of a matrix would read but a part of each row
+      if (all.empty()) is_dense = may_be;
+      all.push_back(make_live_problem(model, 3 * devices));
+    }
     return all;
   }
 

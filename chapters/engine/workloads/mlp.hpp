@@ -55,6 +55,9 @@ ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t s
 /// reads every input. Else even layers are, and odd layers have at least two ones in each row and column. (If
 /// only a dead hidden unit read a number, no comparison could notice a mistake in it.)
 ExactProblem make_live_problem(const Model& model, Index batch);
+/// Whether its sums stay exact if every layer is dense, with ones, and with twos on every model_dim-th diagonal
+/// of the odd ones.
+bool may_be_dense(const Model& model, Index batch);
 
 /// The initial values of one stack, each name with something before it.
 std::vector<Parameter> stack_parameters(const Model& model, const std::string& before_name);

@@ -69,9 +69,7 @@ Solution Mlp::solve(const ExactProblem& problem) const {
   return results;
 }
 
-/// Whether sums stay exact if every layer is dense, with ones, and with twos on every model_dim-th diagonal of
-/// the odd ones.
-static bool may_be_dense(const Model& model, Index batch) {
+bool may_be_dense(const Model& model, Index batch) {
   double most = 16.0 * 2.0 * static_cast<double>(batch);
   for (Index l = 1; l < model.num_layers; ++l)
     most *= static_cast<double>(model.width(l) + (relu_before(l) ? model.width(l) / model.model_dim : 0));
