@@ -62,6 +62,7 @@ TEST_CASE(
   CHECK(split_by_size({{"a", 4}, {"b", 7}}, 10) == Files{{"a"}, {"b"}});
   CHECK(split_by_size({{"a", 4}, {"large", 11}, {"b", 6}, {"c", 1}}, 10) ==
         Files{{"large"}, {"a", "b"}, {"c"}});
+  CHECK(split_by_size({{"a", 6}, {"b", 6}, {"c", 4}}, 10) == Files{{"a"}, {"b", "c"}});
   CHECK(split_by_size({{"large", 11}}, 10) == Files{{"large"}});
   CHECK(file_name(0, 1) == "model.safetensors");
   CHECK(file_name(1, 12) == "model-00002-of-00012.safetensors");
