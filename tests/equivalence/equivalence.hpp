@@ -159,7 +159,8 @@ inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;
   const std::vector<Options> of_variant = variant.test_options(group().num_devices());
-  const bool is_few = of_variant.size() <= 3 || (group().num_devices() <= 4 && !traffic_is_booked());
+  const bool is_few = of_variant.size() <= (traffic_is_booked() ? 1 : 3) ||
+                      (group().num_devices() <= 4 && !traffic_is_booked());
   for (const Options& options : of_variant) {
     std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
     if (group().num_devices() > most_devices || !is_few) networks = {exact_one_of(networks, turn++)};
