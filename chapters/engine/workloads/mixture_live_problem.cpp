@@ -8,12 +8,17 @@ namespace shard {
 
 namespace {
 
-/// A live problem has N devices with three experts each, and 2N types of tokens. The first 2N features of a
-/// token say which type it has: the feature with the type's number is 8, the others are 0. The router then
+/// A live problem has N devices with three experts each, and 3N types of tokens. A token's 3N features say
+/// which type it has: the feature with the type's number is 8, the others are 0. The router then
 /// gives every expert a logit of 128 or 0, and each type has two experts with 128:
 ///
 /// - Type s < N: expert 0 and the second expert of device s. Device s has 2N tokens of this type.
 /// - Type N + s: the second and the third expert of device s. Every device has one token of this type.
+/// - Type 2N + s: the first and the third expert of device s, or, as expert 0 is full, the same as type N.
+///   Every device has one token of this type.
+///
+/// Each device has as many experts without a token: none, or with one expert a token its third one. So all
+/// make equally many calls, also where gradients of an expert's copies are reduced.
 HostTensor live_router(const MixtureModel& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
@@ -25,17 +30,18 @@ HostTensor live_router(const MixtureModel& m, Index N) {
     prefer(d, 3 * d + 1);
     prefer(N + d, 3 * d + 1);
     prefer(N + d, 3 * d + 2);
+    prefer(2 * N + d, d == 0 ? 1 : 3 * d);
+    prefer(2 * N + d, 3 * d + 2);
   }
   return router;
 }
 
 HostTensor live_input(Index batch, Index width, Index N) {
-  HostTensor input = exact::integers({batch, width}, CounterRandom(3, "live input"), 1, 2);
+  HostTensor input{{batch, width}, std::vector<float>(static_cast<std::size_t>(batch * width))};
   for (Index t = 0; t < batch; ++t) {
-    const Index device = t / (3 * N), i = t % (3 * N);
+    const Index device = t / (4 * N), i = t % (4 * N);
     const Index type = i < 2 * N ? device : i - N;
-    for (Index c = 0; c < 2 * N; ++c)
-      input.values[static_cast<std::size_t>(t * width + c)] = c == type ? 8.0F : 0.0F;
+    input.values[static_cast<std::size_t>(t * width + type)] = 8.0F;
   }
   return input;
 }
@@ -56,10 +62,11 @@ HostTensor live_weights(const MixtureModel& m, Index expert, Index layer) {
 }  // namespace
 
 ExactProblem make_live_mixture(Index num_layers, Index top_k, int devices) {
-  const Index N = devices, E = 3 * N, batch = 3 * N * N;
+  const Index N = devices, E = 3 * N, batch = 4 * N * N;
   const MixtureModel model{{num_layers, 3 * N, 2 * N}, E};
   RoutingRule rule{top_k};
-  rule.capacity_factor = 1;  // k N choices: device 0 alone has 2N first ones for expert 0
+  rule.capacity_factor =
+      1.5 / static_cast<double>(top_k);  // 2N choices: as many as device 0 has for expert 0
   rule.aux_weight = static_cast<double>(top_k * batch * batch) / static_cast<double>(E);
   ExactProblem problem;
   problem.workload = std::make_shared<Mixture>(model, rule);
