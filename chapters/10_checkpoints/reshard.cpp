@@ -7,6 +7,7 @@
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors_writer.hpp"
+#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 #include "split.hpp"
 #include "stored.hpp"
@@ -75,7 +76,8 @@ int reshard(const std::string& from, const std::string& to, const NewForm& form)
   for (std::size_t f = 0; f < files.size(); ++f)
     write_file(stored, folder.folder() + '/' + file_name(f, files.size()), files[f], form);
   if (files.size() > 1)
-    replace_file(folder.folder() + '/' + index_name, index_text(stored.index_metadata(), files, total));
+    replace_file(folder.folder() + '/' + TensorIndex::file_name,
+                 index_text(stored.index_metadata(), files, total));
   folder.commit(is_file_of_model);
   fmt::print("{}: {} tensors, {} bytes, in {} file{}\n", to, sizes.size(),
              with_commas(static_cast<std::int64_t>(total)), files.size(), files.size() == 1 ? "" : "s");

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "engine/device/error.hpp"
+#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 
 namespace shard::checkpoints {
@@ -40,7 +41,7 @@ std::string file_name(std::size_t file, std::size_t files) {
 
 bool is_file_of_model(const std::string& name) {
   static const std::regex ours("model(-[0-9]{5,}-of-[0-9]{5,})?\\.safetensors");
-  return name == index_name || std::regex_match(name, ours);
+  return name == TensorIndex::file_name || std::regex_match(name, ours);
 }
 
 std::uint64_t parse_size(const std::string& option, const std::string& text) {

@@ -24,7 +24,6 @@ std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>
 std::string file_name(std::size_t file, std::size_t files);
 /// Whether a name is one of these, or that of their index.
 bool is_file_of_model(const std::string& name);
-inline constexpr const char* index_name = "model.safetensors.index.json";
 
 /// "2GB", "512MB", "1.5GB", "64KiB" or a number of bytes. \throws Error usage
 std::uint64_t parse_size(const std::string& option, const std::string& text);

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "engine/device/error.hpp"
-#include "engine/files/json_file.hpp"
+#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 #include "split.hpp"
 
@@ -19,7 +19,8 @@ namespace {
 std::vector<std::string> files_of_model(const std::string& folder) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (const std::string name = entry.path().filename(); name != index_name && is_file_of_model(name))
+    if (const std::string name = entry.path().filename();
+        name != TensorIndex::file_name && is_file_of_model(name))
       names.push_back(name);
   std::ranges::sort(names);
   return names;
@@ -31,7 +32,7 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
     add_file("", path);
-  else if (fs::exists(path + '/' + index_name, ignored))
+  else if (fs::exists(path + '/' + TensorIndex::file_name, ignored))
     read_index(path + '/');
   else
     add_all(path);
@@ -40,7 +41,8 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
 void StoredCheckpoint::add_all(const std::string& folder) {
   const std::vector<std::string> names = files_of_model(folder);
   if (names.empty())
-    bad_file(folder, "no parameters", fmt::format("model.safetensors or {}", index_name), "neither");
+    bad_file(folder, "no parameters", fmt::format("model.safetensors or {}", TensorIndex::file_name),
+             "neither");
   for (const std::string& name : names) add_file(folder + '/', name);
 }
 
@@ -57,31 +59,16 @@ void StoredCheckpoint::add_file(const std::string& folder, const std::string& na
 }
 
 void StoredCheckpoint::read_index(const std::string& folder) {
-  const std::string index = folder + index_name;
-  const nlohmann::json json = read_json_object(index);
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object())
-    bad_file(index, "no weight_map", "an object of tensors and their files",
-             map == json.end() ? "none" : map->type_name());
-  if (const auto said = json.find("metadata"); said != json.end() && said->is_object())
-    index_metadata_ = said->dump();
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string())
-      bad_file(index, "tensor \"" + printable(tensor) + '"', "the name of a file", file.type_name());
-    const std::string name = file.get<std::string>();
-    if (name.empty() || fs::path(name).is_absolute() || name.find("..") != std::string::npos)
-      bad_file(index, "tensor \"" + printable(tensor) + '"', "a file in the folder",
-               '"' + printable(name) + '"');
-    if (!files_.contains(name)) add_file(folder, name);
-  }
-  for (const auto& [tensor, file] : map->items()) {
-    const auto found = tensors_.find(tensor);
-    if (found == tensors_.end() || found->second.file != file.get<std::string>())
+  TensorIndex index = read_tensor_index(folder + TensorIndex::file_name);
+  index_metadata_ = std::move(index.metadata);
+  for (const auto& [tensor, file] : index.file_of)
+    if (!files_.contains(file)) add_file(folder, file);
+  for (const auto& [tensor, file] : index.file_of)
+    if (!files_.at(file).entries().contains(tensor))
       problems_.push_back(fmt::format("tensor \"{}\": missing: the index names {}, which does not have it",
-                                      printable(tensor), printable(file.get<std::string>())));
-  }
+                                      printable(tensor), printable(file)));
   for (const auto& [tensor, stored] : tensors_)
-    if (!map->contains(tensor))
+    if (!index.file_of.contains(tensor))
       problems_.push_back(fmt::format("tensor \"{}\": too much: in {}, and the index does not name it",
                                       printable(tensor), printable(stored.file)));
   for (const std::string& name : files_of_model(folder))

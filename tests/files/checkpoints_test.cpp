@@ -9,6 +9,7 @@
 #include "10_checkpoints/stored.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
+#include "engine/files/tensor_index.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;
@@ -66,7 +67,7 @@ TEST_CASE(
   CHECK(split_by_size({{"large", 11}}, 10) == Files{{"large"}});
   CHECK(file_name(0, 1) == "model.safetensors");
   CHECK(file_name(1, 12) == "model-00002-of-00012.safetensors");
-  for (const char* name : {"model.safetensors", "model-00002-of-00012.safetensors", index_name})
+  for (const char* name : {"model.safetensors", "model-00002-of-00012.safetensors", TensorIndex::file_name})
     CHECK(is_file_of_model(name));
   for (const char* name : {"model-2-of-3.safetensors", "other.safetensors", "model.safetensors.old"})
     CHECK_FALSE(is_file_of_model(name));
@@ -125,7 +126,7 @@ TEST_CASE("checkpoints: divided anew and put together again, it is the same") {
   CHECK(reshard(from.path, to.path, {true, 20, std::nullopt}) == 0);
   CHECK(to.names() == std::vector<std::string>{"config.json", "model-00001-of-00003.safetensors",
                                                "model-00002-of-00003.safetensors",
-                                               "model-00003-of-00003.safetensors", index_name});
+                                               "model-00003-of-00003.safetensors", TensorIndex::file_name});
   const StoredCheckpoint stored(to.path);
   CHECK(stored.problems().empty());
   CHECK(stored.tensors().at("b").file == "model-00001-of-00003.safetensors");
@@ -161,9 +162,9 @@ TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpo
   const Folder from, to;
   write_model(from);
   reshard(from.path, to.path, {true, 20, std::nullopt});
-  std::string index = contents(to / index_name);
+  std::string index = contents(to / TensorIndex::file_name);
   index.replace(index.find("\"c\": \"model-00002"), 17, "\"x\": \"model-00003");
-  save(to, index, index_name);
+  save(to, index, TensorIndex::file_name);
   write_safetensors(to / "model-00007-of-00009.safetensors", {});
   const StoredCheckpoint stored(to.path);
   REQUIRE(stored.problems().size() == 3);

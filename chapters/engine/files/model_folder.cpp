@@ -7,6 +7,7 @@
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 
 namespace shard {
@@ -15,23 +16,12 @@ namespace {
 
 using namespace checkpoint;
 
-/// Whether a path that an index names stays in its folder.
-bool is_inside(const std::filesystem::path& file) {
-  return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
-         file.native().find('\0') == std::string::npos;
-}
-
 /// Tensors of several files, by an index that says which are in which.
 class IndexedCheckpoint : public Checkpoint {
  public:
-  IndexedCheckpoint(const std::string& folder, const std::string& index) : folder_(folder), index_(index) {
-    nlohmann::json json = read_json_object(index_);
-    const auto found = json.find("weight_map");
-    if (found == json.end() || !found->is_object())
-      bad_file(index_, "no weight_map", "an object of tensors and their files",
-               found == json.end() ? "none" : found->type_name());
-    file_of_ = std::move(*found);
-    for (const auto& [name, file] : file_of_.items()) add_file(name, file);
+  IndexedCheckpoint(const std::string& folder, const std::string& index)
+      : folder_(folder), index_(index), file_of_(read_tensor_index(index).file_of) {
+    for (const auto& [name, file] : file_of_) files_[file] = nullptr;
   }
 
   std::vector<std::string> names() const override {
@@ -51,15 +41,6 @@ class IndexedCheckpoint : public Checkpoint {
     return known_holder(name).read(name, axis, begin, end);
   }
 
-  void add_file(const std::string& name, const nlohmann::json& file) {
-    const std::string tensor = "tensor \"" + printable(name) + '"';
-    if (!file.is_string()) bad_file(index_, tensor, "the name of a file", file.type_name());
-    const auto& path = file.get_ref<const std::string&>();
-    if (files_.contains(path)) return;
-    if (!is_inside(path)) bad_file(index_, tensor, "a file in the folder", '"' + printable(path) + '"');
-    files_[path] = nullptr;
-  }
-
   const Checkpoint& opened(const std::string& file) const {
     std::unique_ptr<Checkpoint>& open = files_.at(file);
     if (!open) open = open_checkpoint(folder_ + "/" + file);
@@ -70,7 +51,7 @@ class IndexedCheckpoint : public Checkpoint {
   /// last counts, as in Hugging Face's library.
   const Checkpoint* holder(const std::string& name) const {
     if (const auto found = file_of_.find(name); found != file_of_.end()) {
-      const Checkpoint& file = opened(found->get_ref<const std::string&>());
+      const Checkpoint& file = opened(found->second);
       if (file.contains(name)) return &file;
       bad_file(index_, "tensor \"" + printable(name) + '"', "in " + one_line(file.source()), "none there");
     }
@@ -86,7 +67,7 @@ class IndexedCheckpoint : public Checkpoint {
 
   std::string folder_;
   std::string index_;
-  nlohmann::json file_of_;                                            // by tensor
+  std::map<std::string, std::string> file_of_;                        // by tensor
   mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
 };
 
@@ -108,10 +89,10 @@ bool has_name(const std::string& path) {
 }
 
 std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
-  const std::string one = folder + "/model.safetensors", index = one + ".index.json";
+  const std::string one = folder + "/model.safetensors", index = folder + "/" + TensorIndex::file_name;
   if (has_name(one)) return open_checkpoint(one);
   if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
-  bad_file(folder, "no parameters", "model.safetensors or model.safetensors.index.json", "neither");
+  bad_file(folder, "no parameters", std::string("model.safetensors or ") + TensorIndex::file_name, "neither");
 }
 
 }  // namespace

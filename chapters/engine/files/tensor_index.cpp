@@ -1,0 +1,41 @@
+#include "engine/files/tensor_index.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/files/json_file.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Whether a path that an index names stays in its folder.
+bool is_inside(const std::filesystem::path& file) {
+  return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
+         file.native().find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+TensorIndex read_tensor_index(const std::string& path) {
+  const nlohmann::json json = read_json_object(path);
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object())
+    bad_file(path, "no weight_map", "an object of tensors and their files",
+             map == json.end() ? "none" : map->type_name());
+  TensorIndex index;
+  for (const auto& [name, file] : map->items()) {
+    const std::string tensor = "tensor \"" + printable(name) + '"';
+    if (!file.is_string()) bad_file(path, tensor, "the name of a file", file.type_name());
+    index.file_of[name] = file.get<std::string>();
+    if (!is_inside(index.file_of[name]))
+      bad_file(path, tensor, "a file in the folder", '"' + printable(index.file_of[name]) + '"');
+  }
+  if (const auto said = json.find("metadata"); said != json.end() && said->is_object())
+    index.metadata = said->dump();
+  return index;
+}
+
+}  // namespace shard
