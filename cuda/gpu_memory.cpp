@@ -191,6 +191,21 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
+void Tensor::write(Index first, std::span<const float> values, SourceLine where) {
+  const CallSite call(where);
+  require_inside("write", *this, first, values);
+  if (!values.empty())
+    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(*this) + first, values.data(), values.size_bytes(),
+                                    cudaMemcpyHostToDevice, gpu().computation()));
+}
+
+void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
+  const CallSite call(where);
+  require_inside("read", *this, first, values);
+  if (!values.empty())
+    cuda::copy_to_host(values.data(), TensorMemory::data(*this) + first, values.size_bytes());
+}
+
 std::vector<float> Tensor::to_host() const {
   std::vector<float> values(static_cast<std::size_t>(size()));
   if (values.empty()) return values;

@@ -111,6 +111,18 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
+void Tensor::write(Index first, std::span<const float> values, SourceLine where) {
+  const CallSite call(where);
+  require_inside("write", *this, first, values);
+  std::ranges::copy(values, TensorMemory::data(*this) + first);
+}
+
+void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
+  const CallSite call(where);
+  require_inside("read", *this, first, values);
+  std::copy_n(TensorMemory::data(*this) + first, values.size(), values.begin());
+}
+
 std::vector<float> Tensor::to_host() const {
   auto values = TensorMemory::span(*this);
   return {values.begin(), values.end()};

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/command_line.hpp"
 #include "engine/program/registry.hpp"
-#include "split.hpp"
 
 namespace shard::checkpoints {
 
@@ -49,7 +49,11 @@ std::optional<NewForm> new_form(const Communicator& group, const Words& words, s
       group, "10_checkpoints reshard", words.options, "Write a checkpoint anew",
       {{"--from", "A safetensors file, or a folder with one or with an index", "PATH", {}, &from},
        {"--to", "The folder to write; its other files are kept", "DIR", {}, &to},
-       {"--format", "sharded or gathered (one file)", "NAME", {"sharded", "gathered"}, &format},
+       {"--format",
+        "sharded, gathered (one file) or distributed (one, with a manifest of parts)",
+        "NAME",
+        {"sharded", "gathered", "distributed"},
+        &format},
        {"--max-shard-size", "Most bytes of a file, unless one tensor is larger", "SIZE=5GB", {}, &size},
        {"--dtype",
         "f64, f32, f16 or bf16, for floating tensors",
@@ -58,7 +62,7 @@ std::optional<NewForm> new_form(const Communicator& group, const Words& words, s
         &dtype}},
       "What the folder had stays until all is written.");
   if (!goes_on) return std::nullopt;
-  NewForm form{format == "sharded", parse_size("--max-shard-size", size), std::nullopt};
+  NewForm form{format, parse_size("--max-shard-size", size), std::nullopt};
   for (char& c : dtype) c = static_cast<char>(std::toupper(c));
   if (!dtype.empty()) form.dtype = dtype;
   if (from.empty() || to.empty())

@@ -17,7 +17,7 @@ int diff(const std::string& one, const std::string& other);
 
 /// How `reshard` writes.
 struct NewForm {
-  bool is_sharded = true;            ///< or one file
+  std::string format = "sharded";    ///< "gathered" (one file), or "distributed" (one, as of one device)
   std::uint64_t most_bytes = 0;      ///< of a file, unless a tensor is larger by itself
   std::optional<std::string> dtype;  ///< of floating tensors; none: as they are
 };

@@ -1,15 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "engine/checkpoints/index_text.hpp"
+#include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors_writer.hpp"
-#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
-#include "split.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {
@@ -35,52 +34,77 @@ std::int64_t copy(const StoredCheckpoint& from, const SafetensorsLine& to, Safet
   return overflows;
 }
 
-void write_file(const StoredCheckpoint& from, const std::string& path, const std::vector<std::string>& names,
-                const NewForm& form) {
-  std::vector<SafetensorsLine> lines;
-  for (const std::string& name : names)
-    lines.push_back({name, new_dtype(from.tensors().at(name), form), from.tensors().at(name).shape});
-  SafetensorsWriter writer(path, std::move(lines), from.metadata());
-  for (const SafetensorsLine& line : writer.order())
-    if (const std::int64_t overflows = copy(from, line, writer); overflows > 0)
-      fmt::print(stderr, "warning: tensor \"{}\": {} values are too large for {} and became infinite\n",
-                 printable(line.name), with_commas(overflows), line.dtype);
-  writer.commit();
-}
+/// Writes files into a new folder, and notes their digests.
+class Rewriting {
+ public:
+  Rewriting(const StoredCheckpoint& from, std::string folder, const NewForm& form)
+      : from_(from), folder_(std::move(folder)), form_(form) {
+    manifest_.format = form.format;
+    if (from.manifest()) manifest_.training = from.manifest()->training;
+  }
 
-/// The index, as huggingface_hub 2.4 writes it: tensors file by file. What the old one said beside the total
-/// size is kept.
-std::string index_text(const std::string& metadata, const std::vector<std::vector<std::string>>& files,
-                       std::uint64_t total) {
-  nlohmann::ordered_json index = {{"metadata", nlohmann::ordered_json::parse(metadata)},
-                                  {"weight_map", nlohmann::ordered_json::object()}};
-  index["metadata"]["total_size"] = total;
-  for (std::size_t f = 0; f < files.size(); ++f)
-    for (const std::string& name : files[f]) index["weight_map"][name] = file_name(f, files.size());
-  return index.dump(2, ' ', true);
-}
+  void write(const std::string& stem) {
+    std::vector<NamedSize> sizes;
+    std::uint64_t total = 0;
+    for (const auto& [name, tensor] : from_.tensors()) {
+      if (tensor.stem() != stem) continue;
+      sizes.push_back({name, SafetensorsLine{name, new_dtype(tensor, form_), tensor.shape}.bytes()});
+      total += sizes.back().bytes;
+    }
+    if (sizes.empty()) return;
+    const auto files = split_by_size(sizes, form_.format == "sharded" ? form_.most_bytes : UINT64_MAX);
+    for (std::size_t f = 0; f < files.size(); ++f)
+      write_file(form_.format == "distributed" ? device_file_name(stem, 0, 1)
+                                               : shard_file_name(stem, f, files.size()),
+                 files[f]);
+    if (files.size() > 1)
+      replace_file(folder_ + '/' + stem + ".safetensors.index.json",
+                   index_text(stem == "model" ? from_.index_metadata() : "{}", stem, files, total));
+    bytes_ += total;
+  }
+
+  const Manifest& manifest() const { return manifest_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  void write_file(const std::string& file, const std::vector<std::string>& names) {
+    std::vector<SafetensorsLine> lines;
+    for (const std::string& name : names) {
+      const Stored& tensor = from_.tensors().at(name);
+      lines.push_back({name, new_dtype(tensor, form_), tensor.shape});
+      if (form_.format == "distributed")
+        manifest_.tensors[name] = {tensor.shape, {{file, all_of(tensor.shape)}}};
+    }
+    SafetensorsWriter writer(folder_ + '/' + file, std::move(lines), from_.metadata());
+    for (const SafetensorsLine& line : writer.order())
+      if (const std::int64_t overflows = copy(from_, line, writer); overflows > 0)
+        fmt::print(stderr, "warning: tensor \"{}\": {} values are too large for {} and became infinite\n",
+                   printable(line.name), with_commas(overflows), line.dtype);
+    writer.commit();
+    manifest_.digests[file] = writer.digest();
+  }
+
+  const StoredCheckpoint& from_;
+  std::string folder_;
+  const NewForm& form_;
+  Manifest manifest_;
+  std::uint64_t bytes_ = 0;
+};
 
 }  // namespace
 
 int reshard(const std::string& from, const std::string& to, const NewForm& form) {
   const StoredCheckpoint stored(from);
   stored.require_whole();
-  std::vector<NamedSize> sizes;
-  std::uint64_t total = 0;
-  for (const auto& [name, tensor] : stored.tensors()) {
-    sizes.push_back({name, SafetensorsLine{name, new_dtype(tensor, form), tensor.shape}.bytes()});
-    total += sizes.back().bytes;
-  }
-  const auto files = split_by_size(sizes, form.is_sharded ? form.most_bytes : UINT64_MAX);
   FolderReplacement folder(to);
-  for (std::size_t f = 0; f < files.size(); ++f)
-    write_file(stored, folder.folder() + '/' + file_name(f, files.size()), files[f], form);
-  if (files.size() > 1)
-    replace_file(folder.folder() + '/' + TensorIndex::file_name,
-                 index_text(stored.index_metadata(), files, total));
-  folder.commit(is_file_of_model);
-  fmt::print("{}: {} tensors, {} bytes, in {} file{}\n", to, sizes.size(),
-             with_commas(static_cast<std::int64_t>(total)), files.size(), files.size() == 1 ? "" : "s");
+  Rewriting rewriting(stored, folder.folder(), form);
+  for (const char* stem : {"model", "optimizer"}) rewriting.write(stem);
+  const Manifest& manifest = rewriting.manifest();
+  replace_file(folder.folder() + '/' + Manifest::file_name, manifest_text(manifest));
+  folder.commit(is_checkpoint_file);
+  fmt::print("{}: {} tensors, {} bytes, in {} file{}\n", to, stored.tensors().size(),
+             with_commas(static_cast<std::int64_t>(rewriting.bytes())), manifest.digests.size(),
+             manifest.digests.size() == 1 ? "" : "s");
   return 0;
 }
 

@@ -10,25 +10,52 @@
 
 namespace shard::checkpoints {
 
-int show(const std::string& path) {
-  const StoredCheckpoint stored(path);
+namespace {
+
+std::string in_bytes(std::uint64_t bytes) {
+  return with_commas(static_cast<std::int64_t>(bytes));
+}
+
+/// The file that has a tensor; of a tensor in parts, each file with its indices.
+std::string where(const Stored& tensor) {
+  if (tensor.parts.size() == 1) return printable(tensor.parts[0].file);
+  std::vector<std::string> texts;
+  for (const auto& [file, ranges] : tensor.parts)
+    texts.push_back(fmt::format("{} {}", to_string(ranges), printable(file)));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+void print_tensors(const StoredCheckpoint& stored) {
   std::size_t width = 6;
-  std::uint64_t total = 0;
-  std::map<std::string, std::uint64_t> in_file;
-  for (const auto& [name, tensor] : stored.tensors()) {
-    width = std::max(width, printable(name).size());
-    in_file[tensor.file] += tensor.bytes;
-    total += tensor.bytes;
-  }
+  for (const auto& [name, tensor] : stored.tensors()) width = std::max(width, printable(name).size());
   fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", "tensor", width, "type", "shape", "bytes", "file");
   for (const auto& [name, tensor] : stored.tensors())
     fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", printable(name), width, tensor.dtype,
-               fmt::format("({})", fmt::join(tensor.shape, ", ")),
-               with_commas(static_cast<std::int64_t>(tensor.bytes)), printable(tensor.file));
-  fmt::print("\n{} tensors, {} bytes\n", stored.tensors().size(),
-             with_commas(static_cast<std::int64_t>(total)));
-  for (const auto& [file, bytes] : in_file)
-    fmt::print("{}: {} bytes\n", printable(file), with_commas(static_cast<std::int64_t>(bytes)));
+               fmt::format("({})", fmt::join(tensor.shape, ", ")), in_bytes(tensor.bytes), where(tensor));
+}
+
+/// What a manifest says: the format, and how far a training has come.
+void print_manifest(const Manifest& manifest) {
+  fmt::print("{}, with a digest of each file", manifest.format);
+  if (const auto& training = manifest.training) {
+    fmt::print("; step {} of a training of the workload {}:", training->step, printable(training->workload));
+    for (const auto& [option, value] : training->options)
+      fmt::print(" {} {}", printable(option), printable(value));
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+
+int show(const std::string& path) {
+  const StoredCheckpoint stored(path);
+  print_tensors(stored);
+  std::uint64_t total = 0;
+  for (const auto& [name, tensor] : stored.tensors()) total += tensor.bytes;
+  fmt::print("\n{} tensors, {} bytes\n", stored.tensors().size(), in_bytes(total));
+  for (const auto& [file, bytes] : stored.bytes_by_file())
+    fmt::print("{}: {} bytes\n", printable(file), in_bytes(bytes));
+  if (stored.manifest()) print_manifest(*stored.manifest());
   for (const std::string& problem : stored.problems()) fmt::print("{}\n", problem);
   return stored.problems().empty() ? 0 : static_cast<int>(Code::file);
 }

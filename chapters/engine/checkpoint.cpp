@@ -2,47 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace shard {
+
+namespace {
+
+constexpr Index piece_elements = (16 << 20) / sizeof(float);  // read from a file and brought to the device
+
+/// As many of the first dimension's indices as make a piece, from `begin` on.
+Ranges piece_of(const Ranges& part, Index begin) {
+  const Index row = num_elements(shape_of({part.begin() + 1, part.end()}));
+  const Index rows = std::max<Index>(1, piece_elements / std::max<Index>(1, row));
+  Ranges piece = part;
+  piece[0] = {begin, std::min(begin + rows, part[0].end)};
+  return piece;
+}
+
+}  // namespace
 
 void checkpoint::refuse_unknown(const std::string& source, const std::string& name) {
   throw Error(Code::file, fmt::format("{}: expected a parameter {}, given none of that name", source, name));
 }
 
-std::vector<float> Checkpoint::read(const std::string& name, int axis, Index begin, Index end) const {
+std::vector<float> Checkpoint::read(const std::string& name, const Ranges& part) const {
   const Shape whole = shape(name);
-  if (axis < 0 || axis >= static_cast<int>(whole.size()) || begin < 0 || begin > end ||
-      end > whole[static_cast<std::size_t>(axis)])
-    refuse(Code::argument, "slice of " + name, "a range of an axis of " + to_string(whole),
-           fmt::format("[{}, {}) of axis {}", begin, end, axis));
-  return values(name, axis, begin, end);
+  if (!fits(part, whole))
+    refuse(Code::argument, "part of " + name, "indices of " + to_string(whole), to_string(part));
+  return values(name, part);
 }
 
-Tensor Checkpoint::slice(const std::string& name, int axis, Index begin, Index end) const {
-  const std::vector<float> values = read(name, axis, begin, end);
-  Shape mine = shape(name);
-  mine[static_cast<std::size_t>(axis)] = end - begin;
-  Tensor t = Tensor::from_host(std::move(mine), values);
-  t.charge_to(Purpose::parameters);
-  return t;
-}
-
-Tensor Checkpoint::part(const std::string& name, const std::vector<Range>& ranges) const {
-  const Shape whole = shape(name);
-  int read = 0;  // the dimension along which a slice is read
-  auto is_cut = [&](int d) {
-    return ranges.at(static_cast<std::size_t>(d)) != Range{0, whole[static_cast<std::size_t>(d)]};
-  };
-  const int rank = static_cast<int>(whole.size());
-  while (read + 1 < rank && !is_cut(read)) ++read;
-  auto [begin, end] = ranges.at(static_cast<std::size_t>(read));
-  Tensor mine = slice(name, read, begin, end);
-  for (int d = read + 1; d < rank; ++d) {
-    if (!is_cut(d)) continue;
-    mine = shard::slice(mine, d, ranges[static_cast<std::size_t>(d)].begin,
-                        ranges[static_cast<std::size_t>(d)].end);
-    mine.charge_to(Purpose::parameters);
+Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
+  if (ranges.empty() || num_elements(shape_of(ranges)) <= piece_elements) {
+    Tensor t = Tensor::from_host(shape_of(ranges), read(name, ranges));
+    t.charge_to(Purpose::parameters);
+    return t;
   }
-  return mine;
+  Tensor t = Tensor::uninitialized(shape_of(ranges));
+  t.charge_to(Purpose::parameters);
+  Index done = 0;
+  for (Ranges piece = piece_of(ranges, ranges[0].begin);; piece = piece_of(ranges, piece[0].end)) {
+    const std::vector<float> values = read(name, piece);
+    t.write(done, values);
+    done += static_cast<Index>(values.size());
+    if (piece[0].end == ranges[0].end) return t;
+  }
 }
 
 }  // namespace shard

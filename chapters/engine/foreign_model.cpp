@@ -35,12 +35,11 @@ class RenamedCheckpoint : public Checkpoint {
   std::string source() const override { return source_; }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
     const ForeignName& theirs = names_.at(name);
-    if (!theirs.is_transposed) return stored_->read(theirs.name, axis, begin, end);
-    Shape slice = stored_->shape(theirs.name);
-    slice[static_cast<std::size_t>(1 - axis)] = end - begin;
-    return transposed({slice, stored_->read(theirs.name, 1 - axis, begin, end)}).values;
+    if (!theirs.is_transposed) return stored_->read(theirs.name, part);
+    const Ranges turned = {part[1], part[0]};
+    return transposed({shape_of(turned), stored_->read(theirs.name, turned)}).values;
   }
 
   std::unique_ptr<Checkpoint> stored_;

@@ -24,12 +24,14 @@ class HostCheckpoint : public Checkpoint {
   std::string source() const override { return source_; }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
     const HostTensor& whole = tensors_.at(name);
-    std::vector<float> slice;
-    for_each_in_slice(whole.shape, axis, begin, end,
-                      [&](Index i) { slice.push_back(whole.values[static_cast<std::size_t>(i)]); });
-    return slice;
+    std::vector<float> values;
+    for_each_run(whole.shape, part, [&](Index first, Index, Index length) {
+      const auto begin = whole.values.begin() + first;
+      values.insert(values.end(), begin, begin + length);
+    });
+    return values;
   }
 
   std::map<std::string, HostTensor> tensors_;

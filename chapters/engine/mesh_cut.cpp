@@ -20,21 +20,15 @@ Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent)
   return range;
 }
 
-std::vector<Range> ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole) {
+Ranges ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole) {
   for (const MeshCut& cut : cuts)
     if (cut.dimension >= static_cast<int>(whole.size()))
       refuse(Code::argument, "cut", fmt::format("a tensor with a dimension {}", cut.dimension),
              to_string(whole));
-  std::vector<Range> ranges;
+  Ranges ranges;
   for (std::size_t d = 0; d < whole.size(); ++d)
     ranges.push_back(range_after(cuts, static_cast<int>(d), whole[d]));
   return ranges;
-}
-
-Shape shape_of(const std::vector<Range>& ranges) {
-  Shape shape;
-  for (const Range& range : ranges) shape.push_back(range.size());
-  return shape;
 }
 
 }  // namespace shard

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/device/device.hpp"
+#include "engine/ranges.hpp"
 
 namespace shard {
 
@@ -21,8 +21,6 @@ struct MeshCut {
 /// dimensions do not count. \throws Error argument when the indices are not so many equal pieces
 Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent);
 /// The same of all dimensions. \throws Error argument for a cut along a dimension that the shape lacks
-std::vector<Range> ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole);
-/// The shape of what has these indices.
-Shape shape_of(const std::vector<Range>& ranges);
+Ranges ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole);
 
 }  // namespace shard

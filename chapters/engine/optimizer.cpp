@@ -3,31 +3,29 @@
 namespace shard {
 
 void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {
-  begin_step();
+  ++steps_;
   for (const Trainable& t : engine.trainable())
     update(t, gradients.of_parameter(t.name, t.parameter.shape()));
   engine.after_step();
 }
 
-void Adam::update(const Trainable& t, const Tensor& gradient) {
-  auto [found, is_new] = moments_.try_emplace(t.name);
-  Moments& moments = found->second;
-  if (is_new) {
-    moments = {Tensor(t.parameter.shape()), Tensor(t.parameter.shape())};
-    moments.mean.charge_to(Purpose::optimizer);
-    moments.variance.charge_to(Purpose::optimizer);
+std::vector<Tensor>& Optimizer::state_of(const Trainable& trainable) {
+  auto [found, is_new] = state_.try_emplace(trainable.name);
+  for (Index i = 0; is_new && i < state_per_element(); ++i) {
+    found->second.emplace_back(trainable.parameter.shape());
+    found->second.back().charge_to(Purpose::optimizer);
   }
-  adam_update(t.parameter, gradient, moments.mean, moments.variance, settings_, step_);
+  return found->second;
+}
+
+void Adam::update(const Trainable& t, const Tensor& gradient) {
+  std::vector<Tensor>& state = state_of(t);
+  adam_update(t.parameter, gradient, state[0], state[1], settings_, steps());
 }
 
 void IntegerMomentum::update(const Trainable& t, const Tensor& gradient) {
   if (must_stay_(t.name)) return;
-  auto [found, is_new] = momenta_.try_emplace(t.name);
-  Tensor& momentum = found->second;
-  if (is_new) {
-    momentum = Tensor(t.parameter.shape());
-    momentum.charge_to(Purpose::optimizer);
-  }
+  Tensor& momentum = state_of(t)[0];
   integer_update(Rows(momentum), scale(gradient.clone(), 1 / unit_));
   integer_update(t.parameter, momentum);
 }

@@ -17,13 +17,28 @@ class Optimizer {
 
   /// One step: updates every trainable, then `after_step()`.
   void step(ShardedEngine& engine, const Gradients& gradients);
-  /// Elements of state per element of a parameter: 2 for Adam.
-  virtual Index state_per_element() const { return 0; }
+
+  /// \name State: numbers that it keeps for each element that it updates
+  /// @{
+  /// What they are called: mean and variance, for Adam.
+  virtual std::vector<std::string> state_names() const { return {}; }
+  /// How many they are: 2 for Adam.
+  Index state_per_element() const { return static_cast<Index>(state_names().size()); }
+  /// Those of a trainable's rows, each of the rows' shape, in the order of `state_names()`: zeros at first.
+  std::vector<Tensor>& state_of(const Trainable& trainable);
+  /// Steps that it has made, also before it was saved.
+  Index steps() const { return steps_; }
+  /// Goes on after so many steps, with a state that the caller fills in.
+  void go_on_after(Index steps) { steps_ = steps; }
+  /// @}
 
  protected:
-  virtual void begin_step() {}
   /// `gradient` is that of just the trainable's rows.
   virtual void update(const Trainable& trainable, const Tensor& gradient) = 0;
+
+ private:
+  Index steps_ = 0;
+  std::map<std::string, std::vector<Tensor>> state_;
 };
 
 /// w -= rate * g.
@@ -44,20 +59,13 @@ class Sgd : public Optimizer {
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamSettings& settings) : settings_(settings) {}
-  Index state_per_element() const override { return 2; }
+  std::vector<std::string> state_names() const override { return {"mean", "variance"}; }
 
  protected:
-  void begin_step() override { ++step_; }
   void update(const Trainable& t, const Tensor& gradient) override;
 
  private:
-  struct Moments {
-    Tensor mean;
-    Tensor variance;
-  };
   AdamSettings settings_;
-  Index step_ = 0;
-  std::map<std::string, Moments> moments_;
 };
 
 /// w <- ((w - g) mod 5) - 2. Small integers stay small integers, so that several steps can be compared bit
@@ -86,7 +94,7 @@ class IntegerMomentum : public Optimizer {
  public:
   explicit IntegerMomentum(IntegerOptimizer::MustStay must_stay, float unit = 1)
       : must_stay_(std::move(must_stay)), unit_(unit) {}
-  Index state_per_element() const override { return 1; }
+  std::vector<std::string> state_names() const override { return {"momentum"}; }
 
  protected:
   void update(const Trainable& t, const Tensor& gradient) override;
@@ -94,7 +102,6 @@ class IntegerMomentum : public Optimizer {
  private:
   IntegerOptimizer::MustStay must_stay_;
   float unit_;
-  std::map<std::string, Tensor> momenta_;
 };
 
 /// "sgd", "adam" or "integer", which counts gradients in units. \throws Error usage for another name

@@ -85,7 +85,7 @@ class OneParameter : public PlainEngine {
       : PlainEngine(group), w(Tensor::from_host({3, 1}, counting(3))) {}
   Trainables trainable() override {
     Trainables all;
-    all.push_back({"w", Rows(w, 1, 3)});
+    all.push_back({"w", Rows(w, 1, 3), w.shape(), {{1, 3}, {0, 1}}});
     return all;
   }
   void after_step() override { ++steps; }

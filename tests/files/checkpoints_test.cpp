@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "10_checkpoints/commands.hpp"
-#include "10_checkpoints/split.hpp"
 #include "10_checkpoints/stored.hpp"
+#include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/tensor_index.hpp"
@@ -65,12 +65,12 @@ TEST_CASE(
         Files{{"large"}, {"a", "b"}, {"c"}});
   CHECK(split_by_size({{"a", 6}, {"b", 6}, {"c", 4}}, 10) == Files{{"a"}, {"b", "c"}});
   CHECK(split_by_size({{"large", 11}}, 10) == Files{{"large"}});
-  CHECK(file_name(0, 1) == "model.safetensors");
-  CHECK(file_name(1, 12) == "model-00002-of-00012.safetensors");
+  CHECK(shard_file_name("model", 0, 1) == "model.safetensors");
+  CHECK(shard_file_name("model", 1, 12) == "model-00002-of-00012.safetensors");
   for (const char* name : {"model.safetensors", "model-00002-of-00012.safetensors", TensorIndex::file_name})
-    CHECK(is_file_of_model(name));
+    CHECK(is_checkpoint_file(name));
   for (const char* name : {"model-2-of-3.safetensors", "other.safetensors", "model.safetensors.old"})
-    CHECK_FALSE(is_file_of_model(name));
+    CHECK_FALSE(is_checkpoint_file(name));
 }
 
 TEST_CASE("checkpoints: sizes with decimal and binary units, and no others") {
@@ -123,19 +123,20 @@ TEST_CASE("checkpoints: divided anew and put together again, it is the same") {
   write_model(from);
   save(to, "{}", "config.json");
   save(to, "stale", "model-00009-of-00009.safetensors");
-  CHECK(reshard(from.path, to.path, {true, 20, std::nullopt}) == 0);
-  CHECK(to.names() == std::vector<std::string>{"config.json", "model-00001-of-00003.safetensors",
+  CHECK(reshard(from.path, to.path, {"sharded", 20, std::nullopt}) == 0);
+  CHECK(to.names() == std::vector<std::string>{Manifest::file_name, "config.json",
+                                               "model-00001-of-00003.safetensors",
                                                "model-00002-of-00003.safetensors",
                                                "model-00003-of-00003.safetensors", TensorIndex::file_name});
   const StoredCheckpoint stored(to.path);
   CHECK(stored.problems().empty());
-  CHECK(stored.tensors().at("b").file == "model-00001-of-00003.safetensors");
-  CHECK(stored.tensors().at("a").file == stored.tensors().at("c").file);
+  CHECK(stored.tensors().at("b").parts[0].file == "model-00001-of-00003.safetensors");
+  CHECK(stored.tensors().at("a").parts[0].file == stored.tensors().at("c").parts[0].file);
   CHECK(diff(from.path, to.path) == 0);
-  CHECK(reshard(to.path, to.path, {false, 0, std::nullopt}) == 0);  // in its own place
-  CHECK(to.names() == std::vector<std::string>{"config.json", "model.safetensors"});
+  CHECK(reshard(to.path, to.path, {"gathered", 0, std::nullopt}) == 0);  // in its own place
+  CHECK(to.names() == std::vector<std::string>{Manifest::file_name, "config.json", "model.safetensors"});
   CHECK(contents(to / "model.safetensors") == contents(from / "model.safetensors"));
-  CHECK(reshard(from.path, to.path, {false, 0, "BF16"}) == 0);
+  CHECK(reshard(from.path, to.path, {"gathered", 0, "BF16"}) == 0);
   CHECK(StoredCheckpoint(to.path).tensors().at("d").bytes == 6);
   CHECK(diff(from.path, to.path) == 86);
 }
@@ -161,7 +162,7 @@ TEST_CASE("a file that is written tensor by tensor is Hugging Face's, byte for b
 TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpoint is not divided") {
   const Folder from, to;
   write_model(from);
-  reshard(from.path, to.path, {true, 20, std::nullopt});
+  reshard(from.path, to.path, {"sharded", 20, std::nullopt});
   std::string index = contents(to / TensorIndex::file_name);
   index.replace(index.find("\"c\": \"model-00002"), 17, "\"x\": \"model-00003");
   save(to, index, TensorIndex::file_name);
@@ -173,7 +174,11 @@ TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpo
   CHECK_THAT(stored.problems()[2], contains("model-00007-of-00009.safetensors: too much"));
   CHECK(show(to.path) == 65);
   const std::vector<std::string> before = to.names();
-  check_error([&] { reshard(to.path, to.path, {false, 0, std::nullopt}); }, Code::file, to.path, "missing");
+  check_error(
+      [&] {
+        reshard(to.path, to.path, {"gathered", 0, std::nullopt});
+      },
+      Code::file, to.path, "missing");
   CHECK(to.names() == before);
 }
 

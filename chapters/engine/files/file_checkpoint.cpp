@@ -13,17 +13,12 @@ namespace {
 
 using namespace checkpoint;
 
-/// Values of a slice [begin, ...) along `axis`, all finite. Names the first that is not, by its global
-/// indices.
-void require_finite(const std::string& what, Shape shape, int axis, Index begin, Index end,
-                    const std::vector<float>& values) {
+/// Values of a part, all finite. Names the first that is not, by its indices in the whole.
+void require_finite(const std::string& what, const Ranges& part, const std::vector<float>& values) {
   auto found = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });
   if (found == values.end()) return;
-  shape[static_cast<std::size_t>(axis)] = end - begin;
-  Shape index(shape.size());
-  Index rest = found - values.begin();
-  for (std::size_t i = shape.size(); i-- > 0; rest /= shape[i]) index[i] = rest % shape[i];
-  index[static_cast<std::size_t>(axis)] += begin;
+  Shape index = place_of(found - values.begin(), shape_of(part));
+  for (std::size_t d = 0; d < index.size(); ++d) index[d] += part[d].begin;
   refuse(Code::not_finite, what, "finite numbers", fmt::format("{} at {}", *found, to_string(index)));
 }
 
@@ -44,10 +39,10 @@ class FileCheckpoint : public Checkpoint {
   std::string source() const override { return file_.path(); }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
-    std::vector<float> slice = file_.read(name, axis, begin, end);
-    require_finite(source() + ": " + name, shape(name), axis, begin, end, slice);
-    return slice;
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    std::vector<float> values = file_.read(name, part);
+    require_finite(source() + ": " + name, part, values);
+    return values;
   }
 
   SafetensorsFile file_;

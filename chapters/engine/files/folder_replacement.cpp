@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <regex>
 
 #include "engine/files/regular_file.hpp"
 
@@ -28,6 +30,28 @@ bool is_there(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
+/// The lock of a folder; none where another run has it, or where the folder is gone or another one by now.
+FileDescriptor locked(const std::string& folder) {
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat mine {
+  }, now{};
+  const bool is_mine = opened.get() >= 0 && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0 &&
+                       ::fstat(opened.get(), &mine) == 0 && ::stat(folder.c_str(), &now) == 0 &&
+                       mine.st_ino == now.st_ino && mine.st_dev == now.st_dev;
+  return is_mine ? std::move(opened) : FileDescriptor();
+}
+
+/// Removes what killed runs have left.
+void remove_left_over(const std::string& parent) {
+  static const std::regex ours("\\.shardbook-[0-9]+-[0-9]+\\.tmp");
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
+    if (!std::regex_match(entry.path().filename().string(), ours)) continue;
+    const FileDescriptor lock = locked(entry.path());
+    if (lock.get() >= 0) fs::remove_all(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
@@ -37,10 +61,14 @@ FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
     bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
   parent_ = fs::path(path_).parent_path();
   if (parent_.empty()) parent_ = ".";
+  remove_left_over(parent_);
   for (int attempt = 0; attempt < 1000 && folder_.empty(); ++attempt) {
     const std::string name = fmt::format("{}/.shardbook-{}-{}.tmp", parent_, ::getpid(), attempt);
-    if (::mkdir(name.c_str(), 0777) == 0) folder_ = name;
-    if (folder_.empty() && errno != EEXIST) break;
+    if (::mkdir(name.c_str(), 0777) != 0) {
+      if (errno != EEXIST) break;
+    } else if (lock_ = locked(name); lock_.get() >= 0) {
+      folder_ = name;
+    }
   }
   if (folder_.empty()) system_error(path_, "cannot make a folder beside it");
 }
@@ -50,10 +78,10 @@ FolderReplacement::~FolderReplacement() {
   if (!folder_.empty()) fs::remove_all(folder_, ignored);
 }
 
-void FolderReplacement::keep_others(bool (*is_ours)(const std::string& name)) const {
-  for (const fs::directory_entry& old : fs::directory_iterator(path_)) {
+void FolderReplacement::keep_others(const std::string& from, bool (*is_ours)(const std::string& name)) const {
+  for (const fs::directory_entry& old : fs::directory_iterator(from)) {
     const std::string name = old.path().filename(), kept = folder_ + '/' + name;
-    if (is_ours(name)) continue;
+    if (is_ours(name) || is_there(kept)) continue;
     std::error_code error;
     if (old.is_directory() && !old.is_symlink())
       fs::copy(old.path(), kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
@@ -65,7 +93,7 @@ void FolderReplacement::keep_others(bool (*is_ours)(const std::string& name)) co
 
 void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
   const bool replaces = is_there(path_);
-  if (replaces) keep_others(is_ours);
+  if (replaces) keep_others(path_, is_ours);
   synchronise(folder_);
   if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),
                   replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) != 0)

@@ -37,8 +37,8 @@ class IndexedCheckpoint : public Checkpoint {
   std::string source() const override { return folder_; }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
-    return known_holder(name).read(name, axis, begin, end);
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    return known_holder(name).read(name, part);
   }
 
   const Checkpoint& opened(const std::string& file) const {
@@ -88,14 +88,18 @@ bool has_name(const std::string& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
 }
 
-std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
-  const std::string one = folder + "/model.safetensors", index = folder + "/" + TensorIndex::file_name;
+}  // namespace
+
+std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::string& stem) {
+  const std::string name = stem + ".safetensors", one = folder + '/' + name, index = one + ".index.json";
   if (has_name(one)) return open_checkpoint(one);
   if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
-  bad_file(folder, "no parameters", std::string("model.safetensors or ") + TensorIndex::file_name, "neither");
+  bad_file(folder, "no parameters", name + " or " + name + ".index.json", "neither");
 }
 
-}  // namespace
+bool has_model_config(const std::string& folder) {
+  return has_name(folder + "/config.json");
+}
 
 ForeignModel read_model_config(const std::string& path) {
   ForeignModel model{path, {}, nullptr};
@@ -106,7 +110,7 @@ ForeignModel read_model_config(const std::string& path) {
 ForeignModel open_model_folder(const std::string& path) {
   ForeignModel model = read_model_config(path + "/config.json");
   model.source = path;
-  model.parameters = open_parameters(path);
+  model.parameters = open_stored(path);
   return model;
 }
 

@@ -6,6 +6,12 @@
 
 namespace shard {
 
+/// Whether a folder says which network it has: config.json.
+bool has_model_config(const std::string& folder);
+/// The tensors of a folder's one file, STEM.safetensors, or of several that STEM.safetensors.index.json names.
+/// \throws Error file
+std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::string& stem = "model");
+
 /// A network as Hugging Face's `save_pretrained` writes it: a folder with config.json and model.safetensors,
 /// or, without that, model.safetensors.index.json, whose `weight_map` says in which file each tensor is.
 ///

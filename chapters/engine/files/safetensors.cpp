@@ -40,7 +40,7 @@ std::uint64_t read_header_length(const FileDescriptor& file, const std::string& 
   return length;
 }
 
-/// A slice along one axis of a row-major tensor: runs of bytes at equal distances.
+/// Runs of bytes at equal distances.
 struct Runs {
   std::uint64_t offset;  // of the first run, in the file
   std::uint64_t count;
@@ -48,17 +48,24 @@ struct Runs {
   std::uint64_t stride;  // from one run's first byte to the next one's
 };
 
-Runs slice_runs(const std::vector<std::int64_t>& shape, std::size_t axis, std::int64_t begin,
-                std::int64_t end, std::uint64_t element_bytes) {
-  std::uint64_t outer = 1;
-  std::uint64_t inner = element_bytes;
-  for (std::size_t i = 0; i < axis; ++i) outer *= static_cast<std::uint64_t>(shape[i]);
-  for (std::size_t i = axis + 1; i < shape.size(); ++i) inner *= static_cast<std::uint64_t>(shape[i]);
-  const Runs runs{static_cast<std::uint64_t>(begin) * inner, outer,
-                  static_cast<std::uint64_t>(end - begin) * inner,
-                  static_cast<std::uint64_t>(shape[axis]) * inner};
-  if (runs.bytes == runs.stride) return {runs.offset, 1, runs.count * runs.bytes, runs.count * runs.bytes};
-  return runs;
+/// The bytes of a part of a row-major tensor whose data begin at `start`: runs at equal distances, for each
+/// place along the dimensions that are cut before the last two.
+std::vector<Runs> runs_of(const Shape& shape, const Ranges& part, std::uint64_t start,
+                          std::uint64_t element_bytes) {
+  std::vector<Runs> all;
+  for_each_run(shape, part, [&](Index first, Index, Index length) {
+    const Runs run{start + static_cast<std::uint64_t>(first) * element_bytes, 1,
+                   static_cast<std::uint64_t>(length) * element_bytes, 0};
+    const std::uint64_t before =
+        all.empty() ? 0 : all.back().offset + (all.back().count - 1) * all.back().stride;
+    if (!all.empty() && (all.back().count == 1 || run.offset - before == all.back().stride)) {
+      all.back().stride = run.offset - before;
+      ++all.back().count;
+    } else {
+      all.push_back(run);
+    }
+  });
+  return all;
 }
 
 /// Reads slices of one tensor of one file.
@@ -122,30 +129,40 @@ const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   return found->second;
 }
 
-std::vector<float> SafetensorsFile::read(const std::string& name, int axis, std::int64_t begin,
-                                         std::int64_t end) const {
+std::vector<float> SafetensorsFile::read(const std::string& name, int axis, Index begin, Index end) const {
+  const Shape& stored = find(name).shape;
+  const Shape shape = stored.empty() ? Shape{1} : stored;
+  const int rank = static_cast<int>(shape.size());
+  const std::string who = fmt::format("{}: tensor \"{}\"", one_line(path_), printable(name));
+  if (axis < 0 || axis >= rank)
+    throw Error(Code::argument,
+                fmt::format("{}: axis of a slice, expected 0 to {}, given {}", who, rank - 1, axis));
+  const Index length = shape[static_cast<std::size_t>(axis)];
+  if (begin < 0 || begin > end || end > length)
+    throw Error(Code::argument,
+                fmt::format("{}: slice along axis {}, expected within 0 to {}, given {} to {}", who, axis,
+                            length, begin, end));
+  if (stored.empty()) return begin == end ? std::vector<float>() : read(name, {});
+  return read(name, along(shape, axis, begin, end));
+}
+
+std::vector<float> SafetensorsFile::read(const std::string& name, const Ranges& part) const {
   const SafetensorsEntry& entry = find(name);
   const std::string who = fmt::format("tensor \"{}\"", printable(name));
   const safetensors::ToFloat to_float = safetensors::to_float(entry.dtype);
   if (to_float == nullptr)
     bad_file(path_, who + ": wrong dtype", "F32, F64, F16, BF16, I64 or I32 to read as float32", entry.dtype);
-  std::vector<std::int64_t> shape = entry.shape;
-  if (shape.empty()) shape = {1};
-  const int rank = static_cast<int>(shape.size());
-  if (axis < 0 || axis >= rank)
-    throw Error(Code::argument, fmt::format("{}: {}: axis of a slice, expected 0 to {}, given {}",
-                                            one_line(path_), who, rank - 1, axis));
-  const std::int64_t length = shape[static_cast<std::size_t>(axis)];
-  if (begin < 0 || begin > end || end > length)
-    throw Error(Code::argument,
-                fmt::format("{}: {}: slice along axis {}, expected within 0 to {}, given {} to {}",
-                            one_line(path_), who, axis, length, begin, end));
+  if (!fits(part, entry.shape))
+    throw Error(Code::argument, fmt::format("{}: {}: part, expected indices of {}, given {}", one_line(path_),
+                                            who, to_string(entry.shape), to_string(part)));
   const std::uint64_t element = safetensors::element_bytes(entry.dtype);
-  Runs runs = slice_runs(shape, static_cast<std::size_t>(axis), begin, end, element);
-  runs.offset += data_start_ + entry.begin;
-  std::vector<float> values(runs.count * (runs.bytes / element));
-  if (!values.empty())
-    SliceReader{file_, path_, to_float, element, entry.dtype == "F32"}.read(runs, values.data());
+  std::vector<float> values(static_cast<std::size_t>(num_elements(shape_of(part))));
+  float* out = values.data();
+  const SliceReader reader{file_, path_, to_float, element, entry.dtype == "F32"};
+  for (const Runs& runs : runs_of(entry.shape, part, data_start_ + entry.begin, element)) {
+    reader.read(runs, out);
+    out += runs.count * (runs.bytes / element);
+  }
   return values;
 }
 

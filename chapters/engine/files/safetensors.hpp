@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/files/regular_file.hpp"
+#include "engine/ranges.hpp"
 
 namespace shard {
 
@@ -44,7 +45,9 @@ class SafetensorsFile {
   /// large: infinity); NaN and infinities pass unchanged. Error: Code::file for an unknown name, a dtype other
   /// than these, F32, F16 and BF16, and a file that shrank since it was opened; Code::argument for an axis or
   /// range outside the shape.
-  std::vector<float> read(const std::string& name, int axis, std::int64_t begin, std::int64_t end) const;
+  std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const;
+  /// The same of any part; a scalar has no ranges.
+  std::vector<float> read(const std::string& name, const Ranges& part) const;
   /// So many bytes of a tensor's data as they are, from an offset in it on. Error: Code::file for an unknown
   /// name and a file that shrank; Code::argument for bytes that the tensor does not have.
   void read_bytes(const std::string& name, std::uint64_t offset, std::uint64_t bytes, void* into) const;

@@ -60,14 +60,14 @@ std::string header_of(const std::string& path, const std::vector<SafetensorsLine
   return text;
 }
 
+}  // namespace
+
 std::vector<SafetensorsLine> in_file_order(std::vector<SafetensorsLine> tensors) {
   std::ranges::sort(tensors, {}, [](const SafetensorsLine& line) {
     return std::tuple(safetensors::file_order(line.dtype), line.name);
   });
   return tensors;
 }
-
-}  // namespace
 
 std::uint64_t SafetensorsLine::bytes() const {
   const std::uint64_t element = safetensors::element_bytes(dtype);
@@ -84,13 +84,18 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Safete
   const std::string header = header_of(path_, tensors_, metadata);
   const std::uint64_t length = header.size();
   for (const SafetensorsLine& line : tensors_) left_ += line.bytes();
-  file_.write(&length, sizeof length);
-  file_.write(header.data(), length);
+  add(&length, sizeof length);
+  add(header.data(), length);
+}
+
+void SafetensorsWriter::add(const void* data, std::uint64_t bytes) {
+  digest_.add(data, bytes);
+  file_.write(data, bytes);
 }
 
 void SafetensorsWriter::write(const void* data, std::uint64_t bytes) {
   left_ -= std::min(left_, bytes);
-  file_.write(data, bytes);
+  add(data, bytes);
 }
 
 void SafetensorsWriter::commit() {

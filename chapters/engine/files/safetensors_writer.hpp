@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/files/digest.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/host_tensor.hpp"
 
@@ -34,15 +35,23 @@ class SafetensorsWriter {
   const std::vector<SafetensorsLine>& order() const { return tensors_; }
   /// The next bytes of data. \throws Error file
   void write(const void* data, std::uint64_t bytes);
+  /// Of the file as far as it is written (digest.hpp).
+  std::string digest() const { return digest_.text(); }
   /// \throws Error file; internal unless all data have been written
   void commit();
 
  private:
+  void add(const void* data, std::uint64_t bytes);
+
   std::string path_;
   std::vector<SafetensorsLine> tensors_;
   std::uint64_t left_ = 0;  // bytes of data that are still to come
+  Digest digest_;
   Replacement file_;
 };
+
+/// Tensors in the order in which a file has their data.
+std::vector<SafetensorsLine> in_file_order(std::vector<SafetensorsLine> tensors);
 
 /// Writes `tensors` to `path` as F32, sorted by name: equal tensors give equal files. The whole file or none:
 /// see Replacement. Error: Code::file where the file cannot be written; Code::argument for tensors that the

@@ -9,15 +9,11 @@
 
 namespace shard {
 
-namespace {
-
-/// Whether a path that an index names stays in its folder.
-bool is_inside(const std::filesystem::path& file) {
+bool is_inside(const std::string& name) {
+  const std::filesystem::path file(name);
   return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
-         file.native().find('\0') == std::string::npos;
+         name.find('\0') == std::string::npos;
 }
-
-}  // namespace
 
 TensorIndex read_tensor_index(const std::string& path) {
   const nlohmann::json json = read_json_object(path);

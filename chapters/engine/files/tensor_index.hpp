@@ -13,6 +13,9 @@ struct TensorIndex {
   std::string metadata = "{}";                 ///< what else it says: a JSON object
 };
 
+/// Whether a path that an index names stays in its folder.
+bool is_inside(const std::string& file);
+
 /// \throws Error file when it cannot be read or is malformed, or when it names a path that leads out of its
 /// folder
 TensorIndex read_tensor_index(const std::string& path);

@@ -12,6 +12,7 @@
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/memory_check.hpp"
+#include "engine/program/resumption.hpp"
 
 namespace shard {
 
@@ -104,6 +105,7 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
       static_cast<Precision>(std::ranges::find(precisions, arguments.precision) - precisions.begin()));
   const Variant& variant = chapter.variant(arguments.variant);
   require_options_of(chapter, variant, arguments.options);
+  if (arguments.command == "save") return save(group, variant, arguments);
   if (arguments.command == "gradients") return gradients(group, variant, arguments);
   if (arguments.command == "infer") return infer(group, variant, arguments);
   if (arguments.command == "generate") return generate(group, variant, arguments);
@@ -142,6 +144,14 @@ void take_usual_sizes(const CLI::App& command, const Chapter& chapter, Arguments
   if (is_left_out("--steps")) arguments.steps = usual.steps;
 }
 
+/// \throws Error usage when the checkpoint to go on from has made them all
+void require_steps_to_make(const Arguments& arguments) {
+  if (arguments.resumed && arguments.steps <= arguments.resumed->training->step)
+    throw Error(Code::usage, fmt::format("--steps: expected more than the {} that {} has made, given {}",
+                                         arguments.resumed->training->step, printable(arguments.resume, 200),
+                                         arguments.steps));
+}
+
 std::string about(const Chapter& chapter, int devices) {
   return fmt::format("Chapter {} of shardbook, {}, on {} device{}", chapter.short_name(), chapter.title,
                      devices, devices == 1 ? " (mpirun -n 4 for more)" : "s");
@@ -176,7 +186,9 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
                                          explain(app, command, error)));
   }
   arguments.command = app.get_subcommands().front()->get_name();
+  take_recorded_options(*app.get_subcommands().front(), chapter, arguments);
   take_usual_sizes(*app.get_subcommands().front(), chapter, arguments);
+  require_steps_to_make(arguments);
   return run_with_fault(group, chapter, arguments);
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <type_traits>
 
+#include "engine/checkpoints/split.hpp"
 #include "engine/device/fault.hpp"
 #include "engine/printable.hpp"
 
@@ -181,6 +182,29 @@ void add_optimizer(CLI::App& train, Arguments& a) {
       ->type_name("X");
 }
 
+/// How a checkpoint is written; `folder` is the name of the option for its folder.
+void add_saving(CLI::App& command, const std::string& folder, const std::string& help, Arguments& a) {
+  command.add_option(folder, a.save, help)->type_name("DIR");
+  command
+      .add_option(
+          "--format", a.form.format,
+          "gathered (one file), sharded (files of limited size), distributed (each device writes one)")
+      ->check(one_of({"gathered", "sharded", "distributed"}))
+      ->type_name("NAME")
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--max-shard-size",
+          [&a](const std::string& text) { a.form.most_bytes = parse_size("--max-shard-size", text); },
+          "With sharded: most bytes of a file, unless one tensor is larger")
+      ->type_name("SIZE")
+      ->default_str("5GB");
+}
+
+void add_verification(CLI::App& command, Arguments& a) {
+  command.add_flag("--no-verify", a.unverified, "Do not compare a checkpoint's files with their digests");
+}
+
 std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter, const Options& defaults,
                                            Arguments& a) {
   CLI::App* train = app.add_subcommand(
@@ -200,6 +224,13 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
       ->type_name("N")
       ->capture_default_str();
   train->add_option("--report", a.report, "Also write the figures to this JSON file")->type_name("FILE");
+  add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
+  train->add_option("--save-every", a.save_every, "Save after each of so many steps, too")
+      ->check(positive)
+      ->type_name("N");
+  train->add_option("--resume", a.resume, "Go on from this checkpoint, with the options that it had")
+      ->type_name("DIR");
+  add_verification(*train, a);
   return declared;
 }
 
@@ -207,8 +238,19 @@ void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
   command.add_option("--params", a.params, chapter.variants.front().workload->parameters_help())
       ->type_name("FILE")
       ->required();
+  add_verification(command, a);
   command.add_option("--block", a.block, "Which block of the folder that --params names, such as encoder.0")
       ->type_name("NAME");
+}
+
+std::shared_ptr<DeclaredOptions> add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
+  CLI::App* save =
+      app.add_subcommand("save", "Save parameters as a checkpoint, from the devices that hold them");
+  auto declared = add_common(*save, chapter, a);
+  add_parameters(*save, chapter, a);
+  add_saving(*save, "--out", "The folder to write; its other files are kept", a);
+  save->get_option("--out")->required();
+  return declared;
 }
 
 std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
@@ -286,7 +328,8 @@ std::shared_ptr<DeclaredOptions> add_owns(CLI::App& app, const Chapter& chapter,
 std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& chapter,
                                                 const Options& defaults, Arguments& a) {
   std::vector<std::shared_ptr<void>> declared = {add_train(app, chapter, defaults, a),
-                                                 add_gradients(app, chapter, a), add_infer(app, chapter, a)};
+                                                 add_save(app, chapter, a), add_gradients(app, chapter, a),
+                                                 add_infer(app, chapter, a)};
   if (chapter.variants.front().workload->has_tokens()) declared.push_back(add_generate(app, chapter, a));
   declared.push_back(add_costs(app, chapter, defaults, a));
   declared.push_back(add_owns(app, chapter, defaults, a));

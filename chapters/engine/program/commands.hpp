@@ -3,9 +3,11 @@
 /// The commands of a chapter program. Each is called on every device of a group; device 0 prints.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "engine/checkpoints/save.hpp"
 #include "engine/device/fault.hpp"
 #include "engine/program/registry.hpp"
 
@@ -28,6 +30,14 @@ struct Arguments {
   float learning_rate = 3e-3F;
   std::optional<double> clip_norm;
   std::string report;
+  std::string resume;                       ///< a checkpoint's folder, to go on from
+  std::shared_ptr<const Manifest> resumed;  ///< what it says of itself
+  // train and save
+  std::string save;  ///< the folder
+  Index save_every = 0;
+  SaveForm form;
+  // all that read checkpoints
+  bool unverified = false;  ///< digests are not compared
   // costs
   int devices = 0;  ///< 0: those that run
   std::optional<std::string> only_variant;
@@ -54,6 +64,8 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
 int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
 /// Which part of each parameter each device reads when it loads a network, on device 0.
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments);
+/// Saves parameters that a file or a folder has, as this variant's devices hold them.
+int save(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Rows of numbers, or sequences of tokens, from standard input through the network to standard output.

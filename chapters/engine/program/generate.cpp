@@ -29,7 +29,7 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
   if (!variant.workload->has_tokens())
     throw Error(Code::usage, fmt::format("generate: expected a variant that goes on with a prompt, given {}",
                                          variant.name));
-  const Parameters params = open_parameters(*variant.workload, arguments);
+  const Parameters params = open_parameters(group, *variant.workload, arguments);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   const std::vector<Index> prompt = prompt_of(*network, arguments);

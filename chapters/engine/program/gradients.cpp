@@ -10,7 +10,7 @@ namespace shard {
 
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments) {
   if (group.device_id() == 0) require_replaceable(arguments.out);
-  const Parameters params = open_parameters(*variant.workload, arguments);
+  const Parameters params = open_parameters(group, *variant.workload, arguments);
   std::unique_ptr<Checkpoint> file = open_checkpoint(arguments.batch_file);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);

@@ -8,7 +8,7 @@
 namespace shard {
 
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments) {
-  const Parameters params = open_parameters(*variant.workload, arguments);
+  const Parameters params = open_parameters(group, *variant.workload, arguments);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);

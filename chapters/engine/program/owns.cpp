@@ -10,77 +10,52 @@ namespace shard {
 
 namespace {
 
-/// A checkpoint that notes which slices are read.
+/// A checkpoint that notes which parts are read.
 class NotedCheckpoint : public Checkpoint {
  public:
-  struct Slice {
-    int axis;
-    Index begin, end;
-    Range columns = {};  ///< of rows that are cut by columns, too
-  };
-
   explicit NotedCheckpoint(const Checkpoint& read) : read_(read) {}
 
   std::vector<std::string> names() const override { return read_.names(); }
   bool contains(const std::string& name) const override { return read_.contains(name); }
   Shape shape(const std::string& name) const override { return read_.shape(name); }
   std::string source() const override { return read_.source(); }
-  Tensor part(const std::string& name, const std::vector<Range>& ranges) const override {
-    Tensor mine = Checkpoint::part(name, ranges);
-    const Shape whole = shape(name);
-    const bool cuts_both = whole.size() == 2 && ranges[0].size() < whole[0] && ranges[1].size() < whole[1];
-    if (cuts_both && mine.size() == 0) slices_.erase(name);
-    if (cuts_both && mine.size() > 0) slices_[name] = {0, ranges[0].begin, ranges[0].end, ranges[1]};
-    return mine;
-  }
 
-  /// By parameter. Pieces that adjoin are one slice.
-  const std::map<std::string, Slice>& slices() const { return slices_; }
+  /// By parameter. Pieces that adjoin are one part.
+  const std::map<std::string, Ranges>& parts() const { return parts_; }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
-    if (begin < end) {
-      Slice& s = slices_.try_emplace(name, Slice{axis, begin, end}).first->second;
-      if (axis != s.axis || begin > s.end || end < s.begin)
-        refuse(Code::internal, "owns", "pieces of " + name + " that adjoin", "others");
-      s.begin = std::min(s.begin, begin), s.end = std::max(s.end, end);
+  std::vector<float> values(const std::string& name, const Ranges& piece) const override {
+    if (num_elements(shape_of(piece)) > 0) {
+      Ranges& part = parts_.try_emplace(name, piece).first->second;
+      if (part != piece) part = joined(name, part, piece);
     }
-    return read_.read(name, axis, begin, end);
+    return read_.read(name, piece);
+  }
+
+  /// What has the indices of both, one right after the other.
+  static Ranges joined(const std::string& name, const Ranges& a, const Ranges& b) {
+    Ranges both;
+    for (std::size_t d = 0; d < a.size(); ++d)
+      both.push_back({std::min(a[d].begin, b[d].begin), std::max(a[d].end, b[d].end)});
+    if (num_elements(shape_of(both)) != num_elements(shape_of(a)) + num_elements(shape_of(b)))
+      refuse(Code::internal, "owns", "pieces of " + name + " that adjoin", "others");
+    return both;
   }
 
   const Checkpoint& read_;
-  mutable std::map<std::string, Slice> slices_;
+  mutable std::map<std::string, Ranges> parts_;
 };
 
-/// A device's part of one parameter, as a collective sends it.
-struct Part {
-  Index axis, begin, end;  ///< end 0: nothing
-  Range columns;           ///< of rows that are cut by columns, too
-
-  std::string describe(const Shape& shape) const {
-    if (end == 0) return "–";
-    if (columns.size() > 0)
-      return fmt::format("({}-{}, {}-{})", begin, end - 1, columns.begin, columns.end - 1);
-    if (end - begin == shape[static_cast<std::size_t>(axis)]) return "whole";
-    const char* what = shape.size() == 1 ? "elements" : axis == 0 ? "rows" : "columns";
-    return fmt::format("{} {}-{}", what, begin, end - 1);
-  }
-};
-
-/// Of every device. A collective.
-std::vector<Part> parts_of(Communicator& group, const std::string& name,
-                           const std::map<std::string, NotedCheckpoint::Slice>& mine) {
-  const auto found = mine.find(name);
-  auto all = [&](const char* what, Index value) {
-    return group.exchange(what, found == mine.end() ? 0 : value);
-  };
-  const auto [axis, begin, end, columns] = found == mine.end() ? NotedCheckpoint::Slice{} : found->second;
-  const std::vector<Index> axes = all("axis", axis), begins = all("begin", begin), ends = all("end", end);
-  const std::vector<Index> first = all("first column", columns.begin), last = all("last column", columns.end);
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < ends.size(); ++i)
-    parts.push_back({axes[i], begins[i], ends[i], {first[i], last[i]}});
-  return parts;
+/// "whole", "rows 0-3", "(0-3, 4-7)", or a dash for nothing.
+std::string describe(const Ranges& part, const Shape& shape) {
+  if (part.empty()) return "–";
+  std::vector<std::size_t> cut;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (part[d] != Range{0, shape[d]}) cut.push_back(d);
+  if (cut.empty()) return "whole";
+  if (cut.size() > 1) return to_string(part);
+  const char* what = shape.size() == 1 ? "elements" : cut[0] == 0 ? "rows" : "columns";
+  return fmt::format("{} {}-{}", what, part[cut[0]].begin, part[cut[0]].end - 1);
 }
 
 std::string row(const std::string& name, const std::string& shape, const std::vector<std::string>& cells) {
@@ -104,8 +79,8 @@ int owns(Communicator& group, const Variant& variant, const Arguments& arguments
   std::string text =
       fmt::format("{}, {}\n\n{}", variant.name, network->describe(), row("parameter", "shape", cells));
   for (const Parameter& p : network->parameters()) {
-    cells.clear();
-    for (const Part& part : parts_of(group, p.name, noted.slices())) cells.push_back(part.describe(p.shape));
+    const auto mine = noted.parts().find(p.name);
+    cells = group.gather("parts", describe(mine == noted.parts().end() ? Ranges() : mine->second, p.shape));
     text += row(p.name, to_string(p.shape), cells);
   }
   if (group.device_id() == 0) fmt::print("{}", text);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
@@ -16,7 +17,13 @@ std::pair<std::string, HostTensor> Parameters::as_stored(const std::string& name
   return {found->second.name, found->second.is_transposed ? transposed(result) : std::move(result)};
 }
 
-Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments) {
+Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const Arguments& arguments) {
+  if (has_manifest(arguments.params)) {
+    const Manifest manifest = read_manifest(arguments.params);
+    if (!arguments.unverified) verify_digests(group, arguments.params, manifest);
+    if (!has_model_config(arguments.params))
+      return {open_saved(arguments.params, manifest, "model"), {}, nullptr};
+  }
   std::error_code ignored;
   const auto status = std::filesystem::status(arguments.params, ignored);
   const std::string path = one_line(arguments.params);

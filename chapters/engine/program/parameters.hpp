@@ -33,6 +33,6 @@ struct Parameters {
 /// A file; or a folder as another library writes it: of a whole network, or of a block in it.
 /// \throws Error file when they cannot be read; usage when a folder is given without a block to a chapter that
 /// takes one, or a block without a folder
-Parameters open_parameters(const WorkloadKind& kind, const Arguments& arguments);
+Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const Arguments& arguments);
 
 }  // namespace shard

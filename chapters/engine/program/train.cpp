@@ -4,12 +4,15 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/checkpoints/training_checkpoint.hpp"
+#include "engine/files/folder_replacement.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/program/exact_check.hpp"
 #include "engine/program/interruption.hpp"
 #include "engine/program/memory_check.hpp"
 #include "engine/program/progress.hpp"
 #include "engine/program/report.hpp"
+#include "engine/program/resumption.hpp"
 #include "engine/program/step_figures.hpp"
 #include "engine/program/unsharded_run.hpp"
 
@@ -29,12 +32,22 @@ struct Training {
   std::unique_ptr<Journal> journal;
 };
 
+/// After the last step, and after each of so many.
+void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, Index step) {
+  const Arguments& a = run.arguments;
+  const bool is_due = step == a.steps || (a.save_every > 0 && step % a.save_every == 0);
+  if (a.save.empty() || !is_due) return;
+  std::vector<std::string> order;
+  for (const Parameter& p : run.network.parameters()) order.push_back(p.name);
+  save_training(engine, optimizer, order, a.save, a.form, record_of(run, step));
+}
+
 Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
   Training training;
   training.journal = run.network.journal();
   Progress progress(run.arguments.steps);
   Interruption interruption;
-  for (Index step = 1; step <= run.arguments.steps; ++step) {
+  for (Index step = steps_before(run) + 1; step <= run.arguments.steps; ++step) {
     ledger().reset();
     const std::unique_ptr<TrainingBatch> batch =
         run.network.batch(run.arguments.batch, run.arguments.seed, step);
@@ -43,6 +56,7 @@ Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) 
     if (training.journal) training.journal->add(engine);
     const double value = batch->loss(run.group);
     training.losses.push_back(value);
+    if (std::isfinite(value)) save_if_due(run, engine, optimizer, step);
     interruption.look(run.group, step);
     if (!speaks(run.group)) continue;
     if (!std::isfinite(value))
@@ -67,10 +81,11 @@ void print_journal(Communicator& group, const Training& training) {
 void print_heading(const Run& run, const Chapter& chapter) {
   const Arguments& a = run.arguments;
   const int devices = run.group.num_devices();
-  fmt::print("\n{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}\n", chapter.short_name(), chapter.title,
+  fmt::print("\n{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}{}\n", chapter.short_name(), chapter.title,
              run.variant.name, devices, devices == 1 ? "" : "s", run.network.describe(), a.batch, a.optimizer,
              a.learning_rate, a.precision == "float32" ? "" : ", products in " + a.precision,
-             a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "");
+             a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "",
+             a.resumed ? fmt::format(", after {} steps of {}", steps_before(run), one_line(a.resume)) : "");
 }
 
 double median(std::vector<double> values) {
@@ -96,7 +111,8 @@ void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
   if (speaks(run.group)) {
-    const std::string line = describe(report.curve, run.arguments.steps, report.max_ulp == 0);
+    const std::string line = describe(report.curve, steps_before(run),
+                                      static_cast<Index>(report.losses.size()), report.max_ulp == 0);
     fmt::print("  {}\n", line);
     if (!is_good) note_difference(line);
   }
@@ -105,9 +121,8 @@ void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
 }
 
 /// Trains, and writes the results into the report. Returns the examples that the trained network makes.
-std::string fill_report(Report& report, const Run& run, ShardedEngine& engine) {
-  std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
-  Training training = run_steps(run, engine, *optimizer);
+std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
+  Training training = run_steps(run, engine, optimizer);
   training.figures.gather_into(report, run);
   for (const std::string& line : training.figures.misses(run)) {
     fmt::print("  {}\n", line);
@@ -124,13 +139,16 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine) {
 
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
   if (speaks(group) && !arguments.report.empty()) require_replaceable(arguments.report);
+  if (speaks(group) && !arguments.save.empty()) FolderReplacement can_be_made(arguments.save);
+  if (arguments.resumed && !arguments.unverified) verify_digests(group, arguments.resume, *arguments.resumed);
   const std::shared_ptr<Workload> network = variant.workload->make(arguments.options);
   network->open_data();
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   const Run run{group, variant, *network, arguments};
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   require_room_for_step(group, variant, *network, *engine, arguments);
-  engine->load_checkpoint(*generate_checkpoint(network->parameters(), arguments.seed));
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
+  load_beginning(run, *engine, *optimizer);
   if (speaks(group)) print_heading(run, chapter);
   Report report = report_of(run, chapter);
   report.max_ulp = exact_difference(run);
@@ -141,7 +159,7 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
         report.max_ulp);
 
   const std::string before = network->examples(*engine, arguments.seed);
-  const std::string after = fill_report(report, run, *engine);
+  const std::string after = fill_report(report, run, *engine, *optimizer);
   const std::string last_step = engine->describe_step();
   compare_curve(report, run, chapter);
   const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);

@@ -2,7 +2,9 @@
 
 #include <chrono>
 
+#include "engine/checkpoints/training_checkpoint.hpp"
 #include "engine/gradient_norm.hpp"
+#include "engine/workloads/initial_values.hpp"
 
 namespace shard {
 
@@ -16,6 +18,18 @@ double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer
   if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);
   optimizer.step(engine, gradients);
   return std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+}
+
+void load_beginning(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
+  const Arguments& a = run.arguments;
+  if (a.resumed)
+    load_training(engine, optimizer, a.resume, *a.resumed);
+  else
+    engine.load_checkpoint(*generate_checkpoint(run.network.parameters(), a.seed));
+}
+
+Index steps_before(const Run& run) {
+  return run.arguments.resumed ? run.arguments.resumed->training->step : 0;
 }
 
 std::unique_ptr<Optimizer> optimizer_of(const Run& run) {

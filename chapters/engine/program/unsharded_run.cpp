@@ -68,12 +68,9 @@ double rounding_of_step(const Run& run) {
 /// An engine of the unsharded network on this device; null where there is none.
 std::unique_ptr<ShardedEngine> unsharded_engine(const Run& alone, const Chapter& chapter) {
   const std::string& reference = alone.variant.reference;
-  std::unique_ptr<ShardedEngine> engine =
-      reference.empty()
-          ? alone.network.unsharded(alone.group)
-          : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
-  if (engine) engine->load_checkpoint(*generate_checkpoint(alone.network.parameters(), alone.arguments.seed));
-  return engine;
+  return reference.empty()
+             ? alone.network.unsharded(alone.group)
+             : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
 }
 
 /// So many steps on this device alone, with weights that `moves` moves, if any.
@@ -82,9 +79,10 @@ LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t step
   std::unique_ptr<ShardedEngine> engine = unsharded_engine(alone, chapter);
   if (!engine) return curve;
   std::unique_ptr<Optimizer> optimizer = optimizer_of(alone);
+  load_beginning(alone, *engine, *optimizer);
   const std::unique_ptr<Journal> journal = alone.network.journal();
   while (curve.losses.size() < steps) {
-    const auto step = static_cast<Index>(curve.losses.size()) + 1;
+    const Index step = steps_before(alone) + static_cast<Index>(curve.losses.size()) + 1;
     if (moves) moves->move(*engine, step);
     const auto batch = alone.network.batch(alone.arguments.batch, alone.arguments.seed, step);
     training_step(alone, *engine, *optimizer, *batch);
@@ -142,7 +140,7 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chap
   return compare_curves(trained, reference, unpacked(all.back(), steps), rounding);
 }
 
-std::string describe(const std::optional<CurveComparison>& comparison, Index steps,
+std::string describe(const std::optional<CurveComparison>& comparison, Index before, Index steps,
                      bool gradients_are_right) {
   if (!comparison) return "loss curve: there is no unsharded network to hold it against";
   const CurveComparison& c = *comparison;
@@ -150,7 +148,7 @@ std::string describe(const std::optional<CurveComparison>& comparison, Index ste
     return fmt::format(
         "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
         "make a difference of {:.1e}{}",
-        c.wrong_step, c.expected, c.given, c.allowed_then,
+        before + c.wrong_step, c.expected, c.given, c.allowed_then,
         gradients_are_right && c.wrong_step == 2
             ? "; after the first update: weights not updated, or not gathered after it? Or another mean in "
               "the loss's gradient?"

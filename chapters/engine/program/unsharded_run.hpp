@@ -17,7 +17,9 @@ namespace shard {
 std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
                                                       const LossCurve& trained);
 
-/// The comparison in a line for people. It names a likely cause where gradients are right in exact mode.
-std::string describe(const std::optional<CurveComparison>& comparison, Index steps, bool gradients_are_right);
+/// The comparison of so many steps, which come after `before` others, in a line for people. It names a likely
+/// cause where gradients are right in exact mode.
+std::string describe(const std::optional<CurveComparison>& comparison, Index before, Index steps,
+                     bool gradients_are_right);
 
 }  // namespace shard

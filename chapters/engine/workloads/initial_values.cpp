@@ -31,15 +31,16 @@ class GeneratedCheckpoint : public Checkpoint {
   std::string source() const override { return fmt::format("generated with seed {}", seed_); }
 
  private:
-  std::vector<float> values(const std::string& name, int axis, Index begin, Index end) const override {
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
     const Parameter& parameter = parameters_.at(name);
     const auto [bound, center] = std::pair(parameter.bound, parameter.center);
-    CounterRandom random(seed_, name);
-    std::vector<float> slice;
-    for_each_in_slice(parameter.shape, axis, begin, end, [&](Index i) {
-      slice.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
+    const CounterRandom random(seed_, name);
+    std::vector<float> values;
+    for_each_run(parameter.shape, part, [&](Index first, Index, Index length) {
+      for (Index i = first; i < first + length; ++i)
+        values.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
     });
-    return slice;
+    return values;
   }
 
   std::uint64_t seed_;

@@ -1,5 +1,7 @@
 #include "engine/device/runtime/argument_checks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +18,13 @@ Index bytes_of(const Shape& shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes))
       refuse(Code::argument, "Tensor", "at most 2^63-1 bytes", to_string(shape));
   return bytes;
+}
+
+void require_inside(const char* call, const Tensor& t, Index first, std::span<const float> values) {
+  const auto count = static_cast<Index>(values.size());
+  if (first < 0 || first > t.size() || count > t.size() - first)
+    refuse(Code::argument, call, fmt::format("elements of {}", t.size()),
+           fmt::format("{} from {} on", count, first));
 }
 
 void require_values(const char* call, const Tensor& t, std::span<const float> values) {

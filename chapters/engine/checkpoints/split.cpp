@@ -1,4 +1,4 @@
-#include "split.hpp"
+#include "engine/checkpoints/split.hpp"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <regex>
 
+#include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
-#include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 
-namespace shard::checkpoints {
+namespace shard {
 
 std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>& tensors,
                                                     std::uint64_t most) {
@@ -34,14 +34,19 @@ std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>
   return files;
 }
 
-std::string file_name(std::size_t file, std::size_t files) {
-  if (files == 1) return "model.safetensors";
-  return fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files);
+std::string shard_file_name(const std::string& stem, std::size_t file, std::size_t files) {
+  if (files == 1) return stem + ".safetensors";
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", stem, file + 1, files);
 }
 
-bool is_file_of_model(const std::string& name) {
-  static const std::regex ours("model(-[0-9]{5,}-of-[0-9]{5,})?\\.safetensors");
-  return name == TensorIndex::file_name || std::regex_match(name, ours);
+std::string device_file_name(const std::string& stem, int device, int devices) {
+  return fmt::format("{}-device-{:05}-of-{:05}.safetensors", stem, device + 1, devices);
+}
+
+bool is_checkpoint_file(const std::string& name) {
+  static const std::regex ours(
+      "(model|optimizer)((-device)?-[0-9]{5,}-of-[0-9]{5,})?\\.safetensors(\\.index\\.json)?");
+  return name == Manifest::file_name || std::regex_match(name, ours);
 }
 
 std::uint64_t parse_size(const std::string& option, const std::string& text) {
@@ -60,4 +65,4 @@ std::uint64_t parse_size(const std::string& option, const std::string& text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
-}  // namespace shard::checkpoints
+}  // namespace shard

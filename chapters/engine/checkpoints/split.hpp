@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shard::checkpoints {
+namespace shard {
 
 struct NamedSize {
   std::string name;
@@ -21,11 +21,13 @@ std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>
                                                     std::uint64_t most);
 
 /// "model-00002-of-00005.safetensors", counted from 0; "model.safetensors" where there is one.
-std::string file_name(std::size_t file, std::size_t files);
-/// Whether a name is one of these, or that of their index.
-bool is_file_of_model(const std::string& name);
+std::string shard_file_name(const std::string& stem, std::size_t file, std::size_t files);
+/// "model-device-00002-of-00004.safetensors": what a device has written.
+std::string device_file_name(const std::string& stem, int device, int devices);
+/// Whether a name is one of these for "model" or "optimizer", or that of their index or of a manifest.
+bool is_checkpoint_file(const std::string& name);
 
 /// "2GB", "512MB", "1.5GB", "64KiB" or a number of bytes. \throws Error usage
 std::uint64_t parse_size(const std::string& option, const std::string& text);
 
-}  // namespace shard::checkpoints
+}  // namespace shard

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shard {
+
+/// The index of tensors in several files, as huggingface_hub 2.4 writes it: tensors file by file.
+/// `metadata`: a JSON object that it keeps; it also gets the total size in bytes.
+std::string index_text(const std::string& metadata, const std::string& stem,
+                       const std::vector<std::vector<std::string>>& files, std::uint64_t total);
+
+}  // namespace shard

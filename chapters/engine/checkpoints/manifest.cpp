@@ -1,0 +1,144 @@
+#include "engine/checkpoints/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "engine/files/json_file.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/files/tensor_index.hpp"
+#include "engine/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+using nlohmann::json;
+
+nlohmann::ordered_json to_json(const Ranges& ranges) {
+  auto all = nlohmann::ordered_json::array();
+  for (const auto& [begin, end] : ranges) all.push_back({begin, end});
+  return all;
+}
+
+/// Reads one manifest. Whatever it expects and does not find is an Error that names the place.
+class ManifestReader {
+ public:
+  explicit ManifestReader(const std::string& path) : path_(path) {}
+
+  Manifest read() const {
+    const json all = read_json_object(path_);
+    Manifest manifest;
+    manifest.format = text(all, "format", "the manifest");
+    const std::vector<std::string> formats = {"gathered", "sharded", "distributed"};
+    if (std::ranges::find(formats, manifest.format) == formats.end())
+      bad_file(path_, "format", "gathered, sharded or distributed", '"' + printable(manifest.format) + '"');
+    for (const auto& [file, digest] : member(all, "digests", "the manifest", json::value_t::object).items())
+      manifest.digests[inside(file)] = text(digest, "the digest of " + printable(file));
+    if (manifest.format == "distributed")
+      for (const auto& [name, tensor] : member(all, "tensors", "the manifest", json::value_t::object).items())
+        manifest.tensors[name] = parts_of("tensor \"" + printable(name) + '"', tensor);
+    if (all.contains("training")) manifest.training = record(all["training"]);
+    return manifest;
+  }
+
+ private:
+  const json& member(const json& of, const char* name, const std::string& where, json::value_t type) const {
+    const auto found = of.is_object() ? of.find(name) : of.end();
+    if (!of.is_object() || found == of.end() || found->type() != type)
+      bad_file(path_, where, fmt::format("{} \"{}\"", json(type).type_name(), name),
+               of.is_object() && found != of.end() ? found->type_name() : "none");
+    return *found;
+  }
+  std::string text(const json& value, const std::string& what) const {
+    if (!value.is_string()) bad_file(path_, what, "a text", value.type_name());
+    return value.get<std::string>();
+  }
+  std::string text(const json& of, const char* name, const std::string& where) const {
+    return member(of, name, where, json::value_t::string).get<std::string>();
+  }
+  Index number(const json& value, const std::string& what) const {
+    constexpr auto most = static_cast<std::uint64_t>(INT64_MAX);
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+      bad_file(path_, what, "a whole number below 2^63", printable(value.dump(), 60));
+    return value.get<Index>();
+  }
+  std::string inside(const std::string& file) const {
+    if (!is_inside(file)) bad_file(path_, "file", "one in the folder", '"' + printable(file) + '"');
+    return file;
+  }
+
+  StoredParts parts_of(const std::string& who, const json& tensor) const {
+    StoredParts stored;
+    for (const json& extent : member(tensor, "shape", who, json::value_t::array))
+      stored.shape.push_back(number(extent, who + ", shape"));
+    std::vector<Ranges> all;
+    for (const json& part : member(tensor, "parts", who, json::value_t::array)) {
+      StoredPart& p = stored.parts.emplace_back();
+      p.file = inside(text(part, "file", who));
+      for (const json& range : member(part, "ranges", who, json::value_t::array)) {
+        if (!range.is_array() || range.size() != 2)
+          bad_file(path_, who + ", ranges", "pairs of numbers", printable(range.dump(), 60));
+        p.ranges.push_back({number(range[0], who + ", ranges"), number(range[1], who + ", ranges")});
+      }
+      all.push_back(p.ranges);
+    }
+    if (const std::string why = why_no_tiling(stored.shape, all); !why.empty())
+      bad_file(path_, who, "parts that tile " + to_string(stored.shape), why);
+    return stored;
+  }
+
+  TrainingRecord record(const json& of) const {
+    TrainingRecord record;
+    record.step = number(member(of, "step", "training", json::value_t::number_unsigned), "step");
+    record.workload = text(of, "workload", "training");
+    for (const auto& [option, value] : member(of, "options", "training", json::value_t::object).items())
+      record.options[option] = text(value, "training, " + printable(option));
+    return record;
+  }
+
+  std::string path_;
+};
+
+}  // namespace
+
+bool has_manifest(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + '/' + Manifest::file_name, ignored);
+}
+
+Manifest read_manifest(const std::string& folder) {
+  return ManifestReader(folder + '/' + Manifest::file_name).read();
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  nlohmann::ordered_json all = {{"format", manifest.format}};
+  if (manifest.training)
+    all["training"] = {{"step", manifest.training->step},
+                       {"workload", manifest.training->workload},
+                       {"options", manifest.training->options}};
+  all["digests"] = manifest.digests;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    auto parts = nlohmann::ordered_json::array();
+    for (const StoredPart& part : tensor.parts)
+      parts.push_back({{"file", part.file}, {"ranges", to_json(part.ranges)}});
+    all["tensors"][name] = {{"shape", tensor.shape}, {"parts", parts}};
+  }
+  return all.dump(1) + '\n';
+}
+
+std::string why_no_tiling(const Shape& whole, const std::vector<Ranges>& parts) {
+  Index elements = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!fits(parts[i], whole)) return "the part " + to_string(parts[i]);
+    elements += num_elements(shape_of(parts[i]));
+    for (std::size_t j = 0; j < i; ++j)
+      if (num_elements(shape_of(common(parts[i], parts[j]))) > 0)
+        return fmt::format("{} and {}, which overlap", to_string(parts[j]), to_string(parts[i]));
+  }
+  if (elements == num_elements(whole)) return "";
+  return fmt::format("{} of {} elements", elements, num_elements(whole));
+}
+
+}  // namespace shard

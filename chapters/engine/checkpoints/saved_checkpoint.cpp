@@ -1,0 +1,93 @@
+#include "engine/checkpoints/saved_checkpoint.hpp"
+
+#include <algorithm>
+
+#include "engine/files/digest.hpp"
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/model_folder.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The indices of a part, counted from the beginning of another one that has them all.
+Ranges inside(const Ranges& part, const Ranges& other) {
+  Ranges relative;
+  for (std::size_t d = 0; d < part.size(); ++d)
+    relative.push_back({part[d].begin - other[d].begin, part[d].end - other[d].begin});
+  return relative;
+}
+
+/// Tensors in parts, each in the file of the device that has written it.
+class DistributedCheckpoint : public Checkpoint {
+ public:
+  DistributedCheckpoint(std::string folder, const Manifest& manifest, const std::string& stem)
+      : folder_(std::move(folder)) {
+    for (const auto& [name, tensor] : manifest.tensors)
+      if (!tensor.parts.empty() && tensor.parts[0].file.starts_with(stem + '-')) tensors_[name] = tensor;
+  }
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, tensor] : tensors_) all.push_back(name);
+    return all;
+  }
+  bool contains(const std::string& name) const override { return tensors_.contains(name); }
+  Shape shape(const std::string& name) const override {
+    if (!contains(name)) checkpoint::refuse_unknown(source(), name);
+    return tensors_.at(name).shape;
+  }
+  std::string source() const override { return folder_; }
+
+ private:
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    const Shape shape = shape_of(part);
+    std::vector<float> all(static_cast<std::size_t>(num_elements(shape)));
+    for (const auto& [file, ranges] : tensors_.at(name).parts) {
+      const Ranges both = common(part, ranges);
+      if (num_elements(shape_of(both)) == 0) continue;
+      const std::vector<float> some = opened(file, name, ranges).read(name, inside(both, ranges));
+      for_each_run(shape, inside(both, part), [&](Index in_all, Index in_some, Index length) {
+        std::copy_n(some.begin() + in_some, length, all.begin() + in_all);
+      });
+    }
+    return all;
+  }
+
+  const Checkpoint& opened(const std::string& file, const std::string& name, const Ranges& ranges) const {
+    std::unique_ptr<Checkpoint>& open = files_[file];
+    if (!open) open = open_checkpoint(folder_ + '/' + file);
+    if (const Shape given = open->shape(name); given != shape_of(ranges))
+      bad_file(open->source(), "tensor \"" + printable(name) + '"', to_string(shape_of(ranges)),
+               to_string(given));
+    return *open;
+  }
+
+  std::string folder_;
+  std::map<std::string, StoredParts> tensors_;
+  mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> open_saved(const std::string& folder, const Manifest& manifest,
+                                       const std::string& stem) {
+  if (manifest.format == "distributed")
+    return std::make_unique<DistributedCheckpoint>(folder, manifest, stem);
+  return open_stored(folder, stem);
+}
+
+void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest) {
+  int file_number = 0;
+  for (const auto& [file, digest] : manifest.digests) {
+    if (file_number++ % group.num_devices() != group.device_id()) continue;
+    const std::string path = folder + '/' + file;
+    if (const std::string given = digest_of_file(path); given != digest)
+      bad_file(path, "damaged", "a digest of " + printable(digest, 40), given);
+  }
+  group.barrier();
+}
+
+}  // namespace shard

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/checkpoint.hpp"
+#include "engine/checkpoints/manifest.hpp"
+
+namespace shard {
+
+/// Tensors of a checkpoint, in whichever format: those of the files with this stem, "model" or "optimizer". A
+/// part is read from the files that have some of it, and of those no more than that.
+/// \throws Error file
+std::unique_ptr<Checkpoint> open_saved(const std::string& folder, const Manifest& manifest,
+                                       const std::string& stem);
+
+/// Compares each file with its digest. Each device reads some of the files. A collective. \throws Error file
+/// when one is damaged
+void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest);
+
+}  // namespace shard

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/device/device.hpp"
+
+namespace shard {
+
+/// A part of a tensor: the indices that it has of each dimension.
+using Ranges = std::vector<Range>;
+
+/// All indices.
+Ranges all_of(const Shape& whole);
+/// All indices but those outside [begin, end) along `axis`.
+Ranges along(const Shape& whole, int axis, Index begin, Index end);
+/// The shape of what has these indices.
+Shape shape_of(const Ranges& ranges);
+/// The indices that both have: empty along a dimension where they have none.
+Ranges common(const Ranges& a, const Ranges& b);
+/// Whether every range lies in the shape.
+bool fits(const Ranges& ranges, const Shape& whole);
+/// "(0-3, 5-6)", the last index of each range included.
+std::string to_string(const Ranges& ranges);
+
+/// Calls visit(in_whole, in_part, length) for each run of elements that adjoin, in row-major order: where it
+/// begins in the whole tensor, and where in the part.
+template <class Visit>
+void for_each_run(const Shape& whole, const Ranges& part, const Visit& visit) {
+  const std::size_t rank = whole.size();
+  Index length = 1;
+  std::size_t cut = rank;  // dimensions from here on are whole
+  while (cut > 0 && part[cut - 1] == Range{0, whole[cut - 1]}) length *= whole[--cut];
+  if (cut > 0) length *= part[--cut].size();
+  Index runs = length == 0 ? 0 : 1;
+  for (std::size_t d = 0; d < cut; ++d) runs *= part[d].size();
+  for (Index run = 0; run < runs; ++run) {
+    Index rest = run, in_whole = 0, stride = 1;
+    for (std::size_t d = rank; d-- > 0; stride *= whole[d]) {
+      const bool is_outer = d < cut;
+      in_whole += (part[d].begin + (is_outer ? rest % part[d].size() : 0)) * stride;
+      if (is_outer) rest /= part[d].size();
+    }
+    visit(in_whole, run * length, length);
+  }
+}
+
+}  // namespace shard

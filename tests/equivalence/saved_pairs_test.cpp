@@ -1,0 +1,151 @@
+/// Training saved by one strategy, and continued by another, on as many devices as either wants: random pairs.
+
+#include <fmt/format.h>
+
+#include "engine/workloads/random.hpp"
+#include "tests/equivalence/saved.hpp"
+#include "tests/harness/catch.hpp"
+
+namespace shard::testing {
+
+const testing::RunsOn runs_on({4});
+
+namespace {
+
+constexpr int pairs = 200, steps_of_each = 2;
+
+/// A variant of any chapter, with options that it declares worth testing, on so many devices.
+struct Strategy {
+  const Chapter* chapter;
+  const Variant* variant;
+  int devices;
+  Options options;
+
+  std::string describe() const {
+    return fmt::format("{} {} on {}{}", chapter->number, variant->name, devices,
+                       options.names().empty() ? "" : " " + options.describe());
+  }
+  bool accepts(const Workload& network) const { return variant->accepts(devices, network, options); }
+};
+
+/// Random numbers, the same on all devices.
+class Choice {
+ public:
+  explicit Choice(std::uint64_t seed) : random_(seed, "pairs") {}
+  template <class T>
+  const T& of(const std::vector<T>& all) {
+    return all.at(static_cast<std::size_t>(random_.bits(number_++) % all.size()));
+  }
+
+ private:
+  CounterRandom random_;
+  std::uint64_t number_ = 0;
+};
+
+Strategy random_strategy(Choice& choice) {
+  for (;;) {
+    const Chapter& chapter = choice.of(chapters());
+    if (chapter.variants.empty()) continue;
+    const Variant& variant = choice.of(chapter.variants);
+    const int devices = choice.of(std::vector<int>{1, 2, 3, 4});
+    const std::vector<Options> options = variant.test_options(devices);
+    if (!options.empty()) return {&chapter, &variant, devices, choice.of(options)};
+  }
+}
+
+/// An exact problem, and what it should be after each step of the integer optimizer with momentum.
+struct Steps {
+  ExactProblem problem;
+  std::vector<std::map<std::string, HostTensor>> weights;
+  std::vector<std::map<std::string, std::vector<float>>> momenta;
+};
+
+const Steps& steps_of(const TestCase& c) {
+  static std::map<std::string, Steps> all;
+  auto [found, is_new] = all.try_emplace(fmt::format("{} {}", c.workload->describe(), c.batch));
+  if (!is_new) return found->second;
+  ExactProblem problem = c.workload->exact_problem(c.batch, 4);
+  Steps& steps = found->second;
+  steps.problem = problem;
+  std::map<std::string, std::vector<float>> momenta;
+  for (int step = 0; step <= 2 * steps_of_each; ++step) {
+    steps.weights.push_back(problem.weights);
+    steps.momenta.push_back(momenta);
+    integer_momentum_step(problem, solve(problem), momenta);
+  }
+  return steps;
+}
+
+/// A network that both train, and whose exact problem stays exact for all steps.
+std::optional<TestCase> common_network(Choice& choice, const Strategy& a, const Strategy& b) {
+  if (a.variant->workload->name() != b.variant->workload->name()) return std::nullopt;
+  std::vector<TestCase> fitting;
+  for (const TestCase& c : a.variant->workload->cases([&](const Workload& w) { return a.accepts(w); }))
+    if (b.accepts(*c.workload) && c.workload->stays_exact() && is_exact(c)) fitting.push_back(c);
+  return fitting.empty() ? std::nullopt : std::optional(choice.of(fitting));
+}
+
+void train(ShardedEngine& engine, Optimizer& optimizer, const ExactProblem& problem) {
+  for (int step = 0; step < steps_of_each; ++step)
+    optimizer.step(engine, run_step(engine, problem.input, problem.output_grad).gradients);
+}
+
+/// The first devices of a group, as a group of their own; nothing on the others.
+std::unique_ptr<Communicator> first_of(Communicator& all, int devices) {
+  return all.split(all.device_id() < devices ? std::optional<Index>(0) : std::nullopt, all.device_id());
+}
+
+/// A strategy's engine on the first devices: makes its steps, from a checkpoint or from the beginning, and
+/// saves.
+void train_and_save(const Strategy& strategy, const TestCase& c, const std::string& from,
+                    const std::string& to, const std::string& format) {
+  const std::unique_ptr<Communicator> part = first_of(group().inner(), strategy.devices);
+  if (!part) return;
+  const ExactProblem& problem = steps_of(c).problem;
+  const auto engine = strategy.variant->make(*part, *problem.workload, strategy.options);
+  engine->want_input_grad(false);
+  IntegerMomentum optimizer = integer_optimizer<IntegerMomentum>(problem);
+  if (from.empty())
+    engine->load_checkpoint(*host_checkpoint(problem.weights, "test"));
+  else
+    load_training(*engine, optimizer, from, read_manifest(from));
+  train(*engine, optimizer, problem);
+  save_for_test(*engine, optimizer, *c.workload, to, format, optimizer.steps());
+}
+
+/// A pair's line, or nothing where the two have no network in common.
+std::optional<std::string> try_pair(Choice& choice) {
+  const Strategy a = random_strategy(choice), b = random_strategy(choice);
+  const std::optional<TestCase> c = common_network(choice, a, b);
+  if (!c) return std::nullopt;
+  const std::string &first = choice.of(formats), &second = choice.of(formats);
+  const std::string what = fmt::format("{}, batch {}: {} ({}), {} ({})", c->workload->describe(), c->batch,
+                                       a.describe(), first, b.describe(), second);
+  CAPTURE(what);
+  const Steps& steps = steps_of(*c);
+  const CommonFolder folder(group());
+  train_and_save(a, *c, "", folder / "one", first);
+  group().barrier();
+  CHECK(difference_of_saved(folder / "one", first, steps.weights[2], steps.momenta[2]) == "");
+  train_and_save(b, *c, folder / "one", folder / "two", second);
+  group().barrier();
+  CHECK(difference_of_saved(folder / "two", second, steps.weights[4], steps.momenta[4]) == "");
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "saved by one strategy, continued by another: 200 random pairs, bit for bit the unsharded network") {
+  int tried = 0;
+  for (std::uint64_t seed = 1; tried < pairs; ++seed) {
+    Choice choice(seed);
+    if (const std::optional<std::string> what = try_pair(choice)) {
+      ++tried;
+      if (me() == 0) fmt::print("{}\n", *what);
+    }
+    if (is_to_end()) return;
+  }
+}
+
+}  // namespace shard::testing
