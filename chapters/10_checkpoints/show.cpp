@@ -16,22 +16,19 @@ std::string in_bytes(std::uint64_t bytes) {
   return with_commas(static_cast<std::int64_t>(bytes));
 }
 
-/// The file that has a tensor; of a tensor in parts, each file with its indices.
-std::string where(const Stored& tensor) {
-  if (tensor.parts.size() == 1) return printable(tensor.parts[0].file);
-  std::vector<std::string> texts;
-  for (const auto& [file, ranges] : tensor.parts)
-    texts.push_back(fmt::format("{} {}", to_string(ranges), printable(file)));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
 void print_tensors(const StoredCheckpoint& stored) {
   std::size_t width = 6;
   for (const auto& [name, tensor] : stored.tensors()) width = std::max(width, printable(name).size());
   fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", "tensor", width, "type", "shape", "bytes", "file");
-  for (const auto& [name, tensor] : stored.tensors())
+  for (const auto& [name, tensor] : stored.tensors()) {
+    const bool is_whole = tensor.parts.size() == 1;
     fmt::print("{:<{}}  {:<5}  {:<18}  {:>15}  {}\n", printable(name), width, tensor.dtype,
-               fmt::format("({})", fmt::join(tensor.shape, ", ")), in_bytes(tensor.bytes), where(tensor));
+               fmt::format("({})", fmt::join(tensor.shape, ", ")), in_bytes(tensor.bytes),
+               is_whole ? printable(tensor.parts[0].file) : "in parts:");
+    for (std::size_t i = 0; !is_whole && i < tensor.parts.size(); ++i)
+      fmt::print("  {:<{}}  {}\n", to_string(tensor.parts[i].ranges), width + 44,
+                 printable(tensor.parts[i].file));
+  }
 }
 
 /// What a manifest says: the format, and how far a training has come.

@@ -35,11 +35,10 @@ inline void check_equal(const std::vector<Comparison>& comparisons) {
   if (!difference.empty()) FAIL_CHECK(difference);
 }
 
-/// A problem and its solution, and the momenta that the integer optimizer has before it.
+/// A problem and its solution.
 struct Solved {
   ExactProblem problem;
   Solution solution;
-  std::map<std::string, std::vector<float>> momenta = {};
 };
 
 /// A problem of the case. \tparam seed of the problem
@@ -48,17 +47,24 @@ const Solved& solved(const Case& c) {
   return once(c, [](const Case& of) {
     ExactProblem problem = of.exact_problem(seed);
     Solution solution = solve(problem);
-    return Solved{std::move(problem), std::move(solution), {}};
+    return Solved{std::move(problem), std::move(solution)};
   });
 }
 
 /// Steps of the integer optimizer, and then steps of that with momentum.
 inline constexpr int plain_steps = 2, momentum_steps = 3;
 
+/// One of these steps, and the momenta before it.
+struct SolvedStep {
+  ExactProblem problem;
+  Solution solution;
+  std::map<std::string, std::vector<float>> momenta;
+};
+
 /// The problems of these steps.
-inline const std::vector<Solved>& solved_steps(const Case& c) {
+inline const std::vector<SolvedStep>& solved_steps(const Case& c) {
   return once(c, [](const Case& of) {
-    std::vector<Solved> steps;
+    std::vector<SolvedStep> steps;
     ExactProblem problem = of.exact_problem(4);
     std::map<std::string, std::vector<float>> momenta;
     for (int step = 0; step < plain_steps + momentum_steps; ++step) {

@@ -72,13 +72,13 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
 TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit") {
   for_each_case([](const Case& c) {
     if (!c.network->stays_exact()) return;
-    const std::vector<Solved>& steps = solved_steps(c);
+    const std::vector<SolvedStep>& steps = solved_steps(c);
     std::unique_ptr<ShardedEngine> engine = c.engine(steps[0].problem, false);
     IntegerOptimizer plain = integer_optimizer<IntegerOptimizer>(steps[0].problem);
     IntegerMomentum with_momentum = integer_optimizer<IntegerMomentum>(steps[0].problem);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       INFO("step " << step);
-      const auto& [problem, expected] = steps[step];
+      const auto& [problem, expected, momenta] = steps[step];
       Background background = background_of(problem);
       if (step > 0) background.before = [&] { return steps[step - 1].solution; };
       Results results = run_step(*engine, problem.input, problem.output_grad);

@@ -11,7 +11,7 @@ constexpr std::size_t saved_after = plain_steps + 1;  // one step has made momen
 
 /// One step with momentum; then all is saved, and another engine, with an optimizer of its own, goes on.
 void save_and_go_on(const Case& c, const std::string& format) {
-  const std::vector<Solved>& steps = solved_steps(c);
+  const std::vector<SolvedStep>& steps = solved_steps(c);
   const CommonFolder folder(group());
   {
     std::unique_ptr<ShardedEngine> engine = c.engine(steps[plain_steps].problem, false);
