@@ -1,6 +1,6 @@
 /* Stops a program at one of its calls to the operating system, from the first folder that it makes for a
- * checkpoint on. CRASH_CALL: which call, from 1 on; CRASH_HOW: "before" or "after" (it is killed), "EIO" or
- * "ENOSPC" (the call fails). CRASH_COUNT: a file for the number of calls that were made. */
+ * checkpoint on. CRASH_CALL: which call, from 1 on; CRASH_HOW: "after" (it is killed then), "EIO" or "ENOSPC"
+ * (the call fails). CRASH_COUNT: a file for the number of calls that were made. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -41,7 +41,6 @@ __attribute__((destructor)) static void tell(void) {
   type name parameters {                                    \
     type(*real) parameters = dlsym(RTLD_NEXT, #name);       \
     const int is_here = is_next();                          \
-    if (is_here && is_how("before")) kill(getpid(), SIGKILL); \
     if (is_here && (is_how("EIO") || is_how("ENOSPC"))) {   \
       errno = is_how("EIO") ? EIO : ENOSPC;                 \
       return -1;                                            \
@@ -62,8 +61,10 @@ CALL(int, flock, (int fd, int how), (fd, how))
 int mkdir(const char* path, mode_t mode) {
   int (*real)(const char*, mode_t) = dlsym(RTLD_NEXT, "mkdir");
   if (strstr(path, "/.shardbook-")) is_saving = 1;
-  if (is_next() && is_how("before")) kill(getpid(), SIGKILL);
-  return real(path, mode);
+  const int is_here = is_next();
+  const int result = real(path, mode);
+  if (is_here && is_how("after")) kill(getpid(), SIGKILL);
+  return result;
 }
 
 int open(const char* path, int flags, ...) {
@@ -72,12 +73,12 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, mode_t) : 0;
   va_end(rest);
-  if (is_next()) {
-    if (is_how("before")) kill(getpid(), SIGKILL);
-    if (is_how("EIO") || is_how("ENOSPC")) {
-      errno = is_how("EIO") ? EIO : ENOSPC;
-      return -1;
-    }
+  const int is_here = is_next();
+  if (is_here && (is_how("EIO") || is_how("ENOSPC"))) {
+    errno = is_how("EIO") ? EIO : ENOSPC;
+    return -1;
   }
-  return real(path, flags, mode);
+  const int result = real(path, flags, mode);
+  if (is_here && is_how("after")) kill(getpid(), SIGKILL);
+  return result;
 }

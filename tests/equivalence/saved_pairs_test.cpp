@@ -130,6 +130,7 @@ std::optional<std::string> try_pair(Choice& choice) {
   train_and_save(b, *c, folder / "one", folder / "two", second);
   group().barrier();
   CHECK(difference_of_saved(folder / "two", second, steps.weights[4], steps.momenta[4]) == "");
+  group().barrier();  // all have read the folder
   return what;
 }
 

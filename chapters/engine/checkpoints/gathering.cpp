@@ -69,7 +69,7 @@ void gather_on_first(Communicator& group, const PlannedTensor& tensor, const Hel
           std::copy_n(values.begin() + in_part, length, whole.begin() + in_whole);
         });
     }
-  if (!streams) take(whole);
+  if (is_first && !streams) take(whole);
 }
 
 }  // namespace shard
