@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/saved.hpp"
 #include "tests/harness/catch.hpp"
@@ -42,11 +44,21 @@ class Choice {
   std::uint64_t number_ = 0;
 };
 
-Strategy random_strategy(Choice& choice) {
+/// The kinds of networks that chapters train.
+std::vector<std::string> kinds() {
+  std::set<std::string> names;
+  for (const Chapter& chapter : chapters())
+    for (const Variant& variant : chapter.variants) names.insert(variant.workload->name());
+  return {names.begin(), names.end()};
+}
+
+/// One that trains networks of this kind.
+Strategy random_strategy(Choice& choice, const std::string& kind) {
   for (;;) {
     const Chapter& chapter = choice.of(chapters());
     if (chapter.variants.empty()) continue;
     const Variant& variant = choice.of(chapter.variants);
+    if (variant.workload->name() != kind) continue;
     const int devices = choice.of(std::vector<int>{1, 2, 3, 4});
     const std::vector<Options> options = variant.test_options(devices);
     if (!options.empty()) return {&chapter, &variant, devices, choice.of(options)};
@@ -78,7 +90,6 @@ const Steps& steps_of(const TestCase& c) {
 
 /// A network that both train, and whose exact problem stays exact for all steps.
 std::optional<TestCase> common_network(Choice& choice, const Strategy& a, const Strategy& b) {
-  if (a.variant->workload->name() != b.variant->workload->name()) return std::nullopt;
   std::vector<TestCase> fitting;
   for (const TestCase& c : a.variant->workload->cases([&](const Workload& w) { return a.accepts(w); }))
     if (b.accepts(*c.workload) && c.workload->stays_exact() && is_exact(c)) fitting.push_back(c);
@@ -115,7 +126,8 @@ void train_and_save(const Strategy& strategy, const TestCase& c, const std::stri
 
 /// A pair's line, or nothing where the two have no network in common.
 std::optional<std::string> try_pair(Choice& choice) {
-  const Strategy a = random_strategy(choice), b = random_strategy(choice);
+  const std::string kind = choice.of(kinds());
+  const Strategy a = random_strategy(choice, kind), b = random_strategy(choice, kind);
   const std::optional<TestCase> c = common_network(choice, a, b);
   if (!c) return std::nullopt;
   const std::string &first = choice.of(formats), &second = choice.of(formats);

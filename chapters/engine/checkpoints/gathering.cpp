@@ -6,7 +6,7 @@ namespace shard {
 
 namespace {
 
-constexpr Index piece_elements = (16 << 20) / sizeof(float);
+constexpr Index piece_elements = (4 << 20) / sizeof(float);
 
 /// A part of a part: some of its rows.
 struct Piece {
