@@ -65,23 +65,12 @@ std::vector<std::string> named_classes(const std::string& text, const Network& n
   return classes;
 }
 
-/// The classes that stay whole. What is derived is printed, too.
-std::vector<std::string> whole_classes(const Asked& asked, const Network& network) {
-  if (!asked.no_split.empty()) return named_classes(asked.no_split, network);
-  std::vector<std::string> classes;
-  fmt::print("whole, since a cut would send more:\n");
-  for (const KeptWhole& kept : kept_whole(network)) {
-    fmt::print("  {}\n", kept.why());
-    classes.push_back(kept.class_name);
-  }
-  return classes;
-}
-
 /// A map with what the picture shows of it.
 struct Shown {
   FilledMap filled;
-  Memory memory;  ///< as given
-  Memory shares;  ///< as filled
+  std::vector<KeptWhole> derived;  ///< the classes that stay whole, where none were named
+  Memory memory;                   ///< as given
+  Memory shares;                   ///< as filled
 };
 
 Shown make(const Asked& asked, const Network& network, const std::optional<std::string>& dtype) {
@@ -99,7 +88,12 @@ Shown make(const Asked& asked, const Network& network, const std::optional<std::
     shown.filled.map = read_device_map(asked.how, network);
     return shown;
   }
-  MapSettings settings{shown.memory, whole_classes(asked, network), dtype};
+  MapSettings settings{shown.memory, {}, dtype};
+  if (asked.no_split.empty())
+    shown.derived = kept_whole(network);
+  else
+    settings.whole_classes = named_classes(asked.no_split, network);
+  for (const KeptWhole& kept : shown.derived) settings.whole_classes.push_back(kept.class_name);
   if (asked.how != "sequential")
     settings.memory = shown.shares = balanced_memory(network, settings, asked.how == "balanced_low_0");
   shown.filled = fill_places(network, settings);
@@ -185,10 +179,12 @@ int map(const Communicator& group, const std::vector<std::string>& words) {
   std::ranges::transform(asked.dtype, asked.dtype.begin(), [](unsigned char c) { return std::toupper(c); });
   const auto dtype = asked.dtype.empty() ? std::nullopt : std::optional(asked.dtype);
   const ModuleSizes sizes(network, dtype);
-  fmt::print("{}: {} bytes\n", network.summary, with_commas(sizes.total()));
   const Shown shown = make(asked, network, dtype);
-  print_picture(shown, network, sizes);
   if (!asked.json.empty()) replace_file(asked.json, json_of(shown.filled.map));
+  fmt::print("{}: {} bytes\n", network.summary, with_commas(sizes.total()));
+  if (!shown.derived.empty()) fmt::print("whole, since a cut would send more:\n");
+  for (const KeptWhole& kept : shown.derived) fmt::print("  {}\n", kept.why());
+  print_picture(shown, network, sizes);
   return 0;
 }
 
