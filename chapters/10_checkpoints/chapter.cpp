@@ -72,11 +72,13 @@ constexpr const char* help =
     "show PATH      names, shapes, types, where each tensor lies, what is missing or too much\n"
     "diff A B       the largest difference of each tensor, in units in the last place\n"
     "reshard --from PATH --to DIR   write it anew (--help lists the options)\n"
-    "map --params DIR --memory PLACES   which device holds which module (--help lists the options)\n";
+    "map --params DIR --memory PLACES   which device holds which module (--help lists the options)\n"
+    "infer, generate --params DIR --memory PLACES   run a network that lies as such a map says\n";
 
 [[noreturn]] void refuse_word(const std::string& given) {
   throw Error(Code::usage,
-              fmt::format("10_checkpoints: expected show, diff, reshard or map, given {}", printable(given)));
+              fmt::format("10_checkpoints: expected show, diff, reshard, map, infer or generate, given {}",
+                          printable(given)));
 }
 
 /// What a command does, on device 0 alone.
@@ -109,6 +111,8 @@ int carry_out(const Communicator& group, const std::vector<std::string>& given) 
 }
 
 int command(Communicator& group, const std::vector<std::string>& words) {
+  if (!words.empty() && (words[0] == "infer" || words[0] == "generate"))
+    return run_dispatched(group, words[0], {words.begin() + 1, words.end()});
   return group.device_id() == 0 ? carry_out(group, words) : 0;
 }
 

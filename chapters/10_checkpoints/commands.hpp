@@ -31,5 +31,7 @@ int reshard(const std::string& from, const std::string& to, const NewForm& form)
 /// Prints which device holds which module of a network, by the rules of engine/dispatch. `words` are its
 /// options. \throws Error usage, file
 int map(const Communicator& group, const std::vector<std::string>& words);
+/// `infer` or `generate` with a network that lies as a map says. A collective. \throws Error usage, file
+int run_dispatched(Communicator& group, const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace shard::checkpoints

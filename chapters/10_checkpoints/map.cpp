@@ -1,104 +1,19 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <sstream>
 
 #include "commands.hpp"
 #include "engine/device/error.hpp"
-#include "engine/dispatch/data_flow.hpp"
-#include "engine/dispatch/device_map.hpp"
 #include "engine/dispatch/families.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/printable.hpp"
-#include "engine/program/command_line.hpp"
+#include "map_request.hpp"
 
 namespace shard::checkpoints {
 
 using namespace dispatch;
 
 namespace {
-
-struct Asked {
-  std::string params, how = "auto", memory, no_split, dtype, json;
-};
-
-bool read(const Communicator& group, const std::vector<std::string>& words, Asked& asked) {
-  return parse_options(
-      group, "10_checkpoints map", words, "Which device holds which module of a network",
-      {{"--params", "A folder with config.json, or such a file; no weight is read", "DIR", {}, &asked.params},
-       {"--device-map",
-        "auto, balanced, balanced_low_0, sequential, or a JSON file of modules and places",
-        "HOW=auto",
-        {},
-        &asked.how},
-       {"--memory", "What fits: 0=24GiB,1=24GiB,cpu=64GiB", "PLACES", {}, &asked.memory},
-       {"--no-split",
-        "Classes that stay whole, with commas, or none",
-        "CLASSES=derived",
-        {},
-        &asked.no_split},
-       {"--dtype",
-        "f64, f32, f16 or bf16, where it is smaller than a tensor's own type",
-        "NAME",
-        {"f64", "f32", "f16", "bf16"},
-        &asked.dtype},
-       {"--json", "Where to write the map", "FILE", {}, &asked.json}},
-      "What fits nowhere else has its place on the disk.");
-}
-
-/// The classes of the option. \throws Error usage for one that no module has
-std::vector<std::string> named_classes(const std::string& text, const Network& network) {
-  std::vector<std::string> classes;
-  if (text == "none") return classes;
-  std::istringstream parts(text + ',');
-  for (std::string name; std::getline(parts, name, ',');) {
-    const bool is_there = std::ranges::any_of(all_modules(network.root), [&](const std::string& path) {
-      return find_module(network.root, path)->class_name == name;
-    });
-    if (!is_there)
-      throw Error(Code::usage, fmt::format("--no-split: expected classes of the network's modules, given {}",
-                                           name.empty() ? "''" : printable(name, 60)));
-    classes.push_back(name);
-  }
-  return classes;
-}
-
-/// A map with what the picture shows of it.
-struct Shown {
-  FilledMap filled;
-  std::vector<KeptWhole> derived;  ///< the classes that stay whole, where none were named
-  Memory memory;                   ///< as given
-  Memory shares;                   ///< as filled
-};
-
-Shown make(const Asked& asked, const Network& network, const std::optional<std::string>& dtype) {
-  static const std::vector<std::string> ways = {"auto", "balanced", "balanced_low_0", "sequential"};
-  const bool is_file = std::ranges::find(ways, asked.how) == ways.end();
-  if (!is_file && asked.memory.empty())
-    throw Error(Code::usage, "map: expected --memory, such as 0=24GiB,cpu=64GiB, given none");
-  Shown shown;
-  if (!asked.memory.empty()) shown.memory = shown.shares = parse_memory(asked.memory);
-  if (is_file) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(asked.how, ignored))
-      throw Error(Code::usage, fmt::format("--device-map: expected {} or a file, given {}",
-                                           fmt::join(ways, ", "), printable(asked.how, 60)));
-    shown.filled.map = read_device_map(asked.how, network);
-    return shown;
-  }
-  MapSettings settings{shown.memory, {}, dtype};
-  if (asked.no_split.empty())
-    shown.derived = kept_whole(network);
-  else
-    settings.whole_classes = named_classes(asked.no_split, network);
-  for (const KeptWhole& kept : shown.derived) settings.whole_classes.push_back(kept.class_name);
-  if (asked.how != "sequential")
-    settings.memory = shown.shares = balanced_memory(network, settings, asked.how == "balanced_low_0");
-  shown.filled = fill_places(network, settings);
-  return shown;
-}
 
 /// Bytes of each place: each tensor counts in the place of the longest line that it is within.
 std::map<std::string, Index> bytes_held(const DeviceMap& map, const Network& network,
@@ -149,7 +64,7 @@ std::string shown_bytes(std::optional<Index> bytes) {
   return bytes ? with_commas(*bytes) : "-";
 }
 
-void print_picture(const Shown& shown, const Network& network, const ModuleSizes& sizes) {
+void print_picture(const MadeMap& shown, const Network& network, const ModuleSizes& sizes) {
   std::map<std::string, Index> held = bytes_held(shown.filled.map, network, sizes);
   std::vector<std::string> places;
   for (const PlaceMemory& m : shown.memory) places.push_back(m.place);
@@ -172,19 +87,22 @@ void print_picture(const Shown& shown, const Network& network, const ModuleSizes
 }  // namespace
 
 int map(const Communicator& group, const std::vector<std::string>& words) {
-  Asked asked;
-  if (!read(group, words, asked)) return 0;
-  if (asked.params.empty()) throw Error(Code::usage, "map: expected --params DIR, given none");
-  const Network network = read_network(asked.params);
-  std::ranges::transform(asked.dtype, asked.dtype.begin(), [](unsigned char c) { return std::toupper(c); });
-  const auto dtype = asked.dtype.empty() ? std::nullopt : std::optional(asked.dtype);
-  const ModuleSizes sizes(network, dtype);
-  const Shown shown = make(asked, network, dtype);
-  if (!asked.json.empty()) replace_file(asked.json, json_of(shown.filled.map));
+  MapRequest request;
+  std::string json;
+  std::vector<TextOption> options = request.options();
+  options.push_back({"--json", "Where to write the map", "FILE", {}, &json});
+  if (!parse_options(group, "10_checkpoints map", words, "Which device holds which module of a network",
+                     options, "What fits nowhere else has its place on the disk."))
+    return 0;
+  if (request.params.empty()) throw Error(Code::usage, "map: expected --params DIR, given none");
+  const Network network = read_network(request.params);
+  const MadeMap made = make_map(request, network);
+  if (!json.empty()) replace_file(json, json_of(made.filled.map));
+  const ModuleSizes sizes(network, request.converted_to());
   fmt::print("{}: {} bytes\n", network.summary, with_commas(sizes.total()));
-  if (!shown.derived.empty()) fmt::print("whole, since a cut would send more:\n");
-  for (const KeptWhole& kept : shown.derived) fmt::print("  {}\n", kept.why());
-  print_picture(shown, network, sizes);
+  if (!made.derived.empty()) fmt::print("whole, since a cut would send more:\n");
+  for (const KeptWhole& kept : made.derived) fmt::print("  {}\n", kept.why());
+  print_picture(made, network, sizes);
   return 0;
 }
 
