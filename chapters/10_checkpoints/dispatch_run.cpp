@@ -16,15 +16,6 @@ namespace shard::checkpoints {
 
 using namespace dispatch;
 
-int DecoderPlaces::main_device() const {
-  std::vector<std::string> all = {embedding};
-  all.insert(all.end(), blocks.begin(), blocks.end());
-  for (const std::string& place : {final_norm, head}) all.push_back(place);
-  for (const std::string& place : all)
-    if (is_device(place)) return std::stoi(place);
-  return 0;
-}
-
 namespace {
 
 /// The place of all that is in a module. \throws Error usage where the map divides it

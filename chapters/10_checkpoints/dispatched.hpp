@@ -16,7 +16,7 @@
 
 namespace shard::checkpoints {
 
-/// The place of each part of a decoder.
+/// The place of each part of a decoder. A head that is the embedding's table has the embedding's place.
 struct DecoderPlaces {
   std::string embedding;
   std::vector<std::string> blocks;
@@ -24,7 +24,12 @@ struct DecoderPlaces {
   std::string head;
 
   /// The device that runs what is on the host or on the disk: the first one that the map names, or 0.
-  int main_device() const;
+  int main_device() const {
+    for (const std::vector<std::string>& some : {{embedding}, blocks, {final_norm, head}})
+      for (const std::string& place : some)
+        if (dispatch::is_device(place)) return std::stoi(place);
+    return 0;
+  }
   int runs_on(const std::string& place) const {
     return dispatch::is_device(place) ? std::stoi(place) : main_device();
   }
@@ -59,7 +64,9 @@ class DispatchedDecoder : public LanguageModel {
         names.push_back(name);
         if (dispatch::is_device(part.place)) parameter = Owned::mine(group(), c.whole(name));
       });
-      if (!dispatch::is_device(part.place))
+      if (is_head(p) && m_.is_tied && part.place == dispatch::host_place)
+        part.offloaded_as = parts_.front().offloaded_as;
+      else if (!dispatch::is_device(part.place))
         part.offloaded_as = offloaded_->add(std::move(names), part.place == dispatch::disk_place);
     }
   }
