@@ -3,13 +3,14 @@
 #include <set>
 
 #include "commands.hpp"
-#include "dispatched.hpp"
+#include "dispatched_decoder.hpp"
+#include "dispatched_t5.hpp"
 #include "engine/dispatch/families.hpp"
-#include "engine/files/model_folder.hpp"
 #include "engine/options.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/workloads/decoder.hpp"
+#include "engine/workloads/t5.hpp"
 #include "map_request.hpp"
 
 namespace shard::checkpoints {
@@ -29,30 +30,36 @@ std::string only_place(const DeviceMap& map, const Network& network, const std::
   return *places.begin();
 }
 
-DecoderPlaces places_of(const DeviceMap& map, const Network& network, Index blocks, int devices) {
-  auto place = [&](const std::string& module) {
-    const std::string only = only_place(map, network, module);
-    if (is_device(only) && std::stoi(only) >= devices)
+/// The places of a network's parts.
+std::vector<std::string> places_of(const DeviceMap& map, const Network& network,
+                                   const std::vector<std::string>& parts, int devices) {
+  std::vector<std::string> places;
+  for (const std::string& part : parts) {
+    places.push_back(only_place(map, network, part));
+    if (is_device(places.back()) && std::stoi(places.back()) >= devices)
       throw Error(Code::usage,
                   fmt::format("--device-map: expected devices below the {} that run, given {} for {}",
-                              devices, only, module));
-    return only;
-  };
-  DecoderPlaces places{place("model.embed_tokens"), {}, place("model.norm"), place("lm_head")};
-  for (Index b = 0; b < blocks; ++b) places.blocks.push_back(place(fmt::format("model.layers.{}", b)));
+                              devices, places.back(), part));
+  }
   return places;
+}
+
+template <class Engine, class Model>
+std::unique_ptr<ShardedEngine> engine_of(Communicator& group, const Model& m, const DeviceMap& map,
+                                         const Network& network) {
+  return std::make_unique<Engine>(group, m, places_of(map, network, Engine::modules(m), group.num_devices()));
 }
 
 /// The engine as a variant, for the commands of chapters that have variants.
 Variant dispatched_by(const MapRequest& request) {
   const Network network = read_network(request.params);
   const DeviceMap map = make_map(request, network).filled.map;
-  Variant variant{"dispatched", "blocks where a map says"};
-  variant.workload = &decoder();
-  variant.make = [map, network](Communicator& group, const Workload& workload, const Options&) {
-    const DecoderModel& m = as_decoder(workload).model();
-    return std::make_unique<DispatchedDecoder>(group, m,
-                                               places_of(map, network, m.num_blocks, group.num_devices()));
+  Variant variant{"dispatched", "parts of the network where a map says"};
+  const bool is_t5 = network.root.class_name == "T5ForConditionalGeneration";
+  variant.workload = is_t5 ? &t5() : &decoder();
+  variant.make = [map, network, is_t5](Communicator& group, const Workload& w, const Options&) {
+    return is_t5 ? engine_of<DispatchedT5>(group, as_t5(w).model(), map, network)
+                 : engine_of<DispatchedDecoder>(group, as_decoder(w).model(), map, network);
   };
   return variant;
 }
@@ -63,14 +70,6 @@ Index positive_number(const std::string& option, const std::string& text) {
     throw Error(Code::usage,
                 fmt::format("{}: expected a positive whole number, given {}", option, printable(text, 60)));
   return numbers->front();
-}
-
-/// A folder with config.json and the parameters. \throws Error usage, file
-void require_decoder(const std::string& command, const MapRequest& request) {
-  if (request.params.empty()) throw Error(Code::usage, command + ": expected --params DIR, given none");
-  const ForeignModel config = read_model_config(request.params + "/config.json");
-  if (config.hyper_parameter("model_type", "") == "t5")
-    throw Error(Code::usage, command + ": expected a mistral or a mixtral, given a t5");
 }
 
 }  // namespace
@@ -87,12 +86,12 @@ int run_dispatched(Communicator& group, const std::string& command, const std::v
     options.push_back({"--tokens", "How many to write", "N=32", {}, &number});
   }
   if (!parse_options(group, "10_checkpoints " + command, words,
-                     "Run a decoder by a map of modules and places", options,
+                     "Run a network by a map of modules and places", options,
                      "A device of the map is a process: -n says how many there are."))
     return 0;
   (command == "infer" ? arguments.batch : arguments.tokens) =
       positive_number(command == "infer" ? "--batch" : "--tokens", number);
-  require_decoder(command, request);
+  if (request.params.empty()) throw Error(Code::usage, command + ": expected --params DIR, given none");
   arguments.params = request.params;
   const Variant variant = dispatched_by(request);
   return command == "infer" ? infer(group, variant, arguments) : generate(group, variant, arguments);

@@ -2,7 +2,7 @@
 
 #include "engine/dispatch/offloaded_weights.hpp"
 
-#include "10_checkpoints/dispatched.hpp"
+#include "10_checkpoints/dispatched_decoder.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "tests/files/safetensors_files.hpp"
 #include "tests/harness/devices.hpp"
@@ -31,8 +31,7 @@ void write_weights(const std::string& path, const DecoderModel& m) {
 
 /// The most bytes that the host and the device together hold of weights while a sequence passes through.
 std::size_t most_held(const DecoderModel& m, const Checkpoint& weights, const std::string& place) {
-  const checkpoints::DecoderPlaces places{
-      place, std::vector<std::string>(static_cast<std::size_t>(m.num_blocks), place), place, place};
+  const std::vector<std::string> places(static_cast<std::size_t>(m.num_blocks) + 3, place);
   const std::size_t before = allocated::now;
   const Index live = ledger().live(Purpose::parameters);
   checkpoints::DispatchedDecoder engine(group(), m, places);
@@ -80,11 +79,11 @@ TEST_CASE("offloaded: parts come whole and in their order; a part behind others 
     });
   };
   for (int pass = 0; pass < 2; ++pass) {
-    offloaded.begin_pass();
+    offloaded.begin_pass(a);
     for (const std::size_t part : {a, b, c}) bring_in(part);
   }
   CHECK(brought == "acbcacbc");
-  offloaded.begin_pass();
+  offloaded.begin_pass(a);
   CHECK(refusal([&] { bring_in(c); }).code == static_cast<int>(Code::internal));
 }
 
@@ -95,7 +94,7 @@ TEST_CASE("offloaded: what is wrong with a part on the disk is said when its tur
   OffloadedWeights offloaded(*weights);
   const std::size_t a = offloaded.add({"a"}, true), b = offloaded.add({"b"}, true);
   auto ignore = [](const std::string&, const HostTensor&) {};
-  offloaded.begin_pass();
+  offloaded.begin_pass(a);
   offloaded.bring_in(a, ignore);
   check_error([&] { offloaded.bring_in(b, ignore); }, Code::not_finite, "weights", "b: expected");
 }

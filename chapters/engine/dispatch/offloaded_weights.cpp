@@ -10,8 +10,8 @@ std::size_t OffloadedWeights::add(std::vector<std::string> names, bool is_on_dis
   return parts_.size() - 1;
 }
 
-void OffloadedWeights::begin_pass() {
-  read_ahead(0);
+void OffloadedWeights::begin_pass(std::size_t part) {
+  read_ahead(part);
 }
 
 void OffloadedWeights::bring_in(std::size_t part,

@@ -22,8 +22,8 @@ class OffloadedWeights {
 
   /// Adds a part: its parameters, and whether they are on the disk or on the host. Returns its number.
   std::size_t add(std::vector<std::string> names, bool is_on_disk);
-  /// To be called before the first part runs: begins to read.
-  void begin_pass();
+  /// To be called before a part runs that is on the disk, unless it follows another one: begins to read it.
+  void begin_pass(std::size_t part);
   /// Gives each parameter of a part to `put`, one after the other, and lets go of those that are on the disk.
   /// \throws Error file, not_finite as the checkpoint does
   void bring_in(std::size_t part, const std::function<void(const std::string& name, const HostTensor&)>& put);
