@@ -133,11 +133,13 @@ TEST_CASE("dispatched: a T5 may be cut between any two residual blocks, also wit
 }
 
 TEST_CASE("dispatched: the encoder's result and the bias of positions go to each device once") {
-  const T5Model m = small_t5(true, Hidden::relu);
-  const std::string zero = on(0), one = on(1);
-  // The decoder's second block is elsewhere: its attentions read the bias, and what the encoder returned.
-  DispatchedT5 engine(group(), m,
-                      {zero, zero, zero, zero, zero, zero, zero, zero, zero, zero, one, one, one, one, one});
+  T5Model m = small_t5(true, Hidden::relu);
+  m.decoder_blocks = 3;
+  // From the decoder's first cross attention on, all is elsewhere: three attentions there read what the encoder
+  // returned, and two the bias.
+  Places places(DispatchedT5::modules(m).size(), on(1));
+  std::fill_n(places.begin(), 8, on(0));
+  DispatchedT5 engine(group(), m, places);
   engine.load_checkpoint(*weights_of(m));
   ledger().reset();
   engine.forward(input_of(m));
