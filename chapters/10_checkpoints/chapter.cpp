@@ -75,11 +75,14 @@ constexpr const char* help =
     "Chapter 10 of shardbook, checkpoints: files, looked at, compared and divided anew\n\n"
     "show PATH      names, shapes, types, where each tensor lies, what is missing or too much\n"
     "diff A B       the largest difference of each tensor, in units in the last place\n"
-    "reshard --from PATH --to DIR   write it anew (--help lists the options)\n";
+    "reshard --from PATH --to DIR   write it anew (--help lists the options)\n"
+    "map --params DIR --memory PLACES   which device holds which module (--help lists the options)\n"
+    "infer, generate --params DIR --memory PLACES   run a network that lies as such a map says\n";
 
 [[noreturn]] void refuse_word(const std::string& given) {
   throw Error(Code::usage,
-              fmt::format("10_checkpoints: expected show, diff or reshard, given {}", printable(given)));
+              fmt::format("10_checkpoints: expected show, diff, reshard, map, infer or generate, given {}",
+                          printable(given)));
 }
 
 /// What a command does, on device 0 alone.
@@ -90,6 +93,10 @@ int carry_out(const Communicator& group, const std::vector<std::string>& given) 
     std::string from, to;
     const std::optional<NewForm> form = new_form(group, words, from, to);
     return form ? reshard(from, to, *form) : 0;
+  }
+  if (words.command == "map") {
+    require_paths(words, "no path but --params", 0);
+    return map(group, words.options);
   }
   const bool asks_for_help =
       !words.options.empty() && (words.options[0] == "--help" || words.options[0] == "-h");
@@ -108,6 +115,8 @@ int carry_out(const Communicator& group, const std::vector<std::string>& given) 
 }
 
 int command(Communicator& group, const std::vector<std::string>& words) {
+  if (!words.empty() && (words[0] == "infer" || words[0] == "generate"))
+    return run_dispatched(group, words[0], {words.begin() + 1, words.end()});
   return group.device_id() == 0 ? carry_out(group, words) : 0;
 }
 

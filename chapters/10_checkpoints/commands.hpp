@@ -4,6 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
 
 namespace shard::checkpoints {
 
@@ -24,5 +27,11 @@ struct NewForm {
 /// Writes a checkpoint anew into a folder, in pieces of at most 16 MiB at a time. Until all is written, the
 /// folder keeps what it had. \throws Error file
 int reshard(const std::string& from, const std::string& to, const NewForm& form);
+
+/// Prints which device holds which module of a network, by the rules of engine/dispatch. `words` are its
+/// options. \throws Error usage, file
+int map(const Communicator& group, const std::vector<std::string>& words);
+/// `infer` or `generate` with a network that lies as a map says. A collective. \throws Error usage, file
+int run_dispatched(Communicator& group, const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace shard::checkpoints

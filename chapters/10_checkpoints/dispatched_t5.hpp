@@ -1,0 +1,181 @@
+#pragma once
+
+/// A T5 that runs by a map. A part is a residual block, since a T5 may be cut between two of them; the
+/// embeddings, the last norms and the head are parts, too. Beside the residual stream, two activations live
+/// long: the bias of positions, which a stack's first block makes for the others, and what the encoder
+/// returns. A device gets each of them once in a pass, when it first reads it.
+/// Builds on: 10_checkpoints/dispatched.hpp, 08_decoder/t5_owned_blocks.hpp.
+
+#include <fmt/format.h>
+
+#include "08_decoder/t5_owned_blocks.hpp"
+#include "dispatched.hpp"
+
+namespace shard::checkpoints {
+
+class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
+ public:
+  DispatchedT5(Communicator& group, const T5Model& model, const std::vector<std::string>& places)
+      : DispatchedModel(group, places), m_(model), kinds_(all_parts(model)) {}
+
+  /// The modules that are its parts, in the order in which they run.
+  static std::vector<std::string> modules(const T5Model& m) {
+    std::vector<std::string> all;
+    for (const Part& part : all_parts(m)) all.push_back(part.module);
+    return all;
+  }
+
+  /// A pass that goes on with targets has no sources: it begins with the decoder.
+  Placed forward(Tensor input) override {
+    auto [source, target] = read_with_source(input, m_.vocabulary);
+    const bool is_first_pass = decoders::begins(target);
+    encoder_ = {std::move(source)}, decoder_ = {std::move(target)};
+    encoded_ = {};
+    if (!is_first_pass) encoded_.here = Owned::mine(group(), Tensor({0, m_.model_dim}));
+    for (int d = 0; d < num_devices() && !is_first_pass; ++d)
+      encoded_.holders.push_back(d);  // all have nothing
+    std::size_t first = 0;
+    while (!is_first_pass && kinds_[first].side == Side::encoder) ++first;
+    return run_parts(first, decoder_.tokens.rows());
+  }
+
+ private:
+  using Weights = decoders::T5OwnedWeights;
+  enum class Kind { embedding, self, cross, feed_forward, norm, head };
+  struct Part {
+    Kind kind;
+    Side side;
+    Index block;
+    std::string module;
+  };
+  /// An activation that some devices have. All devices know which.
+  struct Shared {
+    Owned here{};
+    std::vector<int> holders{};  ///< the first one made it
+  };
+  /// A stack in this pass.
+  struct Stack {
+    Tokens tokens{};
+    Shared bias{};  ///< (S S, H)
+  };
+
+  static std::vector<Part> all_parts(const T5Model& m) {
+    std::vector<Part> all;
+    for (const Side side : {Side::encoder, Side::decoder}) {
+      const std::string stack = side == Side::encoder ? "encoder" : "decoder";
+      all.push_back({Kind::embedding, side, 0, stack + ".embed_tokens"});
+      for (Index b = 0; b < m.blocks(side); ++b) {
+        int layer = 0;
+        for (const Kind kind : {Kind::self, Kind::cross, Kind::feed_forward})
+          if (kind != Kind::cross || side == Side::decoder)
+            all.push_back({kind, side, b, fmt::format("{}.block.{}.layer.{}", stack, b, layer++)});
+      }
+      all.push_back({Kind::norm, side, 0, stack + ".final_layer_norm"});
+    }
+    all.push_back({Kind::head, Side::decoder, 0, "lm_head"});
+    return all;
+  }
+
+  bool reads_tokens(std::size_t p) const override { return kinds_[p].kind == Kind::embedding; }
+
+  void visit_parameters(std::size_t p, Weights& w, const Visit& visit) const override {
+    const auto& [kind, side, b, module] = kinds_[p];
+    auto& stack = w.stack(side);
+    stack.blocks.resize(static_cast<std::size_t>(m_.blocks(side)));
+    if (kind == Kind::norm) return visit(t5_name(side, "final_norm"), stack.final_norm);
+    if (kind == Kind::head && !m_.is_tied) return visit(head_name(), w.own_head);
+    if (kind == Kind::head || kind == Kind::embedding) return visit(embedding_name(), w.embedding);
+    auto& block = stack.blocks[static_cast<std::size_t>(b)];
+    if (kind == Kind::self && b == 0) visit(t5_name(side, "position_bias"), stack.position_bias);
+    if (kind == Kind::self) return for_each_parameter(t5_name(side, b, "self_"), block.self, visit);
+    if (kind == Kind::cross) return for_each_parameter(t5_name(side, b, "cross_"), block.cross, visit);
+    visit(t5_name(side, b, "feed_forward_norm"), block.feed_forward_norm);
+    if (m_.has_gate()) visit(t5_name(side, b, "gate"), block.feed_forward.gate);
+    visit(t5_name(side, b, "up"), block.feed_forward.up);
+    visit(t5_name(side, b, "down"), block.feed_forward.down);
+  }
+
+  /// ## What lives long
+  /// Before the first self-attention of a stack, and before the encoder's last norm, nobody has it: the device
+  /// that runs these parts makes it.
+  void provide(std::size_t p, int device) override {
+    const auto& [kind, side, b, module] = kinds_[p];
+    const bool makes_bias = kind == Kind::self && b == 0;
+    const bool makes_encoded = kind == Kind::norm && side == Side::encoder;
+    if (makes_bias) stack(side).bias.holders = {device};
+    if (makes_encoded) encoded_.holders = {device};
+    if (kind == Kind::self && !makes_bias) share(stack(side).bias, device);
+    if (kind == Kind::cross) share(encoded_, device);
+  }
+  void share(Shared& shared, int device) {
+    if (std::ranges::find(shared.holders, device) != shared.holders.end()) return;
+    const int from = shared.holders.front();
+    if (from == device_id()) send(device, shared.here.local());
+    if (device == device_id()) shared.here = Owned::mine(group(), receive(from));
+    shared.holders.push_back(device);
+  }
+  Stack& stack(Side side) { return side == Side::encoder ? encoder_ : decoder_; }
+
+  /// ## A part
+  Owned compute(std::size_t p, const Weights& w, Owned x) override {
+    const auto& [kind, side, b, module] = kinds_[p];
+    if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens);  // (T, D)
+    if (kind == Kind::norm) return last_norm(side, w.stack(side).final_norm, x);
+    if (kind == Kind::head) return losses(w.head(m_), x);
+    const decoders::T5OwnedBlock& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
+    decoders::T5BlockKept<Owned, Owned> k;
+    if (kind == Kind::self && b == 0) stack(side).bias.here = bias_of(side, w.stack(side).position_bias);
+    if (kind == Kind::self)
+      accumulate(x, attend(m_, block.self, x, own_tokens(side, b), k.self, nullptr, cache()));
+    else if (kind == Kind::cross)
+      accumulate(x, attend(m_, block.cross, x, source_tokens(b), k.cross, &encoded_.here, cache()));
+    else
+      accumulate(x, think(m_, block, x, k));
+    return x;
+  }
+  /// What the encoder returns stays here, for the decoder.
+  Owned last_norm(Side side, const Owned& w, const Owned& x) {
+    Normed unused;
+    Owned n = rms_norm(x, w, m_.epsilon, m_.how, unused);  // (T, D)
+    if (side == Side::decoder) return n;
+    encoded_.here = std::move(n);
+    return {};
+  }
+  Owned losses(const Owned& head, const Owned& x) const {
+    Owned z = scale(matmul(x, transposed(head)), m_.how.logit_scale);  // (T, V)
+    show_logits(z.local(), decoder_.tokens);
+    TokenSoftmax unused;
+    return cross_entropy(std::move(z), decoder_.tokens, m_.how, unused);  // (T, 1)
+  }
+
+  Owned bias_of(Side side, const Owned& table) {
+    const Tokens& tokens = stack(side).tokens;
+    const std::vector<Index> buckets =
+        buckets_of(tokens.positions, decoders::all_positions(tokens), m_.positions(side));
+    return position_bias(table, buckets);  // (S S, H)
+  }
+  AttentionHeads heads(const Tokens& tokens) const {
+    return {tokens.sequences, m_.head_dim, key_heads_of({0, m_.heads}, 1, 0), m_.heads, std::nullopt, m_.how};
+  }
+  decoders::Sight own_tokens(Side side, Index b) {
+    const Stack& own = stack(side);
+    decoders::Sight sight{own.tokens.positions, own.tokens.positions, heads(own.tokens)};
+    sight.heads.is_causal = side == Side::decoder;
+    sight.heads.bias = &own.bias.here.local();
+    if (side == Side::decoder) sight.kept_as = 2 * b;
+    return sight;
+  }
+  decoders::Sight source_tokens(Index b) const {
+    decoders::Sight sight{decoder_.tokens.positions, encoder_.tokens.positions, heads(decoder_.tokens)};
+    sight.heads.is_causal = false;
+    sight.kept_as = 2 * b + 1;
+    return sight;
+  }
+
+  T5Model m_;
+  std::vector<Part> kinds_;  // of the parts, in the order of execution
+  Stack encoder_, decoder_;
+  Shared encoded_;  // (T_e, D)   what the encoder returned
+};
+
+}  // namespace shard::checkpoints

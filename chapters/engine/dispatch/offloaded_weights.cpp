@@ -1,0 +1,50 @@
+#include "engine/dispatch/offloaded_weights.hpp"
+
+#include "engine/device/error.hpp"
+
+namespace shard::dispatch {
+
+std::size_t OffloadedWeights::add(std::vector<std::string> names, bool is_on_disk) {
+  Weights on_host = is_on_disk ? Weights() : read(names);
+  parts_.push_back({std::move(names), is_on_disk, std::move(on_host)});
+  return parts_.size() - 1;
+}
+
+void OffloadedWeights::begin_pass(std::size_t part) {
+  read_ahead(part);
+}
+
+void OffloadedWeights::bring_in(std::size_t part,
+                                const std::function<void(const std::string&, const HostTensor&)>& put) {
+  if (!parts_.at(part).is_on_disk) {
+    for (const auto& [name, values] : parts_[part].on_host) put(name, values);
+    return;
+  }
+  if (!ahead_.valid() || coming_ != part)
+    refuse(Code::internal, "bring_in", "parts in their order", "part " + std::to_string(part));
+  Weights weights = ahead_.get();
+  while (!weights.empty()) {
+    const auto parameter = weights.extract(weights.begin());
+    put(parameter.key(), parameter.mapped());
+  }
+  read_ahead(part + 1);
+}
+
+OffloadedWeights::Weights OffloadedWeights::read(const std::vector<std::string>& names) const {
+  Weights weights;
+  for (const std::string& name : names) {
+    const Shape shape = checkpoint_.shape(name);
+    weights[name] = {shape, checkpoint_.read(name, 0, 0, shape.at(0))};
+  }
+  return weights;
+}
+
+void OffloadedWeights::read_ahead(std::size_t from) {
+  for (coming_ = from; coming_ < parts_.size(); ++coming_)
+    if (parts_[coming_].is_on_disk) break;
+  ahead_ = {};
+  if (coming_ == parts_.size()) return;
+  ahead_ = std::async(std::launch::async, [this, part = coming_] { return read(parts_[part].names); });
+}
+
+}  // namespace shard::dispatch
