@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "engine/device/error.hpp"
@@ -17,12 +16,10 @@ namespace fs = std::filesystem;
 namespace {
 
 std::vector<std::string> files_of_model(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (const std::string name = entry.path().filename();
-        name != TensorIndex::file_name && is_file_of_model(name))
-      names.push_back(name);
-  std::ranges::sort(names);
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return name == TensorIndex::file_name || !is_file_of_model(name);
+  });
   return names;
 }
 
@@ -32,7 +29,7 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
     add_file("", path);
-  else if (fs::exists(path + '/' + TensorIndex::file_name, ignored))
+  else if (has_name(path + '/' + TensorIndex::file_name))
     read_index(path + '/');
   else
     add_all(path);

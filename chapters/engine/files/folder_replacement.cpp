@@ -23,17 +23,12 @@ void synchronise(const std::string& folder) {
     system_error(folder, "cannot write the folder to the disk");
 }
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
-
 }  // namespace
 
 FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   std::error_code ignored;
-  if (is_there(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
+  if (has_name(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
     bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
   parent_ = fs::path(path_).parent_path();
   if (parent_.empty()) parent_ = ".";
@@ -51,20 +46,20 @@ FolderReplacement::~FolderReplacement() {
 }
 
 void FolderReplacement::keep_others(bool (*is_ours)(const std::string& name)) const {
-  for (const fs::directory_entry& old : fs::directory_iterator(path_)) {
-    const std::string name = old.path().filename(), kept = folder_ + '/' + name;
+  for (const std::string& name : names_in(path_)) {
+    const std::string old = path_ + '/' + name, kept = folder_ + '/' + name;
     if (is_ours(name)) continue;
     std::error_code error;
-    if (old.is_directory() && !old.is_symlink())
-      fs::copy(old.path(), kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
-    else if (::linkat(AT_FDCWD, old.path().c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
-      fs::copy(old.path(), kept, fs::copy_options::copy_symlinks, error);
-    if (error) system_error(old.path(), "cannot keep this file", error.value());
+    if (fs::is_directory(fs::symlink_status(old, error)))
+      fs::copy(old, kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    else if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
+      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);
+    if (error) system_error(old, "cannot keep this file", error.value());
   }
 }
 
 void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
-  const bool replaces = is_there(path_);
+  const bool replaces = has_name(path_);
   if (replaces) keep_others(is_ours);
   synchronise(folder_);
   if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),

@@ -1,7 +1,6 @@
 #include "engine/files/model_folder.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <ranges>
 
 #include "engine/files/file_checkpoint.hpp"
@@ -71,21 +70,35 @@ class IndexedCheckpoint : public Checkpoint {
   mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
 };
 
-/// Adds the hyper-parameters of an object, whose own name stands before theirs: "rope_parameters.rope_theta".
-void add_config(const nlohmann::json& json, const std::string& before,
-                std::map<std::string, std::string>& to) {
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_object()) add_config(value, before + name + ".", to);
-    to[before + name] = value.is_string()       ? value.get<std::string>()
-                        : value.is_structured() ? value.type_name()
-                                                : value.dump();
-  }
-}
+constexpr std::size_t max_name_bytes = 64 << 20;  // of all hyper-parameters
 
-/// Also of a symbolic link to nothing: opening it says so.
-bool has_name(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+/// Flattens the objects of a config.json.
+struct FlatConfig {
+  const std::string& path;
+  std::map<std::string, std::string> values{};
+  std::size_t name_bytes = 0;
+
+  /// Adds the hyper-parameters of an object, whose own name stands before theirs:
+  /// "rope_parameters.rope_theta".
+  void add(const nlohmann::json& json, const std::string& before) {
+    for (const auto& [name, value] : json.items()) {
+      name_bytes += before.size() + name.size();  // a long name may stand before many
+      if (name_bytes > max_name_bytes)
+        bad_file(path, "names of hyper-parameters too long",
+                 std::to_string(max_name_bytes) + " bytes in all, those of objects before each of theirs",
+                 "more");
+      if (value.is_object()) add(value, before + name + ".");
+      values[before + name] = value.is_string()       ? value.get<std::string>()
+                              : value.is_structured() ? value.type_name()
+                                                      : value.dump();
+    }
+  }
+};
+
+ForeignModel config_in(const nlohmann::json& json, const std::string& path) {
+  FlatConfig config{path};
+  config.add(json, "");
+  return {path, std::move(config.values), nullptr};
 }
 
 std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
@@ -98,9 +111,11 @@ std::unique_ptr<Checkpoint> open_parameters(const std::string& folder) {
 }  // namespace
 
 ForeignModel read_model_config(const std::string& path) {
-  ForeignModel model{path, {}, nullptr};
-  add_config(read_json_object(path), "", model.config);
-  return model;
+  return config_in(read_json_object(path), path);
+}
+
+ForeignModel parse_model_config(std::string_view text, const std::string& path) {
+  return config_in(parse_json_object(text, path), path);
 }
 
 ForeignModel open_model_folder(const std::string& path) {
