@@ -1,7 +1,6 @@
 #include "engine/files/model_folder.hpp"
 
 #include <algorithm>
-#include <ranges>
 
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
@@ -28,7 +27,7 @@ class IndexedCheckpoint : public Checkpoint {
     for (const auto& [file, unused] : files_)
       for (std::string& name : opened(file).names()) all.push_back(std::move(name));
     std::ranges::sort(all);
-    all.erase(std::ranges::unique(all).begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
   }
   bool contains(const std::string& name) const override { return holder(name) != nullptr; }
@@ -54,8 +53,8 @@ class IndexedCheckpoint : public Checkpoint {
       if (file.contains(name)) return &file;
       bad_file(index_, "tensor \"" + printable(name) + '"', "in " + one_line(file.source()), "none there");
     }
-    for (const auto& [file, unused] : std::views::reverse(files_))
-      if (opened(file).contains(name)) return &opened(file);
+    for (auto file = files_.rbegin(); file != files_.rend(); ++file)
+      if (opened(file->first).contains(name)) return &opened(file->first);
     return nullptr;
   }
   const Checkpoint& known_holder(const std::string& name) const {
