@@ -2,10 +2,11 @@
 """against_hub.py [--programs FOLDER] [--models 20] [--seed 7] [--networks mistral,mixtral,t5]
 
 Holds the files of chapter 10 against those of Hugging Face. Random models are divided by our `reshard` and by
-huggingface_hub's save_torch_state_dict: files and index must be equal byte for byte. Small networks that transformers
-saves, each tensor in a file of its own, must be read here; what `reshard` makes of them must be read by transformers
-and safetensors, with equal tensors, and must give the same gradients as before, byte for byte. Needs torch,
-transformers, safetensors and huggingface_hub, in any Python; ./tests/run does without them."""
+huggingface_hub's save_torch_state_dict: files and index must be equal byte for byte. Small networks that
+transformers saves, each tensor in a file of its own, must be read here. What `reshard` makes of them must be
+read by transformers and safetensors, with equal tensors, and must give the same gradients as before, byte for
+byte. Needs torch, transformers, safetensors and huggingface_hub, in any Python; ./tests/run does without
+them."""
 import argparse
 import random
 import subprocess
@@ -35,8 +36,10 @@ def random_model(rng):
     tensors, is_mixed = {}, rng.random() < 0.5
     for i in range(rng.randint(1, 40)):
         name = f"{rng.choice(['layer', 'a.b', 'blk_é', 'x'])}.{i}.weight"
-        shape = [rng.randint(1, 9) for _ in range(rng.randint(0, 3))] if rng.random() < 0.9 else [64, 33]
-        tensors[name] = (torch.randn(shape) * 10).to(rng.choice(ELEMENTS) if is_mixed else torch.float32)
+        is_small = rng.random() < 0.9
+        shape = [rng.randint(1, 9) for _ in range(rng.randint(0, 3))] if is_small else [64, 33]
+        elements = rng.choice(ELEMENTS) if is_mixed else torch.float32
+        tensors[name] = (torch.randn(shape) * 10).to(elements)
     return dict(sorted(tensors.items(), key=lambda item: item[0].encode()))
 
 
@@ -50,7 +53,10 @@ class Programs:
         """What is wrong: empty where the program ends well."""
         command = [ROOT / "chapters/on_devices", 1, self.folder / name, *words]
         ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-        return f"{' '.join(map(str, words[:1]))}: code {ended.returncode}: {ended.stderr}" * (ended.returncode != 0)
+        return f"{words[0]}: code {ended.returncode}: {ended.stderr}" if ended.returncode else ""
+
+    def reshard(self, start, end, *options):
+        return self.run("10_checkpoints", "reshard", "--from", start, "--to", end, *options)
 
 
 def divided_differently(programs, scratch, rng):
@@ -60,9 +66,7 @@ def divided_differently(programs, scratch, rng):
     save_file(tensors, scratch / "in.safetensors", metadata={"format": "pt"})
     (scratch / "hub").mkdir()
     save_torch_state_dict(tensors, scratch / "hub", max_shard_size=size)
-    wrong = programs.run("10_checkpoints", "reshard", "--from", scratch / "in.safetensors", "--to", scratch / "ours",
-                         "--max-shard-size", size)
-    if wrong:
+    if wrong := programs.reshard(scratch / "in.safetensors", scratch / "ours", "--max-shard-size", size):
         return wrong
     ours, hub = contents(scratch / "ours"), contents(scratch / "hub")
     different = sorted(name for name in ours.keys() | hub.keys() if ours.get(name) != hub.get(name))
@@ -97,8 +101,8 @@ def changed_on_the_way(programs, scratch, name):
                  "--batch", scratch / "batch"]
     batch(scratch / "batch", model.config)
     wrong = (programs.run("10_checkpoints", "show", there)
-             or programs.run("10_checkpoints", "reshard", "--from", there, "--to", ours, "--max-shard-size", "20KB")
-             or programs.run("10_checkpoints", "reshard", "--from", ours, "--to", one, "--format", "gathered")
+             or programs.reshard(there, ours, "--max-shard-size", "20KB")
+             or programs.reshard(ours, one, "--format", "gathered")
              or programs.run("10_checkpoints", "diff", there, one))
     if wrong:
         return wrong
@@ -112,7 +116,8 @@ def changed_on_the_way(programs, scratch, name):
              or programs.run("08_decoder", *gradients, "--params", ours, "--out", scratch / "of_ours"))
     if not wrong and (scratch / "of_theirs").read_bytes() != (scratch / "of_ours").read_bytes():
         wrong = "gradients differ"
-    print(f"{name}: {len(tensors)} tensors in {files} files, and in {len(list(ours.glob('*.safetensors')))} of ours")
+    of_ours = len(list(ours.glob("*.safetensors")))
+    print(f"{name}: {len(tensors)} tensors in {files} files, and in {of_ours} of ours")
     return wrong
 
 
@@ -135,7 +140,7 @@ def main():
             if wrong := check(programs, Path(scratch), what):
                 failed += 1
                 print(f"{title}: {wrong.strip()}")
-    print(f"{len(cases)} models, {failed} not as they should be" if failed else f"{len(cases)} models, each is right")
+    print(f"{len(cases)} models, " + (f"{failed} not as they should be" if failed else "each is right"))
     return 86 if failed else 0
 
 
