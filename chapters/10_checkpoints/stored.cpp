@@ -22,12 +22,10 @@ const std::vector<std::string> stems = {"model", "optimizer"};
 
 /// The names of a folder's files with tensors.
 std::vector<std::string> files_of(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (const std::string name = entry.path().filename();
-        name.ends_with(".safetensors") && is_checkpoint_file(name))
-      names.push_back(name);
-  std::ranges::sort(names);
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return !name.ends_with(".safetensors") || !is_checkpoint_file(name);
+  });
   return names;
 }
 
@@ -45,7 +43,7 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
     add_parts(manifest_->tensors);
   } else {
     for (const std::string& stem : stems)
-      if (fs::exists(folder_ + stem + ".safetensors.index.json", ignored))
+      if (has_name(folder_ + stem + ".safetensors.index.json"))
         add_indexed(stem);
       else
         add_all(stem);

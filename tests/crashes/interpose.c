@@ -18,9 +18,15 @@
 static long calls = 0;
 static int is_saving = 0;
 
-static int is_next(void) {
+static int is_regular(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* Whether this is the wanted call. Those on pipes and sockets, which the launcher's library makes, do not count. */
+static int is_next(int counts) {
   const char* wanted = getenv("CRASH_CALL");
-  return is_saving && ++calls == (wanted ? atol(wanted) : 0);
+  return is_saving && counts && ++calls == (wanted ? atol(wanted) : 0);
 }
 
 static int is_how(const char* how) {
@@ -37,10 +43,10 @@ __attribute__((destructor)) static void tell(void) {
 }
 
 /* Makes the call, or not, as the environment says. */
-#define CALL(type, name, parameters, arguments)             \
+#define CALL(type, name, counts, parameters, arguments)     \
   type name parameters {                                    \
     type(*real) parameters = dlsym(RTLD_NEXT, #name);       \
-    const int is_here = is_next();                          \
+    const int is_here = is_next(counts);                    \
     if (is_here && (is_how("EIO") || is_how("ENOSPC"))) {   \
       errno = is_how("EIO") ? EIO : ENOSPC;                 \
       return -1;                                            \
@@ -50,18 +56,18 @@ __attribute__((destructor)) static void tell(void) {
     return result;                                          \
   }
 
-CALL(ssize_t, write, (int fd, const void* data, size_t bytes), (fd, data, bytes))
-CALL(int, fsync, (int fd), (fd))
-CALL(int, linkat, (int a, const char* from, int b, const char* to, int flags), (a, from, b, to, flags))
-CALL(int, renameat, (int a, const char* from, int b, const char* to), (a, from, b, to))
-CALL(int, renameat2, (int a, const char* from, int b, const char* to, unsigned flags), (a, from, b, to, flags))
-CALL(int, unlinkat, (int fd, const char* path, int flags), (fd, path, flags))
-CALL(int, flock, (int fd, int how), (fd, how))
+CALL(ssize_t, write, is_regular(fd), (int fd, const void* data, size_t bytes), (fd, data, bytes))
+CALL(int, fsync, 1, (int fd), (fd))
+CALL(int, linkat, 1, (int a, const char* from, int b, const char* to, int flags), (a, from, b, to, flags))
+CALL(int, renameat, 1, (int a, const char* from, int b, const char* to), (a, from, b, to))
+CALL(int, renameat2, 1, (int a, const char* from, int b, const char* to, unsigned flags), (a, from, b, to, flags))
+CALL(int, unlinkat, 1, (int fd, const char* path, int flags), (fd, path, flags))
+CALL(int, flock, 1, (int fd, int how), (fd, how))
 
 int mkdir(const char* path, mode_t mode) {
   int (*real)(const char*, mode_t) = dlsym(RTLD_NEXT, "mkdir");
   if (strstr(path, "/.shardbook-")) is_saving = 1;
-  const int is_here = is_next();
+  const int is_here = is_next(1);
   const int result = real(path, mode);
   if (is_here && is_how("after")) kill(getpid(), SIGKILL);
   return result;
@@ -73,7 +79,7 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, mode_t) : 0;
   va_end(rest);
-  const int is_here = is_next();
+  const int is_here = is_next(1);
   if (is_here && (is_how("EIO") || is_how("ENOSPC"))) {
     errno = is_how("EIO") ? EIO : ENOSPC;
     return -1;

@@ -101,6 +101,18 @@ TEST_CASE("mistral: what a file does not say is what the family's config class h
                 "k_proj.weight: expected (8, 8), which config.json says, given (4, 8)");
 }
 
+TEST_CASE("mistral: a network of a size that nobody has is refused before its parameters are listed") {
+  const std::string size = "config.json: size of the network: expected at most 1048576 matrices and 1e+15 ";
+  check_refused("mistral", {{"vocab_size", "4000000000000000"}}, size);
+  check_refused("mistral", {{"hidden_size", "9223372036854775807"}}, size);
+  check_refused("mistral", {{"num_attention_heads", "400000000"}, {"head_dim", "400000000"}}, size);
+  check_refused("mixtral", {{"num_local_experts", "200000"}}, size);
+  check_refused("mistral", {{"num_hidden_layers", "160000"}}, size);
+  check_refused("mistral", {{"hidden_size", "2"}}, "head_dim: expected an even number, given 1");
+  check_refused("mistral", {{"rms_norm_eps", "inf"}},
+                "rms_norm_eps: expected a number of 0 or more, given inf");
+}
+
 TEST_CASE("mistral: a head's width may be of its own, and the head the embedding") {
   DecoderModel wide;
   wide.head_dim = 6, wide.is_tied = true;

@@ -179,9 +179,16 @@ TEST_CASE(
       {"{\"a\":\"\xff\"}", "invalid string: ill-formed UTF-8"},
       {"{\"a\":\"\0\"}"s, "malformed JSON"},
       {"\x80\x02}q\0X"s, "malformed JSON"},
-      {repeat("[", 1'000'000), "malformed JSON"},
-      {repeat("[", 1'000'000) + repeat("]", 1'000'000),
-       "wrong kind of JSON, expected an object, given array"},
+      {"\xEF\xBB\xBF{}", "malformed JSON, expected '{', given a byte-order mark"},
+      {"{}\0{"s, "malformed JSON at byte 2, expected well-formed JSON, given NUL"},
+      {"{\"\xED\xA0\x80\":1}", "invalid string: ill-formed UTF-8"},
+      {R"({"\ud800":1})", "must be followed by"},
+      {R"({"\udc00":1})", "surrogate"},
+      {repeat("[", 1'000'000), "nested too deeply, expected at most 100 levels, given more"},
+      {"{\"a\":" + repeat("[", 101) + repeat("]", 101) + "}", "nested too deeply"},
+      {repeat("{\"a\":", 100'000) + "1" + repeat("}", 100'000), "nested too deeply"},
+      {"{\"metadata\":{\"a\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}}", "nested too deeply"},
+      {"{\"a\":[0" + repeat(",0", 5'000'000) + "]}", "too many values, expected at most 4194304, given more"},
       {"[]", "wrong kind of JSON, expected an object, given array"},
       {"null", "wrong kind of JSON, expected an object, given null"},
       {R"({"a":1,"b":2,"\u0061":3})", "duplicate name, expected every name once, given \"a\" twice"},
@@ -200,13 +207,25 @@ TEST_CASE(
 TEST_CASE("model folder: JSON that is nested deeply, or is no regular file, does no harm") {
   const Folder folder;
   write_shards(folder);
-  save(folder, "{\"a\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}", "config.json");
+  save(folder, "{\"a\":" + repeat("[", 99) + repeat("]", 99) + "}", "config.json");
   CHECK(open_model_folder(folder.path).config.at("a") == "array");
   std::ofstream(folder / "config.json").seekp(1L << 40).put('}');
   check_folder_refused(folder, folder / "config.json", "too long, expected at most 268435456 bytes");
   std::filesystem::remove(folder / "config.json");
   REQUIRE(mkfifo((folder / "config.json").c_str(), 0600) == 0);
   check_folder_refused(folder, folder / "config.json", "not a file of bytes");
+}
+
+TEST_CASE("model folder: a long name that stands before many is refused before memory is full") {
+  const Folder folder;
+  write_shards(folder);
+  std::string config = "{\"" + std::string(1'000'000, 'n') + "\":{\"0\":0";
+  for (int i = 1; i < 1000; ++i) config += ",\"" + std::to_string(i) + "\":0";
+  const std::size_t before = allocated::now;
+  allocated::reset();
+  check_folder_refused(folder, save(folder, config + "}}", "config.json"),
+                       "names of hyper-parameters too long");
+  CHECK(allocated::peak - before < 256 * mebibyte);
 }
 
 TEST_CASE("model folder: an index that is wrong about its files is refused") {
@@ -220,6 +239,7 @@ TEST_CASE("model folder: an index that is wrong about its files is refused") {
       {index_of(in("a", "x/../../y")), "expected a file in the folder, given \"x/../../y\""},
       {index_of(in("a", "..")), "tensor \"a\", expected a file in the folder, given \"..\""},
       {index_of(in("a", "/etc/passwd")), "expected a file in the folder, given \"/etc/passwd\""},
+      {index_of(in("a", std::string(10'000'000, 'n'))), "a file in the folder, given \"nnnn"},
       {index_of(in("a", "")), "tensor \"a\", expected a file in the folder, given \"\""},
       {index_of(in("a", first + "\\u0000")), "tensor \"a\", expected a file in the folder"},
       {index_of(in("\\u001b[2J", "..")), "tensor \"\\x1b[2J\", expected a file in the folder"},

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "10_checkpoints/stored.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace std::string_literals;
@@ -204,7 +205,9 @@ void check_all_refused(const std::vector<Malformed>& cases) {
   const Folder folder;
   for (const Malformed& malformed : cases) {
     INFO("case: " << malformed.name);
-    check_refused(save(folder, malformed.bytes), malformed.reason);
+    const std::string path = save(folder, malformed.bytes);
+    check_refused(path, malformed.reason);
+    check_error([&] { checkpoints::StoredCheckpoint stored(path); }, Code::file, path, malformed.reason);
   }
 }
 

@@ -111,6 +111,13 @@ TEST_CASE("t5: what a file does not say is what the family's config class has") 
   check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as many
 }
 
+TEST_CASE("t5: a network of a size that nobody has is refused before its parameters are listed") {
+  const std::string size = "config.json: size of the network: expected at most 1048576 matrices and 1e+15 ";
+  check_refused({{"d_ff", "400000000000000"}}, size);
+  check_refused({{"d_model", "9223372036854775807"}}, size);
+  check_refused({{"num_layers", "50000"}, {"num_decoder_layers", "50000"}}, size);
+}
+
 TEST_CASE("t5: what changes only training or generation is ignored") {
   for (const char* name : {"dropout_rate", "classifier_dropout", "initializer_factor",
                            "decoder_start_token_id", "n_positions", "output_past", "use_cache"})

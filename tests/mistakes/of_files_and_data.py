@@ -11,6 +11,11 @@ split = of("files", "chapters/10_checkpoints/split.cpp", "", "safetensors_test")
 header = of("files", HERE + "files/safetensors_header.cpp", "", "safetensors_test")
 place = of("files", HERE + "files/regular_file.cpp", "", "safetensors_test")
 checkpoint = of("files", HERE + "files/file_checkpoint.cpp", "", "safetensors_test")
+text = of("files", HERE + "files/json_file.cpp", "", "safetensors_test")
+index = of("files", HERE + "files/tensor_index.cpp", "", "safetensors_test")
+model = of("files", HERE + "files/model_folder.cpp", "", "safetensors_test")
+stored = of("files", "chapters/10_checkpoints/stored.cpp", "", "safetensors_test")
+sizes = of("files", HERE + "workloads/foreign_config.cpp", "", "safetensors_test")
 host = of("files", HERE + "host_checkpoint.cpp", "", "engine_test, 03_tensor_parallel.equivalence")
 chance = of("random numbers", HERE + "workloads/random.cpp", DATA, "engine_test")
 digits = of("data", HERE + "workloads/digits.cpp", DATA, "engine_test")
@@ -101,6 +106,32 @@ ALL = [
            "Somebody replaces the folder, and forgets what else it has.", "config.json is gone"),
     folder("stale-files-kept", "    if (is_ours(name)) continue;\n", "",
            "Somebody keeps all files of the old folder.", "nothing to see, until an index is lost"),
+
+    text("depth-without-end", "if (depth > max_depth)", "if (false)",
+         "Somebody trusts the parser, which needs no stack. What reads its result does.", "a crash"),
+    text("values-without-end", "if (is_value && ++values_ > max_values)", "if (is_value && false)",
+         "Somebody bounds a file, and not what becomes of it.", "nothing to see: much memory"),
+    text("mark-passed-over", "if (text.starts_with(\"\\xEF\\xBB\\xBF\"))", "if (false)",
+         "Somebody leaves a byte-order mark to the parser, which passes over it.", "nothing to see"),
+    text("end-at-nul", "if (const std::size_t nul = text.find('\\0'); nul != std::string_view::npos)",
+         "if (const std::size_t nul = 0; nul > 0)",
+         "Somebody leaves NUL to the parser, for which a text ends there.", "nothing to see"),
+    text("last-of-two-names", "if (open_.back().size() != parsed.size()) refuse_twice(open_.back());", "",
+         "Somebody lets the last value of a name win.", "other weights"),
+    index("leads-out-of-the-folder", "std::ranges::find(file, \"..\") == file.end() &&", "",
+          "Somebody reads whatever file an index names.", "nothing to see: a file of somebody else's"),
+    index("name-of-any-length", "file.native().size() < PATH_MAX && ", "",
+          "Somebody has a message say a path of ten million letters.", "nothing to see"),
+    model("long-name-before-many", "if (name_bytes > max_name_bytes)", "if (false)",
+          "Somebody writes the name of an object before each name in it.", "nothing to see: much memory"),
+    stored("link-to-nothing", "else if (has_name(path + '/' + TensorIndex::file_name))",
+           "else if (fs::exists(path + '/' + TensorIndex::file_name, ignored))",
+           "Somebody asks whether an index exists, and a link to nothing does not.",
+           "nothing to see: other files are read"),
+    place("few-open-files", "errno == EMFILE && allow_more_files()", "false",
+          "Somebody keeps each file of a network open, and has few.", "a file is refused"),
+    sizes("any-size", "if (matrices > most_matrices || numbers > most_numbers)", "if (false)",
+          "Somebody believes what a config.json says of its size.", "nothing to see: much memory"),
 
     place("written-in-place", "O_TMPFILE | O_WRONLY | O_CLOEXEC", "O_WRONLY | O_CLOEXEC",
           "Somebody replaces a flag and loses the file without a name.", "nothing to see"),

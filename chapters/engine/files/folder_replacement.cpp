@@ -25,11 +25,6 @@ void synchronise(const std::string& folder) {
     system_error(folder, "cannot write the folder to the disk");
 }
 
-bool is_there(const std::string& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
-
 /// The lock of a folder; none where another run has it, or where the folder is gone or another one by now.
 FileDescriptor locked(const std::string& folder) {
   FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -57,7 +52,7 @@ void remove_left_over(const std::string& parent) {
 FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   std::error_code ignored;
-  if (is_there(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
+  if (has_name(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
     bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
   parent_ = fs::path(path_).parent_path();
   if (parent_.empty()) parent_ = ".";
@@ -79,20 +74,20 @@ FolderReplacement::~FolderReplacement() {
 }
 
 void FolderReplacement::keep_others(const std::string& from, bool (*is_ours)(const std::string& name)) const {
-  for (const fs::directory_entry& old : fs::directory_iterator(from)) {
-    const std::string name = old.path().filename(), kept = folder_ + '/' + name;
-    if (is_ours(name) || is_there(kept)) continue;
+  for (const std::string& name : names_in(from)) {
+    const std::string old = from + '/' + name, kept = folder_ + '/' + name;
+    if (is_ours(name) || has_name(kept)) continue;
     std::error_code error;
-    if (old.is_directory() && !old.is_symlink())
-      fs::copy(old.path(), kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
-    else if (::linkat(AT_FDCWD, old.path().c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
-      fs::copy(old.path(), kept, fs::copy_options::copy_symlinks, error);
-    if (error) system_error(old.path(), "cannot keep this file", error.value());
+    if (fs::is_directory(fs::symlink_status(old, error)))
+      fs::copy(old, kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    else if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
+      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);
+    if (error) system_error(old, "cannot keep this file", error.value());
   }
 }
 
 void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
-  const bool replaces = is_there(path_);
+  const bool replaces = has_name(path_);
   if (replaces) keep_others(path_, is_ours);
   synchronise(folder_);
   if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),

@@ -14,6 +14,8 @@ namespace shard {
 namespace {
 
 constexpr std::uint64_t max_bytes = 256 << 20;  // a million tensors need half of it
+constexpr int max_depth = 100;
+constexpr std::size_t max_values = 1 << 22;
 
 std::string read_text(const std::string& path) {
   std::uint64_t size = 0;
@@ -26,12 +28,19 @@ std::string read_text(const std::string& path) {
 }
 
 /// Sees what the parser reads, and refuses a name that an object has twice. (The parser would take the last.)
+/// Refuses also what is too deep, or too much.
 class NamesOnce {
  public:
   explicit NamesOnce(const std::string& path) : path_(path) {}
 
-  bool operator()(int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
+    if (depth > max_depth)
+      bad_file(path_, "nested too deeply", fmt::format("at most {} levels", max_depth), "more");
+    const bool is_value =
+        event == Event::value || event == Event::object_start || event == Event::array_start;
+    if (is_value && ++values_ > max_values)
+      bad_file(path_, "too many values", fmt::format("at most {}", max_values), "more");
     if (event == Event::object_start) open_.emplace_back();
     if (event == Event::key) open_.back().push_back(parsed.get<std::string>());
     if (event == Event::object_end) {
@@ -49,14 +58,18 @@ class NamesOnce {
   }
 
   const std::string& path_;
+  std::size_t values_ = 0;
   std::vector<std::vector<std::string>> open_;  // the names of each object that has not ended
 };
 
 }  // namespace
 
-nlohmann::json read_json_object(const std::string& path) try {
-  const std::string text = read_text(path);
+nlohmann::json parse_json_object(std::string_view text, const std::string& path) try {
   refuse_git_lfs_pointer(path, text);
+  // The parser would pass over the one, and take the other for the end of its input.
+  if (text.starts_with("\xEF\xBB\xBF")) bad_file(path, "malformed JSON", "'{'", "a byte-order mark");
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    bad_file(path, fmt::format("malformed JSON at byte {}", nul), "well-formed JSON", "NUL");
   NamesOnce names_once(path);
   nlohmann::json json = nlohmann::json::parse(text, std::ref(names_once));
   if (!json.is_object()) bad_file(path, "wrong kind of JSON", "an object", json.type_name());
@@ -64,6 +77,10 @@ nlohmann::json read_json_object(const std::string& path) try {
 } catch (const nlohmann::json::exception& error) {
   const std::string_view reason = error.what();  // the library's own numbering stands before
   bad_file(path, "malformed JSON", "well-formed JSON", printable(reason.substr(reason.find("] ") + 2), 160));
+}
+
+nlohmann::json read_json_object(const std::string& path) {
+  return parse_json_object(read_text(path), path);
 }
 
 }  // namespace shard

@@ -1,8 +1,6 @@
 #include "engine/files/model_folder.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <ranges>
 
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
@@ -29,7 +27,7 @@ class IndexedCheckpoint : public Checkpoint {
     for (const auto& [file, unused] : files_)
       for (std::string& name : opened(file).names()) all.push_back(std::move(name));
     std::ranges::sort(all);
-    all.erase(std::ranges::unique(all).begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
   }
   bool contains(const std::string& name) const override { return holder(name) != nullptr; }
@@ -55,8 +53,8 @@ class IndexedCheckpoint : public Checkpoint {
       if (file.contains(name)) return &file;
       bad_file(index_, "tensor \"" + printable(name) + '"', "in " + one_line(file.source()), "none there");
     }
-    for (const auto& [file, unused] : std::views::reverse(files_))
-      if (opened(file).contains(name)) return &opened(file);
+    for (auto file = files_.rbegin(); file != files_.rend(); ++file)
+      if (opened(file->first).contains(name)) return &opened(file->first);
     return nullptr;
   }
   const Checkpoint& known_holder(const std::string& name) const {
@@ -71,21 +69,35 @@ class IndexedCheckpoint : public Checkpoint {
   mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
 };
 
-/// Adds the hyper-parameters of an object, whose own name stands before theirs: "rope_parameters.rope_theta".
-void add_config(const nlohmann::json& json, const std::string& before,
-                std::map<std::string, std::string>& to) {
-  for (const auto& [name, value] : json.items()) {
-    if (value.is_object()) add_config(value, before + name + ".", to);
-    to[before + name] = value.is_string()       ? value.get<std::string>()
-                        : value.is_structured() ? value.type_name()
-                                                : value.dump();
-  }
-}
+constexpr std::size_t max_name_bytes = 64 << 20;  // of all hyper-parameters
 
-/// Also of a symbolic link to nothing: opening it says so.
-bool has_name(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+/// Flattens the objects of a config.json.
+struct FlatConfig {
+  const std::string& path;
+  std::map<std::string, std::string> values{};
+  std::size_t name_bytes = 0;
+
+  /// Adds the hyper-parameters of an object, whose own name stands before theirs:
+  /// "rope_parameters.rope_theta".
+  void add(const nlohmann::json& json, const std::string& before) {
+    for (const auto& [name, value] : json.items()) {
+      name_bytes += before.size() + name.size();  // a long name may stand before many
+      if (name_bytes > max_name_bytes)
+        bad_file(path, "names of hyper-parameters too long",
+                 std::to_string(max_name_bytes) + " bytes in all, those of objects before each of theirs",
+                 "more");
+      if (value.is_object()) add(value, before + name + ".");
+      values[before + name] = value.is_string()       ? value.get<std::string>()
+                              : value.is_structured() ? value.type_name()
+                                                      : value.dump();
+    }
+  }
+};
+
+ForeignModel config_in(const nlohmann::json& json, const std::string& path) {
+  FlatConfig config{path};
+  config.add(json, "");
+  return {path, std::move(config.values), nullptr};
 }
 
 }  // namespace
@@ -102,9 +114,11 @@ bool has_model_config(const std::string& folder) {
 }
 
 ForeignModel read_model_config(const std::string& path) {
-  ForeignModel model{path, {}, nullptr};
-  add_config(read_json_object(path), "", model.config);
-  return model;
+  return config_in(read_json_object(path), path);
+}
+
+ForeignModel parse_model_config(std::string_view text, const std::string& path) {
+  return config_in(parse_json_object(text, path), path);
 }
 
 ForeignModel open_model_folder(const std::string& path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/foreign_model.hpp"
 
@@ -27,5 +28,7 @@ ForeignModel open_model_folder(const std::string& path);
 
 /// Only what a config.json says; there are no parameters. \throws Error file
 ForeignModel read_model_config(const std::string& path);
+/// The same of a text; `path` is its file's, for messages. \throws Error file
+ForeignModel parse_model_config(std::string_view text, const std::string& path);
 
 }  // namespace shard

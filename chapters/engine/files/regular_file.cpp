@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -25,8 +28,40 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   return *this;
 }
 
+bool has_name(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    names.push_back(entry->path().filename());
+  if (error) system_error(folder, "cannot list", error.value());
+  std::ranges::sort(names);
+  return names;
+}
+
+namespace {
+
+/// Lets this process open as many files as it may, since a network may lie in thousands of them. Returns
+/// whether that is more than before.
+bool allow_more_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+}  // namespace
+
 FileDescriptor open_regular(const std::string& path, std::uint64_t& size) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  auto open = [&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); };
+  FileDescriptor file(open());
+  if (file.get() < 0 && errno == EMFILE && allow_more_files()) file = FileDescriptor(open());
   if (file.get() < 0) system_error(path, "cannot open");
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) system_error(path, "cannot inspect");

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shard {
 
@@ -25,6 +26,10 @@ class FileDescriptor {
   int fd_;
 };
 
+/// Whether there is something of this name, also a symbolic link to nothing: opening it says so.
+bool has_name(const std::string& path);
+/// The names in a folder, sorted. \throws Error file when it cannot be read
+std::vector<std::string> names_in(const std::string& folder);
 /// Opens `path` to be read, and gives its size. \throws Error file unless it is a regular file
 FileDescriptor open_regular(const std::string& path, std::uint64_t& size);
 

@@ -1,6 +1,7 @@
 #include "engine/files/tensor_index.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 
 #include "engine/files/json_file.hpp"
@@ -12,11 +13,12 @@ namespace shard {
 bool is_inside(const std::string& name) {
   const std::filesystem::path file(name);
   return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
-         name.find('\0') == std::string::npos;
+         name.size() < PATH_MAX && name.find('\0') == std::string::npos;
 }
 
-TensorIndex read_tensor_index(const std::string& path) {
-  const nlohmann::json json = read_json_object(path);
+namespace {
+
+TensorIndex index_in(const nlohmann::json& json, const std::string& path) {
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object())
     bad_file(path, "no weight_map", "an object of tensors and their files",
@@ -32,6 +34,16 @@ TensorIndex read_tensor_index(const std::string& path) {
   if (const auto said = json.find("metadata"); said != json.end() && said->is_object())
     index.metadata = said->dump();
   return index;
+}
+
+}  // namespace
+
+TensorIndex parse_tensor_index(std::string_view text, const std::string& path) {
+  return index_in(parse_json_object(text, path), path);
+}
+
+TensorIndex read_tensor_index(const std::string& path) {
+  return index_in(read_json_object(path), path);
 }
 
 }  // namespace shard

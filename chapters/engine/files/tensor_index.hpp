@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace shard {
 
@@ -13,11 +14,13 @@ struct TensorIndex {
   std::string metadata = "{}";                 ///< what else it says: a JSON object
 };
 
-/// Whether a path that an index names stays in its folder.
+/// Whether a path that an index names stays in its folder, and can be one of a file.
 bool is_inside(const std::string& file);
 
-/// \throws Error file when it cannot be read or is malformed, or when it names a path that leads out of its
-/// folder
+/// The index in a text; `path` is its file's, for messages. \throws Error file when it is malformed, or names
+/// a path that leads out of its folder
+TensorIndex parse_tensor_index(std::string_view text, const std::string& path);
+/// The same of a file. \throws Error file also when it cannot be read
 TensorIndex read_tensor_index(const std::string& path);
 
 }  // namespace shard

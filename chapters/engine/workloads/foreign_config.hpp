@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <set>
 
 #include "engine/foreign_model.hpp"
@@ -25,11 +26,15 @@ class ForeignConfig {
     if (given.empty()) return otherwise;
     Number value{};
     const auto [stop, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-    if (error != std::errc() || stop != given.data() + given.size() || !(value >= least))
+    const bool is_read = error == std::errc() && stop == given.data() + given.size();
+    if (!is_read || !(value >= least) || value > std::numeric_limits<Number>::max())
       refuse_value(name, fmt::format("a number of {} or more", least), given);
     return value;
   }
   Index count(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
+  /// Refuses sizes with which a product would overflow, or a list of all parameters would not fit into
+  /// memory. `matrices` is about how many the network has, and `numbers` how many numbers they hold.
+  void require_countable(double matrices, double numbers) const;
   /// What the file says; `otherwise` for nothing, or null.
   std::string text(const std::string& name, const std::string& otherwise) {
     known_.insert(name);

@@ -39,7 +39,7 @@ DecoderModel sizes(ForeignConfig& config, const Family& family) {
   m.heads = config.count("num_attention_heads", family.heads);
   m.key_heads =
       config.count("num_key_value_heads", config.is_null("num_key_value_heads") ? m.heads : family.key_heads);
-  m.head_dim = config.count("head_dim", m.model_dim / m.heads);
+  m.head_dim = config.count("head_dim", std::max<Index>(m.model_dim / m.heads, 1));
   m.positions = config.count("max_position_embeddings", family.positions);
   m.epsilon = static_cast<float>(config.number("rms_norm_eps", family.epsilon, 0.0));
   m.rope_base = rope_base(config, family.rope_base);
@@ -51,6 +51,14 @@ DecoderModel sizes(ForeignConfig& config, const Family& family) {
     m.top_k = config.count("num_experts_per_tok", 2);
   }
   return m;
+}
+
+void require_countable(const ForeignConfig& config, const DecoderModel& m) {
+  const double blocks = 1.0 * m.num_blocks, experts = std::max(1.0 * m.experts, 1.0);
+  const double attention = (2.0 * m.heads + 2.0 * m.key_heads) * m.head_dim;
+  const double feed_forward = experts * (3.0 * m.hidden_dim + 1);
+  config.require_countable(blocks * (4 + 3 * experts),
+                           m.model_dim * (blocks * (attention + feed_forward) + 2.0 * m.vocabulary));
 }
 
 void require_same_network(ForeignConfig& config, const DecoderModel& m) {
@@ -75,6 +83,7 @@ DecoderModel mistral_model(const ForeignModel& model) {
   ForeignConfig config(model);
   const std::string family = config.require_family({"mistral", "mixtral"});
   DecoderModel m = sizes(config, family == "mixtral" ? mixtral_family : mistral_family);
+  require_countable(config, m);
   const std::string tied = config.text("tie_word_embeddings", "false");
   if (tied != "true" && tied != "false") config.refuse_value("tie_word_embeddings", "true or false", tied);
   m.is_tied = tied == "true";

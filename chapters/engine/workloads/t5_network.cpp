@@ -30,6 +30,13 @@ T5Model sizes(ForeignConfig& config) {
   return m;
 }
 
+void require_countable(const ForeignConfig& config, const T5Model& m) {
+  const double blocks = 1.0 * m.encoder_blocks + 1.0 * m.decoder_blocks;  // with 11 matrices or fewer
+  const double of_block = 8.0 * m.heads * m.head_dim + 3.0 * m.hidden_dim;
+  config.require_countable(
+      11 * blocks, m.model_dim * (blocks * of_block + 2.0 * m.vocabulary) + 2.0 * m.buckets * m.heads);
+}
+
 bool truth(ForeignConfig& config, const std::string& name, const std::string& otherwise) {
   const std::string given = config.text(name, otherwise);
   if (given != "true" && given != "false") config.refuse_value(name, "true or false", given);
@@ -78,6 +85,7 @@ T5Model t5_model(const ForeignModel& model) {
   ForeignConfig config(model);
   config.require_family({"t5"});
   T5Model m = sizes(config);
+  require_countable(config, m);
   m.hidden = hidden_of(config);
   const bool says_tied = truth(config, "tie_word_embeddings", "true");
   m.is_tied = model.parameters ? !model.parameters->contains("lm_head.weight") : says_tied;

@@ -1,0 +1,241 @@
+// What a checkpoint in several files may not be, and what chapter 10's commands say of it.
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "10_checkpoints/commands.hpp"
+#include "10_checkpoints/stored.hpp"
+#include "engine/files/tensor_index.hpp"
+#include "tests/files/safetensors_files.hpp"
+
+using namespace std::string_literals;
+using namespace shard;
+using namespace shard::checkpoints;
+using namespace shard::testing;
+
+namespace {
+
+const std::string index_name = TensorIndex::file_name;
+const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
+
+std::string in(const std::string& name, const std::string& file) {
+  return "\"" + name + "\":\"" + file + "\"";
+}
+const std::string good_map = "\"weight_map\":{" + in("a", first) + "," + in("b", second) + "}";
+std::string with_map(const std::string& entries) {
+  return "{\"weight_map\":{" + entries + "}}";
+}
+std::string with_metadata(const std::string& metadata) {
+  return "{\"metadata\":" + metadata + "," + good_map + "}";
+}
+
+/// Tensors `a` and `b` in a file each, without an index.
+void write_parts(const Folder& folder) {
+  write_safetensors(folder / first, {{"a", {{3}, {1, 2, 3}}}});
+  write_safetensors(folder / second, {{"b", {{2}, {4, 5}}}});
+}
+
+/// show, diff and reshard must refuse `folder` with this line, and reshard must leave nothing behind.
+void check_commands_refuse(const std::string& folder, const std::string& path, const std::string& reason) {
+  const Folder to;
+  write_safetensors(to / "good", {{"a", {{1}, {1}}}});
+  const std::vector<std::function<void()>> commands = {
+      [&] { show(folder); }, [&] { diff(folder, to / "good"); }, [&] { diff(to / "good", folder); },
+      [&] {
+        reshard(folder, to / "new", {true, 8, std::nullopt});
+      }};
+  for (const auto& command : commands) check_error(command, Code::file, path, reason);
+  CHECK(to.names() == std::vector<std::string>{"good"});
+}
+
+/// show must name this as a problem, and reshard must refuse the folder for it.
+void check_problem(const Folder& folder, const std::string& problem) {
+  const StoredCheckpoint stored(folder.path);
+  REQUIRE_FALSE(stored.problems().empty());
+  CHECK_THAT(stored.problems()[0], contains(problem));
+  CHECK(show(folder.path) == 65);
+  const Folder to;
+  check_error(
+      [&] {
+        reshard(folder.path, to / "new", {true, 8, std::nullopt});
+      },
+      Code::file, folder.path, problem);
+  CHECK(to.names().empty());
+}
+
+}  // namespace
+
+TEST_CASE("malformed checkpoints: commands refuse an index that is no table of files") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"", "malformed JSON"},
+      {"\xEF\xBB\xBF" + with_map(in("a", first)), "given a byte-order mark"},
+      {"[]", "wrong kind of JSON, expected an object, given array"},
+      {"{}", "no weight_map, expected an object of tensors and their files, given none"},
+      {R"({"weight_map":null})", "no weight_map, expected an object of tensors and their files, given null"},
+      {R"({"weight_map":[["a","b"]]})",
+       "no weight_map, expected an object of tensors and their files, given array"},
+      {with_map("\"a\":{}"), "tensor \"a\", expected the name of a file, given object"},
+      {with_map(in("a", first) + "," + in("\\u0061", first)), "duplicate name, expected every name once"},
+      {"{" + good_map + "," + good_map + "}", "given \"weight_map\" twice"},
+      {with_metadata(R"({"k":1,"k":2})"), "given \"k\" twice"},
+      {with_metadata("{\"k\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}"), "nested too deeply"},
+      {with_map(in("\xff", first)), "ill-formed UTF-8"},
+      {with_map(in("\\udfff", first)), "surrogate"},
+      {with_map(in("a", first)) + "\0"s, "given NUL"},
+      {with_map(in("a", "../" + first)), "tensor \"a\", expected a file in the folder, given \"../model"},
+      {with_map(in("a", "/dev/zero")), "expected a file in the folder, given \"/dev/zero\""},
+      {with_map(in("a", std::string(10'000'000, 'n'))), "expected a file in the folder, given \"nnn"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "a Git LFS pointer"},
+  };
+  const Folder folder;
+  write_parts(folder);
+  for (const auto& [text, reason] : wrong) {
+    INFO(text.substr(0, 80));
+    check_commands_refuse(folder.path, save(folder, text, index_name), reason);
+  }
+}
+
+TEST_CASE("malformed checkpoints: commands refuse files that the index names and nobody can read") {
+  const Folder folder;
+  write_parts(folder);
+  const auto check_file = [&](const std::string& name, const std::string& reason) {
+    save(folder, with_map(in("a", first) + "," + in("b", name)), index_name);
+    check_commands_refuse(folder.path, folder / name, reason);
+  };
+  check_file("none.safetensors", "cannot open: No such file or directory");
+  check_file(std::string(300, 'n'), "cannot open: File name too long");
+  check_file(".", "not a file of bytes");
+  check_file(first + "/x", "cannot open: Not a directory");
+  REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  alarm(20);  // whoever waits for the FIFO's writer would wait for ever
+  check_file("fifo", "not a file of bytes");
+  alarm(0);
+  REQUIRE(symlink("/dev/zero", (folder / "device").c_str()) == 0);
+  check_file("device", "not a file of bytes");
+  REQUIRE(symlink("nowhere", (folder / "link").c_str()) == 0);
+  check_file("link", "cannot open: No such file or directory");
+  save(folder, length_field(1ULL << 63) + "{}", second);
+  check_file(second, "bad header length");
+}
+
+TEST_CASE("malformed checkpoints: what index and files say differently is a problem with a name") {
+  const Folder folder;
+  write_parts(folder);
+  const auto with = [&](const std::string& entries) { save(folder, with_map(entries), index_name); };
+  with(in("a", second) + "," + in("b", first));
+  check_problem(folder, "tensor \"a\": missing: the index names " + second + ", which does not have it");
+  with(in("a", first) + "," + in("b", second) + "," + in("c", second));
+  check_problem(folder, "tensor \"c\": missing: the index names " + second);
+  with(in("a\\u0000", first) + "," + in("b", second));
+  check_problem(folder, "tensor \"a\\x00\": missing");
+  with(in("a", first));
+  check_problem(folder, second + ": too much: the index does not name this file");
+  with("");
+  check_problem(folder, first + ": too much");
+  with(in("a", first) + "," + in("b", second));
+  write_safetensors(folder / second, {{"b", {{2}, {4, 5}}}, {"a", {{1}, {7}}}});
+  check_problem(folder, "tensor \"a\": in two files, " + first + " and " + second);
+  write_safetensors(folder / second, {{"b", {{2}, {4, 5}}}, {"c", {{1}, {7}}}});
+  check_problem(folder, "tensor \"c\": too much: in " + second);
+  const std::string name(1'000'000, 'n');
+  with(in("a", first) + "," + in("b", second) + "," + in("c", second) + "," + in(name, second));
+  check_problem(folder, "nnn...\": missing");
+}
+
+TEST_CASE("malformed checkpoints: what an index may say beside its table is read") {
+  const Folder folder, to;
+  write_parts(folder);
+  for (const std::string metadata :
+       {"{}", "null", "[]", "\"x\"", "1e300", R"({"total_size":19})", R"({"total_size":-1})",
+        R"({"total_size":"x"})", R"({"total_size":20.0,"k":[{"l":null}]})"}) {
+    INFO(metadata);
+    save(folder, " \n" + with_metadata(metadata) + "\n\t ", index_name);
+    CHECK(show(folder.path) == 0);
+    CHECK(reshard(folder.path, to / "new", {true, 12, std::nullopt}) == 0);
+    CHECK(diff(folder.path, to / "new") == 0);
+    CHECK_THAT(contents(to / ("new/" + index_name)), contains("\"total_size\": 20"));
+  }
+}
+
+TEST_CASE("malformed checkpoints: paths that are no checkpoint are refused") {
+  const Folder folder;
+  check_commands_refuse(folder / "none", folder / "none", "cannot open: No such file or directory");
+  check_commands_refuse(folder.path, folder.path, "no parameters, expected model.safetensors or");
+  check_commands_refuse("/dev/zero", "/dev/zero", "not a file of bytes");
+  write_parts(folder);
+  REQUIRE(symlink("nowhere", (folder / index_name).c_str()) == 0);
+  check_commands_refuse(folder.path, folder / index_name, "cannot open: No such file or directory");
+  REQUIRE(unlink((folder / index_name).c_str()) == 0);
+  REQUIRE(mkfifo((folder / index_name).c_str(), 0600) == 0);
+  alarm(20);
+  check_commands_refuse(folder.path, folder / index_name, "not a file of bytes");
+  alarm(0);
+  const std::string secret = folder / "secret";
+  REQUIRE(mkdir(secret.c_str(), 0) == 0);
+  const AsNobody nobody(folder);
+  const auto refused = [&](const std::function<void()>& command, const std::string& reason) {
+    check_error(command, Code::file, secret, reason);
+  };
+  refused([&] { show(secret); }, "cannot list: Permission denied");
+  refused([&] { diff(secret, secret); }, "cannot list: Permission denied");
+  refused(
+      [&] {
+        reshard(secret, folder / "new", {true, 8, std::nullopt});
+      },
+      "cannot list: Permission denied");
+}
+
+TEST_CASE("malformed checkpoints: other things in the folder that is replaced are kept, whatever they are") {
+  const Folder from, to;
+  write_parts(from);
+  REQUIRE(mkfifo((to / "fifo").c_str(), 0600) == 0);
+  REQUIRE(symlink("loop", (to / "loop").c_str()) == 0);
+  REQUIRE(symlink("nowhere", (to / "link").c_str()) == 0);
+  CHECK(reshard(from.path, to.path, {false, 0, std::nullopt}) == 0);
+  CHECK(to.names() == std::vector<std::string>{"fifo", "link", "loop", "model.safetensors"});
+}
+
+TEST_CASE("malformed checkpoints: a file that shrinks while it is read ends the command, and is said") {
+  const Folder folder;
+  write_parts(folder);
+  const StoredCheckpoint stored(folder.path);
+  const auto size = static_cast<off_t>(std::filesystem::file_size(folder / first));
+  REQUIRE(truncate((folder / first).c_str(), size - 4) == 0);
+  check_error([&] { stored.read("a", 0, 12); }, Code::file, folder / first,
+              "the file shrank while it was read");
+  CHECK(stored.read("b", 0, 8).size() == 8);
+}
+
+TEST_CASE("malformed checkpoints: a checkpoint of more files than a process may open at first is read") {
+  const Folder folder;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  REQUIRE(before.rlim_max > 200);
+  std::string entries;
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = std::to_string(i), file = "part-" + name + ".safetensors";
+    write_safetensors(folder / file, {{name, {{1}, {1}}}});
+    entries += (i > 0 ? "," : "") + in(name, file);
+  }
+  save(folder, with_map(entries), index_name);
+  const rlimit few{90, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  CHECK(StoredCheckpoint(folder.path).tensors().size() == 100);
+  CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+TEST_CASE("malformed checkpoints: an index of a million names is read, without much memory") {
+  const Folder folder;
+  write_parts(folder);
+  std::string entries = in("a", first);
+  for (int i = 0; i < 1'000'000; ++i) entries += "," + in("layers." + std::to_string(i) + ".weight", first);
+  save(folder, with_map(entries), index_name);
+  const std::size_t before = allocated::now;
+  allocated::reset();
+  CHECK(StoredCheckpoint(folder.path).problems().size() == 1'000'001);  // and the file of `b`
+  CHECK(allocated::peak - before < 16 * entries.size());
+}
