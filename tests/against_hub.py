@@ -90,7 +90,8 @@ def saved(name, folder):
 def are_equal(one, other):
     """Whether two models have the same tensors: names, types, shapes and bytes."""
     return one.keys() == other.keys() and all(
-        tensor.dtype == other[name].dtype and torch.equal(tensor, other[name]) for name, tensor in one.items())
+        tensor.dtype == other[name].dtype and torch.equal(tensor, other[name])
+        for name, tensor in one.items())
 
 
 def changed_on_the_way(programs, scratch, name):

@@ -228,14 +228,14 @@ TEST_CASE("malformed checkpoints: a checkpoint of more files than a process may 
   CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
-TEST_CASE("malformed checkpoints: an index of a million names is read, without much memory") {
+TEST_CASE("malformed checkpoints: an index of many names is read, without much memory") {
   const Folder folder;
   write_parts(folder);
   std::string entries = in("a", first);
-  for (int i = 0; i < 1'000'000; ++i) entries += "," + in("layers." + std::to_string(i) + ".weight", first);
+  for (int i = 0; i < 200'000; ++i) entries += "," + in("layers." + std::to_string(i) + ".weight", first);
   save(folder, with_map(entries), index_name);
   const std::size_t before = allocated::now;
   allocated::reset();
-  CHECK(StoredCheckpoint(folder.path).problems().size() == 1'000'001);  // and the file of `b`
+  CHECK(StoredCheckpoint(folder.path).problems().size() == 200'001);  // and the file of `b`
   CHECK(allocated::peak - before < 16 * entries.size());
 }

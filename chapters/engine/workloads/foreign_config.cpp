@@ -19,10 +19,11 @@ std::string ForeignConfig::require_family(const std::vector<std::string>& famili
 void ForeignConfig::require_countable(double matrices, double numbers) const {
   constexpr double most_matrices = 1 << 20, most_numbers = 1e15;
   if (matrices > most_matrices || numbers > most_numbers)
-    throw Error(Code::file,
-                fmt::format("{}: config.json: size of the network: expected at most {:.0f} matrices and {:.2g} "
-                            "parameters, given {:.0f} and {:.2g}",
-                            model_.source, most_matrices, most_numbers, matrices, numbers));
+    throw Error(
+        Code::file,
+        fmt::format("{}: config.json: size of the network: expected at most {:.0f} matrices and {:.2g} "
+                    "parameters, given {:.0f} and {:.2g}",
+                    model_.source, most_matrices, most_numbers, matrices, numbers));
 }
 
 void ForeignConfig::require_known() const {
