@@ -7,6 +7,9 @@ from setup import fail, run, say
 from watch import Records, Watch, lost_device
 
 most_devices = 4096
+# Where all devices are on this host. Else a search for networks and cards takes half of a short job's time.
+on_this_host = {"OMPI_MCA_pml": "ob1", "HWLOC_COMPONENTS": "-linuxio",
+                "HWLOC_PLUGINS_BLACKLIST": "hwloc_pci.so,hwloc_opencl.so,hwloc_gl.so"}
 
 def number_of_devices(name, text):
     """The number that a text is, which must be one of devices."""
@@ -29,8 +32,8 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
         os.environ["SHARDBOOK_RECORDS"] = folder  # where devices say what they do
         records = Records(folder)
         flags = [*flags, *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
-        if not flags:  # all on this host: a search for networks would take half of a short job's time
-            os.environ.setdefault("OMPI_MCA_pml", "ob1")
+        for name, value in () if flags else on_this_host.items():
+            os.environ.setdefault(name, value)
         # The launcher's connections to other hosts: it asks a silent one after 10 s, and gives it up 10 s later.
         for name, value in (("time", "10"), ("intvl", "2"), ("probes", "5")):
             os.environ.setdefault(f"OMPI_MCA_oob_tcp_keepalive_{name}", value)

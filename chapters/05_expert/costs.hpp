@@ -117,8 +117,7 @@ struct ExpertSizes {
   Index parameters(const MixtureModel& model) const { return router() + mine.size() * model.weights(); }
 };
 
-/// The most that a device holds, step by step. During an all-to-all it holds two tensors, the one that it
-/// sends and the one that it receives.
+/// The most that a device holds, step by step: in an all-to-all, what it sends and what it receives.
 inline Peak expert_parallel_peak(const MixtureSetting& s, const ExpertSizes& z) {
   const Index across = s.devices > 1 ? 1 : 0;
   const Index counts = z.k * z.E, dgates = z.b * z.k, dlogits = z.b * z.E;

@@ -3,9 +3,12 @@
 #include "blocks.hpp"
 #include "blocks_costs.hpp"
 #include "cannon.hpp"
+#include "cannon_costs.hpp"
 #include "gather_both.hpp"
+#include "gather_both_costs.hpp"
 #include "mesh_option.hpp"
 #include "summa.hpp"
+#include "summa_costs.hpp"
 #include "variants.hpp"
 
 namespace shard::meshes {

@@ -2,6 +2,9 @@
 // against: less than a device that gathers rows and columns before each product.
 
 #include "09_mesh/blocks_costs.hpp"
+#include "09_mesh/cannon_costs.hpp"
+#include "09_mesh/gather_both_costs.hpp"
+#include "09_mesh/summa_costs.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::testing {

@@ -1087,7 +1087,7 @@ def check(grads, problem, strategy=None, rank=0, world=1, precision="float32"):
     """Holds what one process of `world` has, {name: array}, against a problem. `strategy` ("dp", "tp",
     "fsdp", "ep", "single") says which slice this rank is to have; without one, its shape does."""
     if isinstance(problem, str):
-        problem = problems_by_name()[problem]
+        problem = usable(listed_by_name()[problem])
     verdict = Verdict(problem.name, world)
     bounds = problem.bounds(precision)
     for name, value in grads.items():
@@ -1250,23 +1250,24 @@ def to_theirs(tensors, names):
 # ---- The list --------------------------------------------------------------------------------------------
 def mlp(kind, batch, *widths, **more):
     name = f"mlp-{kind}-{batch}x{'x'.join(map(str, widths))}"
-    return usable(Problem(name, "mlp", kind, batch, widths, **more))
+    return Problem(name, "mlp", kind, batch, widths, **more)
 
 
 def mixture(kind, batch, experts, top_k, *widths, **more):
     room = "-full" if "capacity_factor" in more else ""
     name = f"mixture-{kind}-{batch}x{'x'.join(map(str, widths))}-{experts}-top{top_k}{room}"
-    return usable(Problem(name, "mixture", kind, batch, widths, experts=experts, top_k=top_k, **more))
+    return Problem(name, "mixture", kind, batch, widths, experts=experts, top_k=top_k, **more)
 
 
 def decoder(kind, text, batch_size, length, *sizes, **more):
-    return usable(DecoderProblem(f"decoder-{kind}-{text}", kind, batch_size, length, *sizes, **more))
+    return DecoderProblem(f"decoder-{kind}-{text}", kind, batch_size, length, *sizes, **more)
 
 
 def t5(text, *sizes, **more):
-    return usable(T5Problem(f"t5-real-{text}", "real", *sizes, **more))
+    return T5Problem(f"t5-real-{text}", "real", *sizes, **more)
 
 
+@cache
 def usable(problem):
     """The problem with the first seed for which rounding decides nothing and its bounds are small."""
     for seed in range(problem.seed, 1000):
@@ -1282,9 +1283,9 @@ def usable(problem):
     raise Refused(f"{problem.name}: no seed makes it decided")
 
 
-@cache
-def problems():
-    """Every problem. Shapes that nothing divides, one with fewer rows and columns than devices."""
+def listed():
+    """Every problem, with the first seed that `usable` may take. Shapes that nothing divides, one with fewer
+    rows and columns than devices."""
     training = {"steps": 5, "learning_rate": 2.0**-4}
     # Some steps are clipped and some are not, and epsilon counts: else a wrong scale would not show.
     adam = {"steps": 5, "learning_rate": 2.0**-5, "epsilon": 2.0**-4}
@@ -1318,10 +1319,15 @@ def decoders():
             decoder("exact", "experts", 5, 3, 8, 4, 2, 4, 5, 7, **experts, seed=64)]
 
 
-def problems_by_name():
-    return {problem.name: problem for problem in problems()}
+def problems():
+    """Every problem. To find their seeds takes a second."""
+    return [usable(problem) for problem in listed()]
+
+
+def listed_by_name():
+    return {problem.name: problem for problem in listed()}
 
 
 def problem(name):
     """A problem by its name. \\throws KeyError"""
-    return problems_by_name()[name]
+    return usable(listed_by_name()[name])

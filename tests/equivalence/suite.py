@@ -53,11 +53,11 @@ def read_manifest(folder):
     if (manifest.get("format"), manifest.get("version")) != (FORMAT, shardbook.VERSION):
         raise Refused(f"{path}: expected {FORMAT}, version {shardbook.VERSION}, given "
                       f"{manifest.get('format')}, version {manifest.get('version')}")
-    known = shardbook.problems_by_name()
+    known = shardbook.listed_by_name()
     for entry in manifest["problems"]:
         if entry["name"] not in known:
             raise Refused(f"{path}: expected a problem of this version, given {entry['name']}")
-    return [known[entry["name"]] for entry in manifest["problems"]]
+    return [shardbook.usable(known[entry["name"]]) for entry in manifest["problems"]]
 
 
 def read_results(folder, devices, names):
@@ -145,7 +145,7 @@ def words_of(problem, devices, folder):
 
 def require_known(command):
     """That the words in braces are those that are filled in."""
-    known = {word for problem in shardbook.problems() for word in words_of(problem, 1, Path())}
+    known = {word for problem in shardbook.listed() for word in words_of(problem, 1, Path())}
     if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
         sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
 
@@ -237,10 +237,10 @@ def add_verdict_options(made):
 
 
 def selected(patterns):
-    found = [problem for problem in shardbook.problems()
+    found = [shardbook.usable(problem) for problem in shardbook.listed()
              if any(fnmatch.fnmatchcase(problem.name, pattern) for pattern in patterns.split(","))]
     if not found:
-        known = ", ".join(shardbook.problems_by_name())
+        known = ", ".join(shardbook.listed_by_name())
         raise SystemExit(refuse(64, f"--problems: expected one of {known}, given {patterns}"))
     return found
 

@@ -26,6 +26,8 @@ namespace {
 
 constexpr auto before_sleep = 100us;  // a device that waits longer lets the core sleep
 constexpr auto nap = 15us;
+constexpr auto longest_nap = 200us;
+constexpr int naps_of_a_wait = 64;  // a longer nap adds at most this part to the wait
 constexpr auto between_looks = 1ms;
 constexpr auto grace = 3000ms;  // the time in which device 0 must print another device's last line
 
@@ -139,10 +141,12 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
   if (since_ == steady_clock::time_point{}) since_ = listened_ = now;
   if (!is_noted_) FlightRecord::instance().note_state(FlightRecord::State::waits);
   is_noted_ = true;
-  if (now - since_ < before_sleep)
+  const steady_clock::duration waited = now - since_, shortest = nap * plane.devices_a_core_;
+  if (waited < before_sleep)
     sched_yield();
   else
-    std::this_thread::sleep_for(nap * plane.devices_a_core_);
+    std::this_thread::sleep_for(
+        std::max(shortest, std::min<steady_clock::duration>(waited / naps_of_a_wait, longest_nap)));
   if (now - listened_ < between_looks) return;
   listened_ = now;
   plane.hear_of_failures();

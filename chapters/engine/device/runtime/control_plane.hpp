@@ -42,7 +42,8 @@ class ControlPlane {
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
-    /// Spins at first, later yields the core, then sleeps for microseconds: other devices may need the core.
+    /// Spins at first, later yields the core, then sleeps: other devices may need the core. It sleeps for
+    /// microseconds, and longer when it has waited for long.
     /// Every millisecond listens for errors of other devices, and takes part in the search for a deadlock.
     /// \throws Error deadlock, which says what each device waits for, when there is one.
     template <class Describe>

@@ -9,8 +9,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto before_answering = 20ms;  // a device that waits for a shorter time does not answer
-constexpr auto before_asking = 50ms;     // nor ask
+constexpr auto before_answering = 4ms;  // a device that waits for a shorter time does not answer
+constexpr auto before_asking = 10ms;    // nor ask
 constexpr auto between_rounds = 100ms;
 constexpr auto for_more_devices = 2s;  // so long, a deadlock that is proved may grow by devices that are slow
 constexpr auto leave_it_to_lower = 300ms;  // when a device with a lower id has asked, it will ask again
