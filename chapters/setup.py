@@ -4,7 +4,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev libxtensor-dev libcli11-dev "
-            "nlohmann-json3-dev libfmt-dev").split()
+            "nlohmann-json3-dev libfmt-dev libxxhash-dev").split()
 
 def say(text):
     print(text, file=sys.stderr, flush=True)

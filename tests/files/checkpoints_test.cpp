@@ -216,6 +216,12 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
   CHECK(contents(path + "/config.json") == "theirs");
   CHECK(contents(path + "/sub/file") == "deep");
   CHECK(parent.names() == std::vector<std::string>{"folder"});
+  std::filesystem::create_directory(parent / ".shardbook-1-0.tmp");  // a killed run has left it
+  {
+    const FolderReplacement one(path), other(path);
+    CHECK_FALSE(std::filesystem::exists(parent / ".shardbook-1-0.tmp"));
+    CHECK(std::filesystem::exists(one.folder()));
+  }
   save(parent, "a file", "file");
   check_error([&] { FolderReplacement refused(parent / "file"); }, Code::file, parent / "file",
               "cannot replace");

@@ -46,7 +46,7 @@ void check_commands_refuse(const std::string& folder, const std::string& path, c
   const std::vector<std::function<void()>> commands = {
       [&] { show(folder); }, [&] { diff(folder, to / "good"); }, [&] { diff(to / "good", folder); },
       [&] {
-        reshard(folder, to / "new", {true, 8, std::nullopt});
+        reshard(folder, to / "new", {"sharded", 8, std::nullopt});
       }};
   for (const auto& command : commands) check_error(command, Code::file, path, reason);
   CHECK(to.names() == std::vector<std::string>{"good"});
@@ -61,7 +61,7 @@ void check_problem(const Folder& folder, const std::string& problem) {
   const Folder to;
   check_error(
       [&] {
-        reshard(folder.path, to / "new", {true, 8, std::nullopt});
+        reshard(folder.path, to / "new", {"sharded", 8, std::nullopt});
       },
       Code::file, folder.path, problem);
   CHECK(to.names().empty());
@@ -155,7 +155,7 @@ TEST_CASE("malformed checkpoints: what an index may say beside its table is read
     INFO(metadata);
     save(folder, " \n" + with_metadata(metadata) + "\n\t ", index_name);
     CHECK(show(folder.path) == 0);
-    CHECK(reshard(folder.path, to / "new", {true, 12, std::nullopt}) == 0);
+    CHECK(reshard(folder.path, to / "new", {"sharded", 12, std::nullopt}) == 0);
     CHECK(diff(folder.path, to / "new") == 0);
     CHECK_THAT(contents(to / ("new/" + index_name)), contains("\"total_size\": 20"));
   }
@@ -184,7 +184,7 @@ TEST_CASE("malformed checkpoints: paths that are no checkpoint are refused") {
   refused([&] { diff(secret, secret); }, "cannot list: Permission denied");
   refused(
       [&] {
-        reshard(secret, folder / "new", {true, 8, std::nullopt});
+        reshard(secret, folder / "new", {"sharded", 8, std::nullopt});
       },
       "cannot list: Permission denied");
 }
@@ -195,7 +195,7 @@ TEST_CASE("malformed checkpoints: other things in the folder that is replaced ar
   REQUIRE(mkfifo((to / "fifo").c_str(), 0600) == 0);
   REQUIRE(symlink("loop", (to / "loop").c_str()) == 0);
   REQUIRE(symlink("nowhere", (to / "link").c_str()) == 0);
-  CHECK(reshard(from.path, to.path, {false, 0, std::nullopt}) == 0);
+  CHECK(reshard(from.path, to.path, {"gathered", 0, std::nullopt}) == 0);
   CHECK(to.names() == std::vector<std::string>{"fifo", "link", "loop", "model.safetensors"});
 }
 

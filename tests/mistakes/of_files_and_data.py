@@ -7,7 +7,7 @@ reading = of("files", HERE + "files/safetensors.cpp", "", "safetensors_test")
 types = of("files", HERE + "files/element_types.cpp", "", "safetensors_test")
 writing = of("files", HERE + "files/safetensors_writer.cpp", "", "safetensors_test")
 folder = of("files", HERE + "files/folder_replacement.cpp", "", "safetensors_test")
-split = of("files", "chapters/10_checkpoints/split.cpp", "", "safetensors_test")
+split = of("files", HERE + "checkpoints/split.cpp", "", "safetensors_test")
 header = of("files", HERE + "files/safetensors_header.cpp", "", "safetensors_test")
 place = of("files", HERE + "files/regular_file.cpp", "", "safetensors_test")
 checkpoint = of("files", HERE + "files/file_checkpoint.cpp", "", "safetensors_test")
@@ -38,11 +38,8 @@ figures = of("proof", HERE + "program/step_figures.cpp", "", "train_test")
 check = of("proof", HERE + "program/exact_check.cpp", "", "train_test")
 
 ALL = [
-    reading("slice-of-the-first-run",
-            "return {runs.offset, 1, runs.count * runs.bytes, runs.count * runs.bytes};",
-            "return {0, 1, runs.count * runs.bytes, runs.count * runs.bytes};",
-            "Somebody takes what lies in one piece for the whole tensor.", "nothing to see",
-            survives="runs without gaps along an axis are that whole axis, which begins at 0"),
+    reading("runs-at-any-distance", "run.offset - before == all.back().stride", "run.offset != before",
+            "Somebody takes all runs of a part for runs at equal distances.", "nothing to see"),
     reading("run-of-the-wrong-place", "read_run(runs.offset + i * runs.stride, runs.bytes,",
             "read_run(runs.offset + i * runs.bytes, runs.bytes,",
             "Somebody goes on by a slice's width, not by that of the whole.", "other weights"),
@@ -102,9 +99,9 @@ ALL = [
           "      if (!open.empty()) files.push_back(std::move(open));\n      open = {};\n"
           "      filled = 0;\n      files.push_back({name});\n",
           "Somebody keeps tensors in order.", "nothing to see: other files than another program writes"),
-    folder("other-files-lost", "  if (replaces) keep_others(is_ours);\n", "",
+    folder("other-files-lost", "  if (replaces) keep_others(path_, is_ours);\n", "",
            "Somebody replaces the folder, and forgets what else it has.", "config.json is gone"),
-    folder("stale-files-kept", "    if (is_ours(name)) continue;\n", "",
+    folder("stale-files-kept", "if (is_ours(name) || has_name(kept)) continue;", "if (has_name(kept)) continue;",
            "Somebody keeps all files of the old folder.", "nothing to see, until an index is lost"),
 
     text("depth-without-end", "if (depth > max_depth)", "if (false)",
@@ -120,12 +117,12 @@ ALL = [
          "Somebody lets the last value of a name win.", "other weights"),
     index("leads-out-of-the-folder", "std::ranges::find(file, \"..\") == file.end() &&", "",
           "Somebody reads whatever file an index names.", "nothing to see: a file of somebody else's"),
-    index("name-of-any-length", "file.native().size() < PATH_MAX && ", "",
+    index("name-of-any-length", "name.size() < PATH_MAX && ", "",
           "Somebody has a message say a path of ten million letters.", "nothing to see"),
     model("long-name-before-many", "if (name_bytes > max_name_bytes)", "if (false)",
           "Somebody writes the name of an object before each name in it.", "nothing to see: much memory"),
-    stored("link-to-nothing", "else if (has_name(path + '/' + TensorIndex::file_name))",
-           "else if (fs::exists(path + '/' + TensorIndex::file_name, ignored))",
+    stored("link-to-nothing", "if (has_name(folder_ + stem + \".safetensors.index.json\"))",
+           "if (fs::exists(folder_ + stem + \".safetensors.index.json\", ignored))",
            "Somebody asks whether an index exists, and a link to nothing does not.",
            "nothing to see: other files are read"),
     place("few-open-files", "errno == EMFILE && allow_more_files()", "false",
@@ -149,12 +146,12 @@ ALL = [
           "Somebody forgets the temporary file of a write that fails.", "nothing to see"),
 
     checkpoint("nan-is-read",
-               "    require_finite(source() + \": \" + name, shape(name), axis, begin, end, slice);\n", "",
+               "    require_finite(source() + \": \" + name, part, values);\n", "",
                "Somebody reads files without a look at their numbers.", "not finite",
                tests="engine_test"),
-    host("host-slice-along-rows", "for_each_in_slice(whole.shape, axis, begin, end,",
-         "for_each_in_slice(whole.shape, 0 * axis, begin, end,",
-         "Somebody tests with slices of rows.", "a crash"),
+    host("host-slice-along-rows", "const auto begin = whole.values.begin() + first;",
+         "const auto begin = whole.values.begin() + static_cast<Index>(values.size());",
+         "Somebody tests with slices of the first rows.", "diverges"),
 
     chance("nine-rounds", "for (int round = 0; round < 10; ++round) {",
            "for (int round = 0; round < 9; ++round) {",
@@ -192,8 +189,8 @@ ALL = [
            "Somebody changes a constant for an experiment, and forgets it.", "higher"),
 
     initial("slice-from-its-own-start",
-            "slice.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));",
-            "(void)i;\n      slice.push_back(center + bound * (2 * random.uniform(slice.size()) - 1));",
+            "values.push_back(center + bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));",
+            "values.push_back(center + bound * (2 * random.uniform(values.size()) - 1));",
             "Somebody counts from the slice's first element: every device has the same slice.",
             "a little worse"),
     initial("positive-weights-alone", "bound * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1)",

@@ -25,7 +25,7 @@ cut = of("mesh", ENGINE + "mesh_cut.cpp", tests=ON_MESH)
 letters = of("on a mesh", ENGINE + "on_mesh.hpp", "09_mesh", NORM)
 norm = of("gradient norm", ENGINE + "gradient_norm.cpp", "09_mesh --clip-norm 0.1", NORM)
 rows = of("engine", ENGINE + "sharded_engine.cpp", "09_mesh --mesh tensor,data", EXACT)
-parts = of("checkpoint", ENGINE + "checkpoint.cpp", "09_mesh --variant fsdp-tensor", EXACT)
+parts = of("checkpoint", ENGINE + "ranges.hpp", "09_mesh --variant fsdp-tensor", EXACT)
 
 FORWARD = "x = all_reduce<tensor>(std::move(out));"
 OF_EXPERT = "Replicated dw = engine.all_reduce(matmul(transposed(a), d));"
@@ -169,9 +169,7 @@ ALL = [
          "Somebody gathers the cuts in the order in which they were made.", "nothing to see: a wrong file",
          tests=ON_MESH),
     parts("mesh-part-of-the-first-cut",
-          "ranges[static_cast<std::size_t>(d)].begin,\n"
-          "                        ranges[static_cast<std::size_t>(d)].end);",
-          "0, ranges[static_cast<std::size_t>(d)].size());",
+          "in_whole += (part[d].begin + (is_outer", "in_whole += ((d == 0 ? part[d].begin : 0) + (is_outer",
           "Somebody reads the first columns of my rows for my columns.",
           "learns, and a checkpoint is read wrongly"),
     costs("mesh-form-over-the-other-axis",

@@ -91,7 +91,7 @@ class ManifestReader {
 
   TrainingRecord record(const json& of) const {
     TrainingRecord record;
-    record.step = number(member(of, "step", "training", json::value_t::number_unsigned), "step");
+    record.step = number(of.is_object() ? of.value("step", json()) : json(), "training, step");
     record.workload = text(of, "workload", "training");
     for (const auto& [option, value] : member(of, "options", "training", json::value_t::object).items())
       record.options[option] = text(value, "training, " + printable(option));
