@@ -44,7 +44,8 @@ def random_config(draw):
                     feed_forward_proj=draw.choice(("relu", "gated-gelu")))
         return transformers.T5Config, ours, tied
     ours = dict(vocab_size=draw.randint(5, 3000), hidden_size=heads * draw.randint(2, 20),
-                head_dim=2 * draw.randint(1, 12), intermediate_size=draw.randint(3, 300), num_hidden_layers=draw.randint(1, 14),
+                head_dim=2 * draw.randint(1, 12), intermediate_size=draw.randint(3, 300),
+                num_hidden_layers=draw.randint(1, 14),
                 num_attention_heads=heads, num_key_value_heads=draw.choice((1, 2, heads)), tie_word_embeddings=tied)
     if family == "mixtral":
         return transformers.MixtralConfig, dict(ours, num_local_experts=draw.randint(2, 9)), tied

@@ -3,10 +3,10 @@
 ///     ./chapters/run 10 -n 2 generate --params DIR --ids 5,17,2 --memory 0=1GB,1=1GB,cpu=4GB
 ///
 /// A network that runs by a map of modules and places. It is a list of parts, such as the blocks of a
-/// decoder. Each part runs on the device that the map names, and what it returns is sent to the device of the
-/// next one. A part whose place is the host's memory or the disk runs on the main device, the first one of the
-/// map: its weights are brought in when it runs, and let go of after that. Devices run one after the other, as
-/// the parts of a network on one device do, so the results are the same. For inference alone.
+/// decoder. Each part runs on the device that the map names, and what it returns is sent to the device of
+/// the next one. A part whose place is the host's memory or the disk runs on the main device, the first one
+/// of the map: its weights are brought in when it runs, and let go of after that. Devices run one after the
+/// other, as the parts of a network on one device do, so the results are the same. For inference alone.
 
 #include <memory>
 
