@@ -1,6 +1,6 @@
 ///     ./chapters/run 10 -n 1 show DIR
 ///
-/// Chapter 10: a checkpoint in files, looked at, compared and divided anew.
+/// Chapter 10: a checkpoint in files, looked at, compared and divided anew; and maps from modules to devices.
 
 #include <fmt/format.h>
 

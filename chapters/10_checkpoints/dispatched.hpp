@@ -2,11 +2,11 @@
 
 ///     ./chapters/run 10 -n 2 generate --params DIR --ids 5,17,2 --memory 0=1GB,1=1GB,cpu=4GB
 ///
-/// A network that runs by a map of modules and places. It is a list of parts, such as the blocks of a decoder.
-/// Each part runs on the device that the map names, and what it returns is sent to the device of the next one.
-/// A part whose place is the host's memory or the disk runs on the main device, the first one of the map: its
-/// weights are brought in when it runs, and let go of after that. Devices run one after the other, as the
-/// parts of a network on one device do, so the results are the same. For inference alone.
+/// A network that runs by a map of modules and places. It is a list of parts, such as the blocks of a
+/// decoder. Each part runs on the device that the map names, and what it returns is sent to the device of
+/// the next one. A part whose place is the host's memory or the disk runs on the main device, the first one
+/// of the map: its weights are brought in when it runs, and let go of after that. Devices run one after the
+/// other, as the parts of a network on one device do, so the results are the same. For inference alone.
 
 #include <memory>
 
@@ -21,8 +21,8 @@ template <class Weights>
 class DispatchedModel : public LanguageModel {
  public:
   /// ## What this device owns
-  /// The parts of its own place. The main device reads those on the host, too. The checkpoint must outlive the
-  /// engine, which reads parts on the disk from it.
+  /// The parts of its own place. The main device reads those on the host, too. The checkpoint must outlive
+  /// the engine, which reads parts on the disk from it.
   void load_checkpoint(const Checkpoint& c) override {
     offloaded_ = std::make_unique<dispatch::OffloadedWeights>(c);
     std::map<std::vector<std::string>, std::size_t> on_host;  // a table of two parts is there once

@@ -96,8 +96,8 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   }
 
   /// ## What lives long
-  /// Before the first self-attention of a stack, and before the encoder's last norm, nobody has it: the device
-  /// that runs these parts makes it.
+  /// Before the first self-attention of a stack, and before the encoder's last norm, nobody has it. The
+  /// device that runs these parts makes it.
   void provide(std::size_t p, int device) override {
     const auto& [kind, side, b, module] = kinds_[p];
     const bool makes_bias = kind == Kind::self && b == 0;

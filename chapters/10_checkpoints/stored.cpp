@@ -39,16 +39,17 @@ StoredCheckpoint::StoredCheckpoint(const std::string& path) : path_(path) {
   }
   folder_ = path + '/';
   if (has_manifest(path)) manifest_ = read_manifest(path);
+  bool has_index = manifest_.has_value();
   if (manifest_ && manifest_->format == "distributed") {
     add_parts(manifest_->tensors);
   } else {
     for (const std::string& stem : stems)
       if (has_name(folder_ + stem + ".safetensors.index.json"))
-        add_indexed(stem);
+        add_indexed(stem), has_index = true;
       else
         add_all(stem);
   }
-  if (files_.empty())
+  if (files_.empty() && !has_index)
     bad_file(path, "no parameters", fmt::format("model.safetensors or {}", TensorIndex::file_name),
              "neither");
   note_other_files();

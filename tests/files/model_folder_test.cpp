@@ -316,7 +316,7 @@ TEST_CASE("T5: a block's parameters have our names and shapes, and are stored tr
   CHECK_FALSE(checkpoint->contains("decoder.block.0.layer.2.DenseReluDense.wi.weight"));
   check_error([&] { checkpoint->shape("wi"); }, Code::file, "tiny: decoder.0", "expected a parameter wi");
   check_error([&] { checkpoint->read("layer_0/weights", 1, 0, 4); }, Code::argument,
-              "slice of layer_0/weights", "expected a range of an axis of (2, 3), given [0, 4) of axis 1");
+              "part of layer_0/weights", "expected indices of (2, 3), given (0-1, 0-3)");
 }
 
 TEST_CASE("renamed: what is not transposed is read as it is, and what is no matrix is refused") {
