@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors_header.hpp"
@@ -118,6 +119,23 @@ void config(std::string_view text) {
   });
 }
 
+void manifest(std::string_view text) {
+  const Manifest accepted = parse_manifest(text, path);
+  const json said = json::parse(text);
+  require(said.at("format") == accepted.format, "the format is that of the text");
+  require(said.at("digests") == json(accepted.digests), "digests are those of the text");
+  for (const auto& [name, tensor] : accepted.tensors) {
+    std::vector<Ranges> parts;
+    for (const auto& [file, ranges] : tensor.parts) {
+      require(is_inside(file), "a file is in the folder");
+      parts.push_back(ranges);
+    }
+    require(said.at("tensors").at(name).at("shape") == json(tensor.shape), "a shape is that of the text");
+    require(why_no_tiling(tensor.shape, parts).empty(), "parts tile their tensor");
+  }
+  if (accepted.training) require(accepted.training->step >= 0, "a step is not negative");
+}
+
 using Parser = void (*)(std::string_view);
 
 Parser chosen() {
@@ -126,7 +144,8 @@ Parser chosen() {
   if (name == "header") return header;
   if (name == "index") return index;
   if (name == "config") return config;
-  fmt::print(stderr, "PARSER: expected header, index or config, given {}\n", name);
+  if (name == "manifest") return manifest;
+  fmt::print(stderr, "PARSER: expected header, index, config or manifest, given {}\n", name);
   std::exit(64);
 }
 

@@ -46,7 +46,7 @@ ALL = [
     training("state-of-the-parameters", "state[i] = stored->part(t.name + '/' + kept[i], t.ranges);",
              "stored->part(t.name + '/' + kept[i], t.ranges);",
              "Somebody loads the optimizer's state, and lets it go.", "a bump where it goes on"),
-    manifest("parts-may-overlap", "if (num_elements(shape_of(common(parts[i], parts[j]))) > 0)",
+    manifest("parts-may-overlap", "if (do_overlap(parts[i], parts[j]))",
              "if (parts[i] == parts[j])",
              "Somebody counts elements, and does not ask if each is there once.", "nothing to see"),
     manifest("parts-may-have-holes", 'if (elements == num_elements(whole)) return "";',

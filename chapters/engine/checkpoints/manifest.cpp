@@ -7,6 +7,7 @@
 
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/files/safetensors_header.hpp"
 #include "engine/files/tensor_index.hpp"
 #include "engine/printable.hpp"
 
@@ -16,10 +17,19 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t max_parts =
+    4096;  // of a tensor: as many as the most devices; each is compared with each
+
 nlohmann::ordered_json to_json(const Ranges& ranges) {
   auto all = nlohmann::ordered_json::array();
   for (const auto& [begin, end] : ranges) all.push_back({begin, end});
   return all;
+}
+
+bool do_overlap(const Ranges& a, const Ranges& b) {
+  for (std::size_t d = 0; d < a.size(); ++d)
+    if (std::max(a[d].begin, b[d].begin) >= std::min(a[d].end, b[d].end)) return false;
+  return true;
 }
 
 /// Reads one manifest. Whatever it expects and does not find is an Error that names the place.
@@ -27,8 +37,7 @@ class ManifestReader {
  public:
   explicit ManifestReader(const std::string& path) : path_(path) {}
 
-  Manifest read() const {
-    const json all = read_json_object(path_);
+  Manifest read(const json& all) const {
     Manifest manifest;
     manifest.format = text(all, "format", "the manifest");
     const std::vector<std::string> formats = {"gathered", "sharded", "distributed"};
@@ -73,8 +82,13 @@ class ManifestReader {
     StoredParts stored;
     for (const json& extent : member(tensor, "shape", who, json::value_t::array))
       stored.shape.push_back(number(extent, who + ", shape"));
+    if (!safetensors::tensor_bytes(stored.shape, sizeof(double)))
+      bad_file(path_, who, "a size below 2^63 bytes", "a larger one");
     std::vector<Ranges> all;
-    for (const json& part : member(tensor, "parts", who, json::value_t::array)) {
+    const json& parts = member(tensor, "parts", who, json::value_t::array);
+    if (parts.size() > max_parts)
+      bad_file(path_, who, fmt::format("at most {} parts", max_parts), std::to_string(parts.size()));
+    for (const json& part : parts) {
       StoredPart& p = stored.parts.emplace_back();
       p.file = inside(text(part, "file", who));
       for (const json& range : member(part, "ranges", who, json::value_t::array)) {
@@ -108,8 +122,13 @@ bool has_manifest(const std::string& folder) {
   return std::filesystem::exists(folder + '/' + Manifest::file_name, ignored);
 }
 
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+  return ManifestReader(path).read(parse_json_object(text, path));
+}
+
 Manifest read_manifest(const std::string& folder) {
-  return ManifestReader(folder + '/' + Manifest::file_name).read();
+  const std::string path = folder + '/' + Manifest::file_name;
+  return ManifestReader(path).read(read_json_object(path));
 }
 
 std::string manifest_text(const Manifest& manifest) {
@@ -134,7 +153,7 @@ std::string why_no_tiling(const Shape& whole, const std::vector<Ranges>& parts) 
     if (!fits(parts[i], whole)) return "the part " + to_string(parts[i]);
     elements += num_elements(shape_of(parts[i]));
     for (std::size_t j = 0; j < i; ++j)
-      if (num_elements(shape_of(common(parts[i], parts[j]))) > 0)
+      if (do_overlap(parts[i], parts[j]))
         return fmt::format("{} and {}, which overlap", to_string(parts[j]), to_string(parts[i]));
   }
   if (elements == num_elements(whole)) return "";

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/ranges.hpp"
@@ -40,8 +41,10 @@ struct Manifest {
 
 /// Whether a folder has one.
 bool has_manifest(const std::string& folder);
-/// \throws Error file when it cannot be read or is malformed, when it names a file outside the folder, or when
-/// the parts of a tensor do not tile it
+/// The manifest in a text; `path` is its file's, for messages. \throws Error file when it is malformed, when it
+/// names a file outside the folder, or when the parts of a tensor do not tile it
+Manifest parse_manifest(std::string_view text, const std::string& path);
+/// The same of a folder's file. \throws Error file also when it cannot be read
 Manifest read_manifest(const std::string& folder);
 /// As a file has it.
 std::string manifest_text(const Manifest& manifest);
