@@ -24,7 +24,7 @@ struct NewForm {
   std::uint64_t most_bytes = 0;      ///< of a file, unless a tensor is larger by itself
   std::optional<std::string> dtype;  ///< of floating tensors; none: as they are
 };
-/// Writes a checkpoint anew into a folder, in pieces of at most 16 MiB at a time. Until all is written, the
+/// Writes a checkpoint anew into a folder, in pieces of 256 KiB. Until all is written, the
 /// folder keeps what it had. \throws Error file
 int reshard(const std::string& from, const std::string& to, const NewForm& form);
 

@@ -7,14 +7,13 @@
 #include "commands.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/element_types.hpp"
+#include "engine/pieces.hpp"
 #include "engine/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {
 
 namespace {
-
-constexpr std::uint64_t piece_bytes = 16 << 20;  // compared at a time
 
 /// An element as a number that grows with its value, by one from each number of its type to the next one.
 std::int64_t place_of(const std::byte* element, std::uint64_t bytes, bool is_floating) {
@@ -60,7 +59,7 @@ std::string compare(const StoredCheckpoint& one, const StoredCheckpoint& other, 
   if (a.dtype != b.dtype) return fmt::format("types {} and {}", a.dtype, b.dtype);
   Difference d;
   for (std::uint64_t done = 0; done < a.bytes; done += piece_bytes) {
-    const std::uint64_t now = std::min(piece_bytes, a.bytes - done);
+    const std::uint64_t now = std::min<std::uint64_t>(piece_bytes, a.bytes - done);
     d.add(one.read(name, done, now), other.read(name, done, now), a, done);
   }
   if (d.elements == 0) return {};

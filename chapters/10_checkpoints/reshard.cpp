@@ -8,14 +8,13 @@
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors_writer.hpp"
+#include "engine/pieces.hpp"
 #include "engine/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {
 
 namespace {
-
-constexpr std::uint64_t piece_bytes = 16 << 20;  // read, converted and written at a time
 
 /// The type that a tensor will have.
 std::string new_dtype(const Stored& tensor, const NewForm& form) {
@@ -27,7 +26,8 @@ std::int64_t copy(const StoredCheckpoint& from, const SafetensorsLine& to, Safet
   const Stored& tensor = from.tensors().at(to.name);
   std::int64_t overflows = 0;
   for (std::uint64_t done = 0; done < tensor.bytes; done += piece_bytes) {
-    std::vector<std::byte> piece = from.read(to.name, done, std::min(piece_bytes, tensor.bytes - done));
+    std::vector<std::byte> piece =
+        from.read(to.name, done, std::min<std::uint64_t>(piece_bytes, tensor.bytes - done));
     if (to.dtype != tensor.dtype) piece = safetensors::converted(piece, tensor.dtype, to.dtype, overflows);
     writer.write(piece.data(), piece.size());
   }

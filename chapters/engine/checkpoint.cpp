@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "engine/pieces.hpp"
+
 namespace shard {
 
 namespace {
-
-constexpr Index piece_elements = (16 << 20) / sizeof(float);  // read from a file and brought to the device
 
 /// As many of the first dimension's indices as make a piece, from `begin` on.
 Ranges piece_of(const Ranges& part, Index begin) {

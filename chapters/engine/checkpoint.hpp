@@ -33,7 +33,7 @@ class Checkpoint {
   std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const {
     return read(name, along(shape(name), axis, begin, end));
   }
-  /// The same on the device, charged to parameters. Beside the tensor, the host holds at most 16 MiB at a time
+  /// The same on the device, charged to parameters. Beside the tensor, the host holds at most 256 KiB at a time
   /// (or a row, where that is longer).
   Tensor part(const std::string& name, const Ranges& ranges) const;
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const {

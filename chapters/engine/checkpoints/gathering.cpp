@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/pieces.hpp"
+
 namespace shard {
 
 namespace {
-
-constexpr Index piece_elements = (4 << 20) / sizeof(float);
 
 /// A part of a part: some of its rows.
 struct Piece {

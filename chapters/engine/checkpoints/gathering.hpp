@@ -8,7 +8,7 @@
 namespace shard {
 
 /// Brings a tensor to device 0, which calls `take` with its elements in row-major order, in several pieces. No
-/// message and no buffer is larger than 4 MiB (or a row, where that is longer). Where parts are whole rows,
+/// message and no buffer is larger than 256 KiB (or a row, where that is longer). Where parts are whole rows,
 /// device 0 holds no more than that; else it holds the tensor. `mine`: the part that this device holds, if
 /// any. A collective.
 void gather_on_first(Communicator& group, const PlannedTensor& tensor, const HeldPart* mine,

@@ -12,7 +12,7 @@
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors_writer.hpp"
-#include "engine/files/tensor_index.hpp"
+#include "engine/pieces.hpp"
 
 namespace shard {
 
@@ -141,7 +141,6 @@ class Writing {
     manifest_.digests[file] = writer.digest();
   }
 
-  static constexpr Index piece_elements = (16 << 20) / sizeof(float);
   Communicator& group_;
   std::string folder_;
   const SaveForm& form_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/files/regular_file.hpp"
+#include "engine/pieces.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -33,10 +34,9 @@ std::string Digest::text() const {
 }
 
 std::string digest_of_file(const std::string& path) {
-  constexpr std::uint64_t piece_bytes = 4 << 20;
   std::uint64_t size = 0;
   const FileDescriptor file = open_regular(path, size);
-  std::vector<std::byte> piece(std::min(size, piece_bytes));
+  std::vector<std::byte> piece(std::min<std::uint64_t>(size, piece_bytes));
   Digest digest;
   for (std::uint64_t done = 0; done < size; done += piece.size()) {
     const std::uint64_t now = std::min<std::uint64_t>(piece.size(), size - done);
