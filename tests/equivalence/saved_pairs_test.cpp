@@ -148,6 +148,32 @@ std::optional<std::string> try_pair(Choice& choice) {
 
 }  // namespace
 
+TEST_CASE("what a device holds may begin anywhere in a tensor of its own, and be rows or columns") {
+  // Of (5, 8), every device holds two columns, behind a row that is nobody's; of (4, 3), a row.
+  const Index place = group().device_id();
+  std::vector<float> columns = {-1, -1}, row = {-1, -1, -1}, all_columns, all_rows;
+  for (Index r = 0; r < 5; ++r)
+    for (Index c = 0; c < 8; ++c) all_columns.push_back(static_cast<float>(10 * r + c));
+  for (Index r = 0; r < 5; ++r)
+    for (Index c : {2 * place, 2 * place + 1}) columns.push_back(static_cast<float>(10 * r + c));
+  for (Index i = 0; i < 12; ++i) all_rows.push_back(static_cast<float>(i));
+  for (Index i = 3 * place; i < 3 * place + 3; ++i) row.push_back(static_cast<float>(i));
+  Tensor a = Tensor::from_host({6, 2}, columns), b = Tensor::from_host({2, 3}, row);
+  for (const std::string& format : formats) {
+    CAPTURE(format);
+    const CommonFolder folder(group());
+    const std::vector<HeldPart> held = {{"a", {5, 8}, {{0, 5}, {2 * place, 2 * place + 2}}, Rows(a, 1, 6)},
+                                        {"b", {4, 3}, {{place, place + 1}, {0, 3}}, Rows(b, 1, 2)}};
+    save_checkpoint(group(), folder / "saved", {format, 64}, {{"model", held, {"a", "b"}}}, std::nullopt);
+    const auto saved = open_saved(folder / "saved", read_manifest(folder / "saved"), "model");
+    CHECK(saved->read("a", all_of({5, 8})) == all_columns);
+    CHECK(saved->read("b", all_of({4, 3})) == all_rows);
+    CHECK(saved->read("a", {{1, 3}, {3, 6}}) == std::vector<float>{13, 14, 15, 23, 24, 25});
+    CHECK(saved->read("b", {{1, 3}, {1, 2}}) == std::vector<float>{4, 7});
+    group().barrier();
+  }
+}
+
 TEST_CASE(
     "saved by one strategy, continued by another: 200 random pairs, bit for bit the unsharded network") {
   int tried = 0;

@@ -105,6 +105,33 @@ std::string rank3(const char* dtype, int bytes, std::size_t a, std::size_t b, st
 
 }  // namespace
 
+TEST_CASE("safetensors: any part of a tensor of three dimensions") {
+  const Folder folder;
+  HostTensor tensor{{3, 4, 5}, std::vector<float>(60)};
+  std::iota(tensor.values.begin(), tensor.values.end(), 0.0F);
+  write_safetensors(folder / "t", {{"a", tensor}});
+  const SafetensorsFile file(folder / "t");
+  for (const Ranges& part : std::vector<Ranges>{{{0, 3}, {1, 3}, {2, 4}},
+                                                {{1, 3}, {0, 4}, {1, 2}},
+                                                {{0, 2}, {3, 4}, {0, 5}},
+                                                {{2, 3}, {1, 4}, {0, 1}},
+                                                {{0, 3}, {0, 4}, {0, 5}},
+                                                {{1, 1}, {0, 4}, {0, 5}}}) {
+    std::vector<float> expected;
+    for (Index i = part[0].begin; i < part[0].end; ++i)
+      for (Index j = part[1].begin; j < part[1].end; ++j)
+        for (Index k = part[2].begin; k < part[2].end; ++k)
+          expected.push_back(static_cast<float>((i * 4 + j) * 5 + k));
+    CAPTURE(to_string(part));
+    CHECK(file.read("a", part) == expected);
+  }
+  check_error(
+      [&] {
+        file.read("a", {{0, 3}, {0, 4}, {0, 6}});
+      },
+      Code::argument, folder / "t", "expected indices of (3, 4, 5), given (0-2, 0-3, 0-5)");
+}
+
 TEST_CASE("safetensors: every slice along every axis of a tensor of rank 3") {
   const Folder folder;
   const SafetensorsFile single(

@@ -3,10 +3,11 @@ from mistake import of
 
 HERE = "chapters/engine/checkpoints/"
 SAVED = "02_data_parallel.equivalence saved*, 03_tensor_parallel.equivalence saved*, 06_fully_sharded.equivalence saved*"
+PAIRS = "saved_pairs_test what*"
 plan = of("checkpoints", HERE + "writing_plan.cpp", "", SAVED)
-gathering = of("checkpoints", HERE + "gathering.cpp", "", SAVED)
+gathering = of("checkpoints", HERE + "gathering.cpp", "", PAIRS)
 save = of("checkpoints", HERE + "save.cpp", "", SAVED)
-opened = of("checkpoints", HERE + "saved_checkpoint.cpp", "", SAVED)
+opened = of("checkpoints", HERE + "saved_checkpoint.cpp", "", PAIRS)
 training = of("checkpoints", HERE + "training_checkpoint.cpp", "", SAVED)
 manifest = of("checkpoints", HERE + "manifest.cpp", "", "safetensors_test manifest*")
 trainable = of("checkpoints", "chapters/engine/trainable.hpp", "", SAVED)
