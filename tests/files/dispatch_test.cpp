@@ -128,7 +128,6 @@ TEST_CASE("dispatch: memory is told by place, and its unit must be there") {
     check_error([&] { parse_memory(given); }, Code::usage, "--memory", line);
   };
   refused("0=24", "expected a size with a unit, such as 24GiB, 500MB or 1000B, given 0=24");
-  refused("0=24Gb", "expected a size with a unit");
   refused("0=1iB", "expected a size with a unit");
   refused("0=-1GB", "expected a size with a unit");
   refused("gpu=1GB", "expected a place, which is 0, 1, ..., cpu or disk, given gpu");

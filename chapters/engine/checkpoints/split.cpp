@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
-#include <cmath>
 #include <regex>
 
+#include "engine/byte_sizes.hpp"
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
 #include "engine/printable.hpp"
@@ -50,19 +49,11 @@ bool is_checkpoint_file(const std::string& name) {
 }
 
 std::uint64_t parse_size(const std::string& option, const std::string& text) {
-  static const std::regex form("([0-9]+(?:\\.[0-9]+)?) ?(?:([KMGT])(i?)B)?", std::regex::icase);
-  std::smatch parts;
-  double bytes = 0;
-  if (text.size() < 32 && std::regex_match(text, parts, form)) {
-    const std::string letters = "KMGT";
-    const char letter = parts[2].matched ? static_cast<char>(std::toupper(*parts[2].first)) : '\0';
-    const int power = letter == '\0' ? 0 : static_cast<int>(letters.find(letter)) + 1;
-    bytes = std::floor(std::stod(parts[1]) * std::pow(parts[3].length() > 0 ? 1024 : 1000, power));
-  }
-  if (bytes < 1 || bytes > 9e18)
+  const std::optional<std::int64_t> bytes = bytes_in(text);
+  if (!bytes || *bytes < 1)
     throw Error(Code::usage, fmt::format("{}: expected a size such as 2GB, 512MB or 64KiB, given {}", option,
                                          printable(text)));
-  return static_cast<std::uint64_t>(bytes);
+  return static_cast<std::uint64_t>(*bytes);
 }
 
 }  // namespace shard

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <regex>
+#include <cctype>
 #include <sstream>
 #include <tuple>
 
+#include "engine/byte_sizes.hpp"
 #include "engine/device/error.hpp"
 #include "engine/printable.hpp"
 
@@ -20,15 +20,10 @@ namespace {
 }
 
 std::int64_t parse_bytes(const std::string& text, const std::string& given) {
-  static const std::regex form("([0-9]+(?:\\.[0-9]+)?)([KMGT]?)(i?)B");
-  std::smatch parts;
-  if (text.size() > 31 || !std::regex_match(text, parts, form) ||
-      (parts[2].length() == 0 && parts[3].length() > 0))
+  const std::optional<std::int64_t> bytes = bytes_in(text);
+  if (!bytes || std::toupper(text.back()) != 'B')
     refuse("a size with a unit, such as 24GiB, 500MB or 1000B", given);
-  const std::size_t power = parts[2].length() == 0 ? 0 : std::string("KMGT").find(*parts[2].first) + 1;
-  const double bytes = std::stod(parts[1]) * std::pow(parts[3].length() > 0 ? 1024 : 1000, power);
-  if (bytes > 9e18) refuse("at most 9 EB", given);
-  return static_cast<std::int64_t>(bytes);
+  return *bytes;
 }
 
 }  // namespace
