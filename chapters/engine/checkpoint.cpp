@@ -25,6 +25,18 @@ void checkpoint::refuse_unknown(const std::string& source, const std::string& na
   throw Error(Code::file, fmt::format("{}: expected a parameter {}, given none of that name", source, name));
 }
 
+std::vector<std::string> ListedCheckpoint::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, shape] : shapes_) all.push_back(name);
+  return all;
+}
+
+Shape ListedCheckpoint::shape(const std::string& name) const {
+  const auto found = shapes_.find(name);
+  if (found == shapes_.end()) checkpoint::refuse_unknown(source_, name);
+  return found->second;
+}
+
 std::vector<float> Checkpoint::read(const std::string& name, const Ranges& part) const {
   const Shape whole = shape(name);
   if (!fits(part, whole))

@@ -46,6 +46,30 @@ class Checkpoint {
   virtual std::vector<float> values(const std::string& name, const Ranges& part) const = 0;
 };
 
+/// A checkpoint whose parameters are known from the beginning.
+class ListedCheckpoint : public Checkpoint {
+ public:
+  std::vector<std::string> names() const override;
+  bool contains(const std::string& name) const override { return shapes_.contains(name); }
+  Shape shape(const std::string& name) const override;
+  std::string source() const override { return source_; }
+
+ protected:
+  ListedCheckpoint(std::map<std::string, Shape> shapes, std::string source)
+      : shapes_(std::move(shapes)), source_(std::move(source)) {}
+  /// Of parameters that are described by something with a shape.
+  template <class Described>
+  static std::map<std::string, Shape> shapes_of(const std::map<std::string, Described>& parameters) {
+    std::map<std::string, Shape> shapes;
+    for (const auto& [name, described] : parameters) shapes[name] = described.shape;
+    return shapes;
+  }
+
+ private:
+  std::map<std::string, Shape> shapes_;
+  std::string source_;
+};
+
 /// What checkpoints need.
 namespace checkpoint {
 

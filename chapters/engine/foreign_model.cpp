@@ -9,33 +9,26 @@ namespace shard {
 
 namespace {
 
-using namespace checkpoint;
+/// \throws Error file for a tensor that is to be turned and is no matrix
+std::map<std::string, Shape> turned_shapes(const Checkpoint& stored, const ForeignNames& names,
+                                           const std::string& source) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& [ours, theirs] : names) {
+    const Shape shape = stored.shape(theirs.name);
+    if (theirs.is_transposed && shape.size() != 2)
+      throw Error(Code::file,
+                  fmt::format("{}: {}: expected a matrix, given {}", source, theirs.name, to_string(shape)));
+    shapes[ours] = theirs.is_transposed ? Shape{shape[1], shape[0]} : shape;
+  }
+  return shapes;
+}
 
-class RenamedCheckpoint : public Checkpoint {
+class RenamedCheckpoint : public ListedCheckpoint {
  public:
-  RenamedCheckpoint(std::unique_ptr<Checkpoint> stored, ForeignNames names, std::string source)
-      : stored_(std::move(stored)), names_(std::move(names)), source_(std::move(source)) {
-    for (const auto& [ours, theirs] : names_) {
-      const Shape shape = stored_->shape(theirs.name);
-      if (theirs.is_transposed && shape.size() != 2)
-        throw Error(Code::file, fmt::format("{}: {}: expected a matrix, given {}", source_, theirs.name,
-                                            to_string(shape)));
-    }
-  }
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [ours, theirs] : names_) all.push_back(ours);
-    return all;
-  }
-  bool contains(const std::string& name) const override { return names_.contains(name); }
-  Shape shape(const std::string& name) const override {
-    if (!contains(name)) refuse_unknown(source_, name);
-    const ForeignName& theirs = names_.at(name);
-    const Shape shape = stored_->shape(theirs.name);
-    return theirs.is_transposed ? Shape{shape[1], shape[0]} : shape;
-  }
-  std::string source() const override { return source_; }
+  RenamedCheckpoint(std::unique_ptr<Checkpoint> stored, ForeignNames names, const std::string& source)
+      : ListedCheckpoint(turned_shapes(*stored, names, source), source),
+        stored_(std::move(stored)),
+        names_(std::move(names)) {}
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
@@ -47,7 +40,6 @@ class RenamedCheckpoint : public Checkpoint {
 
   std::unique_ptr<Checkpoint> stored_;
   ForeignNames names_;
-  std::string source_;
 };
 
 }  // namespace

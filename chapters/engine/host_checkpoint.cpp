@@ -4,24 +4,10 @@ namespace shard {
 
 namespace {
 
-using namespace checkpoint;
-
-class HostCheckpoint : public Checkpoint {
+class HostCheckpoint : public ListedCheckpoint {
  public:
   HostCheckpoint(std::map<std::string, HostTensor> tensors, std::string source)
-      : tensors_(std::move(tensors)), source_(std::move(source)) {}
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [name, tensor] : tensors_) all.push_back(name);
-    return all;
-  }
-  bool contains(const std::string& name) const override { return tensors_.contains(name); }
-  Shape shape(const std::string& name) const override {
-    if (!contains(name)) refuse_unknown(source_, name);
-    return tensors_.at(name).shape;
-  }
-  std::string source() const override { return source_; }
+      : ListedCheckpoint(shapes_of(tensors), std::move(source)), tensors_(std::move(tensors)) {}
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
@@ -35,7 +21,6 @@ class HostCheckpoint : public Checkpoint {
   }
 
   std::map<std::string, HostTensor> tensors_;
-  std::string source_;
 };
 
 }  // namespace

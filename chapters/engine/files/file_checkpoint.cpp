@@ -12,8 +12,6 @@ namespace shard {
 
 namespace {
 
-using namespace checkpoint;
-
 /// Looks at every value, without a way out of the loop, so that it can use vector instructions.
 bool are_finite(const std::vector<float>& values) {
   constexpr std::uint32_t exponent = 0x7f800000;
@@ -31,21 +29,10 @@ void require_finite(const std::string& what, const Ranges& part, const std::vect
   refuse(Code::not_finite, what, "finite numbers", fmt::format("{} at {}", *found, to_string(index)));
 }
 
-class FileCheckpoint : public Checkpoint {
+class FileCheckpoint : public ListedCheckpoint {
  public:
-  explicit FileCheckpoint(const std::string& path) : file_(path) {}
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [name, entry] : file_.entries()) all.push_back(name);
-    return all;
-  }
-  bool contains(const std::string& name) const override { return file_.entries().contains(name); }
-  Shape shape(const std::string& name) const override {
-    if (!contains(name)) refuse_unknown(source(), name);
-    return file_.entries().at(name).shape;
-  }
-  std::string source() const override { return file_.path(); }
+  explicit FileCheckpoint(SafetensorsFile file)
+      : ListedCheckpoint(shapes_of(file.entries()), file.path()), file_(std::move(file)) {}
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
@@ -60,7 +47,7 @@ class FileCheckpoint : public Checkpoint {
 }  // namespace
 
 std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path) {
-  return std::make_unique<FileCheckpoint>(path);
+  return std::make_unique<FileCheckpoint>(SafetensorsFile(path));
 }
 
 }  // namespace shard

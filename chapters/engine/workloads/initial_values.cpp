@@ -10,25 +10,12 @@ namespace shard {
 
 namespace {
 
-using namespace checkpoint;
-
-class GeneratedCheckpoint : public Checkpoint {
+class GeneratedCheckpoint : public ListedCheckpoint {
  public:
-  GeneratedCheckpoint(const std::vector<Parameter>& parameters, std::uint64_t seed) : seed_(seed) {
-    for (const Parameter& p : parameters) parameters_[p.name] = p;
-  }
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [name, parameter] : parameters_) all.push_back(name);
-    return all;
-  }
-  bool contains(const std::string& name) const override { return parameters_.contains(name); }
-  Shape shape(const std::string& name) const override {
-    if (!contains(name)) refuse_unknown(source(), name);
-    return parameters_.at(name).shape;
-  }
-  std::string source() const override { return fmt::format("generated with seed {}", seed_); }
+  GeneratedCheckpoint(std::map<std::string, Parameter> parameters, std::uint64_t seed)
+      : ListedCheckpoint(shapes_of(parameters), fmt::format("generated with seed {}", seed)),
+        seed_(seed),
+        parameters_(std::move(parameters)) {}
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
@@ -51,7 +38,9 @@ class GeneratedCheckpoint : public Checkpoint {
 
 std::unique_ptr<Checkpoint> generate_checkpoint(const std::vector<Parameter>& parameters,
                                                 std::uint64_t seed) {
-  return std::make_unique<GeneratedCheckpoint>(parameters, seed);
+  std::map<std::string, Parameter> by_name;
+  for (const Parameter& p : parameters) by_name[p.name] = p;
+  return std::make_unique<GeneratedCheckpoint>(std::move(by_name), seed);
 }
 
 }  // namespace shard
