@@ -10,11 +10,6 @@ namespace shard::dispatch {
 
 namespace {
 
-std::string parent_of(const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
-}
-
 std::string common_module(std::string one, const std::string& other) {
   while (!is_within(other, one)) one = parent_of(one);
   return one;

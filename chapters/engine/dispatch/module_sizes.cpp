@@ -23,10 +23,6 @@ std::set<std::string> repeated_tensors(const Network& network) {
   return repeated;
 }
 
-std::string parent_of(const std::string& path) {
-  return path.substr(0, path.rfind('.'));
-}
-
 }  // namespace
 
 ModuleSizes::ModuleSizes(const Network& network, const std::optional<std::string>& dtype) {

@@ -18,6 +18,11 @@ std::string path_of(const std::string& parent, const std::string& name) {
   return parent.empty() ? name : parent + '.' + name;
 }
 
+std::string parent_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
 bool is_within(const std::string& path, const std::string& module) {
   return module.empty() || path == module || path.starts_with(module + '.');
 }

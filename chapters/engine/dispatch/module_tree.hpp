@@ -42,6 +42,8 @@ struct Network {
 
 /// "a.b"; just `name` below the root, whose path is empty.
 std::string path_of(const std::string& parent, const std::string& name);
+/// The path without its last part; that of the root where it has one part.
+std::string parent_of(const std::string& path);
 /// Whether a path is that of a module, or of something in it.
 bool is_within(const std::string& path, const std::string& module);
 /// The module of a path; null if there is none.

@@ -16,15 +16,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool has_file(const std::string& folder, const std::string& name) {
-  std::error_code ignored;
-  return fs::exists(folder + '/' + name, ignored);
-}
-
 /// The types of all tensors of a folder's files, as their headers say.
 std::map<std::string, std::string> stored_types(const std::string& folder) {
   std::set<std::string> files;
-  if (has_file(folder, "model.safetensors"))
+  if (has_name(folder + "/model.safetensors"))
     files.insert("model.safetensors");
   else
     for (const auto& [tensor, file] : read_tensor_index(folder + '/' + TensorIndex::file_name).file_of)
@@ -76,12 +71,11 @@ void set_types(Module& module, const std::string& path, const std::map<std::stri
 Network read_network(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  const bool has_parameters =
-      is_folder && (has_file(path, "model.safetensors") || has_file(path, TensorIndex::file_name));
-  const ForeignModel model =
-      has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);
+  const ForeignModel model = read_model_config(is_folder ? path + "/config.json" : path);
   Network network = model.hyper_parameter("model_type", "") == "t5" ? t5_network(t5_model(model))
                                                                     : decoder_network(mistral_model(model));
+  const bool has_parameters =
+      is_folder && (has_name(path + "/model.safetensors") || has_name(path + '/' + TensorIndex::file_name));
   set_types(network.root, "", has_parameters ? stored_types(path) : std::map<std::string, std::string>{},
             configured_type(model));
   return network;
