@@ -45,6 +45,7 @@ void require_paths(const Words& words, const std::string& expected, std::size_t 
 std::optional<NewForm> new_form(const Communicator& group, const Words& words, std::string& from,
                                 std::string& to) {
   std::string format = "sharded", size = "5GB", dtype;
+  bool is_unverified = false;
   const bool goes_on = parse_options(
       group, "10_checkpoints reshard", words.options, "Write a checkpoint anew",
       {{"--from", "A safetensors file, or a folder with one or with an index", "PATH", {}, &from},
@@ -59,10 +60,11 @@ std::optional<NewForm> new_form(const Communicator& group, const Words& words, s
         "f64, f32, f16 or bf16, for floating tensors",
         "NAME",
         {"f64", "f32", "f16", "bf16"},
-        &dtype}},
+        &dtype},
+       {"--no-verify", "Do not compare files with their digests", "", {}, nullptr, &is_unverified}},
       "What the folder had stays until all is written.");
   if (!goes_on) return std::nullopt;
-  NewForm form{format, parse_size("--max-shard-size", size), std::nullopt};
+  NewForm form{format, parse_size("--max-shard-size", size), std::nullopt, is_unverified};
   for (char& c : dtype) c = static_cast<char>(std::toupper(c));
   if (!dtype.empty()) form.dtype = dtype;
   if (from.empty() || to.empty())

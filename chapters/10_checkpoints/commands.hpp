@@ -23,6 +23,7 @@ struct NewForm {
   std::string format = "sharded";    ///< "gathered" (one file), or "distributed" (one, as of one device)
   std::uint64_t most_bytes = 0;      ///< of a file, unless a tensor is larger by itself
   std::optional<std::string> dtype;  ///< of floating tensors; none: as they are
+  bool is_unverified = false;        ///< files are not compared with their digests before
 };
 /// Writes a checkpoint anew into a folder, in pieces of 256 KiB. Until all is written, the
 /// folder keeps what it had. \throws Error file

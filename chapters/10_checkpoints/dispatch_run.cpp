@@ -79,6 +79,12 @@ int run_dispatched(Communicator& group, const std::string& command, const std::v
   Arguments arguments;
   std::string number = command == "infer" ? "1" : "32";
   std::vector<TextOption> options = request.options();
+  options.push_back({"--no-verify",
+                     "Do not compare a checkpoint's files with their digests",
+                     "",
+                     {},
+                     nullptr,
+                     &arguments.unverified});
   if (command == "infer") {
     options.push_back({"--batch", "Sequences that go through the network together", "N=1", {}, &number});
   } else {

@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "engine/checkpoints/index_text.hpp"
+#include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
@@ -96,6 +97,8 @@ class Rewriting {
 int reshard(const std::string& from, const std::string& to, const NewForm& form) {
   const StoredCheckpoint stored(from);
   stored.require_whole();
+  if (stored.manifest() && !form.is_unverified)
+    for (const auto& [file, digest] : stored.manifest()->digests) verify_digest(from, file, digest);
   FolderReplacement folder(to);
   Rewriting rewriting(stored, folder.folder(), form);
   for (const char* stem : {"model", "optimizer"}) rewriting.write(stem);

@@ -20,26 +20,19 @@ Ranges inside(const Ranges& part, const Ranges& other) {
   return relative;
 }
 
-/// Tensors in parts, each in the file of the device that has written it.
-class DistributedCheckpoint : public Checkpoint {
- public:
-  DistributedCheckpoint(std::string folder, const Manifest& manifest, const std::string& stem)
-      : folder_(std::move(folder)) {
-    for (const auto& [name, tensor] : manifest.tensors)
-      if (!tensor.parts.empty() && tensor.parts[0].file.starts_with(stem + '-')) tensors_[name] = tensor;
-  }
+/// Those of the files with this stem.
+std::map<std::string, StoredParts> tensors_of(const Manifest& manifest, const std::string& stem) {
+  std::map<std::string, StoredParts> tensors;
+  for (const auto& [name, tensor] : manifest.tensors)
+    if (!tensor.parts.empty() && tensor.parts[0].file.starts_with(stem + '-')) tensors[name] = tensor;
+  return tensors;
+}
 
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [name, tensor] : tensors_) all.push_back(name);
-    return all;
-  }
-  bool contains(const std::string& name) const override { return tensors_.contains(name); }
-  Shape shape(const std::string& name) const override {
-    if (!contains(name)) checkpoint::refuse_unknown(source(), name);
-    return tensors_.at(name).shape;
-  }
-  std::string source() const override { return folder_; }
+/// Tensors in parts, each in the file of the device that has written it.
+class DistributedCheckpoint : public ListedCheckpoint {
+ public:
+  DistributedCheckpoint(const std::string& folder, std::map<std::string, StoredParts> tensors)
+      : ListedCheckpoint(shapes_of(tensors), folder), tensors_(std::move(tensors)) {}
 
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
@@ -58,14 +51,13 @@ class DistributedCheckpoint : public Checkpoint {
 
   const Checkpoint& opened(const std::string& file, const std::string& name, const Ranges& ranges) const {
     std::unique_ptr<Checkpoint>& open = files_[file];
-    if (!open) open = open_checkpoint(folder_ + '/' + file);
+    if (!open) open = open_checkpoint(source() + '/' + file);
     if (const Shape given = open->shape(name); given != shape_of(ranges))
       bad_file(open->source(), "tensor \"" + printable(name) + '"', to_string(shape_of(ranges)),
                to_string(given));
     return *open;
   }
 
-  std::string folder_;
   std::map<std::string, StoredParts> tensors_;
   mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;
 };
@@ -75,17 +67,20 @@ class DistributedCheckpoint : public Checkpoint {
 std::unique_ptr<Checkpoint> open_saved(const std::string& folder, const Manifest& manifest,
                                        const std::string& stem) {
   if (manifest.format == "distributed")
-    return std::make_unique<DistributedCheckpoint>(folder, manifest, stem);
+    return std::make_unique<DistributedCheckpoint>(folder, tensors_of(manifest, stem));
   return open_stored(folder, stem);
+}
+
+void verify_digest(const std::string& folder, const std::string& file, const std::string& digest) {
+  const std::string path = folder + '/' + file;
+  if (const std::string given = digest_of_file(path); given != digest)
+    bad_file(path, "damaged", "a digest of " + printable(digest, 40), given);
 }
 
 void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest) {
   int file_number = 0;
   for (const auto& [file, digest] : manifest.digests) {
-    if (file_number++ % group.num_devices() != group.device_id()) continue;
-    const std::string path = folder + '/' + file;
-    if (const std::string given = digest_of_file(path); given != digest)
-      bad_file(path, "damaged", "a digest of " + printable(digest, 40), given);
+    if (file_number++ % group.num_devices() == group.device_id()) verify_digest(folder, file, digest);
   }
   group.barrier();
 }

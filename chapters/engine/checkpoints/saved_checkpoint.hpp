@@ -14,6 +14,8 @@ namespace shard {
 std::unique_ptr<Checkpoint> open_saved(const std::string& folder, const Manifest& manifest,
                                        const std::string& stem);
 
+/// Compares a file with its digest. \throws Error file when it is damaged
+void verify_digest(const std::string& folder, const std::string& file, const std::string& digest);
 /// Compares each file with its digest. Each device reads some of the files. A collective. \throws Error file
 /// when one is damaged
 void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest);

@@ -16,6 +16,10 @@ bool parse_options(const Communicator& group, const std::string& program,
                    const std::vector<TextOption>& options, const std::string& footer) {
   CLI::App app(summary, "mpirun -n 4 build/emu/" + program);
   for (const TextOption& o : options) {
+    if (o.value == nullptr) {
+      app.add_flag(o.name, *o.flag, o.help);
+      continue;
+    }
     CLI::Option* added = app.add_option(o.name, *o.value, o.help)->type_name(o.type);
     const auto refusal = [allowed = o.allowed](const std::string& given) {
       if (std::ranges::find(allowed, given) != allowed.end()) return std::string();

@@ -7,13 +7,14 @@
 
 namespace shard {
 
-/// An option that takes one text.
+/// An option that takes one text, or a flag.
 struct TextOption {
   std::string name;  ///< "--only"
   std::string help;
   std::string type;                  ///< "NAME", for --help
   std::vector<std::string> allowed;  ///< any text if empty
-  std::string* value;                ///< where it goes
+  std::string* value;                ///< where it goes; null for a flag
+  bool* flag = nullptr;              ///< where that goes
 };
 
 /// A command line of such options alone, behind the program's name. False when it asked for help, which
