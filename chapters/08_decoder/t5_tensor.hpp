@@ -2,9 +2,8 @@
 
 ///     ./chapters/run 08 -n 4 train --variant t5-tensor
 ///
-/// Tensor parallelism (Shoeybi et al. 2019, "Megatron-LM", section 3) for an encoder-decoder. Heads are
-/// divided, with their bias, and hidden units and the vocabulary. Every device has what the encoder returns.
-/// Its gradient is an addend in each of the decoder's blocks, and is reduced once, after all.
+/// Tensor parallelism (Shoeybi et al. 2019, section 3) for an encoder-decoder: of heads with their bias, hidden
+/// units and the vocabulary. Every device has what the encoder returns; its gradient is reduced once, at the end.
 /// Builds on: 08_decoder/t5_single.hpp, 08_decoder/tensor.hpp.
 
 #include "t5_sight.hpp"

@@ -5,7 +5,7 @@
 #include "engine/schedules/interpreter.hpp"
 #include "engine/schedules/schedules.hpp"
 #include "five_batch.hpp"
-#include "five_trace.hpp"
+#include "five_block_trace.hpp"
 
 namespace shard::meshes {
 

@@ -4,24 +4,25 @@
 /// embeddings, the last norms and the head are parts, too. Beside the residual stream, two activations live
 /// long: the bias of positions, which a stack's first block makes for the others, and what the encoder
 /// returns. A device gets each of them once in a pass, when it first reads it.
-/// Builds on: 10_checkpoints/dispatched.hpp, 08_decoder/t5_owned_blocks.hpp.
+/// Builds on: 10_checkpoints/dispatched.hpp, 10_checkpoints/t5_parts.hpp, 08_decoder/t5_owned_blocks.hpp.
 
 #include <fmt/format.h>
 
 #include "08_decoder/t5_owned_blocks.hpp"
 #include "dispatched.hpp"
+#include "t5_parts.hpp"
 
 namespace shard::checkpoints {
 
 class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
  public:
   DispatchedT5(Communicator& group, const T5Model& model, const std::vector<std::string>& places)
-      : DispatchedModel(group, places), m_(model), kinds_(all_parts(model)) {}
+      : DispatchedModel(group, places), m_(model), parts_(t5_parts(model)) {}
 
   /// The modules that are its parts, in the order in which they run.
   static std::vector<std::string> modules(const T5Model& m) {
     std::vector<std::string> all;
-    for (const Part& part : all_parts(m)) all.push_back(part.module);
+    for (const T5Part& part : t5_parts(m)) all.push_back(part.module);
     return all;
   }
 
@@ -35,19 +36,13 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     for (int d = 0; d < num_devices() && !is_first_pass; ++d)
       encoded_.holders.push_back(d);  // all have nothing
     std::size_t first = 0;
-    while (!is_first_pass && kinds_[first].side == Side::encoder) ++first;
+    while (!is_first_pass && parts_[first].side == Side::encoder) ++first;
     return run_parts(first, decoder_.tokens.rows());
   }
 
  private:
   using Weights = decoders::T5OwnedWeights;
-  enum class Kind { embedding, self, cross, feed_forward, norm, head };
-  struct Part {
-    Kind kind;
-    Side side;
-    Index block;
-    std::string module;
-  };
+  using Kind = T5Part::Kind;
   /// An activation that some devices have. All devices know which.
   struct Shared {
     Owned here{};
@@ -59,47 +54,17 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     Shared bias{};  ///< (S S, H)
   };
 
-  static std::vector<Part> all_parts(const T5Model& m) {
-    std::vector<Part> all;
-    for (const Side side : {Side::encoder, Side::decoder}) {
-      const std::string stack = side == Side::encoder ? "encoder" : "decoder";
-      all.push_back({Kind::embedding, side, 0, stack + ".embed_tokens"});
-      for (Index b = 0; b < m.blocks(side); ++b) {
-        int layer = 0;
-        for (const Kind kind : {Kind::self, Kind::cross, Kind::feed_forward})
-          if (kind != Kind::cross || side == Side::decoder)
-            all.push_back({kind, side, b, fmt::format("{}.block.{}.layer.{}", stack, b, layer++)});
-      }
-      all.push_back({Kind::norm, side, 0, stack + ".final_layer_norm"});
-    }
-    all.push_back({Kind::head, Side::decoder, 0, "lm_head"});
-    return all;
-  }
-
-  bool reads_tokens(std::size_t p) const override { return kinds_[p].kind == Kind::embedding; }
+  bool reads_tokens(std::size_t p) const override { return parts_[p].kind == Kind::embedding; }
 
   void visit_parameters(std::size_t p, Weights& w, const Visit& visit) const override {
-    const auto& [kind, side, b, module] = kinds_[p];
-    auto& stack = w.stack(side);
-    stack.blocks.resize(static_cast<std::size_t>(m_.blocks(side)));
-    if (kind == Kind::norm) return visit(t5_name(side, "final_norm"), stack.final_norm);
-    if (kind == Kind::head && !m_.is_tied) return visit(head_name(), w.own_head);
-    if (kind == Kind::head || kind == Kind::embedding) return visit(embedding_name(), w.embedding);
-    auto& block = stack.blocks[static_cast<std::size_t>(b)];
-    if (kind == Kind::self && b == 0) visit(t5_name(side, "position_bias"), stack.position_bias);
-    if (kind == Kind::self) return for_each_parameter(t5_name(side, b, "self_"), block.self, visit);
-    if (kind == Kind::cross) return for_each_parameter(t5_name(side, b, "cross_"), block.cross, visit);
-    visit(t5_name(side, b, "feed_forward_norm"), block.feed_forward_norm);
-    if (m_.has_gate()) visit(t5_name(side, b, "gate"), block.feed_forward.gate);
-    visit(t5_name(side, b, "up"), block.feed_forward.up);
-    visit(t5_name(side, b, "down"), block.feed_forward.down);
+    for_each_parameter_of(parts_[p], m_, w, visit);
   }
 
   /// ## What lives long
   /// Before the first self-attention of a stack, and before the encoder's last norm, nobody has it. The
   /// device that runs these parts makes it.
   void provide(std::size_t p, int device) override {
-    const auto& [kind, side, b, module] = kinds_[p];
+    const auto& [kind, side, b, module] = parts_[p];
     const bool makes_bias = kind == Kind::self && b == 0;
     const bool makes_encoded = kind == Kind::norm && side == Side::encoder;
     if (makes_bias) stack(side).bias.holders = {device};
@@ -118,7 +83,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
 
   /// ## A part
   Owned compute(std::size_t p, const Weights& w, Owned x) override {
-    const auto& [kind, side, b, module] = kinds_[p];
+    const auto& [kind, side, b, module] = parts_[p];
     if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens);  // (T, D)
     if (kind == Kind::norm) return last_norm(side, w.stack(side).final_norm, x);
     if (kind == Kind::head) return losses(w.head(m_), x);
@@ -173,7 +138,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   }
 
   T5Model m_;
-  std::vector<Part> kinds_;  // of the parts, in the order of execution
+  std::vector<T5Part> parts_;  // of the parts, in the order of execution
   Stack encoder_, decoder_;
   Shared encoded_;  // (T_e, D)   what the encoder returned
 };
