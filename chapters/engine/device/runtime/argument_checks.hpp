@@ -8,8 +8,9 @@ namespace shard {
 
 /// The bytes of a tensor of this shape. No extent may be negative.
 Index bytes_of(const Shape& shape);
-/// There must be as many values as the tensor has elements.
+/// The tensor must have as many elements as there are values, from `first` on.
 void require_inside(const char* call, const Tensor& t, Index first, std::span<const float> values);
+/// There must be as many values as the tensor has elements.
 void require_values(const char* call, const Tensor& t, std::span<const float> values);
 
 void require_same_shape(const char* call, const Tensor& a, const Tensor& b);
