@@ -39,7 +39,7 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
             os.environ.setdefault(f"OMPI_MCA_oob_tcp_keepalive_{name}", value)
         options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags]
         watch, interrupted = Watch(launcher, records), None
-        with LauncherText() as text:
+        with LauncherText(watch) as text:
             try:
                 # In a process group of its own, the launcher does not see Ctrl-C: it would leave its devices
                 # no time for a last step.
@@ -50,13 +50,13 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
         failed, words = records.last_words()
         if failed == 130:
             say(f"error: {words}")
-        code = interrupted or failed or (128 - code if code < 0 else code)
+        code = interrupted or failed or code
         if code == 255:  # ssh's, which has said more above
             fail(69, f"{launcher}: expected to start devices on every host, given a host that cannot be "
                      "reached")
         lost, lines = None, []
         if not failed and not interrupted:
-            lost, lines = lost_device(records, watch.lost, text.about_processes, code)
+            lost, lines = lost_device(records, watch.lost, text.about_processes, code, launcher)
         if lines:
             code = 83
             say("error: " + "\n".join(lines))
@@ -97,12 +97,13 @@ def settle_launcher(launcher):
 # ---- What the launcher says ------------------------------------------------------------------------------
 class LauncherText:
     """Passes on what a job writes to standard error, but keeps what Open MPI's launcher says itself: blocks
-    between lines of dashes, and remarks on its own work when a job is aborted."""
+    between lines of dashes, remarks on its own work when a job is aborted, and its own stack: Open MPI 4.1's
+    crashes at times when it aborts a job."""
     remarks = re.compile(rb"^\[[^\]\n]+\] ([^\n]*(ORTE_ERROR_LOG|FORCE-TERMINATE)|\d+ more process|"
                          rb"Set MCA param|Epoll MOD).*\n", re.M)
 
-    def __init__(self):
-        self.about_processes = ""
+    def __init__(self, watch):
+        self.watch, self.about_processes = watch, ""
         self.source, self.end = os.pipe()
         self.thread = threading.Thread(target=self.pass_on, daemon=True)
 
@@ -127,7 +128,9 @@ class LauncherText:
             self.about_processes += block[1].decode(errors="replace")
             text = text[block.end():]
         text = re.sub(self.remarks, b"", text)
-        begun = re.search(rb"^-(-{0,73}\Z|-{73}\n)", text, re.M)
+        stack = rb"^\[[^\]\n]+:%d\] ( ?\*\*\* |Signal|Failing at|\[ ?\d+\] ).*\n" % self.watch.process
+        text = re.sub(stack, b"", text, flags=re.M)
+        begun = re.search(rb"^(-(-{0,73}\Z|-{73}\n)|\[[^\n]*\Z)", text, re.M)
         self.write(text[:begun.start()] if begun else text)
         return text[begun.start():] if begun else b""
 

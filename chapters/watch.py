@@ -45,12 +45,14 @@ class Records:
         return sorted(found, key=lambda record: record.device)
 
 # ---- What goes wrong with a process ----------------------------------------------------------------------
-def lost_device(records, lost, about_processes, code):
+def lost_device(records, lost, about_processes, code, launcher):
     """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those
-    whose processes were gone first; the text about processes is Open MPI's. Records of other hosts are not
-    seen."""
+    whose processes were gone first; the text about processes is Open MPI's; the code is the launcher's, below
+    0 where a signal killed that. Records of other hosts are not seen."""
     if code in (0, 130, 143):
         return None, []
+    if code < 0 and not lost:
+        return None, [f"the launcher was lost: {launcher} was killed by {signal.Signals(-code).name}"]
     killed = re.search(r"process rank (\d+) .*exited on signal (\d+)", about_processes)
     left = re.search(r"due to process rank (\d+)", about_processes)
     ended = re.search(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)", about_processes)
@@ -96,11 +98,11 @@ class Watch:
     seconds."""
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
-        self.looks, self.told, self.lost = 0, set(), []
+        self.looks, self.told, self.lost, self.process = 0, set(), [], 0
 
     def __call__(self, launcher):
         """The exit code where it stays too long, else None."""
-        self.looks += 1
+        self.looks, self.process = self.looks + 1, launcher.pid
         failed, _ = self.records.last_words()
         if not failed and not self.lost and self.looks % 5:  # to look at all processes costs more
             return None

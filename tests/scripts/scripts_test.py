@@ -238,6 +238,21 @@ class Launching(Scripts):
                              more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
                 self.assertLess(time.monotonic() - start, 20)
 
+    def test_a_launcher_that_crashes(self):
+        """By itself; or once a device has failed, whose words count. Open MPI's prints its stack."""
+        program = f"'{build}/emu/03_tensor_parallel'"
+        stack = "; ".join(f'echo "[vm:$1] {line}" >&2' for line in (
+            "*** Process received signal ***", "Signal: Segmentation fault (11)", "Signal code:  (0)",
+            "Failing at address: 0x38a4", "[ 0] /lib/libc.so.6(+0x3c050)[0x7f753db4a050]",
+            "[10] mpirun(+0x13b9)[0x5643167353b9]", "*** End of error message ***"))
+        for first, code, says in (("", 83, "the launcher was lost: .*/launcher was killed by SIGSEGV"),
+                                  (f"{program} --steps 0", 64, "--steps: expected")):
+            with self.subTest(first=first):
+                self.play("launcher", f'[ "$1" = --version ] && exit\n{first}\nsleep 0.5; set -- $$\n{stack}\n'
+                                      "kill -SEGV $$")
+                self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
+                             more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
+
 
 class Ending(Scripts):
     def tearDown(self):
