@@ -136,7 +136,7 @@ Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor, So
 
 Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where) {
   const CallSite call(where);
-  Tensor part = TensorMemory::make(shape_of_slice(t, axis, begin, end));
+  Tensor part = TensorMemory::make(shape_of_slice("slice", t, axis, begin, end));
   note_elementwise("slice", part.size());
   cuda::copy_slice(gpu().computation(), t, axis, {begin, end}, TensorMemory::data(part));
   return part;

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "cuda/gpu.hpp"
+#include "cuda/gpu_slices.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
@@ -191,12 +192,11 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
-void Tensor::write(Index first, std::span<const float> values, SourceLine where) {
+void Tensor::write(int axis, Index begin, Index end, std::span<const float> values, SourceLine where) {
   const CallSite call(where);
-  require_inside("write", *this, first, values);
-  if (!values.empty())
-    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(*this) + first, values.data(), values.size_bytes(),
-                                    cudaMemcpyHostToDevice, gpu().computation()));
+  require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
+                static_cast<Index>(values.size()));
+  cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
 }
 
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {

@@ -10,14 +10,14 @@ namespace {
 
 /// Copies `rows` pieces of `width` elements each. The arguments give the distance from piece to piece.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
-                 Index width, Index rows) {
+                 Index width, Index rows, cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
   if (rows == 1)  // distances have a limit, 2 GiB
-    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), cudaMemcpyDeviceToDevice, stream));
+    SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), kind, stream));
   else
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
-                                      static_cast<std::size_t>(rows), cudaMemcpyDeviceToDevice, stream));
+                                      static_cast<std::size_t>(rows), kind, stream));
 }
 
 /// Elements of a slice of extent 1.
@@ -38,11 +38,12 @@ void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, 
               width, runtime::elements_before(from.shape(), axis));
 }
 
-void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range) {
+void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range,
+                 cudaMemcpyKind kind) {
   const Index inner = runtime::elements_after(to.shape(), axis);
   const Index width = range.size() * inner;
   copy_pieces(stream, from, width, data_on(stream, to) + range.begin * inner, to.extent(axis) * inner, width,
-              runtime::elements_before(to.shape(), axis));
+              runtime::elements_before(to.shape(), axis), kind);
 }
 
 Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Slices of tensors, copied within the GPU's memory, in the stream that is given.
+/// Slices of tensors, copied within the GPU's memory or to it, in the stream that is given.
 
 #include <cuda_runtime.h>
 
@@ -13,9 +13,10 @@ namespace shard::cuda {
 void copy(cudaStream_t stream, const float* from, float* to, Index elements);
 /// Divides each of so many elements by a number (in elementwise_kernels.cpp).
 void divide(cudaStream_t stream, float* values, Index elements, float divisor);
-/// Copies elements `range` along `axis` to contiguous memory, and back.
+/// Copies elements `range` along `axis` to contiguous memory, and back, or from contiguous memory of the host.
 void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to);
-void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range);
+void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range,
+                 cudaMemcpyKind kind = cudaMemcpyDeviceToDevice);
 
 /// What collective_bodies.hpp says of `packed`, and the reverse: slices one behind the other become a
 /// tensor of this shape.

@@ -5,6 +5,7 @@
 #include <new>
 #include <unordered_map>
 
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
 
@@ -111,10 +112,11 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
-void Tensor::write(Index first, std::span<const float> values, SourceLine where) {
+void Tensor::write(int axis, Index begin, Index end, std::span<const float> values, SourceLine where) {
   const CallSite call(where);
-  require_inside("write", *this, first, values);
-  std::ranges::copy(values, TensorMemory::data(*this) + first);
+  require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
+                static_cast<Index>(values.size()));
+  if (!values.empty()) emu::paste_slice(values.data(), *this, axis, {begin, end});
 }
 
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {

@@ -10,13 +10,12 @@ namespace shard {
 
 namespace {
 
-/// As many of the first dimension's indices as make a piece, from `begin` on.
-Ranges piece_of(const Ranges& part, Index begin) {
-  const Index row = num_elements(shape_of({part.begin() + 1, part.end()}));
-  const Index rows = std::max<Index>(1, piece_elements / std::max<Index>(1, row));
-  Ranges piece = part;
-  piece[0] = {begin, std::min(begin + rows, part[0].end)};
-  return piece;
+/// How many indices along an axis make a piece.
+Index indices_of_piece(const Ranges& part, std::size_t axis) {
+  Index others = 1;
+  for (std::size_t d = 0; d < part.size(); ++d)
+    if (d != axis) others *= part[d].size();
+  return std::max<Index>(1, piece_elements / std::max<Index>(1, others));
 }
 
 }  // namespace
@@ -44,21 +43,30 @@ std::vector<float> Checkpoint::read(const std::string& name, const Ranges& part)
   return values(name, part);
 }
 
-Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
-  if (ranges.empty() || num_elements(shape_of(ranges)) <= piece_elements) {
-    Tensor t = Tensor::from_host(shape_of(ranges), read(name, ranges));
-    t.charge_to(Purpose::parameters);
-    return t;
+void Checkpoint::read_in_pieces(const std::string& name, const Ranges& part, const Take& take) const {
+  if (part.empty() || num_elements(shape_of(part)) <= piece_elements) return take(part, read(name, part));
+  const auto axis = static_cast<std::size_t>(outermost_axis(name));
+  const Index most = indices_of_piece(part, axis);
+  Ranges piece = part;
+  for (Index begin = part[axis].begin; begin < part[axis].end; begin = piece[axis].end) {
+    piece[axis] = {begin, std::min(begin + most, part[axis].end)};
+    take(piece, read(name, piece));
   }
+}
+
+Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
+  const int axis = outermost_axis(name);
+  const auto a = static_cast<std::size_t>(axis);
   Tensor t = Tensor::uninitialized(shape_of(ranges));
   t.charge_to(Purpose::parameters);
-  Index done = 0;
-  for (Ranges piece = piece_of(ranges, ranges[0].begin);; piece = piece_of(ranges, piece[0].end)) {
-    const std::vector<float> values = read(name, piece);
-    t.write(done, values);
-    done += static_cast<Index>(values.size());
-    if (piece[0].end == ranges[0].end) return t;
-  }
+  read_in_pieces(name, ranges, [&](const Ranges& piece, std::span<const float> values) {
+    if (ranges.empty())
+      t = Tensor::from_host({}, values);
+    else
+      t.write(axis, piece[a].begin - ranges[a].begin, piece[a].end - ranges[a].begin, values);
+  });
+  t.charge_to(Purpose::parameters);
+  return t;
 }
 
 }  // namespace shard

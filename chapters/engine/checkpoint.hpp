@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,14 @@ class Checkpoint {
   std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const {
     return read(name, along(shape(name), axis, begin, end));
   }
-  /// The same on the device, charged to parameters. Beside the tensor, the host holds at most 256 KiB at a time
-  /// (or a row, where that is longer).
+  using Take = std::function<void(const Ranges& piece, std::span<const float> values)>;
+  /// The same in pieces, each given to `take`: of at most 256 KiB, or of one index along the outermost axis, where
+  /// that has more.
+  void read_in_pieces(const std::string& name, const Ranges& part, const Take& take) const;
+  /// The axis along which a parameter lies in large runs where it comes from: not 0 for a matrix that lies there
+  /// transposed.
+  virtual int outermost_axis(const std::string&) const { return 0; }
+  /// A part on the device, charged to parameters. Beside the tensor, the host holds a piece at a time.
   Tensor part(const std::string& name, const Ranges& ranges) const;
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const {
     return part(name, along(shape(name), axis, begin, end));

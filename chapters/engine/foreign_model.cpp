@@ -30,6 +30,11 @@ class RenamedCheckpoint : public ListedCheckpoint {
         stored_(std::move(stored)),
         names_(std::move(names)) {}
 
+  int outermost_axis(const std::string& name) const override {
+    const ForeignName& theirs = names_.at(name);
+    return theirs.is_transposed ? 1 : stored_->outermost_axis(theirs.name);
+  }
+
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
     const ForeignName& theirs = names_.at(name);

@@ -30,6 +30,20 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
   return result;
 }
 
+/// From pageable memory, which may be written again when the call returns.
+cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                           std::size_t width, std::size_t height, cudaStream_t stream) {
+  if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");
+  const char* values = static_cast<const char*>(from);
+  return add_work(stream, "a copy from the host", {{to, to_pitch * (height - 1) + width, true}},
+                  [=, copy = std::vector<char>(values, values + from_pitch * (height - 1) + width)] {
+                    for (std::size_t row = 0; row < height; ++row)
+                      std::memcpy(static_cast<char*>(kept_at(to)) + row * to_pitch,
+                                  copy.data() + row * from_pitch, width);
+                    return true;
+                  });
+}
+
 }  // namespace
 
 void cuda_double::deliver() {
@@ -55,14 +69,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
   const bool to_device = kind == cudaMemcpyHostToDevice;
   if (is_of_device(to_device ? from : to)) violation("cudaMemcpyAsync: device memory given as the host's");
-  if (to_device) {  // from pageable memory: it may be written again when the call returns
-    const char* values = static_cast<const char*>(from);
-    return add_work(stream, "cudaMemcpyAsync", {{to, bytes, true}},
-                    [=, copy = std::vector<char>(values, values + bytes)] {
-                      std::memcpy(kept_at(to), copy.data(), bytes);
-                      return true;
-                    });
-  }
+  if (to_device) return copy_from_host(to, bytes, from, bytes, bytes, 1, stream);
   return copy_to_host(to, from, bytes, stream);
 }
 
@@ -70,9 +77,11 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
                               std::size_t width, std::size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
   PLANTED("cudaMemcpy2DAsync");
-  if (kind != cudaMemcpyDeviceToDevice) violation("cudaMemcpy2DAsync: within the device only");
   if (width > to_pitch || width > from_pitch || width == 0 || height == 0)
     violation("cudaMemcpy2DAsync: rows wider than their distance, or none");
+  if (kind == cudaMemcpyHostToDevice)
+    return copy_from_host(to, to_pitch, from, from_pitch, width, height, stream);
+  if (kind != cudaMemcpyDeviceToDevice) violation("cudaMemcpy2DAsync: not to the host");
   const std::vector<Access> accesses = {{from, from_pitch * (height - 1) + width, false},
                                         {to, to_pitch * (height - 1) + width, true}};
   if (overlap(accesses[0], accesses[1])) violation("a copy onto a part of itself");

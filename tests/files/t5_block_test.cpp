@@ -4,9 +4,11 @@
 
 #include <filesystem>
 
+#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "tests/files/safetensors_files.hpp"
+#include "tests/harness/devices.hpp"
 
 using namespace shard;
 using namespace shard::testing;
@@ -86,6 +88,30 @@ TEST_CASE("renamed: a slice of what is transposed reads no byte of other devices
   CHECK(checkpoint->read("ours", 1, 0, 1) == std::vector<float>{1, 2, 3});
   check_error([&] { checkpoint->read("ours", 1, 1, 2); }, Code::file, file,
               "the file shrank while it was read");
+}
+
+TEST_CASE("renamed: a large matrix that lies transposed is read in whole rows of its file, each once") {
+  constexpr Index rows = 300, columns = 700;  // in the file
+  const Folder folder;
+  const HostTensor stored = reals({rows, columns}, 0, 1);
+  write_safetensors(folder / "model.safetensors", {{"a", stored}});
+  const auto checkpoint =
+      renamed(open_checkpoint(folder / "model.safetensors"), {{"ours", {"a", true}}}, "it");
+  Index next = 0;
+  int pieces = 0;
+  checkpoint->read_in_pieces("ours", {{0, columns}, {0, rows}}, [&](const Ranges& piece, auto values) {
+    CHECK(piece[0] == Range{0, columns});
+    CHECK(piece[1].begin == next);
+    CHECK(static_cast<Index>(values.size()) == columns * piece[1].size());
+    next = piece[1].end;
+    ++pieces;
+  });
+  CHECK(next == rows);
+  CHECK(pieces == 4);
+  CHECK(checkpoint->whole("ours").to_host() == shard::transposed(stored).values);
+  for (const auto& [axis, begin, end] : {std::tuple(0, 13, 650), std::tuple(1, 13, 290)})
+    CHECK(checkpoint->slice("ours", axis, begin, end).to_host() ==
+          checkpoint->read("ours", axis, begin, end));
 }
 
 TEST_CASE("T5: hyper-parameters that change what a block computes are refused") {

@@ -54,6 +54,28 @@ TEST_CASE("operands of different shapes are refused") {
   CHECK(code_of([&] { Tensor::from_host({3}, a.values); }) == argument);
 }
 
+TEST_CASE("a part along either axis is written from the host, and elements are read back") {
+  const HostTensor columns = tabulate({3, 2}, [](const Place& place) {
+    return at(b, {place[0], place[1] + 1});
+  });
+  Tensor t = to_device(a);
+  t.write(1, 1, 3, columns.values);
+  t.write(0, 2, 3, std::span(b.values).last(5));
+  const HostTensor expected = tabulate(shape, [](const Place& place) {
+    const bool is_written = place[0] == 2 || place[1] == 1 || place[1] == 2;
+    return at(is_written ? b : a, place);
+  });
+  CHECK(difference(t, expected) == "");
+  std::vector<float> middle(7);
+  t.read(4, middle);
+  CHECK(std::equal(middle.begin(), middle.end(), expected.values.begin() + 4));
+  const int argument = static_cast<int>(Code::argument);
+  CHECK(code_of([&] { t.write(1, 4, 6, columns.values); }) == argument);
+  CHECK(code_of([&] { t.write(1, 0, 3, columns.values); }) == argument);
+  CHECK(code_of([&] { t.write(2, 0, 1, {}); }) == argument);
+  CHECK(code_of([&] { t.read(9, middle); }) == argument);
+}
+
 TEST_CASE("products of every order of operands, and onto a tensor") {
   const Tensor left = to_device(a), right = to_device(b);
   const HostTensor turned = testing::transposed(b);

@@ -60,10 +60,12 @@ class Tensor {
   Tensor clone() const;
   /// The same elements under another shape of the same size. Consumes this tensor.
   Tensor reshaped(Shape shape, SourceLine where = SourceLine::current()) &&;
-  /// Writes elements in row-major order, from `first` on, from the host's memory.
+  /// Writes the elements [begin, end) along an axis from the host's memory, where they lie row-major.
+  /// \throws Error argument for elements that the tensor does not have, or another number of values.
+  void write(int axis, Index begin, Index end, std::span<const float> values,
+             SourceLine where = SourceLine::current());
+  /// Reads elements in row-major order, from `first` on, into the host's memory.
   /// \throws Error argument for elements that the tensor does not have.
-  void write(Index first, std::span<const float> values, SourceLine where = SourceLine::current());
-  /// Reads elements in row-major order, from `first` on, into the host's memory. Errors as of `write`.
   void read(Index first, std::span<float> values, SourceLine where = SourceLine::current()) const;
   /// All elements in row-major order, in the host's memory.
   std::vector<float> to_host() const;

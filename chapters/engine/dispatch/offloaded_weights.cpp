@@ -24,19 +24,35 @@ void OffloadedWeights::bring_in(std::size_t part,
     refuse(Code::internal, "bring_in", "parts in their order", "part " + std::to_string(part));
   Weights weights = ahead_.get();
   while (!weights.empty()) {
-    const auto parameter = weights.extract(weights.begin());
+    auto parameter = weights.extract(weights.begin());
     put(parameter.key(), parameter.mapped());
+    std::vector<float>& values = parameter.mapped().values;
+    spare_.emplace(static_cast<Index>(values.size()), std::move(values));
   }
   read_ahead(part + 1);
 }
 
-OffloadedWeights::Weights OffloadedWeights::read(const std::vector<std::string>& names) const {
+OffloadedWeights::Weights OffloadedWeights::read(const std::vector<std::string>& names) {
   Weights weights;
   for (const std::string& name : names) {
-    const Shape shape = checkpoint_.shape(name);
-    weights[name] = {shape, checkpoint_.read(name, 0, 0, shape.at(0))};
+    HostTensor& tensor = weights[name] = {checkpoint_.shape(name), {}};
+    if (auto spare = spare_.extract(num_elements(tensor.shape))) tensor.values = std::move(spare.mapped());
+  }
+  spare_.clear();
+  for (auto& [name, tensor] : weights) {
+    tensor.values.resize(static_cast<std::size_t>(num_elements(tensor.shape)));
+    read(name, tensor);
   }
   return weights;
+}
+
+void OffloadedWeights::read(const std::string& name, HostTensor& into) const {
+  checkpoint_.read_in_pieces(
+      name, all_of(into.shape), [&](const Ranges& piece, std::span<const float> values) {
+        for_each_run(into.shape, piece, [&](Index in_whole, Index in_piece, Index length) {
+          std::copy_n(values.begin() + in_piece, length, into.values.begin() + in_whole);
+        });
+      });
 }
 
 void OffloadedWeights::read_ahead(std::size_t from) {

@@ -35,7 +35,8 @@ class OffloadedWeights {
     bool is_on_disk;
     Weights on_host{};
   };
-  Weights read(const std::vector<std::string>& names) const;
+  Weights read(const std::vector<std::string>& names);
+  void read(const std::string& name, HostTensor& into) const;
   /// Begins to read the next part on the disk, from this one on.
   void read_ahead(std::size_t from);
 
@@ -43,6 +44,9 @@ class OffloadedWeights {
   std::vector<Part> parts_;
   std::size_t coming_ = 0;  // the part that the thread reads
   std::future<Weights> ahead_;
+  // What parts on the disk had lain in, by size, for those that come: memory in its first use costs more than to
+  // read into it. Only the thread that reads takes from it.
+  std::multimap<Index, std::vector<float>> spare_;
 };
 
 }  // namespace shard::dispatch

@@ -19,6 +19,7 @@ class NotedCheckpoint : public Checkpoint {
   bool contains(const std::string& name) const override { return read_.contains(name); }
   Shape shape(const std::string& name) const override { return read_.shape(name); }
   std::string source() const override { return read_.source(); }
+  int outermost_axis(const std::string& name) const override { return read_.outermost_axis(name); }
 
   /// By parameter. Pieces that adjoin are one part.
   const std::map<std::string, Ranges>& parts() const { return parts_; }

@@ -57,10 +57,10 @@ Extents extents_of_product(Operand a, Operand b) {
   return {extent(a, 0), extent(a, 1), extent(b, 1)};
 }
 
-Shape shape_of_slice(const Tensor& t, int axis, Index begin, Index end) {
-  runtime::require_axis("slice", t.shape(), axis);
+Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, Index end) {
+  runtime::require_axis(call, t.shape(), axis);
   if (begin < 0 || begin > end || end > t.extent(axis))
-    refuse(Code::argument, "slice", "a range of axis " + std::to_string(axis) + " of " + to_string(t.shape()),
+    refuse(Code::argument, call, "a range of axis " + std::to_string(axis) + " of " + to_string(t.shape()),
            "[" + std::to_string(begin) + ", " + std::to_string(end) + ")");
   return runtime::with_extent(t.shape(), axis, end - begin);
 }

@@ -23,7 +23,7 @@ struct Extents {
 Extents extents_of_product(Operand a, Operand b);
 
 /// The shape of elements [begin, end) along an axis.
-Shape shape_of_slice(const Tensor& t, int axis, Index begin, Index end);
+Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, Index end);
 /// The shape of tensors one behind the other.
 Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
 
