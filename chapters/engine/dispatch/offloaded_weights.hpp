@@ -43,10 +43,10 @@ class OffloadedWeights {
   const Checkpoint& checkpoint_;
   std::vector<Part> parts_;
   std::size_t coming_ = 0;  // the part that the thread reads
-  std::future<Weights> ahead_;
   // What parts on the disk had lain in, by size, for those that come: memory in its first use costs more than to
   // read into it. Only the thread that reads takes from it.
   std::multimap<Index, std::vector<float>> spare_;
+  std::future<Weights> ahead_;  // last: its end waits for the thread, which uses all the others
 };
 
 }  // namespace shard::dispatch
