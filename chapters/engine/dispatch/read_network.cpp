@@ -71,11 +71,12 @@ void set_types(Module& module, const std::string& path, const std::map<std::stri
 Network read_network(const std::string& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  const ForeignModel model = read_model_config(is_folder ? path + "/config.json" : path);
-  Network network = model.hyper_parameter("model_type", "") == "t5" ? t5_network(t5_model(model))
-                                                                    : decoder_network(mistral_model(model));
   const bool has_parameters =
       is_folder && (has_name(path + "/model.safetensors") || has_name(path + '/' + TensorIndex::file_name));
+  const ForeignModel model =
+      has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);
+  Network network = model.hyper_parameter("model_type", "") == "t5" ? t5_network(t5_model(model))
+                                                                    : decoder_network(mistral_model(model));
   set_types(network.root, "", has_parameters ? stored_types(path) : std::map<std::string, std::string>{},
             configured_type(model));
   return network;
