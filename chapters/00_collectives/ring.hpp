@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "numbers.hpp"
 
 namespace shard::primer {
@@ -15,9 +17,25 @@ inline Tensor stacked(const std::vector<Tensor>& rows) {
   return concatenate(parts, 0);
 }
 
+/// Called after a step: which chunk has just come.
+using Arrival = std::function<void(int step, std::size_t chunk)>;
+
 /// ## The ring, step by step
-/// What all_reduce does inside, by hand. In every step chunk me - step leaves to the right, and the chunk
-/// before it comes from the left: n-1 steps that add, n-1 that replace.
+/// What all_reduce does inside, by hand: n chunks of each device become n sums. In every step chunk me - step
+/// leaves to the right, and the chunk before it comes from the left: n-1 steps that add, n-1 that replace.
+inline void go_around(Communicator& group, std::vector<Tensor>& chunks, const Arrival& arrived) {
+  const int n = group.num_devices(), me = group.device_id();
+  auto place = [&](int k) { return static_cast<std::size_t>((k + 2 * n) % n); };
+  for (int step = 1; step <= 2 * (n - 1); ++step) {
+    const bool reduces = step < n;
+    const std::size_t coming = place(me - step - 1);
+    Tensor incoming(chunks[coming].shape());
+    group.send_async(chunks[place(me - step)], incoming, (me + 1) % n).wait();
+    chunks[coming] = reduces ? add(std::move(incoming), chunks[coming]) : std::move(incoming);
+    arrived(step, coming);
+  }
+}
+
 inline void ring(Communicator& group, Scene& scene) {
   const int n = group.num_devices(), me = group.device_id();
   scene.tells(
@@ -27,17 +45,11 @@ inline void ring(Communicator& group, Scene& scene) {
       "chunk d is complete on device d. Gather: complete chunks go around once.");
   std::vector<Tensor> chunks;  // n of (1, 1)
   for (int k = 0; k < n; ++k) chunks.push_back(slice(addends(group, n), 0, k, k + 1));
-  auto place = [&](int k) { return static_cast<std::size_t>((k + 2 * n) % n); };
   scene.draws("before", stacked(chunks), Ink::addends, /*arrived: none*/ n);
-  for (int step = 1; step <= 2 * (n - 1); ++step) {
-    const bool reduces = step < n;
-    const std::size_t coming = place(me - step - 1);
-    Tensor incoming({1, 1});
-    group.send_async(chunks[place(me - step)], incoming, (me + 1) % n).wait();
-    chunks[coming] = reduces ? add(std::move(incoming), chunks[coming]) : std::move(incoming);
-    scene.draws(reduces ? fmt::format("reduce {}", step) : fmt::format("gather {}", step - n + 1),
+  go_around(group, chunks, [&](int step, std::size_t coming) {
+    scene.draws(step < n ? fmt::format("reduce {}", step) : fmt::format("gather {}", step - n + 1),
                 stacked(chunks), Ink::addends, static_cast<Index>(coming));
-  }
+  });
   scene.sends("the closed form of all_reduce; and its result, bit for bit", ring_all_reduce(n, n, me));
   const Tensor at_once = group.all_reduce_async(addends(group, n), ReduceOp::sum).get();  // (n, 1)
   scene.expects(stacked(chunks), {n, 1}, [values = at_once.to_host()](Index i, Index) {
