@@ -1,6 +1,6 @@
-"""How fast a checkpoint is saved and loaded: a job for each repetition, in turn with a copy of the same file by cp,
-from the page cache to a new file, and on to the disk where a save goes there too. Before each, as much memory is
-used and given back as it will need: a virtual machine may get memory only when it is used first, and slowly."""
+"""How fast a checkpoint is saved and loaded: a job for each repetition, in turn with a copy of the same file by
+cp, from the page cache to a new file, and on to the disk where a save goes there too. Before each, as much memory
+is used and given back as it will need: a virtual machine may get memory only when it is used first, and slowly."""
 import os
 import re
 import statistics

@@ -1,0 +1,95 @@
+"""The exercises: exercises/*.toml, one file for each chapter."""
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from holes import Hole
+from setup import fail
+
+here = Path(__file__).resolve().parent
+CHAPTERS = here.parent
+
+
+@dataclass(frozen=True)
+class Exercise:
+    id: str          # "03.1": the chapter's number, and its own in the chapter
+    chapter: str     # "03_tensor_parallel"
+    name: str
+    task: str        # what to do, as Markdown
+    hints: list      # three, each says more
+    points: int
+    minutes: int     # that a student is expected to need
+    allowed: str     # what may be used
+    holes: list      # of Hole: the functions that the student writes
+    also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
+    tests: list      # words for the chapter's program, each with its number of devices
+    questions: list  # of {"text", "rubric"}
+
+    @property
+    def files(self):
+        return sorted({hole.file for hole in self.holes})
+
+
+def read_all(folder=here / "exercises"):
+    """All exercises by id, in their order."""
+    exercises = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            content = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            fail(65, f"{path}: {error}")
+        for entry in content.get("exercise", []):
+            exercise = exercise_of(path, entry)
+            if exercise.id in exercises:
+                fail(65, f"{path}: {exercise.id}: expected one exercise of this id, given two")
+            exercises[exercise.id] = exercise
+    return exercises
+
+
+def exercise_of(path, entry):
+    """An entry of a file, checked."""
+    def refuse(what, expected, given):
+        fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
+    kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int, "allowed": str,
+             "holes": list, "also": list, "tests": list, "questions": list}
+    for name, kind in kinds.items():
+        if name != "also" and not isinstance(entry.get(name), kind):
+            refuse(name, {str: "a text", int: "a number", list: "a list"}[kind], entry.get(name, "nothing"))
+    if unknown := sorted(entry.keys() - kinds):
+        refuse("a field", ", ".join(kinds), unknown[0])
+    if not re.fullmatch(path.stem[:2] + r"\.[1-9]\d?", entry["id"]):
+        refuse("id", f"{path.stem[:2]}.1 or another number", entry["id"])
+    for name, count in (("hints", 3), ("holes", None), ("tests", None), ("questions", None)):
+        if not entry[name] or count and len(entry[name]) != count:
+            refuse(name, f"{count or 'at least one'}", len(entry[name]))
+    for name in ("points", "minutes"):
+        if entry[name] < 1:
+            refuse(name, "a number above 0", entry[name])
+    for test in entry["tests"]:
+        if not re.match(r"[1-9]\d*( ([\w.,=-]+|'[\w ]+'))*$", test):
+            refuse("a test", "a number of devices, and words for the chapter's program", test)
+    for question in entry["questions"]:
+        if set(question) != {"text", "rubric"}:
+            refuse("a question", "a text and a rubric", ", ".join(sorted(question)))
+    holes, also = ([Hole.named(hole) for hole in entry.get(name, [])] for name in ("holes", "also"))
+    for hole in holes + also:
+        if not (CHAPTERS / hole.file).is_file():
+            refuse("a hole", "a file of chapters/", hole.file)
+        hole.body((CHAPTERS / hole.file).read_text())
+    fields = {name: entry[name] for name in kinds if name not in ("holes", "also")}
+    return Exercise(chapter=path.stem, holes=holes, also=also, **fields)
+
+
+def chosen(exercises, text):
+    """Those that a list names: "03", "03.1", or both, with commas."""
+    if not text:
+        return exercises
+    found = {}
+    for word in text.split(","):
+        some = {i: e for i, e in exercises.items() if word in (i, i.split(".")[0], e.chapter)}
+        if not some:
+            fail(64, f"--exercises: expected ids such as {next(iter(exercises))}, or a chapter's number, "
+                     f"given {word}")
+        found |= some
+    return dict(sorted(found.items()))

@@ -1,0 +1,75 @@
+"""Functions that become holes: where their bodies are in a file, and what stands there instead.
+
+A function is named by its signature as the file spells it, up to the opening brace. So chapters need no marks,
+and a function that was moved or renamed is an error, not a hole in the wrong place."""
+import re
+from dataclasses import dataclass
+
+from setup import fail
+
+# What may hide a brace: comments, strings, characters. Digit separators (1'000) are part of a number.
+HIDDEN = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\b\d[\w']*|"""
+                    r"""'(?:\\.|[^'\\\n])+'""", re.S)
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A function of a file, which is named from chapters/ on."""
+    file: str
+    signature: str
+    inside: str = ""  # the class, where several of the file have such a function
+
+    @property
+    def name(self):
+        """As one speaks of it: "backward", or "operator()"."""
+        return re.search(r"(operator\(\)|\w+)\s*\(", self.signature)[1]
+
+    @staticmethod
+    def named(text):
+        """"FILE: SIGNATURE" or "FILE: CLASS / SIGNATURE"."""
+        file, _, function = text.partition(": ")
+        inside, slash, signature = function.partition(" / ")
+        return Hole(file, signature, inside) if slash else Hole(file, function)
+
+    def body(self, text):
+        """Where the body begins and ends in the file's text, without its braces."""
+        begin, end = 0, len(text)
+        if self.inside:
+            begin, end = self.found_once(rf"class {self.inside}\b[^;{{]*\{{", text, 0, end)
+        pattern = r"\s+".join(map(re.escape, self.signature.split())) + r"\s*\{"
+        return self.found_once(pattern, text, begin, end)
+
+    def found_once(self, pattern, text, begin, end):
+        """What stands in the braces that the only such text between two places opens."""
+        found = list(re.compile(pattern).finditer(text, begin, end))
+        if len(found) != 1:
+            name = f"{self.inside} / {self.signature}" if self.inside else self.signature
+            fail(65, f"chapters/{self.file}: expected one function \"{name}\", given {len(found)}")
+        return found[0].end(), closing_brace(text, found[0].end(), self)
+
+    def cut(self, text, exercise):
+        """The file's text with the hole in it."""
+        begin, end = self.body(text)
+        return text[:begin] + f' not_done("{exercise}"); ' + text[end:]
+
+    def filled_from(self, text, other):
+        """The file's text with the body that the function has in another text of it."""
+        begin, end = self.body(text)
+        return text[:begin] + other[slice(*self.body(other))] + text[end:]
+
+
+def closing_brace(text, begin, hole):
+    """The place of the brace that closes what was opened just before `begin`."""
+    visible = HIDDEN.sub(lambda found: " " * len(found[0]), text)
+    depth = 1
+    for place in re.finditer(r"[{}]", visible[begin:]):
+        depth += 1 if place[0] == "{" else -1
+        if depth == 0:
+            return begin + place.start()
+    fail(65, f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none")
+
+
+def with_include(text, header):
+    """A header's text that includes another one, too, after all its own includes."""
+    last = [line.end() for line in re.finditer(r"^#include .*\n|^#pragma once\n", text, re.M)][-1]
+    return text[:last] + f'#include "{header}"\n' + text[last:]

@@ -1,0 +1,159 @@
+"""Starter repositories: a copy of the project with holes, and without anything that fills them."""
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import setup
+from exercises import CHAPTERS, here
+from holes import with_include
+from setup import fail, root
+
+FOLDERS = ("chapters", "emu", "cuda", "docs")
+FILES = ("CMakeLists.txt", "CMakePresets.json", ".clang-format", ".gitignore", "LICENSE")
+# Of a course, of tests that a starter has not, or with engines' lines.
+LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
+            "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md")
+
+
+def write(out, some, seed):
+    """Writes the folder, or nothing."""
+    part = out.with_name(out.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        copy(part, last_chapter=max(e.chapter for e in some.values()))
+        cut(part, some)
+        redact_pages(part, some)
+        mend_links(part)
+        add_own_files(part, some, seed)
+        if found := leaks(part, some):
+            fail(70, "\n".join(found))
+        part.rename(out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def copy(out, last_chapter):
+    """The project's own files, without chapters behind the last one that is wanted."""
+    listed = subprocess.run(["git", "ls-files", "-z", *FOLDERS, *FILES], cwd=root, stdout=subprocess.PIPE)
+    names = listed.stdout.decode().split("\0")[:-1]
+    if listed.returncode or not names:  # no clone, but an archive
+        all_paths = [p for top in (*FOLDERS, *FILES) for p in [root / top, *(root / top).rglob("*")]]
+        names = [str(p.relative_to(root)) for p in all_paths if p.is_file() and "__pycache__" not in p.parts]
+    for name in names:
+        chapter = re.match(r"chapters/(\d\d_\w+)/", name)
+        if name.startswith(LEFT_OUT) or chapter and chapter[1] > last_chapter:
+            continue
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, out / name)
+
+
+def cut(out, some):
+    """Makes the holes."""
+    holes = [(hole, e.id) for e in some.values() for hole in e.holes + e.also]
+    for file in sorted({hole.file for hole, _ in holes}):
+        path = out / "chapters" / file
+        if not path.exists():
+            continue  # of a chapter behind the last one
+        text = path.read_text()
+        for hole, exercise in holes:
+            text = hole.cut(text, exercise) if hole.file == file else text
+        path.write_text(with_include(text, "engine/not_done.hpp"))
+
+
+# ---- What a solution is known by -------------------------------------------------------------------------
+def lines_of(code):
+    """The lines of a text as they count here, with their numbers: without comments and spaces, none short."""
+    found = []
+    for number, line in enumerate(code.splitlines(), 1):
+        line = re.sub(r"\s+", "", re.sub(r"//.*", "", line))
+        if len(line) >= 12:
+            found.append((number, line))
+    return found
+
+
+def solution_lines(some):
+    """Of each exercise, the lines of each of its functions."""
+    return {e.id: [[line for _, line in lines_of(body_in(hole))] for hole in e.holes] for e in some.values()}
+
+
+def body_in(hole):
+    text = (CHAPTERS / hole.file).read_text()
+    return text[slice(*hole.body(text))]
+
+
+def leaks(out, some):
+    """Where three lines of a solution stand one behind the other, or all of it where it has fewer. Lines that
+    stand in five files of the chapters or more, such as the end of a loop, tell nobody anything."""
+    runs = {}
+    for exercise, bodies in solution_lines(some).items():
+        for body in bodies:
+            length = min(3, len(body))
+            for i in range(len(body) - length + 1):
+                runs[tuple(body[i:i + length])] = exercise
+    in_files = Counter(line for path in CHAPTERS.rglob("*.hpp")
+                       for line in {line for _, line in lines_of(path.read_text())})
+    found = []
+    for path in sorted(out.rglob("*")):
+        if not path.is_file() or path.suffix not in (".hpp", ".cpp", ".md", ".py", ""):
+            continue
+        lines = lines_of(path.read_text(errors="replace"))
+        for i, (number, _) in enumerate(lines):
+            for length in (1, 2, 3):
+                run = tuple(line for _, line in lines[i:i + length])
+                if run in runs and any(in_files[line] < 5 for line in run):
+                    found.append(f"{path.relative_to(out)}:{number}: expected no line of {runs[run]}'s "
+                                 "solution")
+    return found
+
+
+# ---- Pages -----------------------------------------------------------------------------------------------
+def redact_pages(out, some):
+    """Blocks of code with a solution's lines become a note."""
+    known = {line: exercise for exercise, bodies in solution_lines(some).items() for line in sum(bodies, [])}
+
+    def shown(block):
+        of = [known[line] for _, line in lines_of(block[0]) if line in known]
+        return f"(Exercise {of[0]}: yours to write.)" if of else block[0]
+    for path in out.rglob("*.md"):
+        path.write_text(re.sub(r"^( *)```.*?^\1```", shown, path.read_text(), flags=re.M | re.S))
+
+
+def mend_links(out):
+    """Links to what is not there become plain text."""
+    for path in out.rglob("*.md"):
+        def shown(link):
+            target = link[2].split("#")[0]
+            return link[0] if not target or ":" in target or (path.parent / target).exists() else link[1]
+        path.write_text(re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)", shown, path.read_text()))
+
+
+# ---- What a starter has of its own -----------------------------------------------------------------------
+def add_own_files(out, some, seed):
+    own = here / "starter"
+    shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")
+    shutil.copy(own / "check", out / "check")
+    for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
+        (out / place).mkdir(parents=True)
+        text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages))
+        (out / place / name).write_text(text)
+    known = [known_to_students(e, seed) for e in some.values()]
+    (out / "exercises.json").write_text(json.dumps(known, indent=1))
+    (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
+
+
+def known_to_students(e, seed):
+    tests = [f"{test} --seed {seed}" if seed and " train" in test else test for test in e.tests]
+    return {"id": e.id, "name": e.name, "chapter": e.chapter, "points": e.points, "hints": e.hints,
+            "tests": tests, "seed": int(seed or 0)}
+
+
+def task_of(e):
+    functions = "\n".join(f"- `{hole.name}` in [{Path(hole.file).name}](chapters/{hole.file})"
+                          for hole in e.holes)
+    questions = "\n".join(f"{i}. {q['text']}" for i, q in enumerate(e.questions, 1))
+    return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes. "
+            f"Chapter: [{e.chapter}](chapters/{e.chapter}/README.md). You may use {e.allowed}.\n\n"
+            f"{functions}\n\n{e.task.strip()}\n\nQuestions:\n\n{questions}\n\n")

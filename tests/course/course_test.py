@@ -1,0 +1,228 @@
+#!/usr/bin/python3
+"""course_test.py BUILD: holes, exercises and starter repositories. BUILD has the chapters' programs: with the
+solutions in them, every public test must pass."""
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+root = Path(__file__).resolve().parents[2]
+build = Path(sys.argv.pop(1)).resolve()
+course = root / "chapters/course"
+sys.path[:0] = [str(course), str(root / "chapters")]
+import exercises
+import starters
+from holes import Hole, with_include
+
+ALL = exercises.read_all()
+
+
+def run(*words, **options):
+    job = subprocess.run(words, capture_output=True, text=True, **options)
+    return job.returncode, job.stdout, job.stderr
+
+
+class Holes(unittest.TestCase):
+    text = '''int a() { return 1; }
+/// int b() { in a comment }
+int  b(int x,
+       int y) {
+  // }
+  const char* text = "}\\"}"; char c = '}'; auto raw = R"(})"; int n = 1'000;
+  if (x) { return y; } /* } */
+}
+int c() { return 2; }
+'''
+
+    def test_a_body_ends_where_it_does(self):
+        cut = Hole("f.hpp", "int b(int x, int y)").cut(self.text, "9.1")
+        self.assertEqual(re.sub(r"\s+", " ", cut), 'int a() { return 1; } /// int b() { in a comment } '
+                         'int b(int x, int y) { not_done("9.1"); } int c() { return 2; } ')
+
+    def test_a_body_from_another_text(self):
+        hole = Hole("f.hpp", "int b(int x, int y)")
+        self.assertEqual(hole.filled_from(hole.cut(self.text, "9.1"), self.text), self.text)
+
+    def test_an_include_comes_last(self):
+        self.assertEqual(with_include("#pragma once\n#include <a>\n#include \"b\"\nint x;\n", "c"),
+                         "#pragma once\n#include <a>\n#include \"b\"\n#include \"c\"\nint x;\n")
+
+    def test_a_function_that_is_not_there_once(self):
+        for text, given in (("int b(int x) {}", 0), ("void f() {} void f() {}", 2)):
+            job = run("python3", "-c", f"import sys; sys.path[:0] = {sys.path[:2]}\nfrom holes import Hole\n"
+                      f"Hole('f.hpp', 'void f()').cut({text!r}, '9.1')")
+            said = f'error: chapters/f.hpp: expected one function "void f()", given {given}\n'
+            self.assertEqual(job, (65, "", said))
+
+
+class Exercises(unittest.TestCase):
+    def test_each_is_whole(self):
+        for e in ALL.values():
+            for file in e.files:
+                text = (exercises.CHAPTERS / file).read_text()
+                cut = text
+                for hole in e.holes:
+                    cut = hole.cut(cut, e.id) if hole.file == file else cut
+                self.assertNotEqual(cut, text)
+                for hole in e.holes:
+                    cut = hole.filled_from(cut, text) if hole.file == file else cut
+                self.assertEqual(cut, text, e.id)
+
+    def test_what_is_wrong_with_a_file_is_said(self):
+        good = (course / "exercises/04_pipeline.toml").read_text()
+        for old, new, said in (
+                ('id = "04.1"', 'id = "05.1"', "05.1: id: expected 04.1 or another number, given 05.1"),
+                ('id = "04.2"', 'id = "04.1"', "04.1: expected one exercise of this id, given two"),
+                ("points = 4", "points = 0", "04.1: points: expected a number above 0, given 0"),
+                ("points = 4", 'points = "4"', "04.1: points: expected a number, given 4"),
+                ("minutes = 15", "minute = 15", "04.1: minutes: expected a number, given nothing"),
+                ("minutes = 15", "minutes = 15\nseconds = 1",
+                 "04.1: a field: expected id, name, .*, given seconds"),
+                ("  \"Two loops for each device: one up, one down.\",\n", "",
+                 "04.1: hints: expected 3, given 2"),
+                ("inline Work gpipe(", "inline Work gpip(",
+                 "schedules.hpp: expected one function .*, given 0"),
+                ("engine/schedules/schedules.hpp: inline Work gpipe", "none.hpp: gpipe",
+                 "04.1: a hole: expected a file of chapters/, given none.hpp"),
+                ('tests = ["2 train', 'tests = ["train',
+                 "04.1: a test: expected a number of devices, .* given train"),
+                ("rubric = [", "rubrics = [",
+                 "04.1: a question: expected a text and a rubric, given rubrics, text"),
+                ("[[exercise]]", "[exercise", "04_pipeline.toml: ")):
+            with self.subTest(new=new), tempfile.TemporaryDirectory() as folder:
+                self.assertIn(old, good)
+                Path(folder, "04_pipeline.toml").write_text(good.replace(old, new, 1))
+                job = run("python3", "-c", f"import sys; sys.path[:0] = {sys.path[:2]}\nimport exercises\n"
+                          f"from pathlib import Path\nexercises.read_all(Path({folder!r}))")
+                self.assertEqual(job[:2], (65, ""), job[2])
+                self.assertRegex(job[2], f"^error: [^\n]*{said}[^\n]*\n$")
+
+
+class Starters(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix="a course ")
+        cls.addClassCleanup(scratch.cleanup)
+        cls.scratch, cls.out = Path(scratch.name), Path(scratch.name) / "all"
+        cls.made = run(course / "make", cls.out, "--seed", "7")
+
+    def test_all_is_there(self):
+        self.assertEqual((self.made[0], self.made[2]), (0, ""))
+        for e in ALL.values():
+            for hole in e.holes:
+                self.assertIn(f'{{ not_done("{e.id}"); }}', (self.out / "chapters" / hole.file).read_text())
+            self.assertIn(f"## {e.id} {e.name}", (self.out / "README.md").read_text())
+        self.assertFalse((self.out / "chapters/course").exists() or (self.out / ".git").exists())
+        self.assertEqual(sorted(p.name for p in self.scratch.iterdir() if p.name.startswith("all")), ["all"])
+
+    def test_holes_compile(self):
+        for file in sorted({hole.file for e in ALL.values() for hole in e.holes}):
+            job = run("c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-restrict",
+                      "-DFMT_SHARED", "-iquote", "chapters", "-I.", "-include", f"chapters/{file}", "-x", "c++",
+                      os.devnull, cwd=self.out)
+            self.assertEqual(job, (0, "", ""))
+
+    def test_a_later_chapter_is_not_there(self):
+        out = self.scratch / "some"
+        self.assertEqual(run(course / "make", out, "--exercises", "02.1,03")[:2],
+                         (0, f"{out}: 5 exercises, 44 points, about 4 hours\n"))
+        self.assertEqual([p.name for p in sorted(out.glob("chapters/[0-9]*"))],
+                         ["00_collectives", "01_single_device", "02_data_parallel", "03_tensor_parallel"])
+        self.assertNotIn("not_done", (out / "chapters/01_single_device/single_device.hpp").read_text())
+
+    def test_a_solution_elsewhere_is_found(self):
+        some = {"04.2": dataclasses.replace(ALL["04.2"], also=[])}
+        with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
+            starters.write(self.scratch / "leak", some, None)
+        self.assertEqual(ended.exception.code, 70)
+        self.assertIn("schedules.hpp:80: expected no line of 04.2's solution", said.getvalue())
+        self.assertFalse(list(self.scratch.glob("leak*")))
+
+    def test_a_page_loses_the_block_with_a_solution(self):
+        page = self.scratch / "pages/page.md"
+        page.parent.mkdir()
+        page.write_text("Before.\n\n```cpp\nint a;\nPartial dx = matmul(dz, transposed(block.w0));  // P\n"
+                        "```\n\n```cpp\nint b;\n```\n[a link](none.md) and [another](#here)\n")
+        starters.redact_pages(page.parent, ALL)
+        starters.mend_links(page.parent)
+        self.assertEqual(page.read_text(), "Before.\n\n(Exercise 03.2: yours to write.)\n\n```cpp\nint b;\n```\n"
+                                           "a link and [another](#here)\n")
+
+    def test_bad_words(self):
+        for words, code, said in ((("--exercises", "99", "x"), 64, "--exercises: expected ids .*, given 99"),
+                                  ((), 64, "make: expected a folder, given nothing"),
+                                  (("x", "--seed", "-1"), 64, "--seed: expected a number, given -1"),
+                                  ((self.scratch,), 65, "expected a folder that is new, given one that exists")):
+            job = run(course / "make", *words)
+            self.assertEqual(job[:2], (code, ""))
+            self.assertRegex(job[2], f"^error: .*{said}")
+
+    def checked(self, out, programs, *words):
+        """What ./check says in a starter whose programs are built already."""
+        (out / "build").mkdir(exist_ok=True)
+        for name, text in (("build.ninja", ""), ("CMakeCache.txt", "SHARDBOOK_TESTS:BOOL=OFF\n")):
+            (out / "build" / name).write_text(text)
+        if not (out / "build/emu").exists():
+            (out / "build/emu").symlink_to(programs)
+        played = self.scratch / "bin"
+        played.mkdir(exist_ok=True)
+        for name in ("ninja", "dpkg-query"):
+            (played / name).write_text("#!/bin/sh\nshift 3; for name; do echo \"$name installed\"; done\n")
+            (played / name).chmod(0o755)
+        return run(out / "check", *words, env={**os.environ, "PATH": f"{played}:{os.environ['PATH']}"})
+
+    def test_every_public_test_passes_with_the_solutions(self):
+        code, out, err = self.checked(self.out, build / "emu")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn(f"{len(ALL)} of {len(ALL)} exercises pass", out)
+        known = json.loads((self.out / "exercises.json").read_text())
+        self.assertTrue(all(e["seed"] == 7 for e in known))
+        hint = self.checked(self.out, build / "emu", "--hint", "03.2", "3")
+        self.assertEqual(hint, (0, ALL["03.2"].hints[2] + "\n", ""))
+        code, _, err = self.checked(self.out, build / "emu", "7.1")
+        self.assertEqual(code, 64)
+        self.assertEqual(err, "error: expected a chapter or an exercise, such as 00.1, given 7.1\n")
+
+    def test_wrong_results_do_not_pass(self):
+        out, programs = self.scratch / "wrong", self.scratch / "programs"
+        run(course / "make", out, "--exercises", "03.1")
+        programs.mkdir()
+        program = programs / "03_tensor_parallel"
+        program.write_text("#!/bin/sh\ncat > /dev/null; for row in 1 2 3 4 5 6; do echo 0,0,0,0,0; done\n")
+        program.chmod(0o755)
+        exercises_file = out / "exercises.json"
+        known = json.loads(exercises_file.read_text())
+        known[0]["tests"] = ["1 infer"]
+        exercises_file.write_text(json.dumps(known))
+        code, said, _ = self.checked(out, programs, "03.1")
+        self.assertEqual(code, 86)
+        self.assertRegex(said, r"expected the rows \[\[.*, given \[\[0.0, 0.0")
+        known[0]["tests"] = ["3 train --steps 1 --fault device=1,call=3,kind=corrupt", "3 train --steps 1"]
+        exercises_file.write_text(json.dumps(known))
+        (out / "build/emu").unlink()
+        code, said, _ = self.checked(out, build / "emu", "03")
+        self.assertEqual((code, said.splitlines()[-1]), (86, "0 of 1 exercises pass their public tests"))
+        self.assertIn(" 1 of 2 tests ", said)
+
+
+class Solutions(unittest.TestCase):
+    def test_a_page_for_each(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder, "solutions")
+            self.assertEqual(run(course / "solutions", out), (0, f"{out}: {len(ALL)} solutions\n", ""))
+            page = (out / "03.2.md").read_text()
+            for words in ('-  Gradients backward(Tensor dout) override { not_done("03.2"); }',
+                          "+      Partial dx = matmul(dz, transposed(block.w0));",
+                          ALL["03.2"].questions[0]["rubric"][0]):
+                self.assertIn(words, page)
+            self.assertEqual(run(course / "solutions", out)[0], 65)
+
+
+unittest.main()
