@@ -67,7 +67,8 @@ TEST_CASE("offloaded: of a network on the disk, two blocks are in memory at most
 
 TEST_CASE("offloaded: parts come whole and in their order; a part behind others waits for its turn") {
   const Folder folder;
-  write_safetensors(folder / "weights", {{"a", {{2}, {1, 2}}}, {"b", {{1}, {3}}}, {"c", {{1}, {4}}}});
+  const HostTensor large = reals({300, 700}, 0);  // several pieces
+  write_safetensors(folder / "weights", {{"a", large}, {"b", {{1}, {3}}}, {"c", {{1}, {4}}}});
   const std::unique_ptr<Checkpoint> weights = open_checkpoint(folder / "weights");
   OffloadedWeights offloaded(*weights);
   const std::size_t a = offloaded.add({"a", "c"}, true), b = offloaded.add({"b"}, false),

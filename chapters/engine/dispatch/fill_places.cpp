@@ -80,7 +80,7 @@ class Filling {
     std::vector<std::string> with;
     for (const std::string& tensor : elsewhere) {
       with.push_back(holder(tensor)->path);
-      bytes += sizes_[with.back()] - sizes_[tensor];
+      bytes += sizes_[with.back()];  // the tied tensor counts where it comes first, in the item
     }
     if (!is_disk() && used_ + bytes > limit()) return false;
     used_ += bytes;
