@@ -128,7 +128,7 @@ class LauncherText:
             self.about_processes += block[1].decode(errors="replace")
             text = text[block.end():]
         text = re.sub(self.remarks, b"", text)
-        stack = rb"^\[[^\]\n]+:%d\] ( ?\*\*\* |Signal|Failing at|\[ ?\d+\] ).*\n" % self.watch.process
+        stack = rb"^\[[^\]\n]+:0*%d\] ( ?\*\*\* |Signal|Failing at|\[ ?\d+\] ).*\n" % self.watch.process
         text = re.sub(stack, b"", text, flags=re.M)
         begun = re.search(rb"^(-(-{0,73}\Z|-{73}\n)|\[[^\n]*\Z)", text, re.M)
         self.write(text[:begun.start()] if begun else text)

@@ -241,7 +241,7 @@ class Launching(Scripts):
     def test_a_launcher_that_crashes(self):
         """By itself; or once a device has failed, whose words count. Open MPI's prints its stack."""
         program = f"'{build}/emu/03_tensor_parallel'"
-        stack = "; ".join(f'echo "[vm:$1] {line}" >&2' for line in (
+        stack = "; ".join(f'printf "[vm:%09d] %s\\n" $1 "{line}" >&2' for line in (
             "*** Process received signal ***", "Signal: Segmentation fault (11)", "Signal code:  (0)",
             "Failing at address: 0x38a4", "[ 0] /lib/libc.so.6(+0x3c050)[0x7f753db4a050]",
             "[10] mpirun(+0x13b9)[0x5643167353b9]", "*** End of error message ***"))
