@@ -16,7 +16,8 @@ Tensor on_device(const HostTensor& t) {
   return Tensor::from_host(t.shape, t.values);
 }
 
-/// Output and gradients, each as this device holds it.
+}  // namespace
+
 std::map<std::string, Placed> placed_results(Layer& layer, const LayerCase& of) {
   layer.load_checkpoint(*host_checkpoint(of.weights, of.name));
   layer.want_input_grad(true);
@@ -33,8 +34,6 @@ std::map<std::string, Placed> placed_results(Layer& layer, const LayerCase& of) 
   for (auto& [name, gradient] : gradients) results.emplace(name, std::move(gradient));
   return results;
 }
-
-}  // namespace
 
 Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arithmetic) {
   Results results;

@@ -10,6 +10,8 @@ namespace shard::layer_cuts {
 
 /// Output, dL/dx and the weights' gradients, whole.
 using Results = std::map<std::string, HostTensor>;
+/// Runs the layer forward and backward. Output and gradients, each as this device holds it. A collective.
+std::map<std::string, Placed> placed_results(Layer& layer, const LayerCase& of);
 /// Of the whole layer, on one device. \throws Error internal when more than a tenth of a result is zeros: such
 /// a case would not notice much
 Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arithmetic);

@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from holes import Hole
+from holes import Hole, Misplaced
 from setup import fail
 
 here = Path(__file__).resolve().parent
@@ -25,6 +25,9 @@ class Exercise:
     also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
     tests: list      # words for the chapter's program, each with its number of devices
     questions: list  # of {"text", "rubric"}
+    hidden: list     # tests with sizes that the grader's seed chooses
+    large: str       # a test so large that the kernel's counts show what was sent and held
+    weights: dict    # how an exercise's points are divided: "public", "hidden", "communication", "memory"
 
     @property
     def files(self):
@@ -47,15 +50,22 @@ def read_all(folder=here / "exercises"):
     return exercises
 
 
+WEIGHTS = {"public": 3, "hidden": 4, "communication": 2, "memory": 1}
+
+
 def exercise_of(path, entry):
     """An entry of a file, checked."""
+    usual = {"also": [], "hidden": [], "large": "", "weights": {}}
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
     kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int, "allowed": str,
-             "holes": list, "also": list, "tests": list, "questions": list}
+             "holes": list, "also": list, "tests": list, "questions": list, "hidden": list, "large": str,
+             "weights": dict}
     for name, kind in kinds.items():
-        if name != "also" and not isinstance(entry.get(name), kind):
-            refuse(name, {str: "a text", int: "a number", list: "a list"}[kind], entry.get(name, "nothing"))
+        if name in usual and name not in entry:
+            continue
+        if not isinstance(entry.get(name), kind):
+            refuse(name, {str: "a text", int: "a number", list: "a list", dict: "a table"}[kind], entry.get(name, "nothing"))
     if unknown := sorted(entry.keys() - kinds):
         refuse("a field", ", ".join(kinds), unknown[0])
     if not re.fullmatch(path.stem[:2] + r"\.[1-9]\d?", entry["id"]):
@@ -76,9 +86,13 @@ def exercise_of(path, entry):
     for hole in holes + also:
         if not (CHAPTERS / hole.file).is_file():
             refuse("a hole", "a file of chapters/", hole.file)
-        hole.body((CHAPTERS / hole.file).read_text())
-    fields = {name: entry[name] for name in kinds if name not in ("holes", "also")}
-    return Exercise(chapter=path.stem, holes=holes, also=also, **fields)
+        try:
+            hole.body((CHAPTERS / hole.file).read_text())
+        except Misplaced as error:
+            fail(65, f"{path}: {entry['id']}: {error}")
+    fields = {name: entry.get(name, usual.get(name)) for name in kinds
+              if name not in ("holes", "also", "weights")}
+    return Exercise(chapter=path.stem, holes=holes, also=also, weights=WEIGHTS | entry.get("weights", {}), **fields)
 
 
 def chosen(exercises, text):

@@ -5,7 +5,10 @@ and a function that was moved or renamed is an error, not a hole in the wrong pl
 import re
 from dataclasses import dataclass
 
-from setup import fail
+
+class Misplaced(Exception):
+    """A function that is not in a file just once."""
+
 
 # What may hide a brace: comments, strings, characters. Digit separators (1'000) are part of a number.
 HIDDEN = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\b\d[\w']*|"""
@@ -44,7 +47,7 @@ class Hole:
         found = list(re.compile(pattern).finditer(text, begin, end))
         if len(found) != 1:
             name = f"{self.inside} / {self.signature}" if self.inside else self.signature
-            fail(65, f"chapters/{self.file}: expected one function \"{name}\", given {len(found)}")
+            raise Misplaced(f"chapters/{self.file}: expected one function \"{name}\", given {len(found)}")
         return found[0].end(), closing_brace(text, found[0].end(), self)
 
     def cut(self, text, exercise):
@@ -66,7 +69,7 @@ def closing_brace(text, begin, hole):
         depth += 1 if place[0] == "{" else -1
         if depth == 0:
             return begin + place.start()
-    fail(65, f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none")
+    raise Misplaced(f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none")
 
 
 def with_include(text, header):

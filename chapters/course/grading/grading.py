@@ -1,0 +1,208 @@
+"""Grades a submission: its bodies all together first, and each exercise that loses a point by itself. So a mistake in
+one exercise costs no point in another one."""
+import shutil
+import time
+from dataclasses import dataclass, field
+
+import problems
+from judge import Counted, Outcome, judge
+from problems import Asked, Test, settled
+from sandbox import Limits, loopback_bytes
+from submission import answer_to
+from trees import in_bodies
+
+RUN = Limits(seconds=30)
+# The devices' messages through the loopback, where the kernel counts them.
+COUNTED = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"}
+
+
+@dataclass
+class Part:
+    """A test of an exercise, as a student sees it: what it is worth, and why points were lost."""
+    exercise: str
+    name: str    # "3 train --variant column-row", "communication", "memory"
+    kind: str    # "public", "hidden", "communication", "memory"
+    points: float
+    earned: float = 0
+    why: list = field(default_factory=list)
+
+
+@dataclass
+class Graded:
+    name: str
+    parts: list = field(default_factory=list)
+    figures: dict = field(default_factory=dict)  # {exercise: {name: number}}
+    seconds: float = 0
+
+    @property
+    def points(self):
+        return sum(part.points for part in self.parts)
+
+    @property
+    def earned(self):
+        return sum(part.earned for part in self.parts)
+
+
+def tests_of(exercise, seed):
+    """All tests of an exercise, hidden ones with what the seed chooses."""
+    public = [Test(text, "public", "public") for text in exercise.tests]
+    hidden = [Test(settled(text, f"{seed}/{i}"), "hidden", f"{seed}/{i}") for i, text in enumerate(exercise.hidden)]
+    return public + hidden + ([Test(exercise.large, "large", seed)] if exercise.large else [])
+
+
+class Grader:
+    def __init__(self, tree, some, seed):
+        self.tree, self.exercises, self.seed = tree, some, seed
+        self.asked = {e.id: [Asked(test, e.chapter) for test in tests_of(e, seed)] for e in some.values()}
+        tree.make_staff(sorted({a.program for asked in self.asked.values() for a in asked}))
+        self.counted = {}  # by test: what the kernel counts of the staff's program
+
+    # ---- A submission ------------------------------------------------------------------------------------
+    def grade(self, name, folder):
+        start, graded = time.monotonic(), Graded(name)
+        answers = {e.id: answer_to(e, folder) for e in self.exercises.values()}
+        refused = {i: a.refused for i, a in answers.items() if a.refused}
+        refused |= {i: f"exercise {i} is not done yet" for i, a in answers.items()
+                    if i not in refused and not a.is_done}
+        left = {i: a for i, a in answers.items() if i not in refused}
+        refused |= self.build(left)
+        outcomes = {i: self.outcomes(self.exercises[i]) for i in left if i not in refused}
+        if len(outcomes) > 1:
+            outcomes |= self.alone({i: left[i] for i, found in outcomes.items() if not all_right(found)})
+        for i, exercise in self.exercises.items():
+            graded.parts += parts_of(exercise, self.asked[i], outcomes.get(i), refused.get(i))
+            graded.figures[i] = figures_of(outcomes.get(i, []))
+        graded.seconds = time.monotonic() - start
+        return graded
+
+    def build(self, answers):
+        """Builds these answers together. What does not compile is left out, with the reason: {id: text}."""
+        refused = {}
+        while True:
+            left = {i: a for i, a in answers.items() if i not in refused}
+            bodies = {hole: body for a in left.values() for hole, body in a.bodies.items()}
+            self.tree.refresh(bodies)
+            said = self.tree.make(sorted({a.program for i in left for a in self.asked[i]}))
+            if not said:
+                return refused
+            errors = in_bodies(said, self.tree, bodies)
+            for i, a in left.items():
+                if mine := [text for hole in a.bodies for text in errors.get(hole, [])]:
+                    refused[i] = "it does not compile: " + "; ".join(mine[:3])
+            if not errors:  # nothing says which: what links or parses elsewhere, or a limit
+                refused |= {i: "it does not compile with the project's own files: only functions' bodies are "
+                               "taken from what you hand in" for i in left} if len(left) == 1 else \
+                    self.each_build(left)
+
+    def each_build(self, answers):
+        return {i: text for i, a in answers.items() for text in self.build({i: a}).values()} or \
+            {i: "it does not compile together with the other answers" for i in answers}
+
+    def alone(self, answers):
+        """The outcomes of exercises by themselves, {id: outcomes}. Those of different chapters go together."""
+        found, left = {}, dict(answers)
+        while left:
+            together = {}
+            for i, answer in left.items():
+                together.setdefault(answer.exercise.chapter, i)
+            round_of = {i: left.pop(i) for i in together.values()}
+            self.build(round_of)
+            found |= {i: self.outcomes(self.exercises[i]) for i in round_of}
+        return found
+
+    # ---- A test ------------------------------------------------------------------------------------------
+    def outcomes(self, exercise):
+        return [self.outcome(asked) for asked in self.asked[exercise.id]]
+
+    def outcome(self, asked):
+        is_large = asked.test.kind == "large"
+        staff = self.counted_of_staff(asked) if is_large else None
+        if asked.problem is None:
+            asked.problem = self.reference(asked)
+        with self.scratch() as folder:
+            ended, counted = self.run(asked, self.tree.program(asked.program), folder, is_large)
+            return judge(asked, ended, folder / "out", (counted, staff) if is_large else None)
+
+    def run(self, asked, program, folder, is_counted=False, devices=None):
+        """Lets a program solve what is asked, in this folder, and counts what it used."""
+        asked.write(folder / "problem")
+        (folder / "out").mkdir()
+        before = loopback_bytes()
+        launcher = self.tree.folder / "chapters/on_devices"
+        ended = self.tree.sandbox.run(
+            [launcher, devices or asked.test.devices, program, folder / "problem", folder / "out"],
+            sees=[self.tree.folder, self.tree.staff, folder / "problem"], writes=[folder / "out"], limits=RUN,
+            environment=COUNTED if is_counted else None)
+        seen = ended.devices(program)
+        return ended, Counted(loopback_bytes() - before, [p.written for p in seen], [p.peak for p in seen],
+                              ended.seconds)
+
+    def counted_of_staff(self, asked):
+        """What the kernel counts of the staff's program."""
+        if asked not in self.counted:
+            with self.scratch() as folder:
+                ended, self.counted[asked] = self.run(asked, self.tree.staff / asked.program, folder, True)
+                require_right(ended, asked)
+        return self.counted[asked]
+
+    def reference(self, asked):
+        """What the staff's program computes on one device, where that is what must come out."""
+        with self.scratch() as folder:
+            ended, _ = self.run(asked, self.tree.staff / asked.program, folder, devices=1)
+            require_right(ended, asked)
+            found = problems.shardbook.read(folder / "out/device_0.safetensors")
+            return problems.Known.of("layer", {name: t.values for name, t in found.items()})
+
+    def scratch(self):
+        return Scratch(self.tree.sandbox.scratch / "job")
+
+
+class Scratch:
+    """A folder that is there for one job."""
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __enter__(self):
+        self.folder.mkdir()
+        return self.folder
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def require_right(ended, asked):
+    if ended.code or ended.broke:
+        raise RuntimeError(f"{asked.test.text}: the staff's own program ended with code {ended.code} "
+                           f"{ended.broke}: {ended.output[-1000:]}")
+
+
+def all_right(outcomes):
+    return not any(o.results or o.communication or o.memory for o in outcomes)
+
+
+def figures_of(outcomes):
+    """Those of the large test, if there is one."""
+    return next((o.figures for o in reversed(outcomes) if "kernel_bytes" in o.figures), {})
+
+
+def parts_of(exercise, asked, outcomes, refused):
+    """An exercise's points, test by test."""
+    counts = {kind: sum(a.test.kind == kind for a in asked) for kind in ("public", "hidden", "large")}
+    weights = {kind: weight for kind, weight in exercise.weights.items()
+               if counts.get(kind, counts["public"])}
+    unit = exercise.points / sum(weights.values())
+    parts = []
+    for i, a in enumerate(asked):
+        if a.test.kind == "large":
+            continue
+        outcome = outcomes[i] if outcomes else Outcome(results=[refused])
+        points = unit * weights[a.test.kind] / counts[a.test.kind]
+        parts.append(Part(exercise.id, a.test.text, a.test.kind, points, points * (not outcome.results),
+                          outcome.results))
+    for kind in ("communication", "memory"):
+        if weights.get(kind):
+            why = list(dict.fromkeys(text for o in outcomes or [Outcome(communication=[refused], memory=[refused])]
+                                     for text in getattr(o, kind)))
+            points = unit * weights[kind]
+            parts.append(Part(exercise.id, kind, kind, points, points * (not why), why[:3]))
+    return parts

@@ -1,0 +1,85 @@
+"""What a student, an instructor and other programs read of a grading."""
+import csv
+import json
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+
+def as_text(graded):
+    """An exercise a line, and below it each test that lost points, with the reason."""
+    lines = [f"{graded.name}: {number(graded.earned)} of {number(graded.points)} points ({graded.seconds:.0f} s)"]
+    for exercise in dict.fromkeys(part.exercise for part in graded.parts):
+        parts = [part for part in graded.parts if part.exercise == exercise]
+        earned, points = (sum(getattr(part, name) for part in parts) for name in ("earned", "points"))
+        lines.append(f"{exercise:>6}  {number(earned):>5} of {number(points)}")
+        lost = [part for part in parts if part.earned < part.points]
+        if len(lost) == len(parts) and len({tuple(part.why) for part in lost}) == 1:
+            lines += [f"          {text}" for text in indented(lost[0].why)]
+            continue
+        for part in lost:
+            lines.append(f"          {part.kind}: {part.name}" if part.kind != part.name else
+                         f"          {part.kind}")
+            lines += [f"            {text}" for text in indented(part.why)]
+    return "\n".join(lines)
+
+
+def indented(why):
+    return [line for text in why for line in text.splitlines()]
+
+
+def number(value):
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def write_json(graded, file):
+    """As Gradescope reads it (https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format)."""
+    tests = [{"number": part.exercise, "name": f"{part.exercise} {part.name}", "score": round(part.earned, 4),
+              "max_score": round(part.points, 4), "status": "passed" if part.earned == part.points else "failed",
+              "output": "\n".join(part.why), "output_format": "text", "tags": [part.kind, part.exercise],
+              "visibility": "after_published" if part.kind == "hidden" else "visible",
+              "extra_data": {"kind": part.kind}} for part in graded.parts]
+    content = {"score": round(graded.earned, 4), "execution_time": round(graded.seconds, 2),
+               "output": f"{number(graded.earned)} of {number(graded.points)} points",
+               "output_format": "text", "visibility": "visible", "stdout_visibility": "hidden", "tests": tests,
+               "leaderboard": leaderboard(graded), "extra_data": {"figures": graded.figures}}
+    Path(file).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def leaderboard(graded):
+    """Bytes sent, most bytes held, and the time of a step relative to the staff's, summed over exercises that are
+    right."""
+    right = [figures for figures in graded.figures.values() if figures]
+    if not right:
+        return []
+    return [{"name": "bytes sent", "value": sum(f["kernel_bytes"] for f in right), "order": "asc"},
+            {"name": "most bytes held", "value": max(f["kernel_held"] for f in right), "order": "asc"},
+            {"name": "time, relative to the staff's", "order": "asc",
+             "value": round(sum(f["time_ratio"] for f in right) / len(right), 2)}]
+
+
+def write_junit(graded, file):
+    failed = [part for part in graded.parts if part.earned < part.points]
+    suite = xml.Element("testsuite", name=graded.name, tests=str(len(graded.parts)), failures=str(len(failed)),
+                        errors="0", skipped="0", time=f"{graded.seconds:.2f}")
+    for part in graded.parts:
+        case = xml.SubElement(suite, "testcase", classname=part.exercise, name=f"{part.kind}: {part.name}")
+        if part in failed:
+            text = plain("\n".join(part.why))
+            xml.SubElement(case, "failure", message=text.split("\n")[0]).text = text
+    xml.ElementTree(suite).write(file, encoding="utf-8", xml_declaration=True)
+
+
+def plain(text):
+    """Without characters that XML cannot hold: a program may print any."""
+    return "".join(c if c in "\n\t" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" else "?" for c in text)
+
+
+def write_csv(all_graded, file):
+    """A row for each submission, a column for each exercise."""
+    exercises = list(dict.fromkeys(part.exercise for graded in all_graded for part in graded.parts))
+    with open(file, "w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(["submission", "points", *exercises])
+        for graded in all_graded:
+            of = [sum(part.earned for part in graded.parts if part.exercise == e) for e in exercises]
+            table.writerow([graded.name, number(graded.earned), *map(number, of)])

@@ -1,0 +1,252 @@
+"""Runs what a submission has made: without a network, on files that it may see, within limits. All that it has
+started ends with it.
+
+A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. A container often forbids that; there
+root can at least run programs as another user."""
+import fcntl
+import os
+import pwd
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from setup import fail
+
+INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set where this process is in namespaces of its own
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float = 30     # on the wall
+    memory: int = 6 << 30   # resident, of all processes together
+    processes: int = 150
+    output: int = 1 << 20   # bytes of standard output and error together
+    file: int = 512 << 20   # of one file; all of them must find room in the scratch space
+
+
+@dataclass
+class Process:
+    """What the kernel says of a process of the job, when it was last seen."""
+    program: str
+    peak: int = 0     # bytes resident at most
+    written: int = 0  # bytes that it gave to write calls, sockets included
+
+
+@dataclass
+class Ended:
+    code: int
+    output: str
+    seconds: float
+    broke: str = ""   # which limit
+    processes: dict = field(default_factory=dict)  # by number
+
+    def devices(self, program):
+        """Of the processes of a program, in the order in which they were started."""
+        return [p for _, p in sorted(self.processes.items()) if p.program == str(program)]
+
+
+# ---- Namespaces of the grader's own ----------------------------------------------------------------------
+def enter(kind):
+    """Starts this program again, in namespaces of its own, unless it is there. What is left over in them ends
+    with it: processes, mounts, a network that has nothing but the loopback."""
+    if kind == "user":
+        if os.geteuid() != 0:
+            fail(69, "--sandbox user: expected to be root, who can become another user, given another user")
+        return
+    if os.environ.get(INSIDE) == str(os.getppid()) or os.getpid() == 1:
+        return loopback_up()
+    for program, package in (("unshare", "util-linux"), ("bwrap", "bubblewrap")):
+        if not shutil.which(program):
+            fail(69, f"{program}: expected a program, given none; Debian's package is {package}")
+    flags = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if os.geteuid() != 0:
+        flags += ["--user", "--map-root-user"]
+    tried = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        fail(69, "--sandbox namespaces: expected a kernel that lets this user make them, given: "
+                 f"{tried.stderr.strip()}; root can take --sandbox user, which isolates less")
+    os.execvp("unshare", ["unshare", *flags, sys.executable, *sys.argv])
+
+
+def loopback_up():
+    with socket.socket() as any_socket:
+        request = struct.pack("16sh", b"lo", 1 | 64)  # IFF_UP, IFF_RUNNING
+        fcntl.ioctl(any_socket, 0x8914, request)      # SIOCSIFFLAGS
+
+
+def loopback_bytes():
+    """That went through the loopback so far."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
+
+
+def mount_scratch(folder, size):
+    """A file system in memory, which cannot grow beyond its size."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=100k,mode=755", "tmpfs", folder],
+                   check=True)
+
+
+# ---- A job -----------------------------------------------------------------------------------------------
+class Sandbox:
+    """How jobs are isolated: "namespaces" or "user"."""
+    def __init__(self, kind, scratch):
+        self.kind, self.scratch = kind, Path(scratch)
+        if kind == "namespaces":
+            mount_scratch(self.scratch, "2g")
+        elif not (account := next((name for name in ("student", "nobody") if has_account(name)), None)):
+            fail(69, "--sandbox user: expected the user student or nobody, given neither")
+        else:
+            self.account = pwd.getpwnam(account)
+
+    def run(self, command, sees=(), writes=(), limits=Limits(), environment=None):
+        """Runs a command which sees these folders, beside the system's programs, and writes into those."""
+        given = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **(environment or {})}
+        for folder in writes:
+            if self.kind == "user":
+                subprocess.run(["chown", "-R", str(self.account.pw_uid), folder], check=True)
+        words = [*self.prefix(sees, writes, given), *map(str, command)]
+        return Job(words, given if self.kind == "user" else None, limits, self.end_all).watch()
+
+    def prefix(self, sees, writes, given):
+        limited = ["prlimit", "--core=0", f"--fsize={Limits.file}"]
+        if self.kind == "user":
+            account = self.account
+            return [*limited, f"--nproc={Limits.processes}", "setpriv", f"--reuid={account.pw_uid}",
+                    f"--regid={account.pw_gid}", "--clear-groups", "--no-new-privs"]
+        words = ["bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+                 "--uid", "1000", "--gid", "1000", "--hostname", "grader", "--die-with-parent", "--new-session",
+                 "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+        for name in ("bin", "lib", "lib64", "sbin"):
+            at = Path("/", name)
+            if at.is_symlink():
+                words += ["--symlink", os.readlink(at), at]
+            elif at.exists():
+                words += ["--ro-bind", at, at]
+        for name in ("alternatives", "openmpi", "pmix", "ld.so.cache", "hosts", "nsswitch.conf", "passwd"):
+            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for folder in ("/tmp", "/dev/shm"):
+            words += ["--size", str(512 << 20), "--tmpfs", folder]
+        for folder in sees:
+            words += ["--ro-bind", folder, folder]
+        for folder in writes:
+            words += ["--bind", folder, folder]
+        words += ["--clearenv", *(word for pair in given.items() for word in ("--setenv", *pair))]
+        return list(map(str, [*words, *limited]))
+
+    def end_all(self):
+        """Of another user's processes, those that have left the job's group. (Namespaces end by themselves.)"""
+        if self.kind == "user":
+            for number, _ in processes():
+                try:
+                    if os.stat(f"/proc/{number}").st_uid == self.account.pw_uid:
+                        os.kill(number, signal.SIGKILL)
+                except OSError:
+                    pass
+            for folder in map(Path, ("/tmp", "/dev/shm", "/var/tmp")):
+                for path in folder.iterdir():
+                    if path.lstat().st_uid == self.account.pw_uid:
+                        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+
+def has_account(name):
+    try:
+        return bool(pwd.getpwnam(name))
+    except KeyError:
+        return False
+
+
+def processes():
+    """(number, parent's number) of each process that there is."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                yield int(entry), int(Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                pass  # it has just ended
+
+
+def descendants(root):
+    children = {}
+    for number, parent in processes():
+        children.setdefault(parent, []).append(number)
+    found, left = [], [root]
+    while left:
+        found += (more := children.get(left.pop(), []))
+        left += more
+    return found
+
+
+class Job:
+    """A running command, and what it uses."""
+    def __init__(self, words, environment, limits, end_all):
+        self.limits, self.end_all, self.begun = limits, end_all, time.monotonic()
+        self.text, self.broke, self.processes = b"", "", {}
+        self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+
+    def watch(self):
+        os.set_blocking(self.child.stdout.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.child.stdout, selectors.EVENT_READ)
+            looked = 0.0
+            while self.child.poll() is None and not self.broke:
+                for _ in selector.select(0.01):
+                    self.read()
+                if time.monotonic() - looked > 0.015:
+                    self.look()
+                    looked = time.monotonic()
+        self.end()
+        self.read()
+        return Ended(self.child.returncode, self.text[:self.limits.output].decode(errors="replace"),
+                     time.monotonic() - self.begun, self.broke, self.processes)
+
+    def read(self):
+        while piece := self.child.stdout.read(1 << 16):
+            self.text += piece
+            if len(self.text) > self.limits.output:
+                self.broke = f"output: expected at most {self.limits.output >> 10} KiB"
+                return
+
+    def look(self):
+        """Asks the kernel what the processes use."""
+        numbers, resident = descendants(self.child.pid), 0
+        for number in numbers:
+            try:
+                folder = Path("/proc", str(number))
+                program = os.readlink(folder / "exe")
+                said = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+                io = dict(line.split(": ") for line in (folder / "io").read_text().splitlines())
+                seen = self.processes.setdefault(number, Process(program))
+                seen.program, seen.written = program, int(io["wchar"])
+                seen.peak = max(seen.peak, int(said["VmHWM"].split()[0]) << 10)
+                resident += int(said["VmRSS"].split()[0]) << 10
+            except (OSError, KeyError, ValueError):
+                pass  # it has just ended, or has no memory of its own
+        if len(numbers) > self.limits.processes:
+            self.broke = f"processes: expected at most {self.limits.processes}, given {len(numbers)}"
+        elif resident > self.limits.memory:
+            self.broke = f"memory: expected at most {self.limits.memory >> 20} MiB"
+        elif time.monotonic() - self.begun > self.limits.seconds:
+            self.broke = f"time: expected an end within {self.limits.seconds:.0f} s"
+
+    def end(self):
+        """With its group; bubblewrap's first process takes its namespace with it."""
+        if self.child.poll() is None:
+            for number in [self.child.pid, *descendants(self.child.pid)]:
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except OSError:
+                    pass
+        try:
+            os.killpg(self.child.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        self.child.wait()
+        self.end_all()

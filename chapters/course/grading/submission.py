@@ -1,0 +1,89 @@
+"""What is taken of a submission: the bodies of its exercises' functions, and nothing else."""
+import re
+from dataclasses import dataclass, field
+
+from holes import HIDDEN, Misplaced
+from exercises import CHAPTERS
+
+MOST_BYTES = 1 << 20  # of a file
+# What no exercise needs: a way around the compiler's view of a body, or out of the program. The sandbox holds
+# without this list. It spares a student a riddle, and an instructor a reading.
+REFUSED = [
+    (r"#", "the preprocessor"), (r"<%|%>|<:|:>|%:|\?\?.", "digraphs"), (r"\\\n", "a line that goes on in the next"),
+    (r'\bu?8?[LU]?R"', "raw strings"), (r"\b(asm|__\w+|_[A-Z]\w*)\b", "what belongs to the compiler"),
+    (r"\b(reinterpret_cast|const_cast|extern|friend|goto)\b", "it"),
+    (r"\b(system|popen|fork|vfork|exec[lv]p?e?|kill|raise|abort|_?exit|quick_exit|at_quick_exit|atexit|"
+     r"signal|ptrace|syscall|dlopen|dlsym|mmap|shm_open|socket|connect|open|fopen|freopen|creat|remove|unlink|"
+     r"rename|getenv|setenv|putenv|sleep|usleep|nanosleep|sleep_for|thread|jthread|async|fstream|ifstream|"
+     r"ofstream|filesystem|MPI_\w+|longjmp|terminate)\b", "it: an exercise needs no system"),
+    (r"\b(ledger|Ledger|open_checkpoint|parse_json_object|read_json_object|HostCheckpoint)\b",
+     "it: the books, and files, are the grader's"),
+]
+
+
+@dataclass
+class Answer:
+    """What a submission says to an exercise."""
+    exercise: object
+    bodies: dict = field(default_factory=dict)  # {hole: text}, none where `refused` says why
+    is_done: bool = True
+    refused: str = ""
+
+
+def answer_to(exercise, folder):
+    """The bodies that a submission has for an exercise."""
+    answer = Answer(exercise)
+    for hole in exercise.holes:
+        try:
+            text = text_of(folder, hole.file)
+            begin, end = hole.body(text)
+        except (Misplaced, OSError, UnicodeDecodeError) as error:
+            return Answer(exercise, refused=str(error))
+        body = text[begin:end]
+        if "not_done(" in re.sub(r"\s", "", visible(body)):
+            answer.is_done = False
+        if refused := refusal(hole, text, begin, body):
+            return Answer(exercise, refused=refused)
+        answer.bodies[hole] = body
+    return answer
+
+
+def text_of(folder, file):
+    """A file of a submission, which must be a plain one inside it."""
+    path = (folder / "chapters" / file)
+    if not path.resolve().is_relative_to(folder.resolve()) or path.is_symlink() or not path.is_file():
+        raise Misplaced(f"chapters/{file}: expected a file, given none")
+    if path.stat().st_size > MOST_BYTES:
+        raise Misplaced(f"chapters/{file}: expected at most 1 MiB, given {path.stat().st_size >> 20} MiB")
+    return path.read_text()
+
+
+def visible(body):
+    """Without comments and without what strings say."""
+    return HIDDEN.sub(lambda found: found[0] if found[0][0] not in "/\"'" else
+                      re.sub(r"[^\n]", " ", found[0]), body)
+
+
+def refusal(hole, text, begin, body):
+    """What an exercise must not use, and where; or nothing."""
+    plain = visible(body)
+    for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:
+        for searched in (body, plain) if pattern == REFUSED[2][0] else (plain,):
+            if found := re.search(pattern, searched):
+                line = text[:begin + found.start()].count("\n") + 1
+                return f"chapters/{hole.file}:{line}: `{found[0].strip()}`: an exercise must not use {what}"
+    return ""
+
+
+def other_engines(hole):
+    """Engines of the chapters but those of the hole's own file, and of what that includes."""
+    mine = (CHAPTERS / hole.file).read_text()
+    folder = (CHAPTERS / hole.file).parent
+    for name in re.findall(r'#include "([^"]+)"', mine):
+        for path in (folder / name, CHAPTERS / name):
+            mine += path.read_text() if path.is_file() else ""
+    names = set()
+    for path in CHAPTERS.glob("[0-9]*/*.hpp"):
+        names |= set(re.findall(r"^class (\w+)[^;{]*: public [^{]*(?:Engine|Layer)\b", path.read_text(), re.M))
+    mine_too = set(re.findall(r"\bclass (\w+)", mine))
+    return r"\b(" + "|".join(sorted(names - mine_too) or ["no_engine_at_all"]) + r")\b"

@@ -1,0 +1,120 @@
+"""The tree in which submissions are built: the project as it is, with a submission's bodies in it. It stays, so
+that the next submission builds what differs."""
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import exercises
+from holes import with_include
+from sandbox import Limits
+from setup import fail, root
+
+NEEDED = ("chapters", "emu", "CMakeLists.txt", "CMakePresets.json")
+# Of the course, no submission needs more than the programs: not the hidden tests, not the grader.
+LEFT_OUT = re.compile(r"chapters/course/(?!programs/)|chapters/data/|.*/__pycache__/|.*\.md$")
+NOT_DONE = "engine/not_done.hpp"
+COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
+
+
+class Tree:
+    def __init__(self, folder, sandbox):
+        self.folder, self.sandbox, self.staff = folder / "tree", sandbox, folder / "staff"
+        self.build = self.folder / "build"
+
+    def refresh(self, bodies=None):
+        """Makes the sources those of the project, with these bodies, {hole: text}. Touches what differs."""
+        wanted = self.wanted(bodies or {})
+        for path in self.sources():
+            if str(path.relative_to(self.folder)) not in wanted:
+                path.unlink()
+        for name, content in wanted.items():
+            path = self.folder / name
+            if not path.is_file() or path.read_bytes() != content:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                shutil.copymode(root / name, path) if (root / name).exists() else None
+
+    def wanted(self, bodies):
+        """{name: content} of the sources."""
+        wanted = {f"chapters/{NOT_DONE}": (exercises.here / "starter/not_done.hpp").read_bytes()}
+        with_holes = {f"chapters/{hole.file}" for e in exercises.read_all().values() for hole in e.holes}
+        for name in files():
+            content = (root / name).read_bytes()
+            if name in with_holes:  # the include always, so that the staff's body compiles nothing anew
+                text = content.decode()
+                for hole, body in bodies.items():
+                    if f"chapters/{hole.file}" == name:
+                        begin, end = hole.body(text)
+                        text = text[:begin] + body + text[end:]
+                content = with_include(text, NOT_DONE).encode()
+            wanted[name] = content
+        return wanted
+
+    def sources(self):
+        if self.folder.exists():
+            yield from (path for top in NEEDED for path in [self.folder / top, *(self.folder / top).rglob("*")]
+                        if path.is_file() and "__pycache__" not in path.parts)
+
+    def make(self, programs):
+        """Builds programs of the course. Returns what the compiler says where it fails, or nothing."""
+        self.build.mkdir(exist_ok=True)
+        if not (self.build / "build.ninja").exists():
+            ended = self.in_sandbox(["cmake", "-G", "Ninja", "--preset", "release", "-DSHARDBOOK_TESTS=OFF",
+                                     "-S", self.folder])
+            if ended.code:
+                shutil.rmtree(self.build)
+                fail(69, f"could not configure what submissions are built in:\n{ended.output[-2000:]}")
+        ended = self.in_sandbox(["ninja", "-C", self.build, "-k", "0", *(f"course.{name}" for name in programs)])
+        return "" if ended.code == 0 else f"{ended.broke}\n{ended.output}"
+
+    def in_sandbox(self, command):
+        return self.sandbox.run(["sh", "-c", 'cd "$0" && exec "$@"', self.folder, *command], sees=[self.folder],
+                                writes=[self.build], limits=COMPILE)
+
+    def make_staff(self, programs):
+        """The staff's own programs, in a folder of their own, unless they are there and of these sources."""
+        stamp, sources = self.staff / "stamp", hashlib.sha256()
+        for name, content in sorted(self.wanted({}).items()):
+            sources.update(f"{name} {len(content)}\n".encode() + content)
+        is_of_these = stamp.exists() and stamp.read_text() == sources.hexdigest()
+        if is_of_these and all((self.staff / name).exists() for name in programs):
+            return
+        self.refresh()
+        if said := self.make(programs):
+            fail(70, f"could not build the solutions:\n{said[-3000:]}")
+        if not is_of_these:
+            shutil.rmtree(self.staff, ignore_errors=True)
+        self.staff.mkdir(exist_ok=True)
+        for name in programs:
+            shutil.copy2(self.program(name), self.staff / name)
+        stamp.write_text(sources.hexdigest())
+
+    def program(self, name):
+        return self.build / "course" / name
+
+
+def files():
+    """The project's own files that a build needs."""
+    for top in NEEDED:
+        for path in [root / top, *sorted((root / top).rglob("*"))]:
+            name = str(path.relative_to(root))
+            if path.is_file() and not path.is_symlink() and not LEFT_OUT.match(name):
+                yield name
+
+
+def in_bodies(said, tree, bodies):
+    """What a compiler says of each body: {hole: [sentence]}. Of other places it may quote a solution."""
+    found = {}
+    for file, line, text in re.findall(r"(?:^|/)chapters/([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$", said, re.M):
+        for hole in bodies:
+            if hole.file != file:
+                continue
+            content = (tree.folder / "chapters" / file).read_text()
+            begin, end = (content[:at].count("\n") + 1 for at in hole.body(content))
+            if begin <= int(line) <= end:
+                inside = content.splitlines()[int(line) - 1].strip()
+                sentence = f"{text} (at `{inside}`)"
+                if sentence not in found.setdefault(hole, []):
+                    found[hole].append(sentence)
+    return found

@@ -1,0 +1,73 @@
+///     mpirun -n 3 build/course/layers FOLDER OUT
+///
+/// Lets a layer of chapter 07 go forward and backward, cut in a way that it is right in, or whole on one device.
+/// FOLDER has job.json, {"layer": "LayerNorm", "axis": "features", "seed": 5}. Each tensor has the elements of
+/// the chapter's, in an order that the seed gives, so that sums stay exact.
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "07_layers/verdicts.hpp"
+#include "engine/workloads/random.hpp"
+#include "engine/files/json_file.hpp"
+#include "parts.hpp"
+
+namespace shard::course {
+
+namespace {
+
+using layer_cuts::Claim;
+using layer_cuts::LayerCase;
+
+/// Its elements in another order.
+void shuffle(HostTensor& t, std::uint64_t seed, const std::string& name) {
+  const CounterRandom random(seed, name);
+  for (std::size_t i = t.values.size(); i > 1; --i)
+    std::swap(t.values[i - 1], t.values[random.bits(i) % i]);
+}
+
+LayerCase case_of(const nlohmann::json& job) {
+  for (LayerCase& layer : layer_cuts::all_layers()) {
+    if (layer.name != job.at("layer")) continue;
+    const std::uint64_t seed = job.at("seed");
+    shuffle(layer.input, seed, "input");
+    shuffle(layer.output_grad, seed, "output_grad");
+    for (auto& [name, weights] : layer.weights) shuffle(weights, seed, name);
+    return layer;
+  }
+  throw Error(Code::file, "job.json: expected a layer of chapter 07, given " + job.at("layer").dump());
+}
+
+/// The right cut along this axis.
+const Claim& claim_of(const LayerCase& layer, const std::string& axis) {
+  for (const Claim& claim : layer.claims)
+    if (claim.axis == axis && claim.verdict != layer_cuts::Verdict::differs) return claim;
+  throw Error(Code::file, "job.json: expected an axis of " + layer.name + ", given " + axis);
+}
+
+void run(Communicator& world, const std::string& folder, const std::string& out) {
+  const nlohmann::json job = read_json_object(folder + "/job.json");
+  const LayerCase layer = case_of(job);
+  const Claim& claim = claim_of(layer, job.at("axis"));
+  const bool is_whole = world.num_devices() == 1;
+  const auto how = layer_cuts::Arithmetic::exact();
+  const std::unique_ptr<layer_cuts::Layer> cut = is_whole ? layer.whole(world, how) : claim.make(world, how);
+  ledger().reset();
+  Parts parts;
+  for (const auto& [name, placed] : layer_cuts::placed_results(*cut, layer)) parts.add(name, placed);
+  parts.add_figure("bytes", ledger().traffic().bytes);
+  if (claim.sends) parts.add_figure("bytes.form", claim.sends(world.num_devices(), world.device_id()).bytes);
+  parts.write(out, world.device_id());
+}
+
+}  // namespace
+
+}  // namespace shard::course
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    if (argc != 3) throw shard::Error(shard::Code::usage, "layers: expected FOLDER OUT");
+    shard::course::run(world, argv[1], argv[2]);
+    return 0;
+  });
+}

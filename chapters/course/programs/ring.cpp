@@ -1,0 +1,45 @@
+///     mpirun -n 3 build/course/ring FOLDER OUT
+///
+/// Lets chapter 00's ring add up vectors. FOLDER has batch.safetensors with a vector for each device,
+/// "addend_0" and so on. Results are "sum", and "arrived": which chunk came in each step, a row for each device.
+
+#include "00_collectives/ring.hpp"
+#include "engine/files/file_checkpoint.hpp"
+#include "parts.hpp"
+
+namespace shard::course {
+
+namespace {
+
+void run(Communicator& world, const std::string& folder, const std::string& out) {
+  const int n = world.num_devices(), me = world.device_id();
+  const std::unique_ptr<Checkpoint> file = open_checkpoint(folder + "/batch.safetensors");
+  const std::string name = fmt::format("addend_{}", me);
+  const Index size = file->shape(name).at(0);
+  std::vector<Tensor> chunks;
+  for (int k = 0; k < n; ++k) {
+    const Range range = part(size, n, k);
+    chunks.push_back(file->slice(name, 0, range.begin, range.end));
+  }
+  std::vector<float> arrived;
+  ledger().reset();
+  primer::go_around(world, chunks, [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
+  Parts parts;
+  parts.add_figure("bytes", ledger().traffic().bytes);
+  parts.add_figure("bytes.form", ring_all_reduce(size, n, me).bytes);
+  parts.add("sum", {{0}, {{size}, primer::stacked(chunks).to_host()}});
+  parts.add("arrived", {{me, 0}, {{1, static_cast<Index>(arrived.size())}, arrived}});
+  parts.write(out, me);
+}
+
+}  // namespace
+
+}  // namespace shard::course
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    if (argc != 3) throw shard::Error(shard::Code::usage, "ring: expected FOLDER OUT");
+    shard::course::run(world, argv[1], argv[2]);
+    return 0;
+  });
+}

@@ -1,0 +1,164 @@
+///     mpirun -n 3 build/course/solve.03_tensor_parallel FOLDER OUT
+///
+/// Lets an engine of the chapter solve a problem, and writes what each device holds into OUT. FOLDER has
+/// job.json, {"variant": "column-row", "options": {"--mesh": ".."}, "steps": 1, "input_grad": true},
+/// params.safetensors and batch.safetensors. Between steps, the optimizer `integer` updates the parameters.
+/// Results are those of the last step.
+
+#include <nlohmann/json.hpp>
+
+#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/json_file.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/program/registry.hpp"
+#include "engine/proof/costs.hpp"
+#include "engine/workloads/decoder.hpp"
+#include "parts.hpp"
+
+namespace shard::course {
+
+namespace {
+
+constexpr const char* batch_file = "/batch.safetensors";
+
+struct Job {
+  std::string variant;
+  Options options;
+  Index steps = 1;
+  bool input_grad = true;
+};
+
+Job read_job(const std::string& folder) {
+  const nlohmann::json text = read_json_object(folder + "/job.json");
+  Job job{text.at("variant"), {}, text.at("steps"), text.at("input_grad")};
+  for (const auto& [name, value] : text.at("options").items()) job.options.set(name, value);
+  return job;
+}
+
+/// The network of these parameters. Closed forms of a decoder need the length of its sequences, too.
+std::shared_ptr<Workload> read_network(const Variant& variant, const Checkpoint& params, const Checkpoint& batch,
+                                       const Options& options) {
+  const std::shared_ptr<Workload> network = variant.workload->read(params, options);
+  const auto* decoder = dynamic_cast<const Decoder*>(network.get());
+  if (decoder == nullptr) return network;
+  return std::make_shared<Decoder>(decoder->model(), batch.shape("input_ids").at(1));
+}
+
+/// The rows of the output that a device computes, in the pieces in which it computes them.
+class OutputRows {
+ public:
+  void add(const Tensor& piece, Index first_row) { pieces_[first_row] = {piece.shape(), piece.to_host()}; }
+  /// All of them below one another; pieces follow one another.
+  void move_to(Parts& parts) {
+    if (pieces_.empty()) return;
+    Part whole{{pieces_.begin()->first, 0}, {{0, pieces_.begin()->second.shape.at(1)}, {}}};
+    for (const auto& [row, piece] : pieces_) {
+      whole.values.shape[0] += piece.shape[0];
+      whole.values.values.insert(whole.values.values.end(), piece.values.begin(), piece.values.end());
+    }
+    parts.add("output", std::move(whole));
+  }
+
+ private:
+  std::map<Index, HostTensor> pieces_;  // by first row
+};
+
+/// A step's traffic, memory and operations, and what the closed form says of them.
+struct Figures {
+  Traffic sent;
+  Index peak = 0, flops = 0;
+  Costs form;
+
+  void add_to(Parts& parts) const {
+    parts.add_figure("bytes", sent.bytes);
+    parts.add_figure("bytes.form", form.total().bytes);
+    parts.add_figure("messages", sent.messages);
+    parts.add_figure("messages.form", form.total().messages);
+    parts.add_figure("held", peak);
+    parts.add_figure("held.form", form.peak_bytes);
+    parts.add_figure("operations", flops);
+    parts.add_figure("operations.form", form.flops);
+  }
+};
+
+/// An engine of the chapter, and the problem that it solves.
+class Solver {
+ public:
+  Solver(Communicator& group, const std::string& folder)
+      : job_(read_job(folder)),
+        variant_(only_chapter().variant(job_.variant)),
+        params_(open_checkpoint(folder + "/params.safetensors")),
+        network_(read_network(variant_, *params_, *open_checkpoint(folder + batch_file), job_.options)),
+        batch_(network_->given_batch(open_checkpoint(folder + batch_file), [](Index) { return ""; })) {
+    if (variant_.require) variant_.require(group.num_devices(), *network_, job_.options);
+    engine_ = variant_.make(group, *network_, job_.options);
+    engine_->load_checkpoint(*params_);
+    engine_->want_input_grad(job_.input_grad);
+    if (network_->kind().has_tokens()) batch_->watch(*engine_);
+  }
+
+  void solve(const std::string& out) {
+    const std::unique_ptr<Optimizer> optimizer =
+        make_optimizer("integer", 0, [&](const std::string& name) { return network_->must_stay(name); },
+                       network_->gradient_unit());
+    for (Index step = 1; step < job_.steps; ++step) optimizer->step(*engine_, gradients());
+    Parts parts;
+    const Gradients last = gradients();
+    for (const auto& [name, gradient] : last) parts.add(name, gradient);
+    rows_.move_to(parts);
+    optimizer->step(*engine_, last);
+    figures_.sent = ledger().traffic();
+    figures_.add_to(parts);
+    if (network_->kind().has_tokens()) add_tokens(parts);
+    parts.write(out, engine_->device_id());
+  }
+
+ private:
+  Gradients gradients() {
+    rows_ = {};
+    ledger().reset();
+    Tensor input = batch_->input(engine_->input_rows(batch_->rows()));
+    const bool has_tokens = network_->kind().has_tokens();
+    Gradients found = engine_->forward_backward(std::move(input), [&](const Tensor& out, Index first_row) {
+      if (!has_tokens) rows_.add(out, first_row);
+      return batch_->output_grad(out, first_row);
+    });
+    figures_.peak = ledger().peak();
+    figures_.flops = ledger().flops();
+    if (variant_.costs)
+      figures_.form = variant_.costs({.workload = network_.get(),
+                                      .batch = batch_->rows(),
+                                      .input_grad = job_.input_grad,
+                                      .devices = engine_->num_devices(),
+                                      .device = engine_->device_id(),
+                                      .data = network_->step_data(*engine_)},
+                                     job_.options);
+    return found;
+  }
+  /// Logits and loss, which device 0 has whole.
+  void add_tokens(Parts& parts) {
+    for (auto& [name, whole] : batch_->results(engine_->group()))
+      if (engine_->device_id() == 0) parts.add(name, {Shape(whole.shape.size(), 0), whole});
+  }
+
+  const Job job_;
+  const Variant& variant_;
+  const std::unique_ptr<Checkpoint> params_;
+  const std::shared_ptr<Workload> network_;
+  const std::unique_ptr<GivenBatch> batch_;
+  std::unique_ptr<ShardedEngine> engine_;
+  OutputRows rows_;
+  Figures figures_;
+};
+
+}  // namespace
+
+}  // namespace shard::course
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    if (argc != 3) throw shard::Error(shard::Code::usage, "solve: expected FOLDER OUT");
+    shard::course::Solver(world, argv[1]).solve(argv[2]);
+    return 0;
+  });
+}
