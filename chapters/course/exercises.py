@@ -50,7 +50,7 @@ def read_all(folder=here / "exercises"):
     return exercises
 
 
-WEIGHTS = {"public": 3, "hidden": 4, "communication": 2, "memory": 1}
+WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 
 def exercise_of(path, entry):

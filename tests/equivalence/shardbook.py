@@ -108,10 +108,12 @@ def rounded(values, dtype):
 @dataclass(frozen=True)
 class Mistake:
     """What a wrong version does otherwise. What it computes then may explain a result that differs."""
-    forgets: str = ""  # "masks", "gates", "gate gradients", "balance", "clipping" or "zeroing" of gradients
+    forgets: str = ""  # "masks", "relus", "gates", "capacity", "clipping" ...: see mistakes()
     scale: float = 1.0  # of all gradients of a step of training
     rows: tuple = ()  # [begin, end): only these rows of the batch count
     layers: tuple = ()  # the order in which layers are applied
+    taken: tuple = ()  # whose weights the backward pass takes for each layer
+    kept: tuple = ()  # whose activations
     misses_step: bool = False  # the last step of training
     stages: int = 1  # into which the layers are divided: each clips its gradients by a norm of its own
     devices: int = 1  # between which something is divided
@@ -422,29 +424,32 @@ def gradients(problem, params, batch):
 def mlp_gradients(problem, params, batch):
     names = layer_names(problem)
     weights = [params[name] for name in names]
-    output, inputs, masks = forward(weights, batch["input"])
+    output, inputs, masks = forward(weights, batch["input"], problem.mistake.forgets)
     input_grad, of_weights = backward(problem, weights, inputs, masks, batch["output_grad"])
     return {"output": output, "input_grad": input_grad, **dict(zip(names, of_weights))}
 
 
-def forward(weights, x):
+def forward(weights, x, forgets=""):
     """x w0, ReLU, w1, w2, ReLU, w3 ...: a ReLU before each odd layer. Output, each layer's input, masks."""
-    inputs, masks = [x], []
+    inputs, masks = [x.masked(*x.is_positive()) if forgets == "that the first has none before" else x], []
     for layer, w in enumerate(weights):
         x = inputs[layer] @ w
-        masks.append(x.is_positive() if layer % 2 == 0 and layer + 1 < len(weights) else None)
+        is_inside = layer + 1 < len(weights)
+        has_relu = {"relus": False, "that blocks have none behind": True,
+                    "that the first has none before": is_inside}.get(forgets, layer % 2 == 0 and is_inside)
+        masks.append(x.is_positive() if has_relu else None)
         inputs.append(x if masks[layer] is None else x.masked(*masks[layer]))
     return inputs.pop(), inputs, masks
 
 
 def backward(problem, weights, inputs, masks, d):
     """dL/dx and each dL/dw. The derivative of ReLU at 0 is 0."""
-    found = []
+    found, kept = [], problem.mistake.kept or range(len(weights))
     for layer in reversed(range(len(weights))):
         if masks[layer] is not None and problem.mistake.forgets != "masks":
-            d = d.masked(*masks[layer])
-        found.insert(0, inputs[layer].T @ d)
-        d = d @ weights[layer].T
+            d = d.masked(*(masks[kept[layer]] or masks[layer]))
+        found.insert(0, inputs[kept[layer]].T @ d)
+        d = d @ weights[problem.mistake.taken[layer] if problem.mistake.taken else layer].T
     return d, found
 
 
@@ -475,6 +480,7 @@ def mixture_gradients(problem, params, batch):
     output, input_grads, d_gates, found = through_experts(problem, params, batch, gates, chosen)
     if problem.mistake.forgets == "gate gradients":
         d_gates = d_gates * 0
+    of_gates = d_gates
     if problem.top_k > 1:  # gate = p / total
         is_chosen = np.zeros((tokens, experts), bool)
         np.put_along_axis(is_chosen, chosen, True, axis=1)
@@ -483,7 +489,11 @@ def mixture_gradients(problem, params, batch):
     weight = 0 if problem.mistake.forgets == "balance" else problem.aux_weight
     balance = counted(problem) * (weight * experts * share / tokens)
     d_p = d_gates + x.rounded_once(balance, 3 * x.precision.sums * balance)
+    if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
+        d_p = Bounded.exact(balance, x.precision)
     d_logits = p * (d_p - row_sums(d_p * p)[:, None])
+    if problem.mistake.forgets == "softmax of gates" and problem.top_k > 1:
+        d_logits = d_logits + of_gates.masked(is_chosen)
     found["router/weights"] = x.T @ d_logits
     input_grad = sum_of([*input_grads, d_logits @ params["router/weights"].T])
     return {"output": output, "input_grad": input_grad, **found}
@@ -504,14 +514,14 @@ def through_experts(problem, params, batch, gates, chosen):
     """Output, each expert's part of the gradient by the input, and gradients by each gate (tokens, experts)
     and by the experts' weights."""
     x, d_out = batch["input"], batch["output_grad"]
-    kept, found = within_capacity(chosen, problem.experts, problem.capacity_factor), {}
+    kept, found = within_capacity(chosen, problem.experts, problem.capacity_factor, problem.mistake), {}
     outputs, input_grads, by_gate = [], [], []
     for expert in range(problem.experts):
         mine = np.nonzero(((chosen == expert) & kept).any(axis=1))[0]
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
         weights = [params[name] for name in names]
-        y, inputs, masks = forward(weights, x[mine])
+        y, inputs, masks = forward(weights, x[mine], problem.mistake.forgets)
         d, of_weights = backward(problem, weights, inputs, masks, d_out[mine] * gate)
         found.update(zip(names, of_weights))
         of_gate = row_sums(d_out[mine] * y)[:, None]
@@ -522,17 +532,31 @@ def through_experts(problem, params, batch, gates, chosen):
     return sum_of(outputs), input_grads, d_gates, found
 
 
-def within_capacity(chosen, experts, factor):
+def within_capacity(chosen, experts, factor, mistake=Mistake()):
     """Which choices, (tokens, k), find room in their expert."""
-    if factor == "none":
+    if factor == "none" or mistake.forgets == "capacity":
         return np.ones(chosen.shape, bool)
-    capacity, used = math.ceil(factor * chosen.size / experts), np.zeros(experts, int)
-    kept = np.zeros(chosen.shape, bool)
-    for rank in range(chosen.shape[1]):
-        for token in range(len(chosen)):
-            kept[token, rank] = used[chosen[token, rank]] < capacity
-            used[chosen[token, rank]] += 1
+    slots = math.ceil(factor * chosen.size / experts)
+    slots += {"a slot": -1, "where slots end": 1}.get(mistake.forgets, 0)
+    if mistake.forgets == "rows elsewhere":
+        begin, end = part(len(chosen), mistake.devices, mistake.device)
+        slots = math.ceil(factor * (end - begin) * chosen.shape[1] / experts)
+    used, kept = np.zeros(experts, int), np.zeros(chosen.shape, bool)
+    for token, rank in in_turn(chosen.shape, mistake):
+        kept[token, rank] = used[chosen[token, rank]] < slots
+        used[chosen[token, rank]] += 1
     return kept
+
+
+def in_turn(shape, mistake):
+    """(token, rank) of all choices: all tokens' first ones, in order, then the second ones."""
+    tokens, ranks = range(shape[0]), range(shape[1])
+    if mistake.forgets == "ranks":
+        return [(token, rank) for token in tokens for rank in ranks]
+    if mistake.forgets == "ranks elsewhere":
+        return [(token, rank) for device in range(mistake.devices) for rank in ranks
+                for token in range(*part(len(tokens), mistake.devices, device))]
+    return [(token, rank) for rank in ranks for token in tokens]
 
 
 def row_sums(t):
@@ -898,6 +922,18 @@ def never_reduced(e):
             return "one of those whose mean over the devices is it: a reduction to the mean left out?"
 
 
+def mean_of_means(e):
+    """A mean of the devices' means counts the rows of a device that has fewer of them more."""
+    addends, rows = e.device_addends(), e.problem.batch_size
+    shares = [end - begin for begin, end in (part(rows, e.devices, d) for d in range(e.devices))]
+    if addends and len(set(shares)) > 1 and all(shares):
+        total = sum(addend * rows / (e.devices * shares[d]) for d, addend in addends)
+        # The weights are rounded, and so is what they are multiplied with.
+        if np.abs(e.given - total).max(initial=0) <= 2.0**-20 * np.abs(total).max(initial=0) < \
+                np.abs(e.want - total).max(initial=0):
+            return "a mean of the devices' means, where they have different numbers of rows?"
+
+
 def off_by_addend(e):
     for device, addend in e.device_addends():
         for sign, words in ((-1, "is missing from the sum"), (1, "is in the sum twice")):
@@ -973,11 +1009,29 @@ def mistakes(problem, devices):
         yield from mistakes_with_tokens(problem, devices)
         return
     yield "a ReLU's mask forgotten?", {"forgets": "masks"}
+    yield "a ReLU forgotten, in both passes?", {"forgets": "relus"}
+    yield "a ReLU behind each layer, also where there is none?", {"forgets": "that blocks have none behind"}
+    yield "a ReLU before each layer, also where there is none?", {"forgets": "that the first has none before"}
     if problem.workload == "mixture":
+        if problem.capacity_factor != "none":
+            yield "choices that an expert has no room for not dropped?", {"forgets": "capacity"}
+            yield "an expert's capacity one less than it is?", {"forgets": "a slot"}
+            yield "an expert's capacity one more than it is?", {"forgets": "where slots end"}
+            yield "slots given to all choices of a token before those of the next?", {"forgets": "ranks"}
+            yield "slots given to all choices of a device before those of the next?", \
+                {"forgets": "ranks elsewhere", "devices": devices}
+            yield "a capacity that counts a device's own rows alone?", \
+                {"forgets": "rows elsewhere", "devices": devices}
         yield "answers not multiplied by their gates?", {"forgets": "gates"}
         yield "the gates' gradient forgotten?", {"forgets": "gate gradients"}
         yield "the balancing loss forgotten?", {"forgets": "balance"}
+        if problem.top_k > 1:
+            yield "the gates' gradient taken for the logits': without the softmax?", \
+                {"forgets": "softmax of gates"}
         return
+    for words, taken in other_layers(problem):
+        yield f"a backward pass with {words.format('weights')}?", {"taken": taken}
+        yield f"a backward pass with {words.format('activations')}?", {"kept": taken}
     for first in range(devices):
         for other in range(first + 1, devices):
             if layers := with_swapped_stages(problem, devices, first, other):
@@ -1019,6 +1073,10 @@ ON_SOME_DEVICES = {
     "sequences elsewhere": "a mean over the labels of each device's sequences, and then over devices?",
     "positions elsewhere":
         "a mean over the labels of each device's part of sequences, and then over devices?",
+    "places of queries": "a causal mask in which the queries of each device begin at 0?",
+    "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
+    "values elsewhere": "a device's own values for those that come around the ring?",
+    "values' sums": "the gradient of values from the last device of the ring alone: sums overwritten?",
 }
 
 
@@ -1044,20 +1102,43 @@ def mistakes_with_tokens(problem, devices):
             yield text, {"forgets": forgets, "devices": devices}
 
 
+def other_layers(problem):
+    """(words, the layer whose weights or activations are taken for each one), of layers with equal shapes."""
+    shapes, layers = list(zip(problem.widths, problem.widths[1:])), range(problem.layers)
+
+    def fitting(wanted):
+        return tuple(other if 0 <= other < len(layers) and shapes[other] == shapes[layer] else layer
+                     for layer, other in zip(layers, wanted))
+    for words, wanted in (("the {} of the block before", [layer - 2 for layer in layers]),
+                          ("the {} of the block behind", [layer + 2 for layer in layers]),
+                          ("the first block's {} in every block", [layer % 2 for layer in layers]),
+                          ("the last block's {} in every block",
+                           [len(layers) - 2 + layer % 2 for layer in layers]),
+                          ("the layers' {} from the other end", list(reversed(layers)))):
+        if (taken := fitting(wanted)) != tuple(layers):
+            yield words, taken
+    for layer, other in itertools.permutations(layers, 2):
+        if shapes[layer] == shapes[other]:
+            yield f"layer {other}'s {{}} for layer {layer}", tuple(other if k == layer else k for k in layers)
+
+
 def with_swapped_stages(problem, devices, first, other):
     """The layers, divided over the devices, with those of two devices exchanged; nothing where widths forbid
     it."""
     stages = [range(*part(problem.layers, devices, device)) for device in range(devices)]
     stages[first], stages[other] = stages[other], stages[first]
     layers = tuple(layer for stage in stages for layer in stage)
+    if not layers:
+        return ()
     widths = problem.widths
     fits = [widths[a + 1] == widths[b] for a, b in zip(layers, layers[1:])]
     is_whole = widths[layers[0]] == widths[0] and widths[layers[-1] + 1] == widths[-1]
     return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
 
 
-RULES = (not_finite, zero, scaled, previous_step, one_addend, share_of_device, never_reduced, off_by_addend,
-         off_by_rows, transposed, other_slice, shifted, reordered, another_computation, wrong_scale)
+RULES = (not_finite, zero, scaled, previous_step, one_addend, share_of_device, never_reduced, mean_of_means,
+         off_by_addend, off_by_rows, transposed, other_slice, shifted, reordered, another_computation,
+         wrong_scale)
 
 
 # ---- The check -------------------------------------------------------------------------------------------

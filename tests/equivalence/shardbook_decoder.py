@@ -136,17 +136,45 @@ class Decoder(Network):
             sees = np.ones_like(sees)
         if self.mistake.forgets == "places before":
             sees = places[key] <= places[query]
+        if self.mistake.forgets == "places of queries":
+            sees = key <= places[query]
         if self.mistake.forgets == "keys elsewhere":
             sees &= self.same_device()
         if self.m.window and self.mistake.forgets != "window":
             sees &= key > query - self.m.window
         return sees
 
+    def devices(self):
+        """Of each token of a sequence."""
+        return np.concatenate([[device] * (end - begin)
+                               for device, (begin, end) in enumerate(self.parts(self.length))])
+
     def same_device(self):
         """Whether a query and a key are of one device, (S, S)."""
-        here = np.concatenate([[device] * (end - begin)
-                               for device, (begin, end) in enumerate(self.parts(self.length))])
-        return here == here[:, None]
+        return self.devices() == self.devices()[:, None]
+
+    def not_rescaled(self, p):
+        """Softmax weights where pieces of keys come around a ring, and what was added up before is not rescaled
+        to a larger score: each piece is relative to the largest score of the pieces until then."""
+        found, of, count = p.copy(), self.devices(), self.mistake.devices
+        for device in range(count):
+            rows, largest = of == device, 0
+            for step in range(count):
+                keys = of == (device - step) % count
+                piece = p[..., rows, :][..., keys]
+                largest = np.maximum(largest, piece.max(axis=-1, keepdims=True, initial=0))
+                share = p[..., rows, :].max(axis=-1, keepdims=True) / np.where(largest > 0, largest, 1)
+                found[..., np.ix_(rows, keys)[0], np.ix_(rows, keys)[1]] = piece * share
+        return found
+
+    def with_own_values(self, p, v):
+        """Sums of values, where each device takes its own for those of every piece that is as long."""
+        found, parts = np.zeros((*p.shape[:-1], v.shape[-1])), self.parts(self.length)
+        for begin, end in parts:
+            for first, last in parts:
+                mine = v[..., begin:end, :] if end - begin == last - first else v[..., first:last, :]
+                found[..., begin:end, :] += p[..., begin:end, first:last] @ mine
+        return found
 
     def key_heads(self):
         """Of each query head."""
@@ -202,6 +230,10 @@ class Decoder(Network):
         q, k = self.turned(q), self.turned(k)
         k, v = (t[:, :, self.key_heads()] for t in (k, v))
         out, p = a.attend(q, k, v, self.sees)
+        if self.mistake.forgets == "rescaling":
+            out = self.not_rescaled(p) @ v
+        if self.mistake.forgets == "values elsewhere":
+            out = self.with_own_values(p, v)
         kept["attention"] = n, q, k, v, out, p
         return a.product(self.rows_of(out), self.w[block + "output"])
 
@@ -213,6 +245,9 @@ class Decoder(Network):
         if self.mistake.forgets == "queries elsewhere":
             here = self.same_device()
             dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
+        if self.mistake.forgets == "values' sums":  # those of the last device that the piece comes to
+            last = (self.devices() - 1) % self.mistake.devices == self.devices()[:, None]
+            dv = a.product(transposed(p * last), dout)
         whole = self.of_projections(dq, dk, dv)
         counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
         for name, t in counted.items():

@@ -1,12 +1,11 @@
-"""Grades a submission: its bodies all together first, and each exercise that loses a point by itself. So a mistake in
-one exercise costs no point in another one."""
+"""Grades a submission: its bodies all together first, and each exercise that loses a point by itself. So a
+mistake in one exercise costs no point in another one."""
 import shutil
 import time
 from dataclasses import dataclass, field
 
-import problems
-from judge import Counted, Outcome, judge
-from problems import Asked, Test, settled
+from judge import Counted, Outcome, judge, read_device
+from problems import Asked, Known, Test, settled
 from sandbox import Limits, loopback_bytes
 from submission import answer_to
 from trees import in_bodies
@@ -45,9 +44,17 @@ class Graded:
 
 def tests_of(exercise, seed):
     """All tests of an exercise, hidden ones with what the seed chooses."""
-    public = [Test(text, "public", "public") for text in exercise.tests]
-    hidden = [Test(settled(text, f"{seed}/{i}"), "hidden", f"{seed}/{i}") for i, text in enumerate(exercise.hidden)]
+    public = [Test(text, "public", seed) for text in exercise.tests]
+    hidden = [Test(settled(text, f"{seed}/{i}"), "hidden", f"{seed}/{i}",
+                   wants_input_grad=i + 1 < len(exercise.hidden)) for i, text in enumerate(exercise.hidden)]
     return public + hidden + ([Test(exercise.large, "large", seed)] if exercise.large else [])
+
+
+@dataclass
+class Staff:
+    """What the staff's program made of a test."""
+    figures: list  # of each device
+    counted: Counted
 
 
 class Grader:
@@ -55,7 +62,7 @@ class Grader:
         self.tree, self.exercises, self.seed = tree, some, seed
         self.asked = {e.id: [Asked(test, e.chapter) for test in tests_of(e, seed)] for e in some.values()}
         tree.make_staff(sorted({a.program for asked in self.asked.values() for a in asked}))
-        self.counted = {}  # by test: what the kernel counts of the staff's program
+        self.staff = {}  # by what is asked: what the staff's programs make of it
 
     # ---- A submission ------------------------------------------------------------------------------------
     def grade(self, name, folder):
@@ -115,13 +122,20 @@ class Grader:
         return [self.outcome(asked) for asked in self.asked[exercise.id]]
 
     def outcome(self, asked):
-        is_large = asked.test.kind == "large"
-        staff = self.counted_of_staff(asked) if is_large else None
-        if asked.problem is None:
-            asked.problem = self.reference(asked)
+        outcome = self.judged(asked)
+        if outcome.results and (first := asked.first_step()):
+            # Later steps are wrong in all places. The first one may show where it begins.
+            earlier = self.judged(first)
+            outcome.results = earlier.results or outcome.results
+        return outcome
+
+    def judged(self, asked):
+        is_counted = asked.test.kind == "large"
+        staff = self.of_staff(asked)
         with self.scratch() as folder:
-            ended, counted = self.run(asked, self.tree.program(asked.program), folder, is_large)
-            return judge(asked, ended, folder / "out", (counted, staff) if is_large else None)
+            ended, counted = self.run(asked, self.tree.program(asked.program), folder, is_counted)
+            return judge(asked, ended, folder / "out", staff.figures,
+                         (counted, staff.counted) if is_counted else None)
 
     def run(self, asked, program, folder, is_counted=False, devices=None):
         """Lets a program solve what is asked, in this folder, and counts what it used."""
@@ -137,21 +151,22 @@ class Grader:
         return ended, Counted(loopback_bytes() - before, [p.written for p in seen], [p.peak for p in seen],
                               ended.seconds)
 
-    def counted_of_staff(self, asked):
-        """What the kernel counts of the staff's program."""
-        if asked not in self.counted:
+    def of_staff(self, asked):
+        """What the staff's program makes of the same, and where only that says it, what must come out."""
+        if asked.key not in self.staff:
             with self.scratch() as folder:
-                ended, self.counted[asked] = self.run(asked, self.tree.staff / asked.program, folder, True)
+                ended, counted = self.run(asked, self.tree.staff / asked.program, folder,
+                                          is_counted=asked.test.kind == "large")
                 require_right(ended, asked)
-        return self.counted[asked]
-
-    def reference(self, asked):
-        """What the staff's program computes on one device, where that is what must come out."""
-        with self.scratch() as folder:
-            ended, _ = self.run(asked, self.tree.staff / asked.program, folder, devices=1)
-            require_right(ended, asked)
-            found = problems.shardbook.read(folder / "out/device_0.safetensors")
-            return problems.Known.of("layer", {name: t.values for name, t in found.items()})
+                figures = [read_device(folder / "out", device).figures for device in range(asked.test.devices)]
+            self.staff[asked.key] = Staff(figures, counted)
+        if asked.problem is None:
+            with self.scratch() as folder:
+                ended, _ = self.run(asked, self.tree.staff / asked.program, folder, devices=1)
+                require_right(ended, asked)
+                found = read_device(folder / "out", 0).tensors
+                asked.problem = Known.of("layer", {name: t.values for name, t in found.items()})
+        return self.staff[asked.key]
 
     def scratch(self):
         return Scratch(self.tree.sandbox.scratch / "job")
@@ -201,8 +216,8 @@ def parts_of(exercise, asked, outcomes, refused):
                           outcome.results))
     for kind in ("communication", "memory"):
         if weights.get(kind):
-            why = list(dict.fromkeys(text for o in outcomes or [Outcome(communication=[refused], memory=[refused])]
-                                     for text in getattr(o, kind)))
+            found = outcomes or [Outcome(communication=[refused], memory=[refused])]
+            why = list(dict.fromkeys(text for o in found for text in getattr(o, kind)))
             points = unit * weights[kind]
             parts.append(Part(exercise.id, kind, kind, points, points * (not why), why[:3]))
     return parts

@@ -1,11 +1,13 @@
 """What comes of a test: results against what must come out, and figures against closed forms. The program's own
 process says nothing here but its files, and what a kernel has counted."""
+import itertools
 import json
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 
-import shardbook
+from problems import shardbook
 from shardbook import Difference, Refused, Stored, Verdict
 
 # What a job sends beside its tensors depends a little on timing; and so does what its processes hold.
@@ -18,6 +20,11 @@ class Device:
     tensors: dict  # of Stored
     begin: dict    # {name: [index along each axis]}
     figures: dict  # {name: number}
+
+    def put_idle(self, described):
+        """A pipeline says how long its devices idle, by its schedule."""
+        if idle := re.search(r"devices idle ([\d.]+) %", described):
+            self.figures["idle"] = float(idle[1])
 
 
 @dataclass
@@ -33,12 +40,15 @@ def read_device(folder, device):
     """\\throws Refused"""
     try:
         said = json.loads((folder / f"device_{device}.json").read_text())
-        begin, figures = said["begin"], said["figures"]
+        begin, figures, described = said["begin"], said["figures"], str(said.get("described"))
         if not all(isinstance(v, int) for v in figures.values()) or not isinstance(begin, dict):
             raise ValueError("figures that are no whole numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refused(f"device {device}: expected what it holds, given nothing that can be read: {error}") from None
-    return Device(shardbook.read(folder / f"device_{device}.safetensors"), begin, figures)
+        raise Refused(f"device {device}: expected what it holds, given nothing that can be read: {error}") \
+            from None
+    found = Device(shardbook.read(folder / f"device_{device}.safetensors"), begin, figures)
+    found.put_idle(described)
+    return found
 
 
 def results_of(asked, folder):
@@ -65,8 +75,9 @@ def differences(verdict, asked, name, found):
         if piece is not None and here is None:
             given = piece.values.shape
             turned = ": the transposed matrix?" if given == want.shape[::-1] and want.ndim == 2 else ""
-            return [Difference(name, f"expected a part of {shardbook.shape_text(want.shape)}, given "
-                                     f"{shardbook.shape_text(given)} at {device.begin.get(name)}{turned}", number)]
+            text = f"expected a part of {shardbook.shape_text(want.shape)}, given " \
+                   f"{shardbook.shape_text(given)} at {device.begin.get(name)}{turned}"
+            return [Difference(name, text, number)]
         slices.append(here or (slice(0, 0),) * want.ndim)
         pieces.append(None if piece is None else piece.values)
     is_there = np.zeros(want.shape, bool)
@@ -74,19 +85,59 @@ def differences(verdict, asked, name, found):
         if piece is not None:
             is_there[here] = True
     if not is_there.all():
-        return [Difference(name, "expected in the results, given nothing" if not is_there.any() else
-                           f"expected on some device at {tuple(map(int, np.argwhere(~is_there)[0]))}, given on none")]
+        first = tuple(map(int, np.argwhere(~is_there)[0]))
+        return [Difference(name, f"expected on some device at {first}, given on none" if is_there.any() else
+                           "expected in the results, given nothing")]
     differ = []
     for number, piece in enumerate(pieces):
         if piece is None:
             continue
-        if more := shardbook.of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
+        if asked.test.kind == "large":  # the rules of likely causes would take minutes
+            if not (np.abs(piece - want[slices[number]]) <= bound[slices[number]]).all():
+                differ.append(Difference(name, f"differs in a large network: {asked.test.text}", number))
+        elif more := shardbook.of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
                                       number, pieces):
-            before = asked.before()
-            if name in before and np.array_equal(piece, before[name][slices[number]]):
-                more[0].cause = "the result of the step before: weights not updated, or not gathered after the step?"
+            if more[0].cause == "no known cause":
+                more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
+                    cause_of_pieces(asked, name, piece, slices[number]) or more[0].cause
             differ += more
     return differ
+
+
+def cause_of_later_step(asked, name, device, piece, here):
+    """Of a test with several steps: whether weights are those of the step before."""
+    if not (before := asked.before()):
+        return ""
+    if np.array_equal(piece, before.expected[name][here]):
+        return "the result of the step before: weights not updated, or not gathered after the step?"
+    layers, now = sorted(before.params), asked.problem.params
+    for count in range(1, len(layers) + 1):
+        for stale in itertools.combinations(layers, count):
+            params = {}
+            for layer, w in now.items():
+                params[layer] = before.params[layer].copy() if layer in stale else w
+                mine = slice(*shardbook.part(len(w), asked.test.devices, device))
+                params[layer][mine] = w[mine]
+            if np.array_equal(piece, asked.problem.with_params(params)[name][here]):
+                return f"what comes out of the weights of the step before, in the rows of other devices, of " \
+                       f"{', '.join(stale)}: not gathered after the step?"
+    return ""
+
+
+def cause_of_pieces(asked, name, piece, here):
+    """Of a test with micro-batches: whether a gradient is that of each device's first or last piece alone."""
+    pieces, devices = asked.test.size("--micro-batches", 1), asked.test.devices
+    if pieces == 1 or name not in asked.problem.params:
+        return ""
+    for which, words in ((pieces - 1, "last"), (0, "first")):
+        total = 0
+        for device in range(devices):
+            begin, end = shardbook.part(asked.problem.batch_size, devices, device)
+            first, last = shardbook.part(end - begin, pieces, which)
+            total = total + shardbook.after(asked.problem, rows=(begin + first, begin + last))[name]
+        if np.array_equal(piece, total[here]):
+            return f"what the {words} micro-batch of each device adds: the others overwritten, or left out?"
+    return ""
 
 
 def place_of(begin, values, whole):
@@ -98,8 +149,9 @@ def place_of(begin, values, whole):
     return tuple(slice(b, b + s) for b, s in zip(begin, values.shape))
 
 
-def judge(asked, ended, folder, counted=None):
-    """The outcome of a test. `counted`: what the kernel counted, and the same of the staff's program."""
+def judge(asked, ended, folder, forms, counted=None):
+    """The outcome of a test. `forms`: figures that each device must have. `counted`: what the kernel counted,
+    and the same of the staff's program."""
     outcome = Outcome()
     if ended.broke:
         outcome.results.append(f"{ended.broke}; the job was ended")
@@ -107,9 +159,10 @@ def judge(asked, ended, folder, counted=None):
         outcome.results += words_of(ended)
     else:
         found, verdict = results_of(asked, folder)
-        outcome.results += [str(d) for d in verdict.differences[:6]]
-        if found and not outcome.results:
-            hold_figures(outcome, found)
+        unknown_last = sorted(verdict.differences, key=lambda d: d.cause == "no known cause")
+        outcome.results += [str(d) for d in unknown_last[:6]]
+        if not outcome.results:
+            hold_figures(outcome, found, forms)
     if outcome.results:  # nothing that computes something else has communication or memory to judge
         outcome.communication = outcome.memory = ["the results are not right"]
     elif counted:
@@ -124,26 +177,31 @@ def words_of(ended):
     return ["\n".join(lines[first:first + 12]) or f"ended with code {ended.code} and said nothing"]
 
 
-def hold_figures(outcome, found):
-    """What each device's own books say against the closed forms."""
-    for number, device in enumerate(found):
+def hold_figures(outcome, found, forms):
+    """What each device's own books say against the closed forms, which are the staff's."""
+    for number, (device, form) in enumerate(zip(found, forms)):
         f = device.figures
-        for name, unit in (("bytes", "bytes"), ("messages", "messages")):
-            form = f.get(f"{name}.form")
-            if form is not None and f.get(name) != form:
-                outcome.communication.append(f"device {number} sent {f.get(name, 0):,} {unit}; the closed form says "
-                                             f"{form:,}")
-        if f.get("held", 0) > f.get("held.form", f.get("held", 0)):
-            outcome.memory.append(f"device {number} held {f['held']:,} bytes at its fullest; the closed form says "
-                                  f"{f['held.form']:,}")
+        for name, words in (("bytes", "bytes"), ("messages", "messages")):
+            if name in form and f.get(name) != form[name]:
+                outcome.communication.append(f"device {number} sent {f.get(name, 0):,} {words}; the closed form "
+                                             f"says {form[name]:,}")
+        if number == 0 and f.get("idle", 0) > form.get("idle", 0):
+            outcome.communication.append(f"devices idle {f['idle']} % of the time, by the schedule; expected "
+                                         f"{form['idle']} %")
+        if f.get("held", 0) > form.get("held", 0):
+            outcome.memory.append(f"device {number} held {f['held']:,} bytes at its fullest; the closed form "
+                                  f"says {form['held']:,}")
+        if f.get("parameters") != form.get("parameters"):
+            outcome.memory.append(f"device {number} booked {f.get('parameters', 0):,} bytes as parameters "
+                                  f"after the step; expected {form['parameters']:,}")
     for name in ("bytes", "held"):
         outcome.figures[name] = max(device.figures.get(name, 0) for device in found)
 
 
 @dataclass
 class Counted:
-    """What the kernel counted of a job: bytes through the loopback, and of each device those that it wrote and the
-    most that it held. `forms` are of the staff's program."""
+    """What the kernel counted of a job: bytes through the loopback, and of each device those that it wrote and
+    the most that it held."""
     sent: int
     written: list
     held: list
@@ -161,8 +219,8 @@ def hold_counted(outcome, given, staff):
     for number, (mine, theirs) in enumerate(zip(sorted(given.written), sorted(staff.written))):
         slack = max(SLACK_SENT, theirs // 20)
         if abs(mine - theirs) > slack and not outcome.communication:
-            outcome.communication.append(f"a device wrote {mine:,} bytes, by the kernel's count; expected {theirs:,}, "
-                                         f"give or take {slack:,}")
+            outcome.communication.append(f"a device wrote {mine:,} bytes, by the kernel's count; expected "
+                                         f"{theirs:,}, give or take {slack:,}")
     most, allowed = max(given.held, default=0), max(staff.held, default=0) + SLACK_HELD
     if most > allowed:
         outcome.memory.append(f"a device held {most:,} bytes in memory, by the kernel's count; expected at most "

@@ -7,7 +7,8 @@ from pathlib import Path
 
 def as_text(graded):
     """An exercise a line, and below it each test that lost points, with the reason."""
-    lines = [f"{graded.name}: {number(graded.earned)} of {number(graded.points)} points ({graded.seconds:.0f} s)"]
+    earned, points = number(graded.earned), number(graded.points)
+    lines = [f"{graded.name}: {earned} of {points} points ({graded.seconds:.0f} s)"]
     for exercise in dict.fromkeys(part.exercise for part in graded.parts):
         parts = [part for part in graded.parts if part.exercise == exercise]
         earned, points = (sum(getattr(part, name) for part in parts) for name in ("earned", "points"))
@@ -46,8 +47,8 @@ def write_json(graded, file):
 
 
 def leaderboard(graded):
-    """Bytes sent, most bytes held, and the time of a step relative to the staff's, summed over exercises that are
-    right."""
+    """Bytes sent, most bytes held, and the time of a job relative to the staff's, over the exercises that were
+    right in a large network."""
     right = [figures for figures in graded.figures.values() if figures]
     if not right:
         return []

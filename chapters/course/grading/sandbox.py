@@ -1,8 +1,8 @@
 """Runs what a submission has made: without a network, on files that it may see, within limits. All that it has
 started ends with it.
 
-A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. A container often forbids that; there
-root can at least run programs as another user."""
+A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. A container often forbids that;
+there root can at least run programs as another user."""
 import fcntl
 import os
 import pwd
@@ -143,16 +143,38 @@ class Sandbox:
     def end_all(self):
         """Of another user's processes, those that have left the job's group. (Namespaces end by themselves.)"""
         if self.kind == "user":
-            for number, _ in processes():
-                try:
-                    if os.stat(f"/proc/{number}").st_uid == self.account.pw_uid:
+            while mine := self.of_account():  # one that is killed may just have started another
+                for number in mine:
+                    try:
                         os.kill(number, signal.SIGKILL)
-                except OSError:
-                    pass
+                    except OSError:
+                        pass
+                time.sleep(0.005)
             for folder in map(Path, ("/tmp", "/dev/shm", "/var/tmp")):
                 for path in folder.iterdir():
                     if path.lstat().st_uid == self.account.pw_uid:
                         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+    def of_account(self):
+        """The other user's processes, but for those that have ended."""
+        found = []
+        for number, _ in processes():
+            try:
+                folder = Path("/proc", str(number))
+                if folder.stat().st_uid == self.account.pw_uid and (folder / "cmdline").read_bytes():
+                    found.append(number)
+            except OSError:
+                pass  # it has just ended
+        return found
+
+
+def reap_orphans():
+    """Of processes whose parents have ended, this one is the parent where it is a namespace's first."""
+    try:
+        while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass  # there are none
 
 
 def has_account(name):
@@ -204,6 +226,7 @@ class Job:
                     looked = time.monotonic()
         self.end()
         self.read()
+        self.child.stdout.close()
         return Ended(self.child.returncode, self.text[:self.limits.output].decode(errors="replace"),
                      time.monotonic() - self.begun, self.broke, self.processes)
 
@@ -250,3 +273,4 @@ class Job:
             pass
         self.child.wait()
         self.end_all()
+        reap_orphans()

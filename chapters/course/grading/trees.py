@@ -105,16 +105,20 @@ def files():
 
 def in_bodies(said, tree, bodies):
     """What a compiler says of each body: {hole: [sentence]}. Of other places it may quote a solution."""
-    found = {}
-    for file, line, text in re.findall(r"(?:^|/)chapters/([^\s:]+):(\d+):\d+: (?:fatal )?error: (.*)$", said, re.M):
-        for hole in bodies:
-            if hole.file != file:
-                continue
-            content = (tree.folder / "chapters" / file).read_text()
-            begin, end = (content[:at].count("\n") + 1 for at in hole.body(content))
-            if begin <= int(line) <= end:
-                inside = content.splitlines()[int(line) - 1].strip()
-                sentence = f"{text} (at `{inside}`)"
-                if sentence not in found.setdefault(hole, []):
-                    found[hole].append(sentence)
+    lines_of, found, from_bodies = {}, {}, []
+    for hole in bodies:
+        text = (tree.folder / "chapters" / hole.file).read_text()
+        lines_of[hole] = [text[:at].count("\n") + 1 for at in hole.body(text)], text.splitlines()
+    line_of_message = r"(?:^|/)chapters/([^\s:]+):(\d+):\d+: +(required from |(?:fatal )?error: .*$)"
+    for file, line, text in re.findall(line_of_message, said, re.M):
+        here = [(hole, lines[int(line) - 1].strip()) for hole, ((begin, end), lines) in lines_of.items()
+                if hole.file == file and begin <= int(line) <= end]
+        if "error: " not in text:
+            from_bodies += here
+            continue
+        for hole, inside in here or from_bodies[:1]:
+            sentence = f"{text.split('error: ', 1)[1]} (at `{inside}`)"
+            if sentence not in found.setdefault(hole, []):
+                found[hole].append(sentence)
+        from_bodies = []
     return found

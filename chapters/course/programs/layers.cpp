@@ -5,7 +5,6 @@
 /// the chapter's, in an order that the seed gives, so that sums stay exact.
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "07_layers/verdicts.hpp"
 #include "engine/workloads/random.hpp"
@@ -56,7 +55,7 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   Parts parts;
   for (const auto& [name, placed] : layer_cuts::placed_results(*cut, layer)) parts.add(name, placed);
   parts.add_figure("bytes", ledger().traffic().bytes);
-  if (claim.sends) parts.add_figure("bytes.form", claim.sends(world.num_devices(), world.device_id()).bytes);
+  parts.add_figure("messages", ledger().traffic().messages);
   parts.write(out, world.device_id());
 }
 

@@ -30,13 +30,17 @@ class Parts {
   /// A number, such as the bytes that were sent.
   void add_figure(const std::string& name, Index value) { figures_[name] = value; }
 
-  /// Writes device_K.safetensors, and device_K.json: {"begin": {NAME: [..]}, "figures": {NAME: N}}.
+  /// What the engine says of its last step for people to read.
+  void describe(std::string text) { described_ = std::move(text); }
+
+  /// Writes device_K.safetensors, and device_K.json: {"begin": {NAME: [..]}, "figures": {NAME: N}, "described": TEXT}.
   /// \throws Error file
   void write(const std::string& folder, int device) const;
 
  private:
   std::map<std::string, Part> parts_;
   std::map<std::string, Index> figures_;
+  std::string described_;
 };
 
 }  // namespace shard::course

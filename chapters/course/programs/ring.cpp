@@ -1,7 +1,8 @@
 ///     mpirun -n 3 build/course/ring FOLDER OUT
 ///
 /// Lets chapter 00's ring add up vectors. FOLDER has batch.safetensors with a vector for each device,
-/// "addend_0" and so on. Results are "sum", and "arrived": which chunk came in each step, a row for each device.
+/// "addend_0" and so on. Results are the chunks of the sum, and "arrived": which chunk came in each step, a row for
+/// each device.
 
 #include "00_collectives/ring.hpp"
 #include "engine/files/file_checkpoint.hpp"
@@ -26,8 +27,11 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   primer::go_around(world, chunks, [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
   Parts parts;
   parts.add_figure("bytes", ledger().traffic().bytes);
-  parts.add_figure("bytes.form", ring_all_reduce(size, n, me).bytes);
-  parts.add("sum", {{0}, {{size}, primer::stacked(chunks).to_host()}});
+  parts.add_figure("messages", ledger().traffic().messages);
+  for (int k = 0; k < n; ++k) {
+    const Tensor& chunk = chunks.at(static_cast<std::size_t>(k));
+    parts.add(fmt::format("chunk {}", k), {{0}, {chunk.shape(), chunk.to_host()}});
+  }
   parts.add("arrived", {{me, 0}, {{1, static_cast<Index>(arrived.size())}, arrived}});
   parts.write(out, me);
 }

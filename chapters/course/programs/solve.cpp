@@ -11,15 +11,11 @@
 #include "engine/files/json_file.hpp"
 #include "engine/optimizer.hpp"
 #include "engine/program/registry.hpp"
-#include "engine/proof/costs.hpp"
-#include "engine/workloads/decoder.hpp"
 #include "parts.hpp"
 
 namespace shard::course {
 
 namespace {
-
-constexpr const char* batch_file = "/batch.safetensors";
 
 struct Job {
   std::string variant;
@@ -33,15 +29,6 @@ Job read_job(const std::string& folder) {
   Job job{text.at("variant"), {}, text.at("steps"), text.at("input_grad")};
   for (const auto& [name, value] : text.at("options").items()) job.options.set(name, value);
   return job;
-}
-
-/// The network of these parameters. Closed forms of a decoder need the length of its sequences, too.
-std::shared_ptr<Workload> read_network(const Variant& variant, const Checkpoint& params, const Checkpoint& batch,
-                                       const Options& options) {
-  const std::shared_ptr<Workload> network = variant.workload->read(params, options);
-  const auto* decoder = dynamic_cast<const Decoder*>(network.get());
-  if (decoder == nullptr) return network;
-  return std::make_shared<Decoder>(decoder->model(), batch.shape("input_ids").at(1));
 }
 
 /// The rows of the output that a device computes, in the pieces in which it computes them.
@@ -63,21 +50,16 @@ class OutputRows {
   std::map<Index, HostTensor> pieces_;  // by first row
 };
 
-/// A step's traffic, memory and operations, and what the closed form says of them.
+/// What a step sent, what it held at most before the optimizer, and the parameters that it holds in the end.
 struct Figures {
   Traffic sent;
-  Index peak = 0, flops = 0;
-  Costs form;
+  Index held = 0, parameters = 0;
 
   void add_to(Parts& parts) const {
     parts.add_figure("bytes", sent.bytes);
-    parts.add_figure("bytes.form", form.total().bytes);
     parts.add_figure("messages", sent.messages);
-    parts.add_figure("messages.form", form.total().messages);
-    parts.add_figure("held", peak);
-    parts.add_figure("held.form", form.peak_bytes);
-    parts.add_figure("operations", flops);
-    parts.add_figure("operations.form", form.flops);
+    parts.add_figure("held", held);
+    parts.add_figure("parameters", parameters);
   }
 };
 
@@ -88,8 +70,8 @@ class Solver {
       : job_(read_job(folder)),
         variant_(only_chapter().variant(job_.variant)),
         params_(open_checkpoint(folder + "/params.safetensors")),
-        network_(read_network(variant_, *params_, *open_checkpoint(folder + batch_file), job_.options)),
-        batch_(network_->given_batch(open_checkpoint(folder + batch_file), [](Index) { return ""; })) {
+        network_(variant_.workload->read(*params_, job_.options)),
+        batch_(network_->given_batch(open_checkpoint(folder + "/batch.safetensors"), [](Index) { return ""; })) {
     if (variant_.require) variant_.require(group.num_devices(), *network_, job_.options);
     engine_ = variant_.make(group, *network_, job_.options);
     engine_->load_checkpoint(*params_);
@@ -108,7 +90,9 @@ class Solver {
     rows_.move_to(parts);
     optimizer->step(*engine_, last);
     figures_.sent = ledger().traffic();
+    figures_.parameters = ledger().live(Purpose::parameters);
     figures_.add_to(parts);
+    parts.describe(engine_->describe_step());
     if (network_->kind().has_tokens()) add_tokens(parts);
     parts.write(out, engine_->device_id());
   }
@@ -123,16 +107,7 @@ class Solver {
       if (!has_tokens) rows_.add(out, first_row);
       return batch_->output_grad(out, first_row);
     });
-    figures_.peak = ledger().peak();
-    figures_.flops = ledger().flops();
-    if (variant_.costs)
-      figures_.form = variant_.costs({.workload = network_.get(),
-                                      .batch = batch_->rows(),
-                                      .input_grad = job_.input_grad,
-                                      .devices = engine_->num_devices(),
-                                      .device = engine_->device_id(),
-                                      .data = network_->step_data(*engine_)},
-                                     job_.options);
+    figures_.held = ledger().peak();
     return found;
   }
   /// Logits and loss, which device 0 has whole.

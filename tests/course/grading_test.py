@@ -1,0 +1,448 @@
+#!/usr/bin/python3
+"""grading_test.py: the grader's parts, each by itself: what is asked, what is taken of a submission, what may
+run, what is judged, and what is written of it."""
+import csv
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+root = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(root / name) for name in ("chapters/course/grading", "chapters/course", "chapters")]
+import sandbox
+
+sandbox.enter("namespaces")  # starts this again; ends in 69 where there are none
+
+import numpy as np
+
+import exercises
+import judge
+import problems
+import results
+import submission
+from grading import Graded, Part, parts_of, tests_of
+from problems import Asked, Test, settled
+
+ALL = exercises.read_all()
+HOLE = ALL["03.1"].holes[0]
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="grading ")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+
+class Problems(unittest.TestCase):
+    def test_a_seed_chooses(self):
+        text = "{2..5} train --mesh {a=1|b=2} --batch {3..4}"
+        chosen = {settled(text, seed) for seed in range(60)}
+        self.assertEqual(len(chosen), 16)
+        for words in chosen:
+            self.assertRegex(words, r"^[2-5] train --mesh (a=1|b=2) --batch [34]$")
+        self.assertEqual(settled(text, 1), settled(text, 1))
+
+    def test_every_exercise_has_problems_for_every_seed(self):
+        for seed in ("a", "b", "c"):
+            for e in ALL.values():
+                for test in tests_of(e, seed):
+                    if test.kind == "large":
+                        continue
+                    asked = Asked(test, e.chapter)
+                    self.assertTrue(1 <= test.devices <= 8, test.text)
+                    if asked.problem:
+                        self.assertEqual(asked.expected.keys(), asked.bounds.keys())
+                        self.assertTrue(all(np.isfinite(t).all() for t in asked.expected.values()), test.text)
+
+    def test_numbers_depend_on_the_seed(self):
+        first, other = (Asked(Test("2 train --variant gpipe --steps 1", "public", seed), "04_pipeline")
+                        for seed in "ab")
+        self.assertFalse(np.array_equal(first.batch["input"], other.batch["input"]))
+
+    def test_a_program_reads_no_seed_and_no_result(self):
+        with tempfile.TemporaryDirectory() as name:
+            asked = Asked(Test("2 train --variant zero1 --steps 3", "public", "word"), "06_fully_sharded")
+            asked.write(Path(name, "p"))
+            job = json.loads(Path(name, "p/job.json").read_text())
+            self.assertEqual(job, {"variant": "zero1", "options": {}, "steps": 3, "input_grad": True})
+            self.assertEqual(sorted(p.name for p in Path(name, "p").iterdir()),
+                             ["batch.safetensors", "job.json", "params.safetensors"])
+            first = problems.shardbook.read(Path(name, "p/params.safetensors"))
+            now = asked.problem.params
+            self.assertTrue(any((first[key].values != now[key]).any() for key in now))
+
+    def test_steps_of_the_integer_optimizer(self):
+        asked = Asked(Test("1 train --steps 2", "public", "word"), "01_single_device")
+        before = dataclasses.replace(asked.problem, steps_before=0)
+        name = "layer_0/weights"
+        want = np.fmod(before.params[name] - np.fmod(before.expected[name], 5), 5)
+        want = np.where(want < 0, want + 5, want) - 2  # as emu/parameter_updates.cpp
+        self.assertTrue(np.array_equal(asked.problem.params[name], want))
+
+
+class Submissions(Folder):
+    def answer(self, body, head=""):
+        path = self.folder / "chapters" / HOLE.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{head}\nPlaced forward(Tensor input) override {{{body}}}\n")
+        return submission.answer_to(ALL["03.1"], self.folder)
+
+    def test_a_body_is_taken(self):
+        answer = self.answer(" return 1; ")
+        self.assertEqual((answer.bodies, answer.is_done, answer.refused), ({HOLE: " return 1; "}, True, ""))
+
+    def test_a_hole_is_not_done(self):
+        self.assertFalse(self.answer(' not_done("03.1"); ').is_done)
+        self.assertFalse(self.answer(' if (a) not_done ("03.1"); ').is_done)
+        self.assertTrue(self.answer(' // not_done("03.1");\n return 1; ').is_done)
+
+    def test_what_an_exercise_must_not_use(self):
+        for body, said in (("\n fork();", ":3: `fork`: an exercise must not use it: an exercise needs no"),
+                           ("\n\n#include <x>\n", ":4: `#`: an exercise must not use the preprocessor"),
+                           ("%> int a() <%", "`%>`: an exercise must not use digraphs"),
+                           ('asm("x");', "`asm`"), ("int __x;", "`__x`"), ('auto a = R"(x)";', "raw strings"),
+                           ("// a \\\n b", "a line that goes on in the next"),
+                           ("ledger().reset();", "`ledger`"), ("std::ofstream f;", "`ofstream`"),
+                           ("SequenceParallel e(group());", "write the step yourself")):
+            with self.subTest(body=body):
+                self.assertIn(said, self.answer(body).refused)
+
+    def test_comments_and_strings_may_say_anything(self):
+        for body in (" // fork(), system()\n return 1; ", ' throw Error("do not fork"); ', " int forks = 1; ",
+                     " /* #include */ return x.clone(); "):
+            self.assertEqual(self.answer(body).refused, "", body)
+
+    def test_every_solution_may_be_handed_in(self):
+        for e in ALL.values():
+            for hole in e.holes:
+                text = (exercises.CHAPTERS / hole.file).read_text()
+                begin, end = hole.body(text)
+                self.assertEqual(submission.refusal(hole, text, begin, text[begin:end]), "", e.id)
+
+    def test_files_that_are_none(self):
+        path = self.folder / "chapters" / HOLE.file
+        self.answer("")
+        path.unlink()
+        said = f"chapters/{HOLE.file}: expected a file, given none"
+        self.assertEqual(submission.answer_to(ALL["03.1"], self.folder).refused, said)
+        path.symlink_to(exercises.CHAPTERS / HOLE.file)
+        self.assertEqual(submission.answer_to(ALL["03.1"], self.folder).refused, said)
+        path.unlink()
+        path.parent.rmdir()
+        path.parent.symlink_to((exercises.CHAPTERS / HOLE.file).parent)
+        self.assertEqual(submission.answer_to(ALL["03.1"], self.folder).refused, said)
+        self.assertIn("at most 1 MiB, given 2 MiB", self.answer_of_size(2 << 20))
+
+    def answer_of_size(self, size):
+        (self.folder / "chapters" / HOLE.file).parent.unlink()
+        return self.answer("", head="//" + "x" * size).refused
+
+    def test_a_function_that_is_there_twice(self):
+        said = self.answer("", head="Placed forward(Tensor input) override { }").refused
+        self.assertIn("expected one function", said)
+
+    def test_bytes_that_are_no_text(self):
+        self.answer("")
+        (self.folder / "chapters" / HOLE.file).write_bytes(b"\xff\xfe")
+        self.assertIn("can't decode", submission.answer_to(ALL["03.1"], self.folder).refused)
+
+
+class Box(Folder):
+    """The sandbox, with programs of the system."""
+    def setUp(self):
+        super().setUp()
+        self.box = sandbox.Sandbox("namespaces", self.folder)
+        self.addCleanup(lambda: subprocess.run(["umount", self.folder], check=True))
+        (self.folder / "out").mkdir()
+
+    def sh(self, text, **limits):
+        return self.box.run(["sh", "-c", text], writes=[self.folder / "out"], limits=sandbox.Limits(**limits))
+
+    def test_code_and_words(self):
+        ended = self.sh("echo said; echo wrong >&2; exit 7")
+        self.assertEqual((ended.code, sorted(ended.output.split()), ended.broke), (7, ["said", "wrong"], ""))
+
+    def test_what_is_there(self):
+        ended = self.sh(f"ls / /home /root /work {root}; id -u; cat /proc/net/dev; env")
+        self.assertNotIn("chapters", ended.output)
+        self.assertNotIn("eth", ended.output)
+        self.assertIn("\n1000\n", ended.output)
+        self.assertNotIn(sandbox.INSIDE, ended.output)
+
+    def test_writes_only_where_it_may(self):
+        ended = self.sh(f"cd '{self.folder}'; echo a > out/a; echo b > /usr/b; echo c > c; echo d > /tmp/d")
+        self.assertEqual(ended.output.count("cannot create"), 1, ended.output)  # /usr; the rest is its own /tmp
+        self.assertEqual(sorted(p.name for p in self.folder.rglob("*")), ["a", "out"])
+        self.assertFalse(Path("/tmp/d").exists())
+
+    def test_limits(self):
+        for text, limits, said in (("sleep 60", {"seconds": 0.3}, "time: expected an end within 0 s"),
+                                   ("while :; do :; done", {"seconds": 0.3}, "time: "),
+                                   ("yes", {}, "output: expected at most 1024 KiB"),
+                                   ("for i in 1 2 3 4 5 6 7 8 9; do sleep 60 & done; wait", {"processes": 5},
+                                    "processes: expected at most 5, given "),
+                                   ("python3 -c 'a = bytearray(b\"1\") * (300 << 20); input()' < /dev/zero",
+                                    {"memory": 100 << 20}, "memory: expected at most 100 MiB")):
+            with self.subTest(text=text):
+                self.assertIn(said, self.sh(text, **limits).broke)
+
+    def test_a_disk_that_is_full(self):
+        ended = self.sh(f"cd '{self.folder}/out'; for i in 1 2 3 4 5 6; do cat /dev/zero > $i; done")
+        self.assertIn("File size limit exceeded", ended.output)
+        self.assertIn("No space left on device", ended.output)
+        sizes = [path.stat().st_size for path in (self.folder / "out").iterdir()]
+        self.assertEqual((max(sizes), len(sizes)), (sandbox.Limits.file, 6))
+        self.assertLessEqual(sum(sizes), 2 << 30)
+
+    def test_nothing_stays(self):
+        self.sh("setsid sh -c 'sleep 60' & (sleep 60 &) ; exit 0")
+        left = [name for number, _ in sandbox.processes()
+                if "sleep" in (name := Path(f"/proc/{number}/cmdline").read_text())]
+        self.assertEqual(left, [])
+
+    def test_what_a_process_uses_is_counted(self):
+        ended = self.sh("exec /usr/bin/python3 -c 'import time; a = bytearray(b\"1\") * (64 << 20); "
+                        "time.sleep(.2); print(\"x\" * 1000, flush=True); time.sleep(.2)'")
+        used = ended.devices(os.path.realpath("/usr/bin/python3"))[0]
+        self.assertTrue(64 << 20 < used.peak < 128 << 20, used)
+        self.assertTrue(1000 < used.written < 5000, used)
+
+    def test_the_loopback_is_counted(self):
+        before = sandbox.loopback_bytes()
+        self.sh("/usr/bin/python3 -c 'import socket; a = socket.create_server((\"127.0.0.1\", 0)); "
+                "b = socket.create_connection(a.getsockname()); b.sendall(bytes(5000)); "
+                "a.accept()[0].recv(5000)'")
+        self.assertTrue(5000 < sandbox.loopback_bytes() - before < 8000)
+
+
+class AsAnotherUser(unittest.TestCase):
+    def test_what_is_left_is_ended(self):
+        if not is_real_root():
+            self.skipTest("needs root")
+        with tempfile.TemporaryDirectory() as name:
+            box = sandbox.Sandbox("user", name)
+            out = Path(name, "out")
+            out.mkdir()
+            os.chmod(name, 0o755)
+            ended = box.run(["sh", "-c", f"cd {name}; id -un; echo a > out/a; echo b > b; touch /tmp/mine; "
+                             "setsid sleep 60 & exit 0"], writes=[out])
+            self.assertIn(box.account.pw_name, ended.output)
+            self.assertEqual(sorted(p.name for p in Path(name).rglob("*")), ["a", "out"])
+            self.assertFalse(Path("/tmp/mine").exists())
+            left = [number for number, _ in sandbox.processes()  # one that has ended has no words
+                    if os.stat(f"/proc/{number}").st_uid == box.account.pw_uid
+                    and Path(f"/proc/{number}/cmdline").read_bytes()]
+            self.assertEqual(left, [])
+
+
+def is_real_root():
+    """Whether this process has all users, and not just itself in a namespace."""
+    return Path("/proc/self/uid_map").read_text().split()[2] == "4294967295"
+
+
+class Judged(Folder):
+    def setUp(self):
+        super().setUp()
+        self.asked = Asked(Test("3 train --variant column-row --batch 5 --hidden-dim 7", "public", "word"),
+                           "03_tensor_parallel")
+        self.parts = []
+        for device in range(3):
+            begin, end = problems.shardbook.part(7, 3, device)
+            cut = {"layer_0/weights": (slice(None), slice(begin, end)), "layer_1/weights": (slice(begin, end),)}
+            self.parts.append({name: (t[cut[name]] if name in cut else t,
+                                      [begin if s != slice(None) else 0 for s in
+                                       (*cut.get(name, ()), slice(None), slice(None))[:2]])
+                               for name, t in self.asked.expected.items()})
+        self.forms = [{"bytes": 80, "messages": 4, "held": 90, "parameters": 8} for _ in range(3)]
+        self.figures = [dict(form) for form in self.forms]
+
+    def judged(self, counted=None, code=0, output="", broke=""):
+        for device, parts in enumerate(self.parts):
+            if parts is None:
+                continue
+            problems.shardbook.write(self.folder / f"device_{device}.safetensors",
+                                     {name: values for name, (values, _) in parts.items()})
+            begins = {name: begin for name, (_, begin) in parts.items()}
+            said = {"begin": begins, "figures": self.figures[device]}
+            (self.folder / f"device_{device}.json").write_text(json.dumps(said))
+        return judge.judge(self.asked, sandbox.Ended(code, output, 1.0, broke), self.folder, self.forms,
+                           counted)
+
+    def change(self, device, name, values=None, begin=None):
+        old_values, old_begin = self.parts[device][name]
+        self.parts[device][name] = (old_values if values is None else values, begin or old_begin)
+
+    def test_right(self):
+        outcome = self.judged()
+        self.assertEqual((outcome.results, outcome.communication, outcome.memory), ([], [], []))
+        self.assertEqual(outcome.figures, {"bytes": 80, "held": 90})
+
+    def test_a_wrong_element(self):
+        values = self.parts[1]["layer_0/weights"][0].copy()
+        values[2, 1] += 1
+        self.change(1, "layer_0/weights", values)
+        self.assertRegex(self.judged().results[0],
+                         r"^layer_0/weights on device 1 at \(2, 4\): expected .*, given ")
+
+    def test_a_cause(self):
+        self.change(2, "output", 3 * self.parts[2]["output"][0])
+        self.assertIn("summed where every device has the sum?", self.judged().results[0])
+
+    def test_no_number(self):
+        self.change(0, "output", np.full_like(self.parts[0]["output"][0], np.nan))
+        self.assertIn("output on device 0", self.judged().results[0])
+
+    def test_parts_that_are_missing(self):
+        del self.parts[1]["layer_0/weights"]
+        self.assertIn("layer_0/weights: expected on some device at (0, 3), given on none",
+                      self.judged().results[0])
+        for parts in self.parts:
+            parts.pop("output")
+        self.assertIn("output: expected in the results, given nothing", "\n".join(self.judged().results))
+
+    def test_parts_of_no_size(self):
+        for device in range(3):
+            self.change(device, "layer_0/weights", np.zeros((7, 0)), [0, 0])
+        self.assertIn("expected", self.judged().results[0])
+
+    def test_a_part_elsewhere(self):
+        for begin in ([0, 5], [0, -1], [0], "x", None, [0.5, 0]):
+            with self.subTest(begin=begin):
+                self.parts[0]["layer_1/weights"] = (self.parts[0]["layer_1/weights"][0], begin)
+                self.assertIn("layer_1/weights on device 0: expected a part of", self.judged().results[0])
+
+    def test_a_device_without_a_word(self):
+        self.parts[2] = None
+        self.assertIn("device 2: expected what it holds, given nothing that can be read",
+                      self.judged().results[0])
+
+    def test_files_that_are_none(self):
+        self.judged()
+        for text in ("", "[" * 100000, "{}", '{"begin": 1, "figures": {}}',
+                     '{"begin": {}, "figures": {"bytes": "x"}}'):
+            (self.folder / "device_0.json").write_text(text)
+            found, verdict = judge.results_of(self.asked, self.folder)
+            self.assertFalse(verdict.is_right, text)
+        self.judged()
+        (self.folder / "device_0.safetensors").write_bytes(b"\xff" * 40)
+        self.assertFalse(judge.results_of(self.asked, self.folder)[1].is_right)
+
+    def test_figures(self):
+        self.figures[1] |= {"bytes": 88, "held": 91}
+        self.figures[2] |= {"held": 10, "parameters": 0, "messages": 5}
+        outcome = self.judged()
+        self.assertEqual(outcome.results, [])
+        self.assertEqual(outcome.communication, ["device 1 sent 88 bytes; the closed form says 80",
+                                                 "device 2 sent 5 messages; the closed form says 4"])
+        self.assertEqual(outcome.memory, ["device 1 held 91 bytes at its fullest; the closed form says 90",
+                                          "device 2 booked 0 bytes as parameters after the step; expected 8"])
+
+    def test_a_pipeline_that_idles(self):
+        self.judged()
+        said = json.loads((self.folder / "device_0.json").read_text())
+        said["described"] = "F0 F1\ndevices idle 33.3 % of the time, if messages took none"
+        (self.folder / "device_0.json").write_text(json.dumps(said))
+        self.assertEqual(judge.read_device(self.folder, 0).figures["idle"], 33.3)
+        found, outcome = [judge.read_device(self.folder, d) for d in range(3)], judge.Outcome()
+        judge.hold_figures(outcome, found, [{**form, "idle": 20.0} for form in self.forms])
+        self.assertEqual(outcome.communication,
+                         ["devices idle 33.3 % of the time, by the schedule; expected 20.0 %"])
+
+    def counted(self, sent=10 << 20, written=1 << 20, held=30 << 20):
+        staff = judge.Counted(10 << 20, [1 << 20] * 3, [30 << 20] * 3, 2.0)
+        return self.judged((judge.Counted(sent, [1 << 20, 1 << 20, written], [held] * 3, 1.0), staff))
+
+    def test_what_the_kernel_counts(self):
+        outcome = self.counted()
+        self.assertEqual((outcome.communication, outcome.memory), ([], []))
+        self.assertEqual(outcome.figures["time_ratio"], 0.5)
+        for sent in (11 << 20, 9 << 20):
+            self.assertIn("went between the devices", self.counted(sent=sent).communication[0])
+        self.assertIn("a device wrote", self.counted(written=2 << 20).communication[0])
+        self.assertIn("held", self.counted(held=40 << 20).memory[0])
+
+    def test_ends(self):
+        self.assertEqual(self.judged(broke="time: expected an end within 9 s").results,
+                         ["time: expected an end within 9 s; the job was ended"])
+        outcome = self.judged(code=82, output="noise\nerror: deadlock: devices 0, 1\n  device 0 waits\n")
+        self.assertEqual(outcome.results, ["error: deadlock: devices 0, 1\n  device 0 waits"])
+        self.assertEqual(outcome.communication, ["the results are not right"])
+        self.assertEqual(self.judged(code=3).results, ["ended with code 3 and said nothing"])
+
+
+class Points(unittest.TestCase):
+    def outcomes(self, *results):
+        return [judge.Outcome(results=list(r), communication=["c"] if r else [], memory=["m"] if r else [])
+                for r in results]
+
+    def test_parts_add_up(self):
+        for e in ALL.values():
+            asked = [Asked(dataclasses.replace(t), e.chapter) for t in tests_of(e, "x") if t.kind != "large"]
+            right = parts_of(e, asked, self.outcomes(*[[]] * len(asked)), None)
+            self.assertAlmostEqual(sum(p.points for p in right), e.points)
+            self.assertAlmostEqual(sum(p.earned for p in right), e.points)
+            self.assertEqual(sum(p.earned for p in parts_of(e, asked, None, "why")), 0)
+
+    def test_a_part_of_the_points(self):
+        e = ALL["03.1"]
+        asked = [Asked(t, e.chapter) for t in tests_of(e, "x") if t.kind != "large"]
+        outcomes = self.outcomes(*[["wrong"] if a.test.kind == "hidden" else [] for a in asked])
+        parts = parts_of(e, asked, outcomes, None)
+        self.assertEqual({p.kind for p in parts if p.earned == 0}, {"hidden", "communication", "memory"})
+        self.assertAlmostEqual(sum(p.earned for p in parts), e.points * 2 / 10)
+
+
+class Written(Folder):
+    graded = Graded("ada", [Part("03.1", "2 train", "public", 3, 3, []),
+                            Part("03.1", "3 train", "hidden", 4, 0, ["output: \x1b\x00 <&]]>"]),
+                            Part("03.1", "memory", "memory", 1, 1, [])],
+                    {"03.1": {"kernel_bytes": 10, "kernel_held": 20, "time_ratio": 1.5}}, 2.0)
+
+    def test_json(self):
+        results.write_json(self.graded, self.folder / "r.json")
+        content = json.loads((self.folder / "r.json").read_text())
+        self.assertEqual((content["score"], content["execution_time"]), (4, 2.0))
+        self.assertEqual([t["score"] for t in content["tests"]], [3, 0, 1])
+        self.assertEqual([t["visibility"] for t in content["tests"]], ["visible", "after_published", "visible"])
+        self.assertEqual([entry["value"] for entry in content["leaderboard"]], [10, 20, 1.5])
+
+    def test_junit(self):
+        results.write_junit(self.graded, self.folder / "r.xml")
+        suite = xml.parse(self.folder / "r.xml").getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures")), ("3", "1"))
+        self.assertEqual(suite.findall("testcase/failure")[0].text, "output: ?? <&]]>")
+
+    def test_table(self):
+        other = Graded("bob", [Part("03.1", "2 train", "public", 3, 1.5, [])])
+        results.write_csv([self.graded, other], self.folder / "t.csv")
+        rows = list(csv.reader((self.folder / "t.csv").read_text().splitlines()))
+        self.assertEqual(rows,
+                         [["submission", "points", "03.1"], ["ada", "4", "4"], ["bob", "1.5", "1.5"]])
+
+    def test_text(self):
+        self.assertEqual(results.as_text(self.graded).splitlines()[:3],
+                         ["ada: 4 of 8 points (2 s)", "  03.1      4 of 8", "          hidden: 3 train"])
+
+
+class Words(unittest.TestCase):
+    def test_bad_words(self):
+        for words, code, said in (([], 64, "grade: expected folders, given nothing"),
+                                  (["/nowhere"], 65, "/nowhere: expected a starter repository"),
+                                  ([root, "--sandbox", "x"], 64, "--sandbox: expected namespaces or user"),
+                                  ([root, "--exercises", "99"], 64, "--exercises: expected ids"),
+                                  ([root, root, "--json", "x"], 64, "--json: expected a file with %s"),
+                                  ([root, "--seed"], 64, "--seed: expected a word, given nothing"),
+                                  (["--what"], 64, "grade: expected folders, given --what")):
+            job = subprocess.run([root / "chapters/course/grade", *words], capture_output=True, text=True)
+            self.assertEqual((job.returncode, job.stdout), (code, ""), words)
+            self.assertRegex(job.stderr, f"^error: {re.escape(said)}[^\n]*\n$")
+
+
+unittest.main()
