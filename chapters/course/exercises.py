@@ -20,6 +20,7 @@ class Exercise:
     hints: list      # three, each says more
     points: int
     minutes: int     # that a student is expected to need
+    difficulty: int  # of DIFFICULTIES
     allowed: str     # what may be used
     holes: list      # of Hole: the functions that the student writes
     also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
@@ -32,6 +33,10 @@ class Exercise:
     @property
     def files(self):
         return sorted({hole.file for hole in self.holes})
+
+    @property
+    def how_hard(self):
+        return DIFFICULTIES[self.difficulty]
 
 
 def read_all(folder=here / "exercises"):
@@ -50,6 +55,7 @@ def read_all(folder=here / "exercises"):
     return exercises
 
 
+DIFFICULTIES = {1: "easy", 2: "medium", 3: "hard"}
 WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 
@@ -58,9 +64,9 @@ def exercise_of(path, entry):
     usual = {"also": [], "hidden": [], "large": "", "weights": {}}
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
-    kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int, "allowed": str,
-             "holes": list, "also": list, "tests": list, "questions": list, "hidden": list, "large": str,
-             "weights": dict}
+    kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int,
+             "difficulty": int, "allowed": str, "holes": list, "also": list, "tests": list, "questions": list,
+             "hidden": list, "large": str, "weights": dict}
     for name, kind in kinds.items():
         if name in usual and name not in entry:
             continue
@@ -76,6 +82,8 @@ def exercise_of(path, entry):
     for name in ("points", "minutes"):
         if entry[name] < 1:
             refuse(name, "a number above 0", entry[name])
+    if entry["difficulty"] not in DIFFICULTIES:
+        refuse("difficulty", "1, 2 or 3", entry["difficulty"])
     for test in entry["tests"]:
         if not re.match(r"[1-9]\d*( ([\w.,=-]+|'[\w ]+'))*$", test):
             refuse("a test", "a number of devices, and words for the chapter's program", test)
