@@ -15,7 +15,8 @@ FOLDERS = ("chapters", "emu", "cuda", "docs")
 FILES = ("CMakeLists.txt", "CMakePresets.json", ".clang-format", ".gitignore", "LICENSE")
 # Of a course, of tests that a starter has not, or with engines' lines.
 LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
-            "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md")
+            "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md",
+            "docs/exercises.md")
 
 
 def write(out, some, seed):
@@ -154,6 +155,6 @@ def task_of(e):
     functions = "\n".join(f"- `{hole.name}` in [{Path(hole.file).name}](chapters/{hole.file})"
                           for hole in e.holes)
     questions = "\n".join(f"{i}. {q['text']}" for i, q in enumerate(e.questions, 1))
-    return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes. "
+    return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes, {e.how_hard}. "
             f"Chapter: [{e.chapter}](chapters/{e.chapter}/README.md). You may use {e.allowed}.\n\n"
             f"{functions}\n\n{e.task.strip()}\n\nQuestions:\n\n{questions}\n\n")

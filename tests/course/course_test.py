@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,8 @@ class Exercises(unittest.TestCase):
                 ('id = "04.2"', 'id = "04.1"', "04.1: expected one exercise of this id, given two"),
                 ("points = 4", "points = 0", "04.1: points: expected a number above 0, given 0"),
                 ("points = 4", 'points = "4"', "04.1: points: expected a number, given 4"),
+                ("difficulty = 1", "difficulty = 4", "04.1: difficulty: expected 1, 2 or 3, given 4"),
+                ("difficulty = 1\n", "", "04.1: difficulty: expected a number, given nothing"),
                 ("minutes = 15", "minute = 15", "04.1: minutes: expected a number, given nothing"),
                 ("minutes = 15", "minutes = 15\nseconds = 1",
                  "04.1: a field: expected id, name, .*, given seconds"),
@@ -210,6 +213,101 @@ class Starters(unittest.TestCase):
         code, said, _ = self.checked(out, build / "emu", "03")
         self.assertEqual((code, said.splitlines()[-1]), (86, "0 of 1 exercises pass their public tests"))
         self.assertIn(" 1 of 2 tests ", said)
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix="pages ")
+        cls.addClassCleanup(scratch.cleanup)
+        cls.copy = Path(scratch.name)
+        shutil.copytree(root / "chapters", cls.copy / "chapters", ignore=shutil.ignore_patterns("__pycache__"))
+        (cls.copy / "docs").mkdir()
+        shutil.copy(root / "docs/exercises.md", cls.copy / "docs")
+
+    def pages(self, *words):
+        return run(self.copy / "chapters/course/pages", *words)
+
+    @contextlib.contextmanager
+    def changed(self, name, old, new):
+        """A file of the copy with other words in it, for as long as this lasts."""
+        path = self.copy / name
+        text = path.read_text()
+        self.assertIn(old, text)
+        path.write_text(text.replace(old, new, 1))
+        try:
+            yield path
+        finally:
+            path.write_text(text)
+
+    def test_pages_say_what_the_exercises_are(self):
+        self.assertEqual(run(course / "pages"), (0, "", ""))
+        for e in ALL.values():
+            page = root / "chapters" / e.chapter / "README.md"
+            for path in [root / "docs/exercises.md", *([page] if page.exists() else [])]:
+                self.assertIn(f"| {e.id} | {e.name} | {e.minutes} | {e.points} | {e.how_hard} |",
+                              path.read_text())
+            if page.exists():
+                titles = re.findall("^## .*", page.read_text(), re.M)
+                self.assertRegex(titles[-1], r"^## \d+\. Exercises$")
+
+    def test_a_page_that_differs_is_named(self):
+        name = "chapters/03_tensor_parallel/README.md"
+        with self.changed(name, "| 40 | 8 | easy |", "| 40 | 9 | easy |") as path:
+            code, out, err = self.pages()
+            self.assertEqual((code, out), (86, ""))
+            self.assertRegex(err, rf"^error: {name}:\d+: expected \| 03.1 .* 8 .*, given .* 9 [^\n]*\n$")
+            self.assertEqual(self.pages("--write"), (0, f"{name}: written\n", ""))
+            self.assertEqual(path.read_text(), (root / name).read_text())
+
+    def test_a_page_without_its_section_gets_one(self):
+        name = "chapters/03_tensor_parallel/README.md"
+        text = (root / name).read_text()
+        section = re.search("<!-- exercises -->.*<!-- end of exercises -->\n", text, re.S)[0]
+        with self.changed(name, f"{section}\n", "") as path:
+            self.assertEqual(self.pages()[0], 86)
+            self.assertEqual(self.pages("--write"), (0, f"{name}: written\n", ""))
+            self.assertTrue(path.read_text().endswith(f"\n\n{section}"))
+
+    def test_an_exercise_that_changes_is_noticed_on_both_pages(self):
+        with self.changed("chapters/course/exercises/04_pipeline.toml", "points = 4", "points = 5"):
+            code, _, err = self.pages()
+            self.assertEqual((code, re.findall(r"(\S+\.md):", err)),
+                             (86, ["chapters/04_pipeline/README.md", "docs/exercises.md"]))
+
+    def test_a_chapter_without_exercises_has_no_section(self):
+        file = "chapters/course/exercises/07_layers.toml"
+        with self.changed(file, (root / file).read_text(), ""):
+            code, out, _ = self.pages("--write")
+            self.assertEqual((code, re.findall(r"(\S+\.md): written", out)),
+                             (0, ["chapters/07_layers/README.md", "docs/exercises.md"]))
+            self.assertNotIn("xercises", (self.copy / "chapters/07_layers/README.md").read_text())
+        shutil.copy(root / "chapters/07_layers/README.md", self.copy / "chapters/07_layers")
+        shutil.copy(root / "docs/exercises.md", self.copy / "docs")
+
+    def test_exercises_without_a_chapter_are_on_the_page_of_all(self):
+        file = self.copy / "chapters/course/exercises/20_free.toml"
+        file.write_text((course / "exercises/04_pipeline.toml").read_text().replace('id = "04.', 'id = "20.'))
+        try:
+            code, out, err = self.pages("--write")
+            self.assertEqual((code, out, err), (0, "docs/exercises.md: written\n", ""))
+            page = (self.copy / "docs/exercises.md").read_text()
+            for words in ("| 20 free | 3 |", "### 20 free\n", "| 20.1 | GPipe"):
+                self.assertIn(words, page)
+        finally:
+            file.unlink()
+            shutil.copy(root / "docs/exercises.md", self.copy / "docs")
+
+    def test_a_last_line_without_an_end_differs(self):
+        with self.changed("docs/exercises.md", "<!-- end of exercises -->\n", "<!-- end of exercises -->"):
+            self.assertRegex(self.pages()[2], r"exercises.md:\d+: expected an empty line, given the end")
+
+    def test_what_is_wrong_is_said(self):
+        self.assertEqual(self.pages("x"), (64, "", "error: pages: expected --write or nothing, given x\n"))
+        with self.changed("docs/exercises.md", "<!-- end of exercises -->", ""):
+            begin, end = "<!-- exercises -->", "<!-- end of exercises -->"
+            said = f"expected {begin}, and behind it {end}, given {begin}"
+            self.assertEqual(self.pages("--write"), (65, "", f"error: docs/exercises.md: {said}\n"))
 
 
 class Solutions(unittest.TestCase):
