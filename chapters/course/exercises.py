@@ -28,6 +28,7 @@ class Exercise:
     questions: list  # of {"text", "rubric"}
     hidden: list     # tests with sizes that the grader's seed chooses
     large: str       # a test so large that the kernel's counts show what was sent and held
+    beats: str       # a chapter and a variant: a free exercise is right when it sends less than that
     weights: dict    # how an exercise's points are divided: "public", "hidden", "communication", "memory"
 
     @property
@@ -37,6 +38,11 @@ class Exercise:
     @property
     def how_hard(self):
         return DIFFICULTIES[self.difficulty]
+
+
+def source(file):
+    """The project's file of this name: a chapter's, or that of a chapter which is the course's own."""
+    return here / file if (here / file).exists() else CHAPTERS / file
 
 
 def read_all(folder=here / "exercises"):
@@ -61,17 +67,19 @@ WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 def exercise_of(path, entry):
     """An entry of a file, checked."""
-    usual = {"also": [], "hidden": [], "large": "", "weights": {}}
+    usual = {"also": [], "hidden": [], "large": "", "beats": "", "weights": {}}
+
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
     kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int,
              "difficulty": int, "allowed": str, "holes": list, "also": list, "tests": list, "questions": list,
-             "hidden": list, "large": str, "weights": dict}
+             "hidden": list, "large": str, "beats": str, "weights": dict}
     for name, kind in kinds.items():
         if name in usual and name not in entry:
             continue
         if not isinstance(entry.get(name), kind):
-            refuse(name, {str: "a text", int: "a number", list: "a list", dict: "a table"}[kind], entry.get(name, "nothing"))
+            what = {str: "a text", int: "a number", list: "a list", dict: "a table"}[kind]
+            refuse(name, what, entry.get(name, "nothing"))
     if unknown := sorted(entry.keys() - kinds):
         refuse("a field", ", ".join(kinds), unknown[0])
     if not re.fullmatch(path.stem[:2] + r"\.[1-9]\d?", entry["id"]):
@@ -92,15 +100,16 @@ def exercise_of(path, entry):
             refuse("a question", "a text and a rubric", ", ".join(sorted(question)))
     holes, also = ([Hole.named(hole) for hole in entry.get(name, [])] for name in ("holes", "also"))
     for hole in holes + also:
-        if not (CHAPTERS / hole.file).is_file():
+        if not source(hole.file).is_file():
             refuse("a hole", "a file of chapters/", hole.file)
         try:
-            hole.body((CHAPTERS / hole.file).read_text())
+            hole.body(source(hole.file).read_text())
         except Misplaced as error:
             fail(65, f"{path}: {entry['id']}: {error}")
     fields = {name: entry.get(name, usual.get(name)) for name in kinds
               if name not in ("holes", "also", "weights")}
-    return Exercise(chapter=path.stem, holes=holes, also=also, weights=WEIGHTS | entry.get("weights", {}), **fields)
+    weights = WEIGHTS | entry.get("weights", {})
+    return Exercise(chapter=path.stem, holes=holes, also=also, weights=weights, **fields)
 
 
 def chosen(exercises, text):

@@ -17,19 +17,25 @@ HIDDEN = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"
 
 @dataclass(frozen=True)
 class Hole:
-    """A function of a file, which is named from chapters/ on."""
+    """A function of a file, which is named from chapters/ on; without a signature, the whole file."""
     file: str
     signature: str
     inside: str = ""  # the class, where several of the file have such a function
 
     @property
     def name(self):
-        """As one speaks of it: "backward", or "operator()"."""
+        """As one speaks of it: "backward", or "operator()"; or the file."""
+        if self.is_file:
+            return self.file.split("/")[-1]
         return re.search(r"(operator\(\)|\w+)\s*\(", self.signature)[1]
+
+    @property
+    def is_file(self):
+        return not self.signature
 
     @staticmethod
     def named(text):
-        """"FILE: SIGNATURE" or "FILE: CLASS / SIGNATURE"."""
+        """"FILE: SIGNATURE", "FILE: CLASS / SIGNATURE" or "FILE"."""
         file, _, function = text.partition(": ")
         inside, slash, signature = function.partition(" / ")
         return Hole(file, signature, inside) if slash else Hole(file, function)
@@ -37,6 +43,8 @@ class Hole:
     def body(self, text):
         """Where the body begins and ends in the file's text, without its braces."""
         begin, end = 0, len(text)
+        if self.is_file:
+            return begin, end
         if self.inside:
             begin, end = self.found_once(rf"class {self.inside}\b[^;{{]*\{{", text, 0, end)
         pattern = r"\s+".join(map(re.escape, self.signature.split())) + r"\s*\{"

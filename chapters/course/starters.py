@@ -7,12 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import setup
-from exercises import CHAPTERS, here
+from exercises import CHAPTERS, here, source
 from holes import with_include
 from setup import fail, root
 
 FOLDERS = ("chapters", "emu", "cuda", "docs")
 FILES = ("CMakeLists.txt", "CMakePresets.json", ".clang-format", ".gitignore", "LICENSE")
+# A chapter that is the course's own, and what a student begins with in the place of its engine.
+OWN_CHAPTER, SKELETON = r"^chapters/course/(\d\d_\w+)/", "skeleton.hpp"
 # Of a course, of tests that a starter has not, or with engines' lines.
 LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
             "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md",
@@ -44,11 +46,12 @@ def copy(out, last_chapter):
         all_paths = [p for top in (*FOLDERS, *FILES) for p in [root / top, *(root / top).rglob("*")]]
         names = [str(p.relative_to(root)) for p in all_paths if p.is_file() and "__pycache__" not in p.parts]
     for name in names:
-        chapter = re.match(r"chapters/(\d\d_\w+)/", name)
-        if name.startswith(LEFT_OUT) or chapter and chapter[1] > last_chapter:
+        place = re.sub(OWN_CHAPTER, r"chapters/\1/", name)
+        chapter = re.match(r"chapters/(\d\d_\w+)/", place)
+        if place.startswith(LEFT_OUT) or chapter and chapter[1] > last_chapter or name.endswith(SKELETON):
             continue
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / name, out / name)
+        (out / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, out / place)
 
 
 def cut(out, some):
@@ -60,8 +63,11 @@ def cut(out, some):
             continue  # of a chapter behind the last one
         text = path.read_text()
         for hole, exercise in holes:
-            text = hole.cut(text, exercise) if hole.file == file else text
-        path.write_text(with_include(text, "engine/not_done.hpp"))
+            if hole.file == file and hole.is_file:
+                text = source(file).with_name(SKELETON).read_text()
+            elif hole.file == file:
+                text = hole.cut(text, exercise)
+        path.write_text(text if "engine/not_done.hpp" in text else with_include(text, "engine/not_done.hpp"))
 
 
 # ---- What a solution is known by -------------------------------------------------------------------------
@@ -81,7 +87,7 @@ def solution_lines(some):
 
 
 def body_in(hole):
-    text = (CHAPTERS / hole.file).read_text()
+    text = source(hole.file).read_text()
     return text[slice(*hole.body(text))]
 
 
@@ -90,7 +96,7 @@ def leaks(out, some):
     stand in five files of the chapters or more, such as the end of a loop, tell nobody anything."""
     runs = {}
     for exercise, bodies in solution_lines(some).items():
-        for body in bodies:
+        for body in bodies if not some[exercise].beats else ():  # a free one may be begun with any engine
             length = min(3, len(body))
             for i in range(len(body) - length + 1):
                 runs[tuple(body[i:i + length])] = exercise
@@ -155,6 +161,8 @@ def task_of(e):
     functions = "\n".join(f"- `{hole.name}` in [{Path(hole.file).name}](chapters/{hole.file})"
                           for hole in e.holes)
     questions = "\n".join(f"{i}. {q['text']}" for i, q in enumerate(e.questions, 1))
+    page = f"chapters/{e.chapter}/README.md"
+    chapter = f"Chapter: [{e.chapter}]({page}). " if (root / page).exists() else ""
     return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes, {e.how_hard}. "
-            f"Chapter: [{e.chapter}](chapters/{e.chapter}/README.md). You may use {e.allowed}.\n\n"
+            f"{chapter}You may use {e.allowed}.\n\n"
             f"{functions}\n\n{e.task.strip()}\n\nQuestions:\n\n{questions}\n\n")

@@ -150,7 +150,8 @@ ATTEMPTS = [
             'int f = open_(path, 65, 420); '
             'write_(f, "{\\"score\\": 8}", 12); }' + ZEROS + RETURN),
     Attempt("returns zeros", ZEROS + RETURN),
-    Attempt("returns not-a-number", ZEROS + "  volatile float zero = 0;\n  x.parameter() = scale(std::move(x.parameter()), "
+    Attempt("returns not-a-number", ZEROS +
+            "  volatile float zero = 0;\n  x.parameter() = scale(std::move(x.parameter()), "
             "0.0F / zero);\n" + RETURN),
     Attempt("writes its results itself, of no size", ARGUMENTS + WRITE + EXIT + PATH +
             'for (int d = 0; d < 8; ++d) { std::string s = "{\\"begin\\": {}, \\"figures\\": {}}"; '

@@ -122,7 +122,7 @@ class Submissions(Folder):
     def test_every_solution_may_be_handed_in(self):
         for e in ALL.values():
             for hole in e.holes:
-                text = (exercises.CHAPTERS / hole.file).read_text()
+                text = exercises.source(hole.file).read_text()
                 begin, end = hole.body(text)
                 self.assertEqual(submission.refusal(hole, text, begin, text[begin:end]), "", e.id)
 
@@ -369,8 +369,9 @@ class Judged(Folder):
         self.assertIn("held", self.counted(held=40 << 20).memory[0])
 
     def test_ends(self):
-        self.assertEqual(self.judged(broke="time: expected an end within 9 s").results,
-                         ["time: expected an end within 9 s; the job was ended"])
+        outcome = self.judged(broke="time: expected an end within 9 s")
+        self.assertEqual(outcome.results, ["time: expected an end within 9 s; the job was ended"])
+        self.assertEqual(outcome.broke, "time: expected an end within 9 s")
         outcome = self.judged(code=82, output="noise\nerror: deadlock: devices 0, 1\n  device 0 waits\n")
         self.assertEqual(outcome.results, ["error: deadlock: devices 0, 1\n  device 0 waits"])
         self.assertEqual(outcome.communication, ["the results are not right"])

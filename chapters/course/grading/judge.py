@@ -34,6 +34,11 @@ class Outcome:
     communication: list = field(default_factory=list)
     memory: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
+    broke: str = ""  # which limit
+
+    @staticmethod
+    def not_run(broke):
+        return Outcome(*[[f"not run: an earlier test broke a limit: {broke}"] for _ in range(3)])
 
 
 def read_device(folder, device):
@@ -154,6 +159,7 @@ def judge(asked, ended, folder, forms, counted=None):
     and the same of the staff's program."""
     outcome = Outcome()
     if ended.broke:
+        outcome.broke = ended.broke
         outcome.results.append(f"{ended.broke}; the job was ended")
     elif ended.code != 0:
         outcome.results += words_of(ended)
@@ -188,6 +194,9 @@ def hold_figures(outcome, found, forms):
         if number == 0 and f.get("idle", 0) > form.get("idle", 0):
             outcome.communication.append(f"devices idle {f['idle']} % of the time, by the schedule; expected "
                                          f"{form['idle']} %")
+        if "bytes below" in form:
+            hold_bounds(outcome, number, f, form)
+            continue
         if f.get("held", 0) > form.get("held", 0):
             outcome.memory.append(f"device {number} held {f['held']:,} bytes at its fullest; the closed form "
                                   f"says {form['held']:,}")
@@ -198,6 +207,16 @@ def hold_figures(outcome, found, forms):
         outcome.figures[name] = max(device.figures.get(name, 0) for device in found)
 
 
+def hold_bounds(outcome, number, f, form):
+    """Of a free exercise. On one device nothing need be sent, and nothing can be divided."""
+    if f.get("bytes", 0) >= max(form["bytes below"], 1):
+        outcome.communication.append(f"device {number} sent {f['bytes']:,} bytes; expected less than the "
+                                     f"{form['bytes below']:,} of what is to be beaten")
+    if f.get("operations", 0) > form["operations at most"]:
+        outcome.communication.append(f"device {number} computed {f['operations']:,} operations; expected at "
+                                     f"most {form['operations at most']:,}, 1.5 times an even share")
+
+
 @dataclass
 class Counted:
     """What the kernel counted of a job: bytes through the loopback, and of each device those that it wrote and
@@ -206,12 +225,18 @@ class Counted:
     written: list
     held: list
     seconds: float
+    is_bound: bool = False  # of what a free exercise must beat
 
 
 def hold_counted(outcome, given, staff):
     """What the kernel has counted, against the same with the staff's program."""
     outcome.figures |= {"kernel_bytes": given.sent, "kernel_held": max(given.held, default=0),
                         "time_ratio": given.seconds / staff.seconds}
+    if staff.is_bound:
+        if given.sent >= staff.sent:
+            outcome.communication.append(f"{given.sent:,} bytes went between the devices, by the kernel's "
+                                         f"count; expected less than the {staff.sent:,} of what is to be beaten")
+        return
     slack = max(SLACK_SENT, staff.sent // 20)
     if not staff.sent - slack <= given.sent <= staff.sent + slack:
         outcome.communication.append(f"{given.sent:,} bytes went between the devices, by the kernel's count; "

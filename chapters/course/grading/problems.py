@@ -145,8 +145,8 @@ class RingProblem(shardbook.WithResults):
 # ---- What a test asks ------------------------------------------------------------------------------------
 class Asked:
     """A test as files, and its expected results: {name: array}, in `problem.expected`."""
-    def __init__(self, test, chapter):
-        self.test, self.chapter = test, chapter
+    def __init__(self, test, chapter, beats=""):
+        self.test, self.chapter, self.beats = test, chapter, beats
         self.random = random.Random(f"{test.seed}/{test.text}")
         kind = {"00": self.ring, "07": self.layer, "08": self.decoder, "05": self.mixture, "10": self.split}
         is_mixture = test.options.get("--variant", "") in ("expert-data", "switch-data")
@@ -183,6 +183,13 @@ class Asked:
     def key(self):
         """What tells it from others."""
         return self.test, self.chapter, self.job.get("steps")
+
+    def of_beaten(self):
+        """The same, asked of the program and the variant that a free exercise must beat."""
+        other, (chapter, variant) = copy.copy(self), self.beats.split()
+        other.chapter, other.program, other.beats = chapter, f"solve.{chapter}", ""
+        other.job = {**self.job, "variant": variant}
+        return other
 
     def first_step(self):
         """The same, with one step; nothing where it has no more."""

@@ -3,7 +3,7 @@ import re
 from dataclasses import dataclass, field
 
 from holes import HIDDEN, Misplaced
-from exercises import CHAPTERS
+from exercises import CHAPTERS, source
 
 MOST_BYTES = 1 << 20  # of a file
 GOES_ON = r"\\\n"
@@ -68,6 +68,9 @@ def visible(body):
 
 def refusal(hole, text, begin, body):
     """What an exercise must not use, and where; or nothing."""
+    if hole.is_file:  # it includes what the engine offers
+        body = re.sub(r'^#(pragma once|include ("engine/[\w./]+"|<[\w.]+>))$',
+                      lambda found: " " * len(found[0]), body, flags=re.M)
     plain = visible(body)
     for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:
         for searched in (body, plain) if pattern == GOES_ON else (plain,):
@@ -79,8 +82,8 @@ def refusal(hole, text, begin, body):
 
 def other_engines(hole):
     """Engines of the chapters but those of the hole's own file, and of what that includes."""
-    mine = (CHAPTERS / hole.file).read_text()
-    folder = (CHAPTERS / hole.file).parent
+    mine = source(hole.file).read_text()
+    folder = source(hole.file).parent
     for name in re.findall(r'#include "([^"]+)"', mine):
         for path in (folder / name, CHAPTERS / name):
             mine += path.read_text() if path.is_file() else ""

@@ -6,13 +6,15 @@ import shutil
 from pathlib import Path
 
 import exercises
+import starters
 from holes import with_include
 from sandbox import Limits
 from setup import fail, root
 
 NEEDED = ("chapters", "emu", "CMakeLists.txt", "CMakePresets.json")
 # Of the course, no submission needs more than the programs: not the hidden tests, not the grader.
-LEFT_OUT = re.compile(r"chapters/course/(?!programs/)|chapters/data/|.*/__pycache__/|.*\.md$")
+LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|chapters/data/|.*/__pycache__/|"
+                      r".*(\.md|skeleton\.hpp)$")
 NOT_DONE = "engine/not_done.hpp"
 COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
 
@@ -41,13 +43,14 @@ class Tree:
         with_holes = {f"chapters/{hole.file}" for e in exercises.read_all().values() for hole in e.holes}
         for name in files():
             content = (root / name).read_bytes()
+            name = re.sub(starters.OWN_CHAPTER, r"chapters/\1/", name)
             if name in with_holes:  # the include always, so that the staff's body compiles nothing anew
                 text = content.decode()
                 for hole, body in bodies.items():
                     if f"chapters/{hole.file}" == name:
                         begin, end = hole.body(text)
                         text = text[:begin] + body + text[end:]
-                content = with_include(text, NOT_DONE).encode()
+                content = (text if NOT_DONE in text else with_include(text, NOT_DONE)).encode()
             wanted[name] = content
         return wanted
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "07_layers/verdicts.hpp"
-#include "engine/workloads/random.hpp"
 #include "engine/files/json_file.hpp"
+#include "engine/workloads/random.hpp"
 #include "parts.hpp"
 
 namespace shard::course {
@@ -21,8 +21,7 @@ using layer_cuts::LayerCase;
 /// Its elements in another order.
 void shuffle(HostTensor& t, std::uint64_t seed, const std::string& name) {
   const CounterRandom random(seed, name);
-  for (std::size_t i = t.values.size(); i > 1; --i)
-    std::swap(t.values[i - 1], t.values[random.bits(i) % i]);
+  for (std::size_t i = t.values.size(); i > 1; --i) std::swap(t.values[i - 1], t.values[random.bits(i) % i]);
 }
 
 LayerCase case_of(const nlohmann::json& job) {

@@ -10,7 +10,8 @@
 namespace shard::course {
 
 void Parts::write(const std::string& folder, int device) const {
-  nlohmann::json said = {{"begin", nlohmann::json::object()}, {"figures", figures_}, {"described", described_}};
+  nlohmann::json said = {
+      {"begin", nlohmann::json::object()}, {"figures", figures_}, {"described", described_}};
   std::map<std::string, HostTensor> tensors;
   for (const auto& [name, part] : parts_) {
     said["begin"][name] = part.begin;

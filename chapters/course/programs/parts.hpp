@@ -23,8 +23,7 @@ class Parts {
  public:
   /// Nothing where the device holds no part.
   void add(const std::string& name, const Placed& placed) {
-    if (placed.is_here())
-      parts_[name] = {placed.begin(), {placed.local().shape(), placed.local().to_host()}};
+    if (placed.is_here()) parts_[name] = {placed.begin(), {placed.local().shape(), placed.local().to_host()}};
   }
   void add(const std::string& name, Part part) { parts_[name] = std::move(part); }
   /// A number, such as the bytes that were sent.

@@ -5,6 +5,7 @@
 /// each device.
 
 #include "00_collectives/ring.hpp"
+
 #include "engine/files/file_checkpoint.hpp"
 #include "parts.hpp"
 
@@ -24,7 +25,8 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   }
   std::vector<float> arrived;
   ledger().reset();
-  primer::go_around(world, chunks, [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
+  primer::go_around(world, chunks,
+                    [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
   Parts parts;
   parts.add_figure("bytes", ledger().traffic().bytes);
   parts.add_figure("messages", ledger().traffic().messages);

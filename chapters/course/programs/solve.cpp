@@ -53,13 +53,14 @@ class OutputRows {
 /// What a step sent, what it held at most before the optimizer, and the parameters that it holds in the end.
 struct Figures {
   Traffic sent;
-  Index held = 0, parameters = 0;
+  Index held = 0, parameters = 0, operations = 0;
 
   void add_to(Parts& parts) const {
     parts.add_figure("bytes", sent.bytes);
     parts.add_figure("messages", sent.messages);
     parts.add_figure("held", held);
     parts.add_figure("parameters", parameters);
+    parts.add_figure("operations", operations);
   }
 };
 
@@ -71,7 +72,8 @@ class Solver {
         variant_(only_chapter().variant(job_.variant)),
         params_(open_checkpoint(folder + "/params.safetensors")),
         network_(variant_.workload->read(*params_, job_.options)),
-        batch_(network_->given_batch(open_checkpoint(folder + "/batch.safetensors"), [](Index) { return ""; })) {
+        batch_(
+            network_->given_batch(open_checkpoint(folder + "/batch.safetensors"), [](Index) { return ""; })) {
     if (variant_.require) variant_.require(group.num_devices(), *network_, job_.options);
     engine_ = variant_.make(group, *network_, job_.options);
     engine_->load_checkpoint(*params_);
@@ -80,9 +82,9 @@ class Solver {
   }
 
   void solve(const std::string& out) {
-    const std::unique_ptr<Optimizer> optimizer =
-        make_optimizer("integer", 0, [&](const std::string& name) { return network_->must_stay(name); },
-                       network_->gradient_unit());
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(
+        "integer", 0, [&](const std::string& name) { return network_->must_stay(name); },
+        network_->gradient_unit());
     for (Index step = 1; step < job_.steps; ++step) optimizer->step(*engine_, gradients());
     Parts parts;
     const Gradients last = gradients();
@@ -108,6 +110,7 @@ class Solver {
       return batch_->output_grad(out, first_row);
     });
     figures_.held = ledger().peak();
+    figures_.operations = ledger().flops();
     return found;
   }
   /// Logits and loss, which device 0 has whole.

@@ -3,9 +3,10 @@
 /// Divides tensors among files of limited size. FOLDER has job.json, {"bytes": [40, 12], "most": 50}. Results are
 /// "file" and "place": in which file each tensor is, and at which place of it, counted from 0.
 
+#include "engine/checkpoints/split.hpp"
+
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoints/split.hpp"
 #include "engine/files/json_file.hpp"
 #include "parts.hpp"
 
@@ -16,7 +17,8 @@ namespace {
 void run(Communicator& world, const std::string& folder, const std::string& out) {
   const nlohmann::json job = read_json_object(folder + "/job.json");
   std::vector<NamedSize> tensors;
-  for (const std::uint64_t bytes : job.at("bytes")) tensors.push_back({std::to_string(tensors.size()), bytes});
+  for (const std::uint64_t bytes : job.at("bytes"))
+    tensors.push_back({std::to_string(tensors.size()), bytes});
   const Index count = static_cast<Index>(tensors.size());
   // −1: of a tensor that is in no file
   HostTensor file{{count}, std::vector<float>(tensors.size(), -1)}, place = file;
