@@ -126,6 +126,20 @@ class Submissions(Folder):
                 begin, end = hole.body(text)
                 self.assertEqual(submission.refusal(hole, text, begin, text[begin:end]), "", e.id)
 
+    def test_a_whole_file(self):
+        e, path = ALL["11.1"], self.folder / "chapters/11_own/own.hpp"
+        path.parent.mkdir(parents=True)
+        skeleton = exercises.source("11_own/own.hpp").with_name("skeleton.hpp").read_text()
+        path.write_text(skeleton)
+        self.assertFalse(submission.answer_to(e, self.folder).is_done)
+        text = '#pragma once\n#include "engine/mesh.hpp"\n#include <vector>\nint a;\n'
+        path.write_text(text)
+        answer = submission.answer_to(e, self.folder)
+        self.assertEqual((answer.is_done, answer.refused, list(answer.bodies.values())), (True, "", [text]))
+        for line in ('#include "03_tensor_parallel/row_column.hpp"', "#define a b", "RowColumnParallel e;"):
+            path.write_text(text + line + "\n")
+            self.assertIn("chapters/11_own/own.hpp:5: ", submission.answer_to(e, self.folder).refused)
+
     def test_files_that_are_none(self):
         path = self.folder / "chapters" / HOLE.file
         self.answer("")
@@ -367,6 +381,23 @@ class Judged(Folder):
             self.assertIn("went between the devices", self.counted(sent=sent).communication[0])
         self.assertIn("a device wrote", self.counted(written=2 << 20).communication[0])
         self.assertIn("held", self.counted(held=40 << 20).memory[0])
+
+    def test_what_a_free_exercise_must_beat(self):
+        bound = {"bytes below": 81, "operations at most": 10}
+        self.forms = [bound] * 3
+        for figures in self.figures:
+            figures["operations"] = 10
+        self.assertEqual(self.judged().communication, [])
+        self.figures[1] |= {"bytes": 81, "operations": 11}
+        self.assertEqual(self.judged().communication, [
+            "device 1 sent 81 bytes; expected less than the 81 of what is to be beaten",
+            "device 1 computed 11 operations; expected at most 10, 1.5 times an even share"])
+        staff = judge.Counted(100, [], [], 1.0, is_bound=True)
+        outcome = judge.Outcome()
+        judge.hold_counted(outcome, judge.Counted(99, [5], [1 << 40], 1.0), staff)
+        self.assertEqual(outcome.communication + outcome.memory, [])
+        judge.hold_counted(outcome, judge.Counted(100, [5], [5], 1.0), staff)
+        self.assertEqual(len(outcome.communication), 1)
 
     def test_ends(self):
         outcome = self.judged(broke="time: expected an end within 9 s")
