@@ -56,13 +56,14 @@ def copy(out, last_chapter):
 
 def cut(out, some):
     """Makes the holes."""
-    holes = [(hole, e.id) for e in some.values() for hole in e.holes + e.also]
-    for file in sorted({hole.file for hole, _ in holes}):
+    holes = {hole: e.id for e in some.values() for hole in e.also}
+    holes |= {hole: e.id for e in some.values() for hole in e.holes}  # where it is one, it is no other's
+    for file in sorted({hole.file for hole in holes}):
         path = out / "chapters" / file
         if not path.exists():
             continue  # of a chapter behind the last one
         text = path.read_text()
-        for hole, exercise in holes:
+        for hole, exercise in holes.items():
             if hole.file == file and hole.is_file:
                 text = source(file).with_name(SKELETON).read_text()
             elif hole.file == file:

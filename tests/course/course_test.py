@@ -140,6 +140,15 @@ class Starters(unittest.TestCase):
                          ["00_collectives", "01_single_device", "02_data_parallel", "03_tensor_parallel"])
         self.assertNotIn("not_done", (out / "chapters/01_single_device/single_device.hpp").read_text())
 
+    def test_each_exercise_alone(self):
+        for e in ALL.values():
+            code, said, err = run(course / "make", self.scratch / f"alone {e.id}", "--exercises", e.id)
+            self.assertEqual((code, err), (0, ""))
+            self.assertIn(": 1 exercises, ", said)
+            for hole in e.holes:
+                text = (self.scratch / f"alone {e.id}/chapters" / hole.file).read_text()
+                self.assertIn(f'not_done("{e.id}")', text)
+
     def test_a_solution_elsewhere_is_found(self):
         some = {"04.2": dataclasses.replace(ALL["04.2"], also=[])}
         with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
