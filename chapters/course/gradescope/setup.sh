@@ -1,0 +1,20 @@
+#!/bin/bash
+# Gradescope runs this once, as root, when it builds the image in which submissions are graded. It installs what is
+# missing, makes the user that submissions run as, and grades the project's own solutions: this builds what all
+# submissions share, and shows that this image can grade. AUTOGRADER names another folder than /autograder, for tests.
+set -euo pipefail
+folder=${AUTOGRADER:-/autograder}
+
+if ! command -v python3 > /dev/null; then
+  apt-get update
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3
+fi
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "error: setup.sh: expected Python 3.11 or newer, given $(python3 --version): choose an image of Ubuntu 24.04" \
+    "or Debian 12, or newer" >&2
+  exit 69
+fi
+if ! id -u student > /dev/null 2>&1; then
+  useradd --system --no-create-home --shell /usr/sbin/nologin student
+fi
+python3 "$folder/source/run_autograder" --solutions

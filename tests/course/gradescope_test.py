@@ -1,0 +1,295 @@
+#!/usr/bin/python3
+"""gradescope_test.py: what surrounds the grader. The zip for Gradescope, with a grader in it that only pretends
+to grade; the fields of results.json, against Gradescope's documentation; the packages of the Containerfile."""
+import ast
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+root = Path(__file__).resolve().parents[2]
+course = root / "chapters/course"
+sys.path[:0] = [str(course / "grading"), str(course), str(root / "chapters")]
+import exercises
+import setup
+
+# https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format
+VISIBILITY = ("hidden", "after_due_date", "after_published", "visible")
+FORMATS = ("text", "html", "simple_format", "md", "ansi")
+NUMBER, TEXT, TABLE = (int, float), str, dict
+TOP = {"score": NUMBER, "execution_time": NUMBER, "output": TEXT, "output_format": FORMATS,
+       "test_output_format": FORMATS, "test_name_format": FORMATS, "visibility": VISIBILITY,
+       "stdout_visibility": VISIBILITY, "extra_data": TABLE, "tests": list, "leaderboard": list}
+TEST = {"score": NUMBER, "max_score": NUMBER, "status": ("passed", "failed"), "name": TEXT,
+        "name_format": FORMATS, "number": TEXT, "output": TEXT, "output_format": FORMATS, "tags": list,
+        "visibility": VISIBILITY, "extra_data": TABLE}
+ENTRY = {"name": TEXT, "value": (int, float, str), "order": ("asc", "desc")}
+
+
+def errors_of(content):
+    """What Gradescope's documentation does not allow in a results.json."""
+    yield from fields(content, TOP, "results.json")
+    if "score" not in content and not any("score" in test for test in content.get("tests", [])):
+        yield "results.json: expected a score, at the top or of each test"
+    for kind, allowed in (("tests", TEST), ("leaderboard", ENTRY)):
+        for i, entry in enumerate(content.get(kind, [])):
+            yield from fields(entry, allowed, f"{kind}[{i}]")
+            if not all(isinstance(tag, str) for tag in entry.get("tags", [])):
+                yield f"{kind}[{i}]: tags: expected texts"
+
+
+def fields(given, allowed, where):
+    for name, value in given.items():
+        kind = allowed.get(name)
+        if kind is None:
+            yield f"{where}: {name}: expected a field of the documentation"
+        elif isinstance(kind, tuple) and isinstance(kind[0], str):
+            if value not in kind:
+                yield f"{where}: {name}: expected one of {', '.join(kind)}, given {value}"
+        elif not isinstance(value, kind) or isinstance(value, bool):
+            yield f"{where}: {name}: given {value!r}"
+
+
+class Results(unittest.TestCase):
+    def test_the_validator_finds_what_is_wrong(self):
+        good = {"score": 1, "tests": [{"score": 1, "status": "passed", "tags": ["a"]}], "visibility": "visible"}
+        self.assertEqual(list(errors_of(good)), [])
+        for bad in ({"tests": []}, good | {"score": "1"}, good | {"score": True}, good | {"visibility": "never"},
+                    good | {"points": 1}, good | {"output_format": "markdown"},
+                    good | {"tests": [{"status": "ok"}]}, good | {"tests": [{"tags": [1]}]},
+                    good | {"leaderboard": [{"name": "a", "order": "dsc"}]}):
+            self.assertEqual(len(list(errors_of(bad))), 1, bad)
+
+    def test_what_the_grader_writes_is_as_documented(self):
+        try:
+            import results
+            from grading import Graded, Part
+        except ImportError as missing:
+            self.skipTest(f"missing: {missing.name}")
+        parts = [Part("03.1", "2 infer", "public", 2, 2), Part("03.1", "3 train", "hidden", 4, 0, ["No."]),
+                 Part("03.1", "communication", "communication", 2, 2)]
+        graded = Graded("one", parts, {"03.1": {"kernel_bytes": 5, "kernel_held": 7, "time_ratio": 1.25}}, 12.5)
+        with tempfile.TemporaryDirectory() as folder:
+            results.write_json(graded, Path(folder, "results.json"))
+            content = json.loads(Path(folder, "results.json").read_text())
+        self.assertEqual(list(errors_of(content)), [])
+        self.assertEqual([test["visibility"] for test in content["tests"]],
+                         ["visible", "after_published", "visible"])
+        self.assertEqual(sum(test["score"] for test in content["tests"]), content["score"])
+
+
+# ---- The zip ---------------------------------------------------------------------------------------------
+# It says with which words it was called, and does what its submission wants.
+GRADER = '''#!/usr/bin/python3
+import json, os, sys
+from pathlib import Path
+words, folder = sys.argv[1:], Path(sys.argv[-1])
+file = Path(words[words.index("--json") + 1])
+with open(os.environ["AUTOGRADER"] + "/called", "a") as log:
+    log.write(json.dumps([words, os.listdir(folder), Path("/proc/self/cmdline").read_text()]) + "\\n")
+wanted = folder / "wanted"
+if wanted.exists() and wanted.read_text() == "half":
+    file.write_text('{"score": 5, ')
+elif wanted.exists() and wanted.read_text() == "failure":
+    sys.exit(70)
+else:
+    score = 0 if os.environ.get("LOSES") else 8
+    file.write_text(json.dumps({"score": score, "tests": [{"name": "03.1 infer", "score": score, "max_score": 8}]}))
+'''
+
+
+class Gradescope(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.scratch.name, "autograder")
+        cls.zip = Path(cls.scratch.name, "autograder.zip")
+        cls.made = cls.make(cls.zip, "--exercises", "03.1,01")
+        for name in ("source", "submission", "results", "bin"):
+            (cls.folder / name).mkdir(parents=True)
+        if cls.made[0] == 0:
+            with zipfile.ZipFile(cls.zip) as archive:
+                archive.extractall(cls.folder / "source")  # without the right to run anything
+            (cls.folder / "source/chapters/course/grade").write_text(GRADER)
+            # As Gradescope does.
+            shutil.copy(cls.folder / "source/run_autograder", cls.folder)
+            (cls.folder / "run_autograder").chmod(0o755)
+            # No user is made on the machine that runs this test.
+            for name, text in (("id", "exit 1"), ("useradd", 'echo "$@" > "$AUTOGRADER/user"')):
+                (cls.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+                (cls.folder / "bin" / name).chmod(0o755)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def setUp(self):
+        if self.made[0]:
+            self.skipTest(f"no clone made by git: {self.made[2]}")
+
+    @staticmethod
+    def make(*words):
+        job = subprocess.run([course / "gradescope/make", *words], capture_output=True, text=True)
+        return job.returncode, job.stdout, job.stderr
+
+    def run_in(self, *words, **environment):
+        """Runs a script of the zip's. In `called` is how the grader was called."""
+        (self.folder / "called").unlink(missing_ok=True)
+        job = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, env={
+            **os.environ, "AUTOGRADER": str(self.folder), **environment,
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}"})
+        self.called = []
+        with contextlib.suppress(FileNotFoundError):
+            self.called = [json.loads(line) for line in (self.folder / "called").read_text().splitlines()]
+        return job.returncode, job.stdout + job.stderr
+
+    def graded(self, files):
+        """The results of a submission with these files, {name: text}."""
+        for name in ("submission", "results"):
+            shutil.rmtree(self.folder / name)
+            (self.folder / name).mkdir()
+        for name, text in files.items():
+            path = self.folder / "submission" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self.assertEqual(self.run_in(self.folder / "run_autograder")[0], 0)
+        content = json.loads((self.folder / "results/results.json").read_text())
+        self.assertEqual(list(errors_of(content)), [])
+        return content
+
+    def test_a_zip_has_the_project_and_an_assignment(self):
+        with zipfile.ZipFile(self.zip) as archive:
+            names = archive.namelist()
+            assignment = json.loads(archive.read("assignment.json"))
+            modes = {name: archive.getinfo(name).external_attr >> 16 for name in ("setup.sh", "run_autograder")}
+        self.assertEqual(len(names), len(set(names)))
+        for name in ("setup.sh", "run_autograder", "chapters/course/grade", "CMakeLists.txt"):
+            self.assertIn(name, names)
+        self.assertFalse([name for name in names if name.startswith((".git/", "build"))])
+        self.assertTrue(all(mode & stat.S_IXUSR for mode in modes.values()))
+        self.assertEqual(assignment["exercises"], ["01.1", "01.2", "03.1"])
+        self.assertRegex(assignment["seed"], "^[0-9a-f]{16}$")
+        some = exercises.chosen(exercises.read_all(), "03.1,01")
+        points = sum(e.points for e in some.values())
+        self.assertEqual(self.made[1], f"{self.zip}: 3 exercises, {points} points, seed {assignment['seed']}\n")
+
+    def test_a_seed_is_drawn_anew_unless_it_is_given(self):
+        with tempfile.TemporaryDirectory() as folder:
+            seeds = []
+            for name, words in (("a", ()), ("b", ()), ("c", ("--seed", "word"))):
+                self.make(f"{folder}/{name}.zip", "--exercises", "01", *words)
+                with zipfile.ZipFile(f"{folder}/{name}.zip") as archive:
+                    seeds.append(json.loads(archive.read("assignment.json"))["seed"])
+        self.assertEqual(len(set(seeds)), 3)
+        self.assertEqual(seeds[2], "word")
+
+    def test_wrong_words(self):
+        for words, code, said in (
+                ((), 64, "make: expected a file that ends in .zip, given nothing"),
+                (("out",), 64, "make: expected a file that ends in .zip, given out"),
+                ((self.zip,), 65, f"{self.zip}: expected a file that is new, given one that exists"),
+                ((f"{self.zip}.zip", "--exercises", "99"), 64, "--exercises: expected ids such as")):
+            given = self.make(*words)
+            self.assertEqual(given[0], code)
+            self.assertTrue(given[2].startswith(f"error: {said}"), given[2])
+
+    def test_setup_makes_a_user_and_grades_the_solutions(self):
+        (self.folder / "submission_metadata.json").write_text("{}")
+        self.assertEqual(self.run_in("bash", self.folder / "source/setup.sh"), (0, ""))
+        self.assertIn("student", (self.folder / "user").read_text())
+        [(words, _, _)] = self.called
+        self.assertEqual(Path(words[-1]), self.folder / "source")
+        modes = {name: stat.S_IMODE((self.folder / name).stat().st_mode)
+                 for name in ("source", "submission", "results", "submission_metadata.json", "work", ".")}
+        self.assertEqual(modes, {"source": 0o700, "submission": 0o700, "results": 0o700,
+                                 "submission_metadata.json": 0o700, "work": 0o755, ".": 0o755})
+        self.assertTrue(os.access(self.folder / "source/chapters/on_devices", os.X_OK))
+        self.assertFalse((self.folder / "results/graded.json").exists())
+
+    def test_setup_fails_where_solutions_lose_points(self):
+        code, said = self.run_in("bash", self.folder / "source/setup.sh", LOSES="1")
+        self.assertEqual(code, 70)
+        self.assertIn("the solutions earn all points in this image, given points lost for 03.1 infer", said)
+
+    def test_setup_fails_where_python_is_too_old(self):
+        old = self.folder / "bin/python3"
+        old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\nexit 1\n')
+        old.chmod(0o755)
+        try:
+            code, said = self.run_in("bash", self.folder / "source/setup.sh")
+        finally:
+            old.unlink()
+        self.assertEqual(code, 69)
+        self.assertIn("expected Python 3.11 or newer, given Python 3.10.12", said)
+
+    def test_a_submission_is_graded_wherever_its_chapters_are(self):
+        for place in ("", "shardbook/", "a/b/"):
+            files = {f"{place}chapters/x": "", **({"__MACOSX/chapters/x": ""} if place else {})}
+            self.assertEqual(self.graded(files)["score"], 8)
+            [(words, inside, command)] = self.called
+            self.assertIn("chapters", inside)
+            given = dict(zip(words[::2], words[1::2]))
+            assignment = json.loads((self.folder / "source/assignment.json").read_text())
+            self.assertEqual((given["--sandbox"], given["--seed"], given["--exercises"], given["--work"]),
+                             ("user", assignment["seed"], "01.1,01.2,03.1", str(self.folder / "work")))
+            # Every user of the machine can read this.
+            self.assertNotIn(assignment["seed"], command)
+
+    def test_a_submission_without_chapters(self):
+        for files, said in (({"ring.hpp": "", "notes": ""}, "given notes, ring.hpp."), ({}, "given nothing."),
+                            ({"a/chapters/x": "", "b/chapters/x": ""}, "given a and b.")):
+            content = self.graded(files)
+            self.assertEqual((content["score"], content["visibility"]), (0, "visible"))
+            self.assertTrue(content["output"].endswith(said), content["output"])
+            self.assertEqual(self.called, [])
+
+    def test_a_grader_that_fails_is_said(self):
+        for wanted, said in (("failure", "The grader failed with code 70. "), ("half", "The grader failed. ")):
+            content = self.graded({"chapters/x": "", "wanted": wanted})
+            self.assertEqual((content["score"], content["visibility"]), (0, "visible"))
+            self.assertTrue(content["output"].startswith(said), content["output"])
+            self.assertIn("Please tell your instructor", content["output"])
+
+    def test_a_grader_that_is_missing_is_said(self):
+        assignment = self.folder / "source/assignment.json"
+        text = assignment.read_text()
+        assignment.unlink()
+        try:
+            self.assertIn("The grader failed.", self.graded({"chapters/x": ""})["output"])
+        finally:
+            assignment.write_text(text)
+
+
+# ---- The container ---------------------------------------------------------------------------------------
+class Container(unittest.TestCase):
+    def test_packages_are_those_that_the_scripts_ask_for(self):
+        text = re.sub(r"\\\n", " ", (root / "Containerfile").read_text())
+        listed = re.search(r"--no-install-recommends (.*?) &&", text)[1].split()
+        asked = {*setup.packages, *asked_in(root / "tests/run"), *asked_in(course / "grade")}
+        # A fresh Debian with Python, and what clones this project from an address.
+        self.assertEqual(set(listed), asked | {"python3", "git", "ca-certificates"})
+        self.assertEqual(len(listed), len(set(listed)))
+
+    def test_a_user_who_is_not_root(self):
+        users = re.findall(r"^USER (.*)", (root / "Containerfile").read_text(), re.M)
+        self.assertEqual(users[-1:], ["reader"])
+
+
+def asked_in(script):
+    """The packages that a script names where it calls install_packages."""
+    for call in ast.walk(ast.parse(script.read_text())):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "install_packages":
+            for word in ast.walk(call):
+                if isinstance(word, ast.Constant) and word.value != "namespaces":
+                    yield word.value
+
+
+unittest.main()
