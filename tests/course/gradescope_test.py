@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""gradescope_test.py: what surrounds the grader. The zip for Gradescope, with a grader in it that only pretends
-to grade; the fields of results.json, against Gradescope's documentation; the packages of the Containerfile."""
+"""gradescope_test.py: what surrounds the grader. The zip for Gradescope and the job for Slurm, with a grader
+that only pretends to grade; the fields of results.json, against Gradescope's documentation; the packages of the
+Containerfile; the exercises of the term's plan."""
 import ast
 import contextlib
 import json
@@ -92,7 +93,7 @@ GRADER = '''#!/usr/bin/python3
 import json, os, sys
 from pathlib import Path
 words, folder = sys.argv[1:], Path(sys.argv[-1])
-file = Path(words[words.index("--json") + 1])
+file = Path(words[words.index("--json") + 1].replace("%s", folder.name))
 with open(os.environ["AUTOGRADER"] + "/called", "a") as log:
     log.write(json.dumps([words, os.listdir(folder), Path("/proc/self/cmdline").read_text()]) + "\\n")
 wanted = folder / "wanted"
@@ -102,7 +103,8 @@ elif wanted.exists() and wanted.read_text() == "failure":
     sys.exit(70)
 else:
     score = 0 if os.environ.get("LOSES") else 8
-    file.write_text(json.dumps({"score": score, "tests": [{"name": "03.1 infer", "score": score, "max_score": 8}]}))
+    tests = [{"name": "03.1 infer", "score": score, "max_score": 8}]
+    file.write_text(json.dumps({"score": score, "tests": tests}))
 '''
 
 
@@ -266,6 +268,64 @@ class Gradescope(unittest.TestCase):
             self.assertIn("The grader failed.", self.graded({"chapters/x": ""})["output"])
         finally:
             assignment.write_text(text)
+
+
+# ---- A cluster -------------------------------------------------------------------------------------------
+class Slurm(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        for name in ("submissions/a", "submissions/b", "submissions/c", "chapters/course"):
+            (self.folder / name).mkdir(parents=True)
+        (self.folder / "chapters/course/grade").write_text(GRADER)
+        (self.folder / "chapters/course/grade").chmod(0o755)
+
+    def task(self, number, *words, count=2):
+        """What a task of an array calls the grader with, as Slurm would start it."""
+        folder = str(self.folder)
+        of_slurm = {"SLURM_SUBMIT_DIR": folder, "SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_MIN": "1",
+                    "SLURM_ARRAY_TASK_COUNT": str(count)}
+        job = subprocess.run(["bash", course / "slurm.sh", *words], capture_output=True, text=True, cwd=folder,
+                             env={**os.environ, **of_slurm, "AUTOGRADER": folder, "TMPDIR": folder})
+        log = self.folder / "called"
+        called = [json.loads(line)[0] for line in log.read_text().splitlines()] if log.exists() else []
+        log.unlink(missing_ok=True)
+        return job.returncode, job.stderr, called
+
+    def test_each_submission_is_graded_once(self):
+        words = ("submissions", "out", "word", "--exercises", "03")
+        graded = []
+        for number in (1, 2):
+            code, said, [called] = self.task(number, *words)
+            self.assertEqual((code, said), (0, ""))
+            graded += [Path(word).name for word in called if "submissions" in word]
+            given = dict(zip(called[::2], called[1::2]))
+            self.assertEqual((given["--seed"], given["--exercises"], given["--json"], given["--csv"]),
+                             ("word", "03", "out/%s.json", f"out/table-{number - 1}.csv"))
+            self.assertFalse(Path(given["--work"]).exists())
+        self.assertEqual(sorted(graded), ["a", "b", "c"])
+        self.assertEqual(self.task(4, *words, count=4), (0, "", []))  # more tasks than submissions
+
+    def test_wrong_words(self):
+        self.assertEqual(self.task(1, "nowhere", "out", "word")[0], 64)
+        self.assertEqual(self.task(1, "submissions")[0], 64)
+
+
+# ---- The term's plan -------------------------------------------------------------------------------------
+class Plan(unittest.TestCase):
+    def test_it_has_each_exercise_with_its_points(self):
+        text = (course / "teaching.md").read_text()
+        rows = re.findall(r"^\| (\d+) \|[^|]*\|([^|]*)\| (\d+|–) \|", text, re.M)
+        self.assertEqual([int(week) for week, _, _ in rows], list(range(1, 11)))
+        planned = {}
+        for _, words, points in rows:
+            of_week = {i: int(n) for i, n in re.findall(r"(\d\d\.\d) \((\d+)\)", words)}
+            self.assertEqual(sum(of_week.values()), int(points.replace("–", "0")))
+            planned |= of_week
+        known = {i: e.points for i, e in exercises.read_all().items()}
+        self.assertEqual(planned, known)
+        self.assertIn(f"together have {sum(planned.values())} points", text)
 
 
 # ---- The container ---------------------------------------------------------------------------------------
