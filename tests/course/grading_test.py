@@ -309,6 +309,16 @@ class Judged(Folder):
         self.change(2, "output", 3 * self.parts[2]["output"][0])
         self.assertIn("summed where every device has the sum?", self.judged().results[0])
 
+    def test_problems_of_which_no_mistake_is_known(self):
+        for asked, words in ((Asked(Test("3 --only ring", "public", "word"), "00_collectives"), "chunk 1"),
+                             (Asked(Test("3 --only LayerNorm", "public", "word"), "07_layers"), "bias")):
+            if asked.problem is None:
+                asked.problem = problems.Known.of("layer", {"bias": np.arange(4.0), "output": np.ones((3, 2))})
+            whole = [{name: (t, [0] * t.ndim) for name, t in asked.expected.items()} for _ in range(3)]
+            whole[2][words] = (whole[2][words][0] + 1000.5, [0])
+            self.asked, self.parts = asked, whole
+            self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: no known cause$")
+
     def test_no_number(self):
         self.change(0, "output", np.full_like(self.parts[0]["output"][0], np.nan))
         self.assertIn("output on device 0", self.judged().results[0])

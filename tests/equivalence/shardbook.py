@@ -1104,6 +1104,8 @@ def mistakes_with_tokens(problem, devices):
 
 def other_layers(problem):
     """(words, the layer whose weights or activations are taken for each one), of layers with equal shapes."""
+    if not problem.layers:
+        return
     shapes, layers = list(zip(problem.widths, problem.widths[1:])), range(problem.layers)
 
     def fitting(wanted):
