@@ -95,8 +95,7 @@ class Grader:
     def build(self, answers):
         """Builds these answers together. What does not compile is left out, with the reason: {id: text}."""
         refused = {}
-        while True:
-            left = {i: a for i, a in answers.items() if i not in refused}
+        while left := {i: a for i, a in answers.items() if i not in refused}:
             bodies = {hole: body for a in left.values() for hole, body in a.bodies.items()}
             self.tree.refresh(bodies)
             said = self.tree.make(sorted({a.program for i in left for a in self.asked[i]}))
@@ -110,6 +109,7 @@ class Grader:
                 refused |= {i: "it does not compile with the project's own files: only functions' bodies are "
                                "taken from what you hand in" for i in left} if len(left) == 1 else \
                     self.each_build(left)
+        return refused
 
     def each_build(self, answers):
         return {i: text for i, a in answers.items() for text in self.build({i: a}).values()} or \

@@ -40,8 +40,8 @@ def write_json(graded, file):
               "visibility": "after_published" if part.kind == "hidden" else "visible",
               "extra_data": {"kind": part.kind}} for part in graded.parts]
     content = {"score": round(graded.earned, 4), "execution_time": round(graded.seconds, 2),
-               "output": f"{number(graded.earned)} of {number(graded.points)} points",
-               "output_format": "text", "visibility": "visible", "stdout_visibility": "hidden", "tests": tests,
+               "output": "Hidden tests are shown when the grades are published.", "output_format": "text",
+               "visibility": "visible", "stdout_visibility": "hidden", "tests": tests,
                "leaderboard": leaderboard(graded), "extra_data": {"figures": graded.figures}}
     Path(file).write_text(json.dumps(content, indent=1) + "\n")
 
