@@ -248,6 +248,7 @@ class AsAnotherUser(unittest.TestCase):
             ended = box.run(["sh", "-c", f"cd {name}; id -un; echo a > out/a; echo b > b; touch /tmp/mine; "
                              "setsid sleep 60 & exit 0"], writes=[out])
             self.assertIn(box.account.pw_name, ended.output)
+            self.assertEqual({path.stat().st_uid for path in (out, out / "a")}, {0})
             self.assertEqual(sorted(p.name for p in Path(name).rglob("*")), ["a", "out"])
             self.assertFalse(Path("/tmp/mine").exists())
             left = [number for number, _ in sandbox.processes()  # one that has ended has no words

@@ -108,11 +108,15 @@ class Sandbox:
     def run(self, command, sees=(), writes=(), limits=Limits(), environment=None):
         """Runs a command which sees these folders, beside the system's programs, and writes into those."""
         given = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **(environment or {})}
-        for folder in writes:
-            if self.kind == "user":
-                subprocess.run(["chown", "-R", str(self.account.pw_uid), folder], check=True)
         words = [*self.prefix(sees, writes, given), *map(str, command)]
-        return Job(words, given if self.kind == "user" else None, limits, self.end_all).watch()
+        if self.kind == "namespaces":
+            return Job(words, None, limits, self.end_all).watch()
+        # The folders are the other user's for this job alone: a later one must find them as this one left them.
+        give(writes, self.account.pw_uid)
+        try:
+            return Job(words, given, limits, self.end_all).watch()
+        finally:
+            give(writes, os.geteuid())
 
     def prefix(self, sees, writes, given):
         limited = ["prlimit", "--core=0", f"--fsize={Limits.file}"]
@@ -175,6 +179,12 @@ def reap_orphans():
             pass
     except ChildProcessError:
         pass  # there are none
+
+
+def give(folders, user):
+    """Makes folders, with all that is in them, those of a user. Links are not followed."""
+    for folder in folders:
+        subprocess.run(["chown", "-R", "-P", "-h", str(user), folder], check=True)
 
 
 def has_account(name):
