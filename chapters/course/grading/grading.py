@@ -143,6 +143,9 @@ class Grader:
             # Later steps are wrong in all places. The first one may show where it begins.
             earlier = self.judged(first)
             outcome.results = earlier.results or outcome.results
+        if outcome.results and not asked.wants_input_grad and not self.judged(asked.with_input_grad()).results:
+            cause = "right where dL/dx is wanted, wrong where it is not: left out with it?"
+            outcome.results = [text.replace("no known cause", cause) for text in outcome.results]
         return outcome
 
     def judged(self, asked):

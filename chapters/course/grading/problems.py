@@ -182,13 +182,19 @@ class Asked:
     @property
     def key(self):
         """What tells it from others."""
-        return self.test, self.chapter, self.job.get("steps")
+        return self.test, self.chapter, self.job.get("steps"), self.wants_input_grad
 
     def of_beaten(self):
         """The same, asked of the program and the variant that a free exercise must beat."""
         other, (chapter, variant) = copy.copy(self), self.beats.split()
         other.chapter, other.program, other.beats = chapter, f"solve.{chapter}", ""
         other.job = {**self.job, "variant": variant}
+        return other
+
+    def with_input_grad(self):
+        """The same, where dL/dx is wanted."""
+        other = copy.copy(self)
+        other.wants_input_grad, other.job = True, {**self.job, "input_grad": True}
         return other
 
     def first_step(self):
