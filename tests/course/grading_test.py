@@ -50,10 +50,10 @@ class Problems(unittest.TestCase):
         self.assertEqual(settled(text, 1), settled(text, 1))
 
     def test_every_exercise_has_problems_for_every_seed(self):
-        for seed in ("a", "b", "c"):
+        for seed in ("a", "b", "q"):
             for e in ALL.values():
                 for test in tests_of(e, seed):
-                    if test.kind == "large":
+                    if test.kind == "large" and seed != "q":
                         continue
                     asked = Asked(test, e.chapter)
                     self.assertTrue(1 <= test.devices <= 8, test.text)
