@@ -24,6 +24,7 @@ class Exercise:
     allowed: str     # what may be used
     holes: list      # of Hole: the functions that the student writes
     also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
+    prints: dict     # by test: a text that the program must print
     tests: list      # words for the chapter's program, each with its number of devices
     questions: list  # of {"text", "rubric"}
     hidden: list     # tests with sizes that the grader's seed chooses
@@ -67,13 +68,14 @@ WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 def exercise_of(path, entry):
     """An entry of a file, checked."""
-    usual = {"also": [], "hidden": [], "large": "", "beats": "", "weights": {}}
+    usual = {"also": [], "hidden": [], "large": "", "beats": "", "weights": {}, "prints": {}}
 
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
     kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int,
              "difficulty": int, "allowed": str, "holes": list, "also": list, "tests": list, "questions": list,
-             "hidden": list, "large": str, "beats": str, "weights": dict}
+             "hidden": list, "large": str, "beats": str, "weights": dict,
+             "prints": dict}
     for name, kind in kinds.items():
         if name in usual and name not in entry:
             continue
@@ -95,6 +97,8 @@ def exercise_of(path, entry):
     for test in entry["tests"]:
         if not re.match(r"[1-9]\d*( ([\w.,=-]+|'[\w ]+'))*$", test):
             refuse("a test", "a number of devices, and words for the chapter's program", test)
+    if unknown := sorted(entry.get("prints", {}).keys() - entry["tests"]):
+        refuse("prints", "a test of the exercise", unknown[0])
     for question in entry["questions"]:
         if set(question) != {"text", "rubric"}:
             refuse("a question", "a text and a rubric", ", ".join(sorted(question)))

@@ -58,10 +58,10 @@ class Hole:
             raise Misplaced(f"chapters/{self.file}: expected one function \"{name}\", given {len(found)}")
         return found[0].end(), closing_brace(text, found[0].end(), self)
 
-    def cut(self, text, exercise):
-        """The file's text with the hole in it."""
+    def cut(self, text, exercise, says="not_done"):
+        """The file's text with the hole in it, which says so when it is called."""
         begin, end = self.body(text)
-        return text[:begin] + f' not_done("{exercise}"); ' + text[end:]
+        return text[:begin] + f' {says}("{exercise}"); ' + text[end:]
 
     def filled_from(self, text, other):
         """The file's text with the body that the function has in another text of it."""

@@ -56,18 +56,18 @@ def copy(out, last_chapter):
 
 def cut(out, some):
     """Makes the holes."""
-    holes = {hole: e.id for e in some.values() for hole in e.also}
-    holes |= {hole: e.id for e in some.values() for hole in e.holes}  # where it is one, it is no other's
+    holes = {hole: (e.id, "left_out") for e in some.values() for hole in e.also}
+    holes |= {hole: (e.id, "not_done") for e in some.values() for hole in e.holes}  # it is no other's
     for file in sorted({hole.file for hole in holes}):
         path = out / "chapters" / file
         if not path.exists():
             continue  # of a chapter behind the last one
         text = path.read_text()
-        for hole, exercise in holes.items():
+        for hole, (exercise, says) in holes.items():
             if hole.file == file and hole.is_file:
                 text = source(file).with_name(SKELETON).read_text()
             elif hole.file == file:
-                text = hole.cut(text, exercise)
+                text = hole.cut(text, exercise, says)
         path.write_text(text if "engine/not_done.hpp" in text else with_include(text, "engine/not_done.hpp"))
 
 
@@ -150,12 +150,15 @@ def add_own_files(out, some, seed):
     known = [known_to_students(e, seed) for e in some.values()]
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
+    for name in ("check", "README.md"):  # what they show as an example is one of these
+        path, first = out / name, next(iter(some))
+        path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
 
 
 def known_to_students(e, seed):
     tests = [f"{test} --seed {seed}" if seed and " train" in test else test for test in e.tests]
     return {"id": e.id, "name": e.name, "chapter": e.chapter, "points": e.points, "hints": e.hints,
-            "tests": tests, "seed": int(seed or 0)}
+            "tests": tests, "seed": int(seed or 0), "prints": e.prints}
 
 
 def task_of(e):
@@ -165,5 +168,5 @@ def task_of(e):
     page = f"chapters/{e.chapter}/README.md"
     chapter = f"Chapter: [{e.chapter}]({page}). " if (root / page).exists() else ""
     return (f"## {e.id} {e.name}\n\n{e.points} points, about {e.minutes} minutes, {e.how_hard}. "
-            f"{chapter}You may use {e.allowed}.\n\n"
+            f"{chapter}You need above all {e.allowed}.\n\n"
             f"{functions}\n\n{e.task.strip()}\n\nQuestions:\n\n{questions}\n\n")

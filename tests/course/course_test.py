@@ -94,6 +94,8 @@ class Exercises(unittest.TestCase):
                  "schedules.hpp: expected one function .*, given 0"),
                 ("engine/schedules/schedules.hpp: inline Work gpipe", "none.hpp: gpipe",
                  "04.1: a hole: expected a file of chapters/, given none.hpp"),
+                ('prints = { "4 train', 'prints = { "5 train',
+                 "04.1: prints: expected a test of the exercise, given 5 train"),
                 ('tests = ["2 train', 'tests = ["train',
                  "04.1: a test: expected a number of devices, .* given train"),
                 ("rubric = [", "rubrics = [",
@@ -222,6 +224,11 @@ class Starters(unittest.TestCase):
         code, said, _ = self.checked(out, build / "emu", "03")
         self.assertEqual((code, said.splitlines()[-1]), (86, "0 of 1 exercises pass their public tests"))
         self.assertIn(" 1 of 2 tests ", said)
+        known[0] |= {"tests": ["3 train --steps 1"], "prints": {"3 train --steps 1": "what no program prints"}}
+        exercises_file.write_text(json.dumps(known))
+        code, said, _ = self.checked(out, build / "emu", "03.1")
+        self.assertEqual(code, 86)
+        self.assertIn("expected: what no program prints", said)
 
 
 class Pages(unittest.TestCase):

@@ -42,7 +42,7 @@ def answer_to(exercise, folder):
         except (Misplaced, OSError, UnicodeDecodeError) as error:
             return Answer(exercise, refused=str(error))
         body = text[begin:end]
-        if "not_done(" in re.sub(r"\s", "", visible(body)):
+        if re.search(r"\b(not_done|left_out)\s*\(", visible(body)):
             answer.is_done = False
         if refused := refusal(hole, text, begin, body):
             return Answer(exercise, refused=refused)
