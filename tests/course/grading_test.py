@@ -23,6 +23,7 @@ import numpy as np
 
 import exercises
 import judge
+import layer_problems
 import problems
 import results
 import submission
@@ -314,11 +315,31 @@ class Judged(Folder):
         for asked, words in ((Asked(Test("3 --only ring", "public", "word"), "00_collectives"), "chunk 1"),
                              (Asked(Test("3 --only LayerNorm", "public", "word"), "07_layers"), "bias")):
             if asked.problem is None:
-                asked.problem = problems.Known.of("layer", {"bias": np.arange(4.0), "output": np.ones((3, 2))})
+                whole = {"bias": np.arange(4.0), "output": np.ones((3, 2))}
+                asked.problem = layer_problems.LayerProblem.of("LayerNorm", whole)
             whole = [{name: (t, [0] * t.ndim) for name, t in asked.expected.items()} for _ in range(3)]
             whole[2][words] = (whole[2][words][0] + 1000.5, [0])
             self.asked, self.parts = asked, whole
             self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: no known cause$")
+
+    def test_causes_of_a_layer(self):
+        """Each wrong cross entropy is named, and the right one is right."""
+        numbers, words = np.random.default_rng(1), "4 --only 'cross entropy'"
+        given = {"input": numbers.integers(-3, 4, (9, 13)) * 1.0, "labels": np.arange(9) * 1.0,
+                 "output_grad": np.array([0.5])}
+        right = layer_problems.cross_entropy(given, 1)[0]
+        self.assertNotEqual(right["output"], 0)
+        for wrong, text in [("", ""), *layer_problems.CROSS_ENTROPY.items()]:
+            self.asked = Asked(Test(words, "public", "word"), "07_layers")
+            self.asked.problem = layer_problems.LayerProblem.of(
+                "cross entropy", right | {f"given/{name}": t for name, t in given.items()})
+            devices = layer_problems.cross_entropy(given, 4, wrong)
+            self.parts = [{"output": (d["output"], [0]), "input_grad": (d["input_grad"], [0, 0])}
+                          for d in devices]
+            self.forms = self.figures = [{"bytes": 1, "messages": 1, "parameters": 0}] * 4
+            said = self.judged().results
+            self.assertFalse(any(s.endswith("no known cause") for s in said), wrong)
+            self.assertEqual(any(s.endswith(text) for s in said), wrong != "", said)
 
     def test_no_number(self):
         self.change(0, "output", np.full_like(self.parts[0]["output"][0], np.nan))

@@ -424,16 +424,19 @@ def gradients(problem, params, batch):
 def mlp_gradients(problem, params, batch):
     names = layer_names(problem)
     weights = [params[name] for name in names]
-    output, inputs, masks = forward(weights, batch["input"], problem.mistake.forgets)
+    output, inputs, masks = forward(weights, batch["input"], problem.mistake)
     input_grad, of_weights = backward(problem, weights, inputs, masks, batch["output_grad"])
     return {"output": output, "input_grad": input_grad, **dict(zip(names, of_weights))}
 
 
-def forward(weights, x, forgets=""):
+def forward(weights, x, mistake=Mistake()):
     """x w0, ReLU, w1, w2, ReLU, w3 ...: a ReLU before each odd layer. Output, each layer's input, masks."""
+    forgets = mistake.forgets
     inputs, masks = [x.masked(*x.is_positive()) if forgets == "that the first has none before" else x], []
     for layer, w in enumerate(weights):
-        x = inputs[layer] @ w
+        inner = w.value.shape[0]
+        first = part(inner, mistake.devices, mistake.devices - 1)[0] if forgets == "panels before" else 0
+        x = inputs[layer].masked(np.arange(inner) >= first) @ w
         is_inside = layer + 1 < len(weights)
         has_relu = {"relus": False, "that blocks have none behind": True,
                     "that the first has none before": is_inside}.get(forgets, layer % 2 == 0 and is_inside)
@@ -521,7 +524,7 @@ def through_experts(problem, params, batch, gates, chosen):
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
         weights = [params[name] for name in names]
-        y, inputs, masks = forward(weights, x[mine], problem.mistake.forgets)
+        y, inputs, masks = forward(weights, x[mine], problem.mistake)
         d, of_weights = backward(problem, weights, inputs, masks, d_out[mine] * gate)
         found.update(zip(names, of_weights))
         of_gate = row_sums(d_out[mine] * y)[:, None]
@@ -1036,6 +1039,9 @@ def mistakes(problem, devices):
         for other in range(first + 1, devices):
             if layers := with_swapped_stages(problem, devices, first, other):
                 yield f"the layers of devices {first} and {other} in each other's place?", {"layers": layers}
+    for panels in range(2, devices + 1):
+        yield "products of the last panel alone, written over those of the panels before?", \
+            {"forgets": "panels before", "devices": panels}
     if problem.is_training:
         yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
         yield "gradients not clipped?", {"forgets": "clipping"}
@@ -1076,6 +1082,7 @@ ON_SOME_DEVICES = {
     "places of queries": "a causal mask in which the queries of each device begin at 0?",
     "rescaling": "pieces of keys around a ring, added up without rescaling to the largest score?",
     "values elsewhere": "a device's own values for those that come around the ring?",
+    "the ring's direction": "a backward pass with the positions of the keys of another piece on the ring?",
     "values' sums": "the gradient of values from the last device of the ring alone: sums overwritten?",
 }
 

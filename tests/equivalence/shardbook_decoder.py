@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from shardbook_layers import turns, transposed
+from shardbook_numbers import Undecided
 
 
 def part(size, parts, index):
@@ -142,6 +143,8 @@ class Decoder(Network):
             sees &= self.same_device()
         if self.m.window and self.mistake.forgets != "window":
             sees &= key > query - self.m.window
+        if not sees.any(axis=1).all():
+            raise Undecided("a token that sees nothing")
         return sees
 
     def devices(self):
@@ -152,6 +155,15 @@ class Decoder(Network):
     def same_device(self):
         """Whether a query and a key are of one device, (S, S)."""
         return self.devices() == self.devices()[:, None]
+
+    def seen_around(self):
+        """What each query sees where pieces of keys come from one side, and their positions from the other."""
+        starts, of = np.array(self.parts(self.length))[:, 0], self.devices()
+        at, query = np.arange(self.length) - starts[of], np.arange(self.length)[:, None]
+        other = (2 * of[:, None] - of) % self.mistake.devices
+        key = starts[other] + at
+        sees = key <= query
+        return sees & (key > query - self.m.window) if self.m.window else sees
 
     def not_rescaled(self, p):
         """Softmax weights where pieces of keys come around a ring, and what was added up before is not rescaled
@@ -248,6 +260,9 @@ class Decoder(Network):
         if self.mistake.forgets == "values' sums":  # those of the last device that the piece comes to
             last = (self.devices() - 1) % self.mistake.devices == self.devices()[:, None]
             dv = a.product(transposed(p * last), dout)
+        if self.mistake.forgets == "the ring's direction":
+            wrong = a.weights(q, k, self.sees, self.seen_around())
+            dq, dk, dv, ds = a.attend_backward(dout, out, wrong, q, k, v)
         whole = self.of_projections(dq, dk, dv)
         counted = self.of_projections(dq, *(t * self.queries_that_count() for t in (dk, dv)))
         for name, t in counted.items():

@@ -145,6 +145,11 @@ class Real(Layers):
         p, _ = self.softmax(z if bias is None else self.rounded(z + bias), sees, pieces=True)
         return self.product(p, v), p
 
+    def weights(self, q, k, sees, others):
+        """Softmax weights of other keys than those of which the sum is."""
+        z = self.scaled(self.product(q, transposed(k)))
+        return np.where(others, np.exp(z - self.softmax(z, sees)[1][..., None]), 0)
+
     def scores_backward(self, dout, out, p, v):
         dots = self.total(dout * out, -1)[..., None]
         return self.rounded(self.rounded(self.product(dout, transposed(v)) - dots) * p)
@@ -284,6 +289,11 @@ class OnGrid(Layers):
         powers = self.powers(z if bias is None else self.held(z + bias), sees)
         sums = powers.sum(axis=-1, keepdims=True)
         return self.rounded(self.product(powers, v) / sums), self.rounded(powers / sums)
+
+    def weights(self, q, k, sees, others):
+        """Softmax weights of other keys than those of which the sum is."""
+        z = self.scaled(self.product(q, transposed(k)))
+        return self.rounded(self.powers(z, others) / self.powers(z, sees).sum(axis=-1, keepdims=True))
 
     def scores_backward(self, dout, out, p, v):
         dots = self.total(dout * out, -1)[..., None]

@@ -5,7 +5,8 @@ import time
 from dataclasses import dataclass, field, replace
 
 from judge import Counted, Outcome, judge, read_device
-from problems import Asked, Known, Test, settled
+from layer_problems import LayerProblem
+from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
 from submission import answer_to
 from trees import in_bodies
@@ -187,7 +188,8 @@ class Grader:
                 ended, _ = self.run(asked, self.tree.staff / asked.program, folder, devices=1)
                 require_right(ended, asked)
                 found = read_device(folder / "out", 0).tensors
-                asked.problem = Known.of("layer", {name: t.values for name, t in found.items()})
+                whole = {name: t.values for name, t in found.items()}
+                asked.problem = LayerProblem.of(asked.job["layer"], whole)
         return self.staff[asked.key]
 
     def scratch(self):

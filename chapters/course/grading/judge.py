@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layer_problems import LayerProblem
 from problems import shardbook
 from shardbook import Difference, Refused, Stored, Verdict
 
@@ -104,7 +105,8 @@ def differences(verdict, asked, name, found):
                                       number, pieces):
             if more[0].cause == "no known cause":
                 more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
-                    cause_of_pieces(asked, name, piece, slices[number]) or more[0].cause
+                    cause_of_pieces(asked, name, piece, slices[number]) or \
+                    cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
             differ += more
     return differ
 
@@ -143,6 +145,13 @@ def cause_of_pieces(asked, name, piece, here):
         if np.array_equal(piece, total[here]):
             return f"what the {words} micro-batch of each device adds: the others overwritten, or left out?"
     return ""
+
+
+def cause_of_layer(asked, name, device, piece, here):
+    """Of a layer of chapter 07: which wrong version has this."""
+    if not isinstance(asked.problem, LayerProblem):
+        return ""
+    return asked.problem.cause(name, device, asked.test.devices, lambda t: np.array_equal(piece, t[here]))
 
 
 def place_of(begin, values, whole):

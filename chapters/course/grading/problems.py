@@ -84,32 +84,6 @@ class Stepped(Problem):
 
 
 @dataclass(frozen=True)
-class Known(shardbook.WithResults):
-    """A problem of which just the results are known, and not how a mistake would change them."""
-    name: str
-    batch_size: int
-    layers: int = 0
-    workload: str = "known"
-    kind: str = "exact"
-    is_training: bool = True  # so that no row's addend is asked for
-    wrong_means: tuple = ()
-    mistake: shardbook.Mistake = shardbook.Mistake()
-
-    @property
-    def rows(self):
-        return self.batch_size
-
-    def solved(self, precision):
-        raise Undecided("only the results are known")
-
-    @staticmethod
-    def of(name, expected):
-        problem = Known(name, len(next(iter(expected.values()))))
-        problem.__dict__["expected"] = expected
-        return problem
-
-
-@dataclass(frozen=True)
 class RingProblem(shardbook.WithResults):
     """Sums of vectors, one of each device: chunk by chunk, as the ring makes them. Devices are its rows."""
     name: str

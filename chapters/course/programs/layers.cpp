@@ -2,7 +2,7 @@
 ///
 /// Lets a layer of chapter 07 go forward and backward, cut in a way that it is right in, or whole on one device.
 /// FOLDER has job.json, {"layer": "LayerNorm", "axis": "features", "seed": 5}. Each tensor has the elements of
-/// the chapter's, in an order that the seed gives, so that sums stay exact.
+/// the chapter's, in an order that the seed gives, so that sums stay exact. One device writes what comes in, too.
 
 #include <nlohmann/json.hpp>
 
@@ -43,6 +43,14 @@ const Claim& claim_of(const LayerCase& layer, const std::string& axis) {
   throw Error(Code::file, "job.json: expected an axis of " + layer.name + ", given " + axis);
 }
 
+/// What comes into the layer, for the grader: from that it computes what wrong versions would make of it.
+void add_given(Parts& parts, const LayerCase& layer) {
+  auto whole = [](const HostTensor& t) { return Part{Shape(t.shape.size(), 0), t}; };
+  parts.add("given/input", whole(layer.input));
+  parts.add("given/output_grad", whole(layer.output_grad));
+  for (const auto& [name, weights] : layer.weights) parts.add("given/" + name, whole(weights));
+}
+
 void run(Communicator& world, const std::string& folder, const std::string& out) {
   const nlohmann::json job = read_json_object(folder + "/job.json");
   const LayerCase layer = case_of(job);
@@ -53,6 +61,7 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   ledger().reset();
   Parts parts;
   for (const auto& [name, placed] : layer_cuts::placed_results(*cut, layer)) parts.add(name, placed);
+  if (is_whole) add_given(parts, layer);
   parts.add_figure("bytes", ledger().traffic().bytes);
   parts.add_figure("messages", ledger().traffic().messages);
   parts.write(out, world.device_id());

@@ -1,0 +1,100 @@
+"""Problems of chapter 07's layers: the staff's program says what must come out. Of cross entropy it also says
+what came in, so that wrong versions can be computed here."""
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests/equivalence"))
+import shardbook
+
+UNIT = 2.0**-8  # to a multiple of which exact arithmetic rounds (chapters/07_layers/layer.hpp)
+GIVEN = "given/"  # how the names begin of what came in (chapters/course/programs/layers.cpp)
+
+
+@dataclass(frozen=True)
+class LayerProblem(shardbook.WithResults):
+    """A layer, of which the whole one's results are known."""
+    name: str
+    batch_size: int
+    layers: int = 0
+    workload: str = "layer"
+    kind: str = "exact"
+    is_training: bool = True  # so that no row's addend is asked for
+    wrong_means: tuple = ()
+    mistake: shardbook.Mistake = shardbook.Mistake()
+
+    @property
+    def rows(self):
+        return self.batch_size
+
+    def solved(self, precision):
+        raise shardbook.Undecided("only the results are known")
+
+    @staticmethod
+    def of(name, tensors):
+        """From what the whole layer's program has written, {name: array}."""
+        expected = {key: t for key, t in tensors.items() if not key.startswith(GIVEN)}
+        problem = LayerProblem(name, len(next(iter(expected.values()))))
+        problem.__dict__["expected"] = expected
+        problem.__dict__["given"] = {key.removeprefix(GIVEN): t for key, t in tensors.items()
+                                     if key.startswith(GIVEN)}
+        return problem
+
+    @cached_property
+    def given(self):
+        return {}
+
+    def cause(self, name, device, devices, is_same):
+        """Which wrong version gives a device what it has of a result; "" if none. `is_same` says whether this,
+        the whole tensor of such a version, is what was given."""
+        if self.name == "cross entropy":
+            for forgets, text in CROSS_ENTROPY.items():
+                if is_same(cross_entropy(self.given, devices, forgets)[device][name]):
+                    return text
+        return ""
+
+
+# ---- Cross entropy with its vocabulary cut ---------------------------------------------------------------
+CROSS_ENTROPY = {
+    "largest": "each device's own largest logit: not reduced over the devices?",
+    "sums": "each device's own sum of powers: not reduced over the devices?",
+    "of_labels": "the label's logit on one device alone: not reduced over the devices?",
+    "offset": "labels looked up in each slice of the logits without the slice's offset?",
+    "first column": "labels not found in the first column of a slice?",
+    "no device": "no label found on any device?",
+}
+
+
+def cross_entropy(given, devices, forgets=""):
+    """What each device has, [{name: array}]. Of dL/dz all columns, as devices have them by slices."""
+    z, labels, dloss = given["input"], given["labels"].astype(int), given["output_grad"].item()
+    columns = [slice(*shardbook.part(z.shape[1], devices, device)) for device in range(devices)]
+    slices = [z[:, c] for c in columns]
+
+    def over_devices(name, values, reduce):
+        return values if forgets == name else [reduce(values)] * devices
+    picks = [picks_of(labels, c, forgets) for c in columns]
+    largest = over_devices("largest", [t.max(axis=1) for t in slices], lambda v: np.max(v, axis=0))
+    powers = [np.exp2(t - m[:, None]) for t, m in zip(slices, largest)]
+    sums = over_devices("sums", [t.sum(axis=1) for t in powers], lambda v: np.sum(v, axis=0))
+    of_labels = over_devices("of_labels", [(t * p).sum(axis=1) for t, p in zip(slices, picks)],
+                             lambda v: np.sum(v, axis=0))
+    dz = np.hstack([(rounded(t / s[:, None]) - p) * dloss for t, s, p in zip(powers, sums, picks)])
+    losses = [rounded(m + np.log2(s) - t).sum() for m, s, t in zip(largest, sums, of_labels)]
+    return [{"output": np.array([loss]), "input_grad": dz} for loss in losses]
+
+
+def picks_of(labels, columns, forgets):
+    """1 at the label of each row, where these columns have it."""
+    places = labels if forgets == "offset" else labels - columns.start
+    picks = (places[:, None] == np.arange(columns.stop - columns.start)) * 1.0
+    if forgets == "first column":
+        picks[:, :1] = 0
+    return 0 * picks if forgets == "no device" else picks
+
+
+def rounded(t):
+    return np.rint(t / UNIT) * UNIT
