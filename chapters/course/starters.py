@@ -29,6 +29,7 @@ def write(out, some, seed):
         copy(part, last_chapter=max(e.chapter for e in some.values()))
         cut(part, some)
         redact_pages(part, some)
+        note_what_needs_a_hole(part, some)
         mend_links(part)
         add_own_files(part, some, seed)
         if found := leaks(part, some):
@@ -127,6 +128,19 @@ def redact_pages(out, some):
         return f"(Exercise {of[0]}: yours to write.)" if of else block[0]
     for path in out.rglob("*.md"):
         path.write_text(re.sub(r"^( *)```.*?^\1```", shown, path.read_text(), flags=re.M | re.S))
+
+
+def note_what_needs_a_hole(out, some):
+    """What a page lets readers try says so where its function is a hole."""
+    notes = {hole: f"`{hole.name}` is left out here" for e in some.values() for hole in e.also}
+    notes |= {hole: f"After exercise {e.id}" for e in some.values() for hole in e.holes}
+    for path in (out / "chapters").glob("*/README.md"):
+        text = path.read_text()
+        for hole, note in notes.items():
+            file, name = re.escape(Path(hole.file).name), re.escape(hole.name)
+            text = re.sub(rf"^(\d+\. \*\*[^*]+\*\* )(?=In `[^`]*{file}`,\s+function\s+`{name}`)",
+                          rf"\1({note}.) ", text, flags=re.M)
+        path.write_text(text)
 
 
 def mend_links(out):

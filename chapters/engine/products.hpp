@@ -142,7 +142,8 @@ requires(detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
 }
 template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
 requires(!detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "S1·S1 has no product: transposed(b) would make it S1·S0 = P");
+  static_assert(detail::always_false<A>,
+                "S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1");
   return {};
 }
 template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>

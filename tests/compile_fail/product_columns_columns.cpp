@@ -1,4 +1,4 @@
-// expect: S1·S1 has no product: transposed(b) would make it S1·S0 = P
+// expect: S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1
 // My columns meet rows that other devices hold.
 #include "engine/layouts.hpp"
 

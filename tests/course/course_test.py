@@ -124,6 +124,8 @@ class Starters(unittest.TestCase):
             for hole in e.holes:
                 self.assertIn(f'{{ not_done("{e.id}"); }}', (self.out / "chapters" / hole.file).read_text())
             self.assertIn(f"## {e.id} {e.name}", (self.out / "README.md").read_text())
+        self.assertIn("(After exercise 04.1.) In `engine/schedules/schedules.hpp`, function `gpipe`",
+                      (self.out / "chapters/04_pipeline/README.md").read_text())
         self.assertFalse((self.out / "chapters/course").exists() or (self.out / ".git").exists())
         self.assertEqual(sorted(p.name for p in self.scratch.iterdir() if p.name.startswith("all")), ["all"])
 
@@ -229,6 +231,8 @@ class Starters(unittest.TestCase):
         code, said, _ = self.checked(out, build / "emu", "03.1")
         self.assertEqual(code, 86)
         self.assertIn("expected: what no program prints", said)
+        self.assertRegex(said, r"(?s)exact mode: .*\n    chapter  .*column-row")
+        self.assertNotRegex(said, "before training|##")
 
 
 class Pages(unittest.TestCase):

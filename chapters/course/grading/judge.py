@@ -208,12 +208,23 @@ def hold_figures(outcome, found, forms):
             continue
         if f.get("held", 0) > form.get("held", 0):
             outcome.memory.append(f"device {number} held {f['held']:,} bytes at its fullest; the closed form "
-                                  f"says {form['held']:,}")
+                                  f"says {form['held']:,}{what_is_more(f, form)}")
         if f.get("parameters") != form.get("parameters"):
             outcome.memory.append(f"device {number} booked {f.get('parameters', 0):,} bytes as parameters "
                                   f"after the step; expected {form['parameters']:,}")
     for name in ("bytes", "held"):
         outcome.figures[name] = max(device.figures.get(name, 0) for device in found)
+
+
+def what_is_more(figures, form):
+    """Of what a device held more than the solution, where that can be said."""
+    more = {name.removeprefix("held as "): figures.get(name, 0) - form[name]
+            for name in form if name.startswith("held as ")}
+    most = max(more, key=more.get, default="")
+    if not most or more[most] <= 0:
+        return ""
+    given, expected = (of[f"held as {most}"] for of in (figures, form))
+    return f". Of {most} it held at most {given:,}, the solution {expected:,}"
 
 
 def hold_bounds(outcome, number, f, form):

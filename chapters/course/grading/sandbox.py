@@ -173,10 +173,13 @@ class Sandbox:
 
 
 def reap_orphans():
-    """Of processes whose parents have ended, this one is the parent where it is a namespace's first."""
+    """Of processes whose parents have ended, this one is the parent where it is a namespace's first. What a job
+    leaves ends with bubblewrap's namespace, a moment after bubblewrap: this waits for that."""
+    deadline = time.monotonic() + 5
     try:
-        while os.getpid() == 1 and os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while os.getpid() == 1 and time.monotonic() < deadline:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(0.001)
     except ChildProcessError:
         pass  # there are none
 

@@ -5,6 +5,8 @@
 /// params.safetensors and batch.safetensors. Between steps, the optimizer `integer` updates the parameters.
 /// Results are those of the last step.
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/files/file_checkpoint.hpp"
@@ -54,11 +56,14 @@ class OutputRows {
 struct Figures {
   Traffic sent;
   Index held = 0, parameters = 0, operations = 0;
+  std::map<Purpose, Index> held_for;  // at most, each at its own time
 
   void add_to(Parts& parts) const {
     parts.add_figure("bytes", sent.bytes);
     parts.add_figure("messages", sent.messages);
     parts.add_figure("held", held);
+    for (const auto& [purpose, bytes] : held_for)
+      parts.add_figure(fmt::format("held as {}", name(purpose)), bytes);
     parts.add_figure("parameters", parameters);
     parts.add_figure("operations", operations);
   }
@@ -110,6 +115,8 @@ class Solver {
       return batch_->output_grad(out, first_row);
     });
     figures_.held = ledger().peak();
+    for (int p = 0; p < num_purposes; ++p)
+      figures_.held_for[static_cast<Purpose>(p)] = ledger().peak(static_cast<Purpose>(p));
     figures_.operations = ledger().flops();
     return found;
   }

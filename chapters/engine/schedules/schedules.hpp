@@ -1,7 +1,7 @@
 #pragma once
 
 /// The five schedules that chapter 04 explains. A schedule says in which order each device of a pipeline
-/// works. K devices, M micro-batches.
+/// works. N devices, of which k is one, and M micro-batches.
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ inline Work naive(int devices, Index micro_batches) {
 }
 
 /// ## GPipe
-/// All forwards, then all backwards (Huang et al. 2019, figure 2c). A device idles for K-1 forwards and K-1
+/// All forwards, then all backwards (Huang et al. 2019, figure 2c). A device idles for N-1 forwards and N-1
 /// backwards, for any number of micro-batches, and holds the activations of all M.
 inline Work gpipe(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
@@ -37,7 +37,7 @@ inline Work gpipe(int devices, Index micro_batches) {
 /// ## 1F1B
 /// One forward, one backward, in turns (Narayanan et al. 2019, "PipeDream", section 3.2; 2021, figure 4).
 /// Before that comes a warm-up of forwards, which is longer for earlier stages. A device idles as long as in
-/// GPipe, but holds only min(M, K - stage) micro-batches.
+/// GPipe, but holds only min(M, N - k) micro-batches.
 inline Work one_forward_one_backward(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {
@@ -55,8 +55,8 @@ inline Work one_forward_one_backward(int devices, Index micro_batches) {
 /// ## interleaved
 /// 1F1B with v stages on each device (Narayanan et al. 2021, "Megatron-LM", section 2.2). A micro-batch comes
 /// to each device v times, each time for a v-th of the work, so that the pipeline fills v times as fast. This
-/// costs v times as many messages. A device holds the activations of 2(K - device - 1) + (v - 1)K + 1 stages.
-/// Micro-batches go in groups of K. If the last group is smaller, the micro-batches that it lacks are
+/// costs v times as many messages. A device holds the activations of 2(N - k - 1) + (v - 1)N + 1 stages.
+/// Micro-batches go in groups of N. If the last group is smaller, the micro-batches that it lacks are
 /// skipped.
 inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
   const Index groups = (micro_batches + devices - 1) / devices;
@@ -86,7 +86,7 @@ inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
 /// ## zero-bubble
 /// ZB-H1 (Qi et al. 2024, section 3): 1F1B with the backward pass in two halves, dL/da and dL/dw. The stage
 /// before waits for dL/da only. So device d computes dL/dw later, by d micro-batches, at a time when it would
-/// idle. A device holds at most K micro-batches until their second half is done.
+/// idle. A device holds at most N micro-batches until their second half is done.
 inline Work zero_bubble(int devices, Index micro_batches) {
   Work work(static_cast<std::size_t>(devices));
   for (int d = 0; d < devices; ++d) {
