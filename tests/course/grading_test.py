@@ -185,7 +185,7 @@ class Box(Folder):
         self.assertEqual((ended.code, sorted(ended.output.split()), ended.broke), (7, ["said", "wrong"], ""))
 
     def test_what_is_there(self):
-        ended = self.sh(f"ls / /home /root /work {root}; id -u; cat /proc/net/dev; env")
+        ended = self.sh(f"ls / /home /root {root}; id -u; cat /proc/net/dev; env")
         self.assertNotIn("chapters", ended.output)
         self.assertNotIn("eth", ended.output)
         self.assertIn("\n1000\n", ended.output)
@@ -196,6 +196,10 @@ class Box(Folder):
         self.assertEqual(ended.output.count("cannot create"), 1, ended.output)  # /usr; the rest is its own /tmp
         self.assertEqual(sorted(p.name for p in self.folder.rglob("*")), ["a", "out"])
         self.assertFalse(Path("/tmp/d").exists())
+        ended = self.box.run(["sh", "-c", f"cd '{self.folder}'; ls; echo e > e"], sees=[self.folder],
+                             writes=[self.folder / "out"])
+        self.assertEqual(ended.output.split()[0], "out")
+        self.assertIn("Read-only file system", ended.output)
 
     def test_limits(self):
         for text, limits, said in (("sleep 60", {"seconds": 0.3}, "time: expected an end within 0 s"),
@@ -215,6 +219,10 @@ class Box(Folder):
         sizes = [path.stat().st_size for path in (self.folder / "out").iterdir()]
         self.assertEqual((max(sizes), len(sizes)), (sandbox.Limits.file, 6))
         self.assertLessEqual(sum(sizes), 2 << 30)
+        for folder in ("/tmp", "/dev/shm"):
+            ended = self.sh(f"cd {folder}; for i in 1 2; do head -c 300M /dev/zero > $i; done; du -mc 1 2")
+            self.assertIn("No space left on device", ended.output)
+            self.assertIn("512\ttotal\n", ended.output)
 
     def test_nothing_stays(self):
         for _ in range(20):  # a namespace ends a moment after its first process

@@ -156,7 +156,7 @@ class Sandbox:
                 time.sleep(0.005)
             for folder in map(Path, ("/tmp", "/dev/shm", "/var/tmp")):
                 for path in folder.iterdir():
-                    if path.lstat().st_uid == self.account.pw_uid:
+                    if is_of(path, self.account.pw_uid):
                         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
     def of_account(self):
@@ -182,6 +182,14 @@ def reap_orphans():
                 time.sleep(0.001)
     except ChildProcessError:
         pass  # there are none
+
+
+def is_of(path, user):
+    """Whether it is this user's, and still there."""
+    try:
+        return path.lstat().st_uid == user
+    except FileNotFoundError:
+        return False
 
 
 def give(folders, user):

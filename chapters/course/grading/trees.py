@@ -3,6 +3,7 @@ that the next submission builds what differs."""
 import hashlib
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import exercises
@@ -17,6 +18,7 @@ LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|chapters/data/|.*/__
                       r".*(\.md|skeleton\.hpp)$")
 NOT_DONE = "engine/not_done.hpp"
 COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
+COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's: all of the project, on a machine that others use
 
 
 class Tree:
@@ -59,7 +61,7 @@ class Tree:
             yield from (path for top in NEEDED for path in [self.folder / top, *(self.folder / top).rglob("*")]
                         if path.is_file() and "__pycache__" not in path.parts)
 
-    def make(self, programs):
+    def make(self, programs, limits=COMPILE):
         """Builds programs of the course. Returns what the compiler says where it fails, or nothing."""
         self.build.mkdir(exist_ok=True)
         if not (self.build / "build.ninja").exists():
@@ -68,12 +70,13 @@ class Tree:
             if ended.code:
                 shutil.rmtree(self.build)
                 fail(69, f"could not configure what submissions are built in:\n{ended.output[-2000:]}")
-        ended = self.in_sandbox(["ninja", "-C", self.build, "-k", "0", *(f"course.{name}" for name in programs)])
+        targets = [f"course.{name}" for name in programs]
+        ended = self.in_sandbox(["ninja", "-C", self.build, "-k", "0", *targets], limits)
         return "" if ended.code == 0 else f"{ended.broke}\n{ended.output}"
 
-    def in_sandbox(self, command):
+    def in_sandbox(self, command, limits=COMPILE):
         return self.sandbox.run(["sh", "-c", 'cd "$0" && exec "$@"', self.folder, *command], sees=[self.folder],
-                                writes=[self.build], limits=COMPILE)
+                                writes=[self.build], limits=limits)
 
     def make_staff(self, programs):
         """The staff's own programs, in a folder of their own, unless they are there and of these sources."""
@@ -84,7 +87,7 @@ class Tree:
         if is_of_these and all((self.staff / name).exists() for name in programs):
             return
         self.refresh()
-        if said := self.make(programs):
+        if said := self.make(programs, COMPILE_FIRST):
             fail(70, f"could not build the solutions:\n{said[-3000:]}")
         if not is_of_these:
             shutil.rmtree(self.staff, ignore_errors=True)
