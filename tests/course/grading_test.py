@@ -248,6 +248,21 @@ class Box(Folder):
         self.assertTrue(5000 < sandbox.loopback_bytes() - before < 8000)
 
 
+class Entered(unittest.TestCase):
+    def test_a_containers_first_process_enters_too(self):
+        """It has number 1, and yet the container's network."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder, "script")
+            script.write_text(f"import os, sys\nsys.path[:0] = {sys.path[:3]}\nimport sandbox\n"
+                              "print(os.getpid(), os.readlink('/proc/self/ns/net'), flush=True)\n"
+                              "sandbox.enter('namespaces')\n")
+            job = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", sys.executable, script],
+                                 capture_output=True, text=True)
+        (first, outside), (second, inside) = map(str.split, job.stdout.splitlines())
+        self.assertEqual((first, second), ("1", "1"))
+        self.assertNotEqual(outside, inside)
+
+
 class AsAnotherUser(unittest.TestCase):
     def test_what_is_left_is_ended(self):
         if not is_real_root():

@@ -60,7 +60,7 @@ def enter(kind):
         if os.geteuid() != 0:
             fail(69, "--sandbox user: expected to be root, who can become another user, given another user")
         return
-    if os.environ.get(INSIDE) == str(os.getppid()) or os.getpid() == 1:
+    if os.environ.pop(INSIDE, ""):  # a container's first process has number 1, too, and that container's network
         return loopback_up()
     for program, package in (("unshare", "util-linux"), ("bwrap", "bubblewrap")):
         if not shutil.which(program):
@@ -72,7 +72,7 @@ def enter(kind):
     if tried.returncode:
         fail(69, "--sandbox namespaces: expected a kernel that lets this user make them, given: "
                  f"{tried.stderr.strip()}; root can take --sandbox user, which isolates less")
-    os.execvp("unshare", ["unshare", *flags, sys.executable, *sys.argv])
+    os.execvpe("unshare", ["unshare", *flags, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
 
 
 def loopback_up():
