@@ -15,7 +15,8 @@ root = Path(__file__).resolve().parents[2]
 work = Path(sys.argv.pop(1)).resolve() / "course-test"
 course = root / "chapters/course"
 RING, ENGINE = "chapters/00_collectives/ring.hpp", "chapters/03_tensor_parallel/tensor_parallel.hpp"
-ASKED = "00.1,03.1,03.2"
+SPLIT = "chapters/engine/checkpoints/split.cpp"
+ASKED = "00.1,03.1,03.2,10.1"
 
 
 class Graded(unittest.TestCase):
@@ -56,7 +57,7 @@ class Graded(unittest.TestCase):
     def submission(cls, name, change):
         """The starter with the solutions, which are changed."""
         shutil.copytree(cls.folder / "untouched", cls.folder / name)
-        for file in (RING, ENGINE):
+        for file in (RING, ENGINE, SPLIT):
             (cls.folder / name / file).write_text(change(file, (root / file).read_text()))
 
     def why(self, name):
@@ -70,15 +71,15 @@ class Graded(unittest.TestCase):
             self.assertTrue((self.folder / f"{name}.xml").exists())
 
     def test_a_solution_has_all_points(self):
-        self.assertEqual(self.points["solved"], [8, 8, 10], self.why("solved"))
+        self.assertEqual(self.points["solved"], [8, 8, 10, 6], self.why("solved"))
 
     def test_a_hole_has_none(self):
-        self.assertEqual(self.points["untouched"], [0, 0, 0])
+        self.assertEqual(self.points["untouched"], [0, 0, 0, 0])
         self.assertIn("exercise 03.1 is not done yet", self.why("untouched"))
 
     def test_a_mistake_costs_its_exercise_alone(self):
-        ring, forward, backward = self.points["one mistake"]
-        self.assertEqual((ring, forward), (8, 8))
+        ring, forward, backward, split = self.points["one mistake"]
+        self.assertEqual((ring, forward, split), (8, 8, 6))
         self.assertLess(backward, 5)
         self.assertRegex(self.why("one mistake"), r"layer_0/weights on device \d at \(\d+, \d+\): expected .*, "
                                                   r"given .*: a ReLU's mask forgotten\?")
@@ -89,7 +90,7 @@ class Graded(unittest.TestCase):
         self.assertIn("tensor_parallel.hpp:", self.why("waits"))
 
     def test_what_does_not_compile(self):
-        self.assertEqual(self.points["does not compile"], [0, 8, 10])
+        self.assertEqual(self.points["does not compile"], [0, 8, 10, 6])
         self.assertIn("‘arrive’ was not declared in this scope", self.why("does not compile"))
 
     def test_what_sends_more(self):
