@@ -821,6 +821,12 @@ class Evidence:
         found = after(self.problem, **mistake)
         return found[self.name][self.slices[self.device]] if found else None
 
+    def pieces_like(self, **mistake):
+        """Of each device's piece that is known, whether a wrong version would compute it, too."""
+        whole = after(self.problem, **mistake)[self.name]
+        return [piece.shape == whole[here].shape and is_close(self, piece, whole[here])
+                for piece, here in zip(self.pieces, self.slices) if piece is not None]
+
     def addend(self, begin, end):
         """What these rows of the batch add to a parameter's gradient; None for other results, or training."""
         is_sum = self.name not in OF_ROWS and not self.problem.is_training
@@ -1001,9 +1007,16 @@ def wrong_scale(e):
 
 
 def another_computation(e):
+    """Of what explains this piece, the one that fits most of the other devices' pieces."""
+    likeliest_text, most = None, -1
     for text, mistake in mistakes(e.problem, e.devices):
         if explains(e, e.after(**mistake)):
-            return text
+            fits = e.pieces_like(**mistake)
+            if all(fits):
+                return text
+            if sum(fits) > most:
+                likeliest_text, most = text, sum(fits)
+    return likeliest_text
 
 
 def mistakes(problem, devices):
@@ -1020,9 +1033,9 @@ def mistakes(problem, devices):
             yield "choices that an expert has no room for not dropped?", {"forgets": "capacity"}
             yield "an expert's capacity one less than it is?", {"forgets": "a slot"}
             yield "an expert's capacity one more than it is?", {"forgets": "where slots end"}
-            yield "slots given to all choices of a token before those of the next?", {"forgets": "ranks"}
             yield "slots given to all choices of a device before those of the next?", \
                 {"forgets": "ranks elsewhere", "devices": devices}
+            yield "slots given to all choices of a token before those of the next?", {"forgets": "ranks"}
             yield "a capacity that counts a device's own rows alone?", \
                 {"forgets": "rows elsewhere", "devices": devices}
         yield "answers not multiplied by their gates?", {"forgets": "gates"}

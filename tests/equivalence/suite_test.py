@@ -256,6 +256,19 @@ class Implementations(Suite):
         self.wrong_versions("numpy_tensor_parallel", self.WRONG_ON_2, "2")
         self.wrong_versions("numpy_expert_parallel", self.WRONG_MIXTURE, "3")
 
+    def test_the_cause_that_explains_all_devices_counts(self):
+        """On device 0, the first in each order, no choice is dropped by any of these mistakes."""
+        problem = shardbook.problem(FULL)
+        bounds = [shardbook.part(problem.batch_size, 3, device) for device in range(3)]
+        for forgets, cause in (("capacity", "choices that an expert has no room for not dropped?"),
+                               ("where slots end", "an expert's capacity one more than it is?"),
+                               ("ranks elsewhere",
+                                "slots given to all choices of a device before those of the next?")):
+            wrong = shardbook.after(problem, forgets=forgets, devices=3)["output"]
+            pieces = [{"output": shardbook.Stored(wrong[begin:end], "F32")} for begin, end in bounds]
+            verdict = shardbook.check_pieces(problem, 3, pieces)
+            self.assertEqual({d.cause for d in verdict.differences if d.tensor == "output"}, {cause})
+
 
 PLAIN, TIED, EXPERTS = (f"decoder-exact-{name}" for name in ("plain", "window-tied", "experts"))
 REAL = "decoder-real-plain"
