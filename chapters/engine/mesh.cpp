@@ -40,6 +40,9 @@ Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where
   std::vector<MeshAxis> joined;
   for (const std::string& name : names) joined.push_back({name, size(name)});
   const MeshShape refuses_twice(joined);
+  // All members name their mesh: where one has another shape, or other axes, this is a disagreement.
+  const std::string mesh = fmt::format("the mesh {} along {}", shape_.describe(), fmt::join(names, ","));
+  exchange(mesh.c_str(), 0, where);
   Index key = 0, color = 0;  // places on the joined axes, and on the others
   for (const MeshAxis& axis : joined) key = key * axis.size + place(axis.name);
   for (const MeshAxis& axis : shape_.axes())

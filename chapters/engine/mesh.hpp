@@ -20,7 +20,8 @@ namespace shard {
 class Mesh : public WrappedCommunicator {
  public:
   /// A collective. The group must outlive the mesh. \throws Error usage unless the product of the sizes is
-  /// the number of devices, each axis is named once, and each size is 1 or more
+  /// the number of devices, each axis is named once, and each size is 1 or more; mismatch unless all members
+  /// pass the same shape
   Mesh(Communicator& group, const MeshShape& shape, SourceLine where = SourceLine::current());
   Mesh(Communicator& group, std::vector<MeshAxis> axes, SourceLine where = SourceLine::current())
       : Mesh(group, MeshShape(std::move(axes)), where) {}
@@ -42,7 +43,7 @@ class Mesh : public WrappedCommunicator {
   /// The group along an axis, in the order of the places on it.
   Communicator& axis(const std::string& name) const;
   /// The group along several axes. Of those that are given, the last varies fastest. The first call with
-  /// these axes is a collective.
+  /// these axes is a collective. \throws Error mismatch unless all members pass the same axes
   Communicator& axes(const std::vector<std::string>& names, SourceLine where = SourceLine::current());
   /// The same, of axes that were joined before. \throws Error argument when they were not
   Communicator& joined(const std::vector<std::string>& names) const;

@@ -82,7 +82,7 @@ const std::vector<Case> somebody_throws = {
          1, [] { throw 42; }, all_reduce)},
     {"1_runs_out_of_memory",
      {3},
-     70,
+     69,
      {"error: device 1: out of memory"},
      only(
          1, [] { Tensor::uninitialized({Index{1} << 55}); }, all_reduce)},
@@ -184,7 +184,7 @@ const std::vector<Case> threads_and_sizes = {
      Where::cuda_too},
     {"1_makes_a_tensor_of_2^62_bytes",
      {3},
-     70,
+     69,
      {"error: device 1: out of memory"},
      only(
          1,

@@ -97,6 +97,21 @@ TEST_CASE("a mesh that does not fit is refused in one line of usage") {
   CHECK(refused([&] { mesh.axes({"data", "data"}); }) == "mesh: expected each axis once, given data twice");
 }
 
+TEST_CASE("devices that do not make the same mesh hear of it") {
+  if (devices() == 1) return;
+  const std::string n = std::to_string(devices());
+  const Refusal shapes = refusal([&] {
+    Mesh(group(), {{"data", me() == 1 ? 1 : devices()}, {"tensor", me() == 1 ? devices() : 1}});
+  });
+  CHECK(shapes.code == static_cast<int>(Code::mismatch));
+  CHECK_THAT(shapes.message, contains("the mesh data=" + n + ",tensor=1 along data"));
+  CHECK_THAT(shapes.message, contains("device 1 calls an exchange of \"the mesh data=1,tensor=" + n));
+  Mesh mesh(group(), {{"data", devices()}, {"shard", 1}, {"tensor", 1}});
+  const Refusal axes = refusal([&] { mesh.axes({"data", me() == 1 ? "shard" : "tensor"}); });
+  CHECK(axes.code == static_cast<int>(Code::mismatch));
+  CHECK_THAT(axes.message, contains("along data,shard"));
+}
+
 TEST_CASE("--mesh: sizes as they are given, and the rest as even as possible, larger ones first") {
   CHECK(described("data=2,tensor=3", 6) == "data=2,tensor=3,shard=1");
   CHECK(described("tensor=3,data=2", 6) == "tensor=3,data=2,shard=1");

@@ -11,7 +11,7 @@ enum class Code : int {
   usage = 64,        ///< unknown option, impossible combination
   file = 65,         ///< a checkpoint or data file: missing, unreadable, malformed, truncated
   missing = 69,      ///< something that this machine does not have, such as enough memory
-  internal = 70,     ///< a mistake of this project
+  internal = 70,     ///< a mistake of this project, or an exception of another kind
   mismatch = 81,     ///< devices do not agree on a collective call
   deadlock = 82,     ///< every device waits for another
   lost = 83,         ///< a device was lost

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "engine/device/runtime/disagreement.hpp"
 
@@ -173,25 +174,33 @@ void Group::require_same_gather(const Header& mine) {
 }
 
 std::vector<std::string> Group::gather(const Header& call, const std::string& mine, bool for_all) {
-  const std::string& what = call.what;
   require_same_gather(call);
-  const std::vector<Index> sizes = all_gather(what, static_cast<Index>(mine.size()));
-  const std::vector<int> counts(sizes.begin(), sizes.end());
-  std::vector<int> offsets(counts.size());
-  for (std::size_t d = 1; d < counts.size(); ++d) offsets[d] = offsets[d - 1] + counts[d - 1];
-  std::string all(static_cast<std::size_t>(offsets.back() + counts.back()), '\0');
-  MPI_Request request;
-  const int size = static_cast<int>(mine.size());
-  if (for_all)
-    MPI_Iallgatherv(mine.data(), size, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm_,
-                    &request);
-  else
-    MPI_Igatherv(mine.data(), size, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, 0, comm_,
-                 &request);
-  wait_for(what, request);
-  std::vector<std::string> texts;
-  for (std::size_t d = 0; (for_all || place_ == 0) && d < counts.size(); ++d)
-    texts.push_back(all.substr(static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d])));
+  const std::vector<Index> sizes = all_gather(call.what, static_cast<Index>(mine.size()));
+  const Index longest = std::ranges::max(sizes);
+  // MPI counts the bytes of all devices in an int: longer texts come in pieces.
+  const Index piece = std::numeric_limits<int>::max() / num_devices();
+  std::vector<std::string> texts(for_all || place_ == 0 ? members_.size() : 0);
+  for (Index begin = 0; begin < longest; begin += piece) {
+    std::vector<int> counts, offsets;
+    int end = 0;
+    for (Index size : sizes) {
+      counts.push_back(static_cast<int>(std::clamp<Index>(size - begin, 0, piece)));
+      offsets.push_back(std::exchange(end, end + counts.back()));
+    }
+    std::string all(static_cast<std::size_t>(texts.empty() ? 0 : end), '\0');
+    const int count = counts[static_cast<std::size_t>(place_)];
+    const char* from = mine.data() + (count > 0 ? begin : 0);
+    MPI_Request request;
+    if (for_all)
+      MPI_Iallgatherv(from, count, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm_,
+                      &request);
+    else
+      MPI_Igatherv(from, count, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, 0, comm_,
+                   &request);
+    wait_for(call.what, request);
+    for (std::size_t d = 0; d < texts.size(); ++d)
+      texts[d].append(all, static_cast<std::size_t>(offsets[d]), static_cast<std::size_t>(counts[d]));
+  }
   return texts;
 }
 

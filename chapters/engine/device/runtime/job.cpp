@@ -53,7 +53,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   } catch (const Error& error) {
     plane.fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    plane.fail(Code::internal, fmt::format("device {}: out of memory", plane.id()));
+    plane.fail(Code::missing, fmt::format("device {}: out of memory", plane.id()));
   } catch (const std::exception& error) {
     plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
   } catch (...) {
