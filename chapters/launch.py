@@ -1,15 +1,24 @@
 """Runs a program on devices: a process each, started by MPI's launcher."""
-import os, re, resource, shlex, shutil, subprocess, sys, tempfile, threading
+import os, re, resource, shlex, shutil, signal, subprocess, sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import diagnosis
+from job_folder import job_folder
+from launcher_text import Copy, LauncherText
 from setup import fail, run, say
-from watch import Records, Watch, lost_device
+from watch import Records, Watch, lost_device, what_others_did
 
 most_devices = 4096
-# Where all devices are on this host. Else a search for networks and cards takes half of a short job's time.
+# Where all devices are on this host, a search for networks and cards takes half of a short job's time.
 on_this_host = {"OMPI_MCA_pml": "ob1", "HWLOC_COMPONENTS": "-linuxio",
                 "HWLOC_PLUGINS_BLACKLIST": "hwloc_pci.so,hwloc_opencl.so,hwloc_gl.so"}
+# The launcher asks a host that is silent after 10 s, and gives it up 10 s later.
+on_several_hosts = {"OMPI_MCA_reachable": "weighted", "OMPI_MCA_oob_tcp_keepalive_time": "10",
+                    "OMPI_MCA_oob_tcp_keepalive_intvl": "2", "OMPI_MCA_oob_tcp_keepalive_probes": "5"}
+# Once a device has failed, the others have nothing left to do: they are ended at once. A device that crashes
+# prints no addresses of its stack: our sentence says where it was.
+everywhere = {"OMPI_MCA_odls_base_sigkill_timeout": "0", "OMPI_MCA_opal_signal": "", "UCX_HANDLE_ERRORS": "none"}
 
 def number_of_devices(name, text):
     """The number that a text is, which must be one of devices."""
@@ -17,7 +26,7 @@ def number_of_devices(name, text):
         fail(64, f"{name}: expected 1 to {most_devices} devices, given {text}")
     return int(text)
 
-def on_devices(devices, command, flags=(), diagnosis_file=None):
+def on_devices(devices, command, host_file=None, diagnosis_file=None):
     """The exit code of a program that runs as so many devices; see chapters/on_devices."""
     if diagnosis_file:
         diagnosis.require_replaceable(diagnosis_file)
@@ -27,44 +36,63 @@ def on_devices(devices, command, flags=(), diagnosis_file=None):
         if not shutil.which(word):
             fail(code, f"{word}: expected a program, given none; {advice}")
     require_memory()
-    several = settle_launcher(launcher)
-    with tempfile.TemporaryDirectory(prefix="shardbook-") as folder:
-        os.environ["SHARDBOOK_RECORDS"] = folder  # where devices say what they do
-        records = Records(folder)
-        flags = [*flags, *shlex.split(os.environ.get("MPIRUN_FLAGS", ""))]
-        for name, value in () if flags else on_this_host.items():
-            os.environ.setdefault(name, value)
-        # The launcher's connections to other hosts: it asks a silent one after 10 s, and gives it up 10 s later.
-        for name, value in (("time", "10"), ("intvl", "2"), ("probes", "5")):
-            os.environ.setdefault(f"OMPI_MCA_oob_tcp_keepalive_{name}", value)
-        options = ["--bind-to", os.environ.get("BIND_TO", "none"), *several, *flags]
-        watch, interrupted = Watch(launcher, records), None
-        with LauncherText(watch) as text:
+    require_descriptors(devices)
+    flags = ["--hostfile", os.path.realpath(host_file)] if host_file else []
+    flags += shlex.split(os.environ.get("MPIRUN_FLAGS", ""))
+    options = ["-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *flags]
+    with ExitStack() as stack:
+        folder, locks = settle_launcher(stack, launcher, options, is_here=not flags)
+        watch, interrupted = Watch(launcher, Records(folder)), None
+        with Copy(1) as watch.output, LauncherText(watch.records.any) as watch.text:
             try:
                 # In a process group of its own, the launcher does not see Ctrl-C: it would leave its devices
                 # no time for a last step.
-                code = run([launcher, "-n", devices, *options, *command], 0.1, watch, watch.interrupt,
-                           stderr=text.end, process_group=0)
+                code = run([*ends_with_this_script(), launcher, *options, *command], 0.1, watch,
+                           watch.interrupt, stdout=watch.output.end, stderr=watch.text.end, process_group=0,
+                           pass_fds=locks)
             except SystemExit as exit_of_signal:  # see setup.main
-                interrupted = exit_of_signal.code
-        failed, words = records.last_words()
-        if failed == 130:
-            say(f"error: {words}")
-        code = interrupted or failed or code
-        if code == 255:  # ssh's, which has said more above
-            fail(69, f"{launcher}: expected to start devices on every host, given a host that cannot be "
-                     "reached")
-        lost, lines = None, []
-        if not failed and not interrupted:
-            lost, lines = lost_device(records, watch.lost, text.about_processes, code, launcher)
-        if lines:
-            code = 83
-            say("error: " + "\n".join(lines))
+                interrupted = code = exit_of_signal.code
+        code, words, lost = end_of_job(watch, code, interrupted, host_file or launcher)
         if diagnosis_file:
-            diagnosis.write(diagnosis_file, code, words or "\n".join(lines), records, lost)
+            diagnosis.write(diagnosis_file, code, words, watch.records, lost)
         if interrupted:
             sys.exit(interrupted)
         return code
+
+def end_of_job(watch, code, interrupted, launched_by):
+    """The job's code, what is said of its end, and the device that was lost, if one was."""
+    records, text, error = watch.records, watch.text, watch.output.error
+    failed, words = records.last_words()
+    if not (code or failed or error):
+        text.release()
+        return 0, "", None
+    lost, lines = None, []
+    if failed:
+        code, lines = interrupted or failed, [words] if failed == 130 and not error else []
+    elif error and not watch.output.is_closed():
+        code, lines = 65, [f"standard output: {error.strerror}"]
+    elif interrupted:
+        lines = [f"interrupted by {signal.Signals(interrupted - 128).name}",
+                 *what_others_did({record.device: record for record in records.all()}, None)]
+    elif code == 255 and launched_by != watch.launcher:  # ssh's, which says more
+        code, lines = 69, [f"{watch.launcher}: expected to start devices on every host, given a host that "
+                           "cannot be reached"]
+    elif not error and not records.any() and not text.about_processes:
+        given = text.take_first_words() or (
+            f"a launcher that ended by {signal.Signals(-code).name}" if code < 0 else f"code {code}, and no reason")
+        code = 65 if "hostfile" in given else 69
+        lines = [f"{launched_by}: expected devices to start, given: {given}"]
+    elif not error:
+        lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
+        code = 83 if lines else code
+    text.release()
+    if lines:
+        say("error: " + "\n".join(lines))
+    return code, words or "\n".join(lines), lost
+
+def ends_with_this_script():
+    """The launcher is told to end when this script was killed. It ends its devices then."""
+    return ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
 
 def require_memory():
     """Whether a device can start. OpenBLAS tries for ever to reserve more address space than there may be."""
@@ -74,67 +102,49 @@ def require_memory():
         fail(69, f"limit of address space: expected {needed >> 20} MiB or more for a device, given "
                  f"{limit >> 20} MiB (ulimit -v)")
 
-def settle_launcher(launcher):
-    """Sets what Open MPI reads from the environment; returns options that its version wants."""
+def require_descriptors(devices):
+    """The launcher holds some for itself and three for each device. With fewer it would wait for ever."""
+    needed = 40 + 3 * devices
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < needed:
+        fail(69, f"limit of open files: expected {needed} or more for {devices} devices, given {hard} (ulimit -n)")
+    if 0 <= soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+def settle_launcher(stack, launcher, options, is_here):
+    """Sets what Open MPI reads from the environment, and adds options that its version wants. Makes the job's
+    folders, which end with the stack; returns that of the devices' records, and the locks of both."""
+    environment = os.environ
     version = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     is_old = re.match(r".*\(Open(MPI| MPI|RTE)\) [1-4]\.", version)
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
-    if sys.stdout.isatty():  # a device cannot tell: what mpirun reads looks like one
-        os.environ["SHARDBOOK_TERMINAL"] = "1"
-    # Once a device has failed, the launcher tells the others to end and waits so many seconds. They have
-    # nothing left to do.
-    os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
+    options += ["--oversubscribe"] if is_old else ["--map-by", ":oversubscribe"]
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # one device is one core's worth
+    if sys.stdout.isatty():  # a device cannot tell
+        environment["SHARDBOOK_TERMINAL"] = "1"
+    for name, value in (on_this_host if is_here else on_several_hosts).items():
+        environment.setdefault(name, value)
+    for name, value in everywhere.items():
+        environment.setdefault(name, value)
     if os.geteuid() == 0:
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     # Open MPI lets processes read each other's memory. In a container that forbids it (a system call filter,
     # and no right to trace) it would warn on every message. So it is told to copy through shared memory.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     if status.get("Seccomp", "").strip() == "2" and not int(status["CapEff"], 16) >> 19 & 1:
-        os.environ.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
-                          OMPI_MCA_btl_sm_single_copy_mechanism="none")
-    return ["--oversubscribe"] if is_old else ["--map-by", ":oversubscribe"]
-
-# ---- What the launcher says ------------------------------------------------------------------------------
-class LauncherText:
-    """Passes on what a job writes to standard error, but keeps what Open MPI's launcher says itself: blocks
-    between lines of dashes, remarks on its own work when a job is aborted, and its own stack: Open MPI 4.1's
-    crashes at times when it aborts a job."""
-    remarks = re.compile(rb"^\[[^\]\n]+\] ([^\n]*(ORTE_ERROR_LOG|FORCE-TERMINATE)|\d+ more process|"
-                         rb"Set MCA param|Epoll MOD).*\n", re.M)
-
-    def __init__(self, watch):
-        self.watch, self.about_processes = watch, ""
-        self.source, self.end = os.pipe()
-        self.thread = threading.Thread(target=self.pass_on, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.end)
-        self.thread.join(1)  # a process that stays may hold the other end
-
-    def pass_on(self):
-        text = b""
-        while piece := os.read(self.source, 1 << 16):
-            text = self.without_blocks(text + piece)
-        self.write(text)
-
-    def without_blocks(self, text):
-        """Writes text, but no block between lines of dashes, and returns what may be the beginning of one."""
-        while (block := re.search(rb"^-{74}\n(.*?\n)-{74}\n", text, re.M | re.S)):
-            self.write(text[:block.start()])
-            self.about_processes += block[1].decode(errors="replace")
-            text = text[block.end():]
-        text = re.sub(self.remarks, b"", text)
-        stack = rb"^\[[^\]\n]+:0*%d\] ( ?\*\*\* |Signal|Failing at|\[ ?\d+\] ).*\n" % self.watch.process
-        text = re.sub(stack, b"", text, flags=re.M)
-        begun = re.search(rb"^(-(-{0,73}\Z|-{73}\n)|\[[^\n]*\Z)", text, re.M)
-        self.write(text[:begun.start()] if begun else text)
-        return text[begun.start():] if begun else b""
-
-    @staticmethod
-    def write(text):
-        sys.stderr.buffer.write(text)
-        sys.stderr.buffer.flush()
+        environment.update(OMPI_MCA_btl_vader_single_copy_mechanism="none",
+                           OMPI_MCA_btl_sm_single_copy_mechanism="none")
+    folder, lock = stack.enter_context(job_folder())
+    environment["SHARDBOOK_RECORDS"] = str(folder)
+    if not is_here:
+        return folder, [lock]
+    # Jobs that start at the same time would race for the launcher's own folder.
+    environment.update(OMPI_MCA_orte_tmpdir_base=str(folder), PRTE_MCA_prte_tmpdir_base=str(folder))
+    try:
+        shared, lock_of_shared = stack.enter_context(job_folder("/dev/shm"))
+    except OSError:  # Open MPI has other ways
+        return folder, [lock]
+    environment.update(OMPI_MCA_btl_vader_backing_directory=str(shared),
+                       OMPI_MCA_btl_sm_backing_directory=str(shared))
+    if not is_old:  # 5.0 complains of networks that it does not need
+        environment["OMPI_MCA_btl"] = "^tcp"
+    return folder, [lock, lock_of_shared]

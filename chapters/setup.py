@@ -1,5 +1,7 @@
 """What the scripts share: processes, the packages this project needs, its chapters and its build."""
-import contextlib, fcntl, os, re, shutil, signal, subprocess, sys, threading, time
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` begins: Ctrl-C ends a script without a traceback
+import contextlib, fcntl, os, re, shutil, subprocess, sys, threading, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -7,7 +9,8 @@ packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev li
             "nlohmann-json3-dev libfmt-dev libxxhash-dev").split()
 
 def say(text):
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it
+        print(text, file=sys.stderr, flush=True)
 
 def fail(code, message):
     say(f"error: {message}")
@@ -27,16 +30,26 @@ def take_options(words, expected):
 
 # ---- Processes -------------------------------------------------------------------------------------------
 def main(script):
-    """Runs a script's function. Ctrl-C, TERM and HUP end it with all it has started: code 128 + signal."""
+    """Runs a script's function. Ctrl-C, Ctrl-\\, TERM, HUP and USR1 end it with all it has started: code 128 +
+    signal."""
     def stop(number, _):
         for other in signals:
             signal.signal(other, signal.SIG_IGN)
         sys.exit(128 + number)
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
     for number in signals:
         signal.signal(number, stop)
+    for descriptor in range(3):  # one that is closed is open from here on: else a pipe would take its number
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(os.devnull, "w")
     try:
         sys.exit(script(sys.argv[1:]))
+    except BrokenPipeError:  # the reader of standard output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         fail(65, f"{error.filename or 'standard output'}: {error.strerror}")
 

@@ -36,6 +36,10 @@ class Records:
         path = self.folder / name
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def any(self):
+        """Whether a device has begun, on this host."""
+        return next(self.folder.glob("device_*"), None) is not None
+
     def all(self):
         found = []
         for path in self.folder.glob("device_*"):
@@ -49,15 +53,11 @@ def lost_device(records, lost, about_processes, code, launcher):
     """The device that was lost, or None, and what is to be said of that, a list of lines. `lost` are those
     whose processes were gone first; the text about processes is Open MPI's; the code is the launcher's, below
     0 where a signal killed that. Records of other hosts are not seen."""
-    if code in (0, 130, 143):
-        return None, []
-    if code < 0 and not lost:
-        return None, [f"the launcher was lost: {launcher} was killed by {signal.Signals(-code).name}"]
-    killed = re.search(r"process rank (\d+) .*exited on signal (\d+)", about_processes)
+    killed = re.search(r"process rank (\d+) .*exited\s+on\s+signal\s+(\d+)", about_processes)
     left = re.search(r"due to process rank (\d+)", about_processes)
-    ended = re.search(r"Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+)", about_processes)
+    ended = re.search(r"Process name: \[\S*,(\d+)\]\s+Exit code:\s+(\d+)", about_processes)
     named = [int(found[1]) for found in (killed, left, ended) if found]
-    device = next((d for d in named if d in lost), (lost or named or [None])[0])
+    device = next((d for d in named if d in lost), (named or lost or [None])[0])
     known = {record.device: record for record in records.all()}
     record = known.get(device)
     cut = re.search(r"lost communication with a remote daemon.*Remote daemon\s*:.* on node (\S+)",
@@ -65,6 +65,9 @@ def lost_device(records, lost, about_processes, code, launcher):
     if cut:
         what = f"a host was lost: {cut[1]} does not answer any more (it has failed, or the link is cut)"
         return None, [what, *what_others_did(known, None)]
+    if not named and (code < 0 or code == 1):  # what Open MPI's ends in when it is told to
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "ended before its devices"
+        return None, [f"the launcher was lost: {launcher} {how}", *what_others_did(known, None)]
     if device is None and code > 128 and code - 128 in set(signal.Signals):
         return device, [f"a device was lost: killed by {signal.Signals(code - 128).name}"]
     # A device without a record, on another host, may have ended as it should, with an exit code of its own.
@@ -98,11 +101,14 @@ class Watch:
     seconds."""
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
-        self.looks, self.told, self.lost, self.process = 0, set(), [], 0
+        self.looks, self.told, self.lost = 0, set(), []
 
     def __call__(self, launcher):
-        """The exit code where it stays too long, else None."""
-        self.looks, self.process = self.looks + 1, launcher.pid
+        """The exit code where it stays too long, or writes to an output that takes no more; else None."""
+        self.looks += 1
+        if self.output.error:
+            self.interrupt(launcher)
+            return 128 + signal.SIGPIPE
         failed, _ = self.records.last_words()
         if not failed and not self.lost and self.looks % 5:  # to look at all processes costs more
             return None

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <iostream>
 #include <stdexcept>
 
 namespace {
@@ -21,6 +22,18 @@ void let_others_wait() {
 }
 
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
+
+void begin_a_job() {
+  int argc = 0;
+  char** argv = nullptr;
+  run_on_devices(argc, argv, [](Communicator&) { return 0; });
+}
+
+/// As the launcher does around its own words.
+void draw_a_line_and_throw() {
+  std::cerr << std::string(74, '-') + '\n' << std::flush;
+  throw_file_error();
+}
 
 /// Device 1 passes far more than the others have room for.
 void reduce_more_on_1() {
@@ -128,6 +141,27 @@ const std::vector<Case> somebody_throws = {
        }
        group().barrier();
      }},
+    {"1_is_told_to_end",
+     {3},
+     83,
+     {"error: device 1 was lost: it was killed by SIGTERM after no call\n"},
+     only(
+         1, [] { std::raise(SIGTERM); }, all_reduce)},
+    {"1_returns_a_number_that_is_no_exit_code",
+     {3},
+     84,
+     {"error: device 1: the program: expected to return 0 to 125, given -1"},
+     [] { return me() == 1 ? -1 : 0; }},
+    {"1_begins_a_job_within_the_job",
+     {3},
+     84,
+     {"error: device 1: run_on_devices: expected one call in a program, given another one"},
+     only(1, begin_a_job, all_reduce)},
+    {"1_draws_lines_of_dashes_and_throws",
+     {3},
+     65,
+     {"error: device 1: no such file"},
+     only(1, draw_a_line_and_throw, all_reduce)},
 };
 
 const std::vector<Case> calls_do_not_fit = {

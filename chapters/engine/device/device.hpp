@@ -218,8 +218,8 @@ void print_in_device_order(Communicator& group, std::ostream& out, const std::st
                            const Tensor& tensor, SourceLine where = SourceLine::current());
 
 /// Runs a program on many devices: starts this process's device and calls `body` with the group of all
-/// devices. Returns the largest exit code of all devices. An Error, or any other exception, ends every device
-/// with its code and one line.
+/// devices, which returns its exit code, 0 to 125. Returns the largest exit code of all devices. An Error, or
+/// any other exception, ends every device with its code and one line. Call it once in a program.
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
 /// Whether all_reduce and reduce_scatter first find out if all members make the same call; from the beginning
 /// they do. Without that, devices that disagree hang or compute wrong numbers. To be set on all devices before

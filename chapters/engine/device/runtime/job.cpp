@@ -32,6 +32,8 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); },
                                       [] { return stream().calls(); });
   const int exit_code = body(*world);
+  if (exit_code < 0 || exit_code > 125)  // a shell and a launcher have meanings of their own for the rest
+    refuse(Code::argument, "the program", "to return 0 to 125", fmt::to_string(exit_code));
   world->synchronize();
   std::fflush(stdout);
   ControlPlane::instance().is_at_end();
@@ -45,6 +47,9 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
 
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
   runtime::ControlPlane& plane = runtime::ControlPlane::instance();
+  int has_begun = 0;
+  MPI_Initialized(&has_begun);
+  if (has_begun) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
   plane.start(argc, argv);
   try {
     const int exit_code = runtime::run_in_world(body);
