@@ -67,22 +67,27 @@ def end_of_job(watch, code, interrupted, launched_by):
         text.release()
         return 0, "", None
     lost, lines = None, []
-    if failed:
-        code, lines = interrupted or failed, [words] if failed == 130 and not error else []
-    elif error and not watch.output.is_closed():
+    if watch.output.is_closed():
+        code = 128 + signal.SIGPIPE
+    elif error:
         code, lines = 65, [f"standard output: {error.strerror}"]
+    elif failed:
+        code, lines = interrupted or failed, [words] if failed == 130 else []
     elif interrupted:
         lines = [f"interrupted by {signal.Signals(interrupted - 128).name}",
                  *what_others_did({record.device: record for record in records.all()}, None)]
     elif code == 255 and launched_by != watch.launcher:  # ssh's, which says more
+        text.held = text.block.sub(b"", text.held)
         code, lines = 69, [f"{watch.launcher}: expected to start devices on every host, given a host that "
                            "cannot be reached"]
-    elif not error and not records.any() and not text.about_processes:
+    elif watch.stays:
+        lines = [f"{watch.launcher}: expected to end with its devices, given one that stays: ended"]
+    elif not records.any() and not text.about_processes:
         given = text.take_first_words() or (
             f"a launcher that ended by {signal.Signals(-code).name}" if code < 0 else f"code {code}, and no reason")
         code = 65 if "hostfile" in given else 69
         lines = [f"{launched_by}: expected devices to start, given: {given}"]
-    elif not error:
+    else:
         lost, lines = lost_device(records, watch.lost, text.about_processes, code, watch.launcher)
         code = 83 if lines else code
     text.release()

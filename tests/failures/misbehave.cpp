@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <iostream>
 #include <stdexcept>
 
 namespace {
@@ -27,12 +26,6 @@ void begin_a_job() {
   int argc = 0;
   char** argv = nullptr;
   run_on_devices(argc, argv, [](Communicator&) { return 0; });
-}
-
-/// As the launcher does around its own words.
-void draw_a_line_and_throw() {
-  std::cerr << std::string(74, '-') + '\n' << std::flush;
-  throw_file_error();
 }
 
 /// Device 1 passes far more than the others have room for.
@@ -157,11 +150,6 @@ const std::vector<Case> somebody_throws = {
      84,
      {"error: device 1: run_on_devices: expected one call in a program, given another one"},
      only(1, begin_a_job, all_reduce)},
-    {"1_draws_lines_of_dashes_and_throws",
-     {3},
-     65,
-     {"error: device 1: no such file"},
-     only(1, draw_a_line_and_throw, all_reduce)},
 };
 
 const std::vector<Case> calls_do_not_fit = {
