@@ -26,8 +26,9 @@ def number_of_devices(name, text):
         fail(64, f"{name}: expected 1 to {most_devices} devices, given {text}")
     return int(text)
 
-def on_devices(devices, command, host_file=None, diagnosis_file=None):
-    """The exit code of a program that runs as so many devices; see chapters/on_devices."""
+def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
+    """The exit code of a program that runs as so many devices; see chapters/on_devices. It writes to the
+    descriptor `output`."""
     if diagnosis_file:
         diagnosis.require_replaceable(diagnosis_file)
     launcher = os.environ.get("MPIRUN", "mpirun")
@@ -43,7 +44,7 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None):
     with ExitStack() as stack:
         folder, locks = settle_launcher(stack, launcher, options, is_here=not flags)
         watch, interrupted = Watch(launcher, Records(folder)), None
-        with Copy(1) as watch.output, LauncherText(watch.records.any) as watch.text:
+        with Copy(output) as watch.output, LauncherText(watch.records.any) as watch.text:
             try:
                 # In a process group of its own, the launcher does not see Ctrl-C: it would leave its devices
                 # no time for a last step.

@@ -2,6 +2,7 @@
 
 #include "engine/program/report.hpp"
 
+#include "engine/program/commands.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 #include "tests/harness/text_file.hpp"
@@ -64,6 +65,20 @@ TEST_CASE("on a mesh, a report has the figures of each axis, and is good only if
   CHECK_FALSE(report.is_good());
   CHECK_THAT(table({report}), contains("along tensor ") && contains("3 not 0"));
   CHECK_THAT(table({report, report}), contains("along tensor ") && !contains("along data"));
+}
+
+TEST_CASE("a summary holds each run to its own comparison of loss curves, and to nothing else") {
+  Report report;
+  report.losses = {1, 0.5, 0.3};
+  report.curve = CurveComparison{.steps = 2, .largest = 1e-6, .allowed = 1e-2};
+  TextFile first(""), second("");
+  write_report(first.path(), report);
+  report.losses[2] = 0.4;  // rounding may change it: it is not compared
+  write_report(second.path(), report);
+  CHECK(summarize({first.path(), second.path()}) == 0);
+  report.curve->wrong_step = 2;
+  write_report(second.path(), report);
+  CHECK(summarize({first.path(), second.path()}) == static_cast<int>(Code::differs));
 }
 
 TEST_CASE("figures are gathered from every device, in order") {

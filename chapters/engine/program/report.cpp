@@ -108,8 +108,6 @@ void write_report(const std::string& path, const Report& r) {
                     {"flops", to_json(r.flops)},
                     {"peak", to_json(r.peak)},
                     {"milliseconds", r.milliseconds},
-                    {"reference", r.reference},
-                    {"decisions", r.decisions},
                     {"curve", to_json(r.curve)},
                     {"ok", r.is_good()}});
 }
@@ -145,8 +143,6 @@ Report report_from(const json& j) {
   r.flops = figure_from(j.at("flops"));
   r.peak = figure_from(j.at("peak"));
   r.milliseconds = j.at("milliseconds");
-  r.reference = j.at("reference");
-  r.decisions = j.at("decisions").get<std::vector<std::vector<Index>>>();
   r.curve = curve_from(j.at("curve"));
   return r;
 }

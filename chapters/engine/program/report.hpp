@@ -47,10 +47,7 @@ struct Report {
   Figure flops;                    ///< of matrix products, in the step that has most
   Figure peak;                     ///< bytes held at most
   double milliseconds = 0;         ///< of a step, median
-  /// Variant of this chapter whose losses these must follow; empty: the first report of its workload, as
-  /// deep.
-  std::string reference;
-  /// Of each step, what rounding may turn (Journal::decisions).
+  /// Of each step, what rounding may turn (Journal::decisions). Not in the report's file.
   std::vector<std::vector<Index>> decisions;
   /// With the unsharded network's losses, of the same run; nothing where there is none.
   std::optional<CurveComparison> curve;

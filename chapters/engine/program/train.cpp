@@ -100,7 +100,6 @@ Report report_of(const Run& run, const Chapter& chapter) {
   report.title = chapter.title;
   report.variant = run.variant.name;
   report.workload = run.network.kind().name();
-  report.reference = run.variant.reference;
   report.devices = run.group.num_devices();
   report.layers = run.network.num_layers();
   return report;
