@@ -191,6 +191,8 @@ TEST_CASE("checkpoints: a difference is told in units in the last place, with it
   CHECK(diff(one / "t", one / "t") == 0);
 }
 
+namespace fs = std::filesystem;
+
 TEST_CASE("a folder is replaced as a whole: old or new files, and the others stay") {
   const Folder parent;
   auto is_ours = [](const std::string& name) { return name.starts_with("ours"); };
@@ -204,6 +206,9 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
   save(parent, "theirs", "folder/config.json");
   std::filesystem::create_directory(path + "/sub");
   save(parent, "deep", "folder/sub/file");
+  REQUIRE(::mkfifo((path + "/sub/pipe").c_str(), 0600) == 0);
+  for (const std::string& folder : {path, path + "/sub"}) fs::permissions(folder, fs::perms::owner_all);
+  const fs::file_time_type time = fs::last_write_time(path + "/sub");
   { const FolderReplacement never(path); }
   CHECK(contents(path + "/ours-1") == "new");
   {
@@ -215,16 +220,29 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
   CHECK(contents(path + "/ours-2") == "newer");
   CHECK(contents(path + "/config.json") == "theirs");
   CHECK(contents(path + "/sub/file") == "deep");
+  CHECK(fs::is_fifo(path + "/sub/pipe"));
+  for (const std::string& folder : {path, path + "/sub"})
+    CHECK(fs::status(folder).permissions() == fs::perms::owner_all);
+  CHECK(fs::last_write_time(path + "/sub") == time);
   CHECK(parent.names() == std::vector<std::string>{"folder"});
-  std::filesystem::create_directory(parent / ".shardbook-1-0.tmp");  // a killed run has left it
+  std::string left_over, of_another;
   {
-    const FolderReplacement one(path), other(path);
-    CHECK_FALSE(std::filesystem::exists(parent / ".shardbook-1-0.tmp"));
-    CHECK(std::filesystem::exists(one.folder()));
+    const FolderReplacement one(path), same(path), another(parent / "another");
+    left_over = one.folder(), of_another = another.folder();
+    for (const FolderReplacement* alive : {&one, &same, &another}) CHECK(fs::exists(alive->folder()));
+  }
+  for (const std::string& folder : {left_over, of_another}) fs::create_directory(folder);  // killed runs
+  {
+    const FolderReplacement next(path);
+    CHECK_FALSE(fs::exists(left_over));
+    CHECK(fs::exists(of_another));
+    CHECK(next.folder() != left_over);
   }
   save(parent, "a file", "file");
   check_error([&] { FolderReplacement refused(parent / "file"); }, Code::file, parent / "file",
               "cannot replace");
+  for (const char* name : {".", "..", "/", ""})
+    check_error([&] { FolderReplacement refused(name); }, Code::file, name, "the folder's own name");
   check_error([&] { FolderReplacement refused(parent / "no/where"); }, Code::file, parent / "no/where",
               "cannot make a folder beside it");
 }

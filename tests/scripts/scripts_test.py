@@ -101,9 +101,11 @@ class Building(Scripts):
         self.assertTrue((self.scratch / "bin/ninja.calls").read_text().endswith(" 03_tensor_parallel\n"))
 
     def test_tests_that_are_not_there(self):
+        (self.project / "build/CMakeCache.txt").write_text("SHARDBOOK_TESTS:BOOL=ON\n")
         self.play("ctest", """echo '{"tests": []}'""")
-        self.refused(64, "expected a name that a test has, given -R nothing", "tests/run", "-R", "nothing")
-        self.assertFalse((self.project / "build/build.log").read_text())
+        self.play("ninja", 'echo "$@" >>"$0.calls"')
+        self.refused(64, "expected a name that a test has, given -R nothing", "tests/run", "-R", "nothing", CI="")
+        self.assertRegex((self.scratch / "bin/ninja.calls").read_text(), r"\A\S.* build.ninja\n\Z")
 
     def test_first_error_in_full(self):
         self.play("ninja", """echo '[1/4] Building A'

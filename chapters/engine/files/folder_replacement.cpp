@@ -8,7 +8,8 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <regex>
+#include <functional>
+#include <random>
 
 #include "engine/files/regular_file.hpp"
 
@@ -36,36 +37,65 @@ FileDescriptor locked(const std::string& folder) {
   return is_mine ? std::move(opened) : FileDescriptor();
 }
 
-/// Removes what killed runs have left.
-void remove_left_over(const std::string& parent) {
-  static const std::regex ours("\\.shardbook-[0-9]+-[0-9]+\\.tmp");
+/// Removes what killed runs have left that were to replace the same folder. A new folder's name is never used
+/// again: so what has such a name and no lock is a left-over for ever.
+void remove_left_over(const std::string& parent, const std::string& prefix) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
-    if (!std::regex_match(entry.path().filename().string(), ours)) continue;
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
     const FileDescriptor lock = locked(entry.path());
     if (lock.get() >= 0) fs::remove_all(entry.path(), ignored);
   }
+}
+
+/// Gives `to` the owner and the mode of the folder `from`, as far as this process may.
+void take_over_rights(const std::string& from, const std::string& to) {
+  struct stat status {};
+  if (::stat(from.c_str(), &status) != 0) return;
+  [[maybe_unused]] const int may_be_refused = ::chown(to.c_str(), status.st_uid, status.st_gid);
+  ::chmod(to.c_str(), status.st_mode & 07777);
+}
+
+/// Gives `kept` what `old` is: links to its files, and new folders with links.
+void keep(const std::string& old, const std::string& kept) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(old, error))) {
+    if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
+      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);  // a file system without links
+    if (error) system_error(old, "cannot keep this file", error.value());
+    return;
+  }
+  if (!fs::create_directory(kept, error)) system_error(old, "cannot keep this folder", error.value());
+  for (const std::string& name : names_in(old)) keep(old + '/' + name, kept + '/' + name);
+  synchronise(kept);
+  take_over_rights(old, kept);
+  fs::last_write_time(kept, fs::last_write_time(old, error), error);
 }
 
 }  // namespace
 
 FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
+  const std::string name = fs::path(path_).filename();
+  if (name.empty() || name == "." || name == "..")
+    bad_file(path_, "cannot replace", "a path that ends in the folder's own name",
+             path_.empty() ? "nothing" : path_);
   std::error_code ignored;
-  if (has_name(path_) && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
+  const bool replaces = has_name(path_);
+  if (replaces && (!fs::is_directory(path_, ignored) || fs::is_symlink(path_, ignored)))
     bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
   parent_ = fs::path(path_).parent_path();
   if (parent_.empty()) parent_ = ".";
-  remove_left_over(parent_);
-  for (int attempt = 0; attempt < 1000 && folder_.empty(); ++attempt) {
-    const std::string name = fmt::format("{}/.shardbook-{}-{}.tmp", parent_, ::getpid(), attempt);
-    if (::mkdir(name.c_str(), 0777) != 0) {
-      if (errno != EEXIST) break;
-    } else if (lock_ = locked(name); lock_.get() >= 0) {
-      folder_ = name;
-    }
+  const std::string prefix = fmt::format(".shardbook-{:x}-", std::hash<std::string>()(name));
+  remove_left_over(parent_, prefix);
+  std::random_device random;
+  for (int attempt = 0; attempt < 100 && lock_.get() < 0; ++attempt) {
+    folder_ = fmt::format("{}/{}{:x}-{:x}.tmp", parent_, prefix, random(), random());
+    if (::mkdir(folder_.c_str(), replaces ? 0700 : 0777) != 0) break;
+    lock_ = locked(folder_);
+    if (lock_.get() < 0) ::rmdir(folder_.c_str());  // another run has just taken it for a left-over
   }
-  if (folder_.empty()) system_error(path_, "cannot make a folder beside it");
+  if (lock_.get() < 0) system_error(path_, "cannot make a folder beside it");
 }
 
 FolderReplacement::~FolderReplacement() {
@@ -76,19 +106,16 @@ FolderReplacement::~FolderReplacement() {
 void FolderReplacement::keep_others(const std::string& from, bool (*is_ours)(const std::string& name)) const {
   for (const std::string& name : names_in(from)) {
     const std::string old = from + '/' + name, kept = folder_ + '/' + name;
-    if (is_ours(name) || has_name(kept)) continue;
-    std::error_code error;
-    if (fs::is_directory(fs::symlink_status(old, error)))
-      fs::copy(old, kept, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
-    else if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
-      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);
-    if (error) system_error(old, "cannot keep this file", error.value());
+    if (!is_ours(name) && !has_name(kept)) keep(old, kept);
   }
 }
 
 void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
   const bool replaces = has_name(path_);
-  if (replaces) keep_others(path_, is_ours);
+  if (replaces) {
+    keep_others(path_, is_ours);
+    take_over_rights(path_, folder_);
+  }
   synchronise(folder_);
   if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),
                   replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) != 0)

@@ -7,13 +7,14 @@
 namespace shard {
 
 /// Files of a folder that are replaced together. They are written into a new folder beside it,
-/// `.shardbook-PID-N.tmp`. On commit(), this takes the folder's place in one step, with all the other files
-/// that the old one has. Whoever opens `path`, also after a crash or a loss of power, finds the old files or
-/// the new ones, all of them. A run that is killed leaves its new folder, and the next one that replaces a
-/// folder in the same place removes it: while a run lives, it has its folder locked (flock).
+/// `.shardbook-….tmp`. On commit(), this takes the folder's place in one step, with all the other files that
+/// the old one has, its owner and its mode. Whoever opens `path`, also after a crash or a loss of power, finds
+/// the old files or the new ones, all of them. A run that is killed leaves its new folder, and the next one
+/// that replaces the same folder removes it: while a run lives, it has its new folder locked (flock).
 class FolderReplacement {
  public:
-  /// \throws Error file when `path` is there and is no folder, or when no folder can be made beside it
+  /// \throws Error file when `path` is there and is no folder, when it ends in no name of its own ("..", say),
+  /// or when no folder can be made beside it
   explicit FolderReplacement(const std::string& path);
   FolderReplacement(const FolderReplacement&) = delete;
   FolderReplacement& operator=(const FolderReplacement&) = delete;

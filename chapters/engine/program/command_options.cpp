@@ -53,6 +53,10 @@ const CLI::Validator positive_double =
 const CLI::Validator whole_number =
     number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
 
+/// "" is no file: else it would be taken for an option that is not given.
+const CLI::Validator path(
+    [](const std::string& text) { return text.empty() ? "expected a path, given nothing" : ""; }, "");
+
 CLI::Validator one_of(const std::vector<std::string>& names) {
   auto check = [=](const std::string& text) {
     bool good = std::ranges::find(names, text) != names.end();
@@ -184,7 +188,7 @@ void add_optimizer(CLI::App& train, Arguments& a) {
 
 /// How a checkpoint is written; `folder` is the name of the option for its folder.
 void add_saving(CLI::App& command, const std::string& folder, const std::string& help, Arguments& a) {
-  command.add_option(folder, a.save, help)->type_name("DIR");
+  command.add_option(folder, a.save, help)->type_name("DIR")->check(path);
   command
       .add_option(
           "--format", a.form.format,
@@ -223,13 +227,16 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
       ->check(whole_number)
       ->type_name("N")
       ->capture_default_str();
-  train->add_option("--report", a.report, "Also write the figures to this JSON file")->type_name("FILE");
+  train->add_option("--report", a.report, "Also write the figures to this JSON file")
+      ->type_name("FILE")
+      ->check(path);
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
   train->add_option("--save-every", a.save_every, "Save after each of so many steps, too")
       ->check(positive)
       ->type_name("N");
   train->add_option("--resume", a.resume, "Go on from this checkpoint, with the options that it had")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(path);
   add_verification(*train, a);
   return declared;
 }
@@ -237,6 +244,7 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
 void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
   command.add_option("--params", a.params, chapter.variants.front().workload->parameters_help())
       ->type_name("FILE")
+      ->check(path)
       ->required();
   add_verification(command, a);
   command.add_option("--block", a.block, "Which block of the folder that --params names, such as encoder.0")
@@ -261,8 +269,12 @@ std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& cha
   add_parameters(*gradients, chapter, a);
   gradients->add_option("--batch", a.batch_file, "safetensors file with input and output_grad")
       ->type_name("FILE")
+      ->check(path)
       ->required();
-  gradients->add_option("--out", a.out, "safetensors file to write")->type_name("FILE")->required();
+  gradients->add_option("--out", a.out, "safetensors file to write")
+      ->type_name("FILE")
+      ->check(path)
+      ->required();
   return declared;
 }
 
@@ -305,7 +317,8 @@ std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter
       ->check(number<int>("a whole number from 1 to 4096", [](int n) { return n >= 1 && n <= 4096; }))
       ->type_name("N");
   costs->add_option("--config", a.config, "A network as another library describes it: its config.json")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(path);
   add_rows(*costs, chapter, a, "Rows of the global batch");
   auto declared = std::make_shared<DeclaredOptions>(*costs, chapter, a.options);
   for (const Variant& v : chapter.variants) declared->add(v.options);
