@@ -29,6 +29,7 @@ constexpr auto nap = 15us;
 constexpr auto longest_nap = 200us;
 constexpr int naps_of_a_wait = 64;  // a longer nap adds at most this part to the wait
 constexpr auto between_looks = 1ms;
+constexpr std::size_t groups_remembered = 256;
 constexpr auto grace = 3000ms;  // the time in which device 0 must print another device's last line
 
 enum Tag { failure = 1, question, answer, verdict };
@@ -37,6 +38,14 @@ void print_line(const std::string& line) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: %s\n", line.c_str());
   std::fflush(stderr);
+}
+
+/// The first slot, and those that are not 0.
+std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
+  std::map<Index, Index> some;
+  for (std::size_t slot = 0; slot < counts.size(); ++slot)
+    if (slot == 0 || counts[slot] != 0) some[static_cast<Index>(slot)] = counts[slot];
+  return some;
 }
 
 [[noreturn]] void throw_deadlock(const std::string& line) {
@@ -150,6 +159,7 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
   if (now - listened_ < between_looks) return;
   listened_ = now;
   plane.hear_of_failures();
+  if (!plane.search_) return;
   plane.hear_of_deadlock();
   plane.search_for_deadlock(describe, since_);
 }
@@ -174,11 +184,15 @@ ControlPlane::Wait::~Wait() {
 }
 
 DeviceState ControlPlane::my_state(Blocked blocked) const {
-  DeviceState state{std::move(blocked), {}, calls_()};
-  for (const auto& [group, counts] : posted_)
-    for (std::size_t slot = 0; slot < counts->size(); ++slot)
-      if ((*counts)[slot] != 0) state.posted[group][static_cast<Index>(slot)] = (*counts)[slot];
+  DeviceState state{std::move(blocked), removed_, calls_()};
+  for (const auto& [group, counts] : posted_) state.posted[group] = by_slot(*counts);
   return state;
+}
+
+void ControlPlane::remove(Index group) {
+  removed_[group] = by_slot(*posted_.at(group));
+  posted_.erase(group);
+  if (removed_.size() > groups_remembered) removed_.erase(removed_.begin());
 }
 
 void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,

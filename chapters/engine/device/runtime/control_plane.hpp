@@ -22,9 +22,10 @@ class ControlPlane {
   int id() const { return id_; }
   int size() const { return size_; }
 
-  /// What this device posts in a group, by slot: counted there, read here, until the group is removed.
+  /// What this device posts in a group, by slot: counted there, and read here. Of a group that is removed the
+  /// counts are kept, since others may still wait for messages that are on their way.
   void add(Index group, const std::vector<Index>& posted) { posted_[group] = &posted; }
-  void remove(Index group) { posted_.erase(group); }
+  void remove(Index group);
 
   /// What a backend has in flight goes on while a device waits in a control collective: others may need it
   /// before they come there. `advance` must not wait; `in_flight` as in Blocked.
@@ -62,6 +63,8 @@ class ControlPlane {
 
   /// Says that this device begins no more calls: it waits for the others to end.
   void is_at_end() { is_at_end_ = true; }
+  /// Says that all devices are at the end. What they still exchange, all of them do, so the search is over.
+  void all_are_at_end() { search_.reset(); }
 
   /// Ends the whole job with the error's code. The error is printed once: by the first device that fails, or,
   /// where devices keep no records (flight_record.hpp), by device 0 if it still answers.
@@ -91,6 +94,7 @@ class ControlPlane {
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::map<Index, const std::vector<Index>*> posted_;  // by group
+  std::map<Index, std::map<Index, Index>> removed_;    // of groups removed last, by slot: what was posted
   bool is_at_end_ = false;
   std::optional<DeadlockSearch> search_;
   std::function<Index()> calls_ = [] { return Index{0}; };

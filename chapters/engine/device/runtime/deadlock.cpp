@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "engine/device/runtime/group.hpp"
@@ -91,9 +92,10 @@ DeviceState DeviceState::from(const std::string& bytes) {
 
 namespace {
 
+/// What the device has posted at most.
 Index posted(const DeviceState& state, Index group, Index slot) {
   const auto slots = state.posted.find(group);
-  if (slots == state.posted.end()) return 0;
+  if (slots == state.posted.end()) return std::numeric_limits<Index>::max();
   const auto count = slots->second.find(slot);
   return count == slots->second.end() ? 0 : count->second;
 }

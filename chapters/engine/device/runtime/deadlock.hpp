@@ -44,7 +44,9 @@ struct Blocked {
 /// The state of a device that waits.
 struct DeviceState {
   Blocked blocked;
-  std::map<Index, std::map<Index, Index>> posted;  ///< by group and slot, where it is not 0
+  /// By group and slot; where no slot is, 0. Of a group that is not here nothing is known: it was removed long
+  /// ago.
+  std::map<Index, std::map<Index, Index>> posted;
   Index calls = 0;                                 ///< that the device has made
   bool operator==(const DeviceState&) const = default;
 

@@ -111,8 +111,6 @@ class Group {
   Index calls_begun() const { return posted_[calls_slot]; }
   /// The last call that all members have made.
   std::optional<Header> last_agreed;
-  /// Called on all members when a call has failed: what was posted for it will not be met.
-  void forget_posts_of_calls();
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
