@@ -100,6 +100,14 @@ void disagree_and_send() {
   }
 }
 
+void catch_a_deadlock_and_go_on() {
+  try {
+    group().receive(1 - me());
+  } catch (const Error&) {
+    all_reduce();
+  }
+}
+
 }  // namespace
 
 const std::vector<Case> nobody_is_wrong = {
@@ -116,5 +124,6 @@ const std::vector<Case> nobody_is_wrong = {
     {"1_hears_late_that_all_have_ended", {3}, 0, {}, only(1, hear_late, nothing)},
     {"0_hears_late_of_a_group_that_1_has_removed", {2}, 0, {}, meet_in_a_group_that_1_removes_soon},
     {"1_hears_late_that_both_disagree", {2}, 0, {}, disagree_and_send},
+    {"both_catch_a_deadlock_and_go_on", {2}, 0, {}, catch_a_deadlock_and_go_on},
     {"0_prints_before_its_messages_are_met", {3}, 0, {}, print_before_messages_are_met, Where::cuda_too},
 };

@@ -49,12 +49,19 @@ class ControlPlane {
     /// \throws Error deadlock, which says what each device waits for, when there is one.
     template <class Describe>
     void idle(const Describe& describe) {
-      if (++spins_ >= spins_before_a_pause) pause(describe);
+      if (++spins_ >= spins_before_a_pause) pause(), listen(describe);
+    }
+    /// The same for a device that polls, and may do something else between two polls.
+    template <class Describe>
+    void poll(const Describe& describe) {
+      if (++spins_ >= spins_before_a_pause) pause();
+      listen(describe);
     }
 
    private:
     static constexpr int spins_before_a_pause = 64;
-    void pause(const std::function<Blocked()>& describe);
+    void pause();
+    void listen(const std::function<Blocked()>& describe);
 
     bool is_noted_ = false;  // in this device's record
     int spins_ = 0;
@@ -81,7 +88,7 @@ class ControlPlane {
   ControlPlane();
   ~ControlPlane();
   void hear_of_failures();
-  void hear_of_deadlock();
+  void hear_of_deadlock(const std::function<Blocked()>& describe);
   void learn_to_wait();
   void tell_device_0(Code code, const std::string& line);
   void search_for_deadlock(const std::function<Blocked()>& describe, DeadlockSearch::Clock::time_point since);

@@ -27,10 +27,10 @@ struct Blocked {
 
   std::string call;   ///< "all_reduce in group {0, 1}"
   std::string place;  ///< "call 3 at FILE:LINE"
-  /// What the device needs to go on itself. Nothing: it goes on when any operation in flight does.
-  std::optional<Needs> needs = Needs{};
+  /// The operations of which one has to go on before the device does.
+  std::vector<Needs> any_of = {Needs{}};
   std::vector<Needs> in_flight;  ///< of each operation that may go on while the device waits
-  bool is_polling = false;       ///< it asks whether the call is done, so it does not wait
+  bool is_polling = false;       ///< it asks whether calls are done, so it may do something else at any time
   bool is_at_end = false;        ///< it begins no more calls
 
   /// Of a collective: the group, its members, and the number of the call among those of the group.

@@ -93,7 +93,7 @@ void Group::track(Posts& posts, MPI_Request request, Side side, Channel channel,
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
   const Index entries = ++posted;
   const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
-  posts.requests_.push_back({request, side});
+  posts.requests_.push_back({request, side, &posted});
   posts.needs_.push_back({member(peer), id_, slot(other_side, channel, place_), entries});
 }
 
@@ -195,9 +195,9 @@ Posts::~Posts() {
   int is_over = 0;
   MPI_Finalized(&is_over);
   if (is_over) return;
-  for (auto& [request, side] : requests_) {
+  for (auto& [request, side, posted] : requests_) {
     if (request == MPI_REQUEST_NULL) continue;  // it has failed
-    if (side == Side::receiving) MPI_Cancel(&request);
+    if (side == Side::receiving) MPI_Cancel(&request), --*posted;
     MPI_Request_free(&request);
   }
 }

@@ -66,6 +66,7 @@ class Posts : public Awaited {
   struct Post {
     MPI_Request request;
     Side side;
+    Index* posted;  // the group's count
   };
   std::vector<Post> requests_;
   Blocked::Needs needs_;

@@ -18,12 +18,14 @@ bool Task::advance() {
 }
 
 void Stream::start(std::shared_ptr<Operation> operation) {
+  stop_polling();
   operation->on_device = enter_device();
   queue_.push_back(std::move(operation));
   advance();
 }
 
 void Stream::post(std::shared_ptr<Operation> operation) {
+  stop_polling();
   operation->is_posted = true;
   operation->on_device = enter_device();
   posted_.push_back(std::move(operation));
@@ -45,7 +47,8 @@ void Stream::advance() {
   }
 }
 
-void Stream::wait_for(Operation& operation) {
+void Stream::wait_for(Operation& operation) try {
+  stop_polling();
   ControlPlane::Wait wait;
   for (advance(); !operation.done; advance()) wait.idle([&] { return describe(operation); });
   std::exception_ptr error = operation.body.error();
@@ -53,9 +56,43 @@ void Stream::wait_for(Operation& operation) {
   operation.body = Task();
   if (error) std::rethrow_exception(error);
   if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
+} catch (const Error&) {
+  give_up(operation);
+  throw;
+}
+
+/// After a deadlock: it makes room for later calls, if it was next.
+void Stream::give_up(Operation& operation) {
+  posted_.remove_if([&](const auto& o) { return o.get() == &operation; });
+  if (!queue_.empty() && queue_.front().get() == &operation) queue_.pop_front();
+  operation.body = Task();
+}
+
+namespace {
+
+bool is_done(const Operation& operation) {
+  return operation.done && (!operation.on_device || operation.on_device->is_reached());
+}
+
+}  // namespace
+
+bool Stream::poll(const std::shared_ptr<Operation>& operation) {
+  advance();
+  if (is_done(*operation)) return true;
+  if (!std::exchange(operation->is_polled, true)) polled_.push_back(operation);
+  if (!patience_) patience_.emplace();
+  patience_->poll([this] { return describe_polled(); });
+  return false;
+}
+
+void Stream::stop_polling() {
+  for (const auto& operation : polled_) operation->is_polled = false;
+  polled_.clear();
+  patience_.reset();
 }
 
 void Stream::drain() {
+  stop_polling();
   ControlPlane::Wait wait;
   for (advance(); !queue_.empty() || !posted_.empty(); advance()) wait.idle([this] { return describe(); });
 }
@@ -83,8 +120,11 @@ Blocked Stream::blocked_by(const Operation& operation) const {
   Blocked blocked;
   blocked.call = operation.call;
   blocked.place = place_of_call(operation.number, operation.where);
-  blocked.needs = needs_of(operation);
   blocked.in_flight = in_flight();
+  if (const std::optional<Blocked::Needs> needs = needs_of(operation))
+    blocked.any_of = {*needs};
+  else
+    blocked.any_of = blocked.in_flight;
   if (const std::shared_ptr<Group>& group = operation.collective_of) {
     blocked.group = group->id();
     blocked.members = group->members();
@@ -96,19 +136,32 @@ Blocked Stream::blocked_by(const Operation& operation) const {
 Blocked Stream::describe(const Operation& operation) const {
   if (operation.done) {  // only its own GPU is still at it
     Blocked blocked = blocked_by(operation);
-    blocked.needs = Blocked::Needs{};
+    blocked.any_of = {Blocked::Needs{}};
     return blocked;
   }
   return operation.is_posted || queue_.empty() ? blocked_by(operation) : blocked_by(*queue_.front());
+}
+
+/// Each operation that this device polls lets it go on.
+Blocked Stream::describe_polled() const {
+  std::vector<Blocked> each;
+  for (const auto& operation : polled_)
+    if (!is_done(*operation)) each.push_back(describe(*operation));
+  Blocked& all = each.front();
+  all.is_polling = true;
+  if (each.size() > 1) all.place += fmt::format(", and {} more", each.size() - 1);
+  for (std::size_t i = 1; i < each.size(); ++i)
+    all.any_of.insert(all.any_of.end(), each[i].any_of.begin(), each[i].any_of.end());
+  return all;
 }
 
 /// All that is in flight has to be done.
 Blocked Stream::describe() const {
   if (queue_.empty() && posted_.empty()) return {};
   Blocked blocked = blocked_by(queue_.empty() ? *posted_.front() : *queue_.front());
-  blocked.needs = Blocked::Needs{};
-  for (const Blocked::Needs& needs : blocked.in_flight)
-    blocked.needs->insert(blocked.needs->end(), needs.begin(), needs.end());
+  Blocked::Needs all;
+  for (const Blocked::Needs& needs : blocked.in_flight) all.insert(all.end(), needs.begin(), needs.end());
+  blocked.any_of = {all};
   return blocked;
 }
 
