@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/own_thread.hpp"
 
@@ -28,29 +30,31 @@ void Stream::post(std::shared_ptr<Operation> operation) {
   stop_polling();
   operation->is_posted = true;
   operation->on_device = enter_device();
-  posted_.push_back(std::move(operation));
+  if (!advance(*operation)) posted_.push_back(std::move(operation));
   advance();
 }
 
 void Stream::advance() {
   require_own_thread();
-  posted_.remove_if([](const std::shared_ptr<Operation>& o) {
-    const CallSite::Resumed its_call(o->where);
-    return o->done = o->body.advance();
-  });
-  while (!queue_.empty()) {
-    Operation& first = *queue_.front();
-    const CallSite::Resumed its_call(first.where);
-    if (!first.body.advance()) return;
-    first.done = true;
-    queue_.pop_front();
+  for (std::size_t looks = std::min(posted_.size(), most_looks); looks-- > 0;) {
+    if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
+    next_posted_ = advance(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
   }
+  while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
+}
+
+bool Stream::advance(Operation& operation) {
+  const CallSite::Resumed its_call(operation.where);
+  return operation.done = operation.done || operation.body.advance();
 }
 
 void Stream::wait_for(Operation& operation) try {
   stop_polling();
   ControlPlane::Wait wait;
-  for (advance(); !operation.done; advance()) wait.idle([&] { return describe(operation); });
+  for (advance(); !operation.done; advance()) {
+    if (operation.is_posted && advance(operation)) break;
+    wait.idle([&] { return describe(operation); });
+  }
   std::exception_ptr error = operation.body.error();
   if (operation.on_device && !error) operation.on_device->join();
   operation.body = Task();
@@ -64,6 +68,7 @@ void Stream::wait_for(Operation& operation) try {
 /// After a deadlock: it makes room for later calls, if it was next.
 void Stream::give_up(Operation& operation) {
   posted_.remove_if([&](const auto& o) { return o.get() == &operation; });
+  next_posted_ = posted_.begin();
   if (!queue_.empty() && queue_.front().get() == &operation) queue_.pop_front();
   operation.body = Task();
 }
@@ -78,6 +83,7 @@ bool is_done(const Operation& operation) {
 
 bool Stream::poll(const std::shared_ptr<Operation>& operation) {
   advance();
+  if (operation->is_posted) advance(*operation);
   if (is_done(*operation)) return true;
   if (!std::exchange(operation->is_polled, true)) polled_.push_back(operation);
   if (!patience_) patience_.emplace();
@@ -112,7 +118,8 @@ std::vector<Blocked::Needs> Stream::in_flight() const {
     if (std::optional<Blocked::Needs> needs = needs_of(o)) all.push_back(std::move(*needs));
   };
   if (!queue_.empty()) add(*queue_.front());
-  for (const auto& posted : posted_) add(*posted);
+  for (const auto& posted : posted_)
+    if (!posted->done) add(*posted);
   return all;
 }
 
@@ -147,6 +154,7 @@ Blocked Stream::describe_polled() const {
   std::vector<Blocked> each;
   for (const auto& operation : polled_)
     if (!is_done(*operation)) each.push_back(describe(*operation));
+  if (each.empty()) return {};  // a GPU has come to it by now
   Blocked& all = each.front();
   all.is_polling = true;
   if (each.size() > 1) all.place += fmt::format(", and {} more", each.size() - 1);

@@ -128,6 +128,8 @@ class Stream {
   bool is_making_a_group = false;
 
  private:
+  /// Lets it go on as far as it can; whether it is done.
+  static bool advance(Operation& operation);
   Blocked blocked_by(const Operation& operation) const;
   Blocked describe_polled() const;
   void give_up(Operation& operation);
@@ -135,6 +137,8 @@ class Stream {
   Index calls_ = 0;
   std::deque<std::shared_ptr<Operation>> queue_;
   std::list<std::shared_ptr<Operation>> posted_;
+  static constexpr std::size_t most_looks = 64;  // of a call, at posted operations: each has its turn
+  std::list<std::shared_ptr<Operation>>::iterator next_posted_ = posted_.begin();
   std::vector<std::shared_ptr<Operation>> polled_;  // since the last call
   std::optional<ControlPlane::Wait> patience_;      // of a device that polls
 };
