@@ -93,9 +93,9 @@ def devices_text(devices):
 
 class Watch:
     """Looks after a job, ten times a second. Says once of each call for whom the others wait, after ten
-    seconds in which neither that device nor they have made another call. When a device has failed or is lost, ends the other devices of this host: Open MPI's launcher
-    would take seconds. Ends a launcher that stays without devices, as Open MPI's does at times, after five
-    seconds."""
+    seconds in which neither that device nor they have made another call. When a device has failed or is lost,
+    ends the other devices of this host: Open MPI's launcher would take seconds. Ends a launcher that stays
+    without devices, as Open MPI's does at times, after five seconds."""
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
         self.looks, self.told, self.lost, self.process = 0, set(), [], 0
@@ -148,14 +148,15 @@ class Watch:
         return devices
 
     def tell_who_is_awaited(self):
-        """A device that runs for long while another waits for long is named, and not accused. So are all where
-        none runs, and some poll: those may do something else, which nobody can know."""
+        """A device that runs for long while another waits for long is named, and not accused. So are all
+        where none runs, and some poll: those may do something else, which nobody can know."""
         records = [record for record in self.records.all() if record.state != "has ended"]
         still = [record for record in records if self.seconds_still(record) >= 10]
         running = [record for record in still if record.state == "runs"]
         for record in running if len(running) < len(still) else ():
             stopped = " (its process is stopped)" if is_stopped(record.process) else ""
-            self.tell_once(record, f"for device {record.device}{stopped}, last heard of in {record.last_call}")
+            self.tell_once(record, f"for device {record.device}{stopped}, last heard of in "
+                                   f"{record.last_call}")
         polling = [record for record in still if record.state == "polls"]
         if polling and len(still) == len(records) and not running:
             lines = [f"\n  device {record.device} {record.state} {record.doing}" for record in records]

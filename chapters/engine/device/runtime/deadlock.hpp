@@ -44,8 +44,8 @@ struct Blocked {
 /// The state of a device that waits.
 struct DeviceState {
   Blocked blocked;
-  /// By group and slot; where no slot is, 0. Of a group that is not here nothing is known: it was removed long
-  /// ago.
+  /// By group and slot; a slot that is not here is 0. Of a group that is not here nothing is known: it was
+  /// removed long ago.
   std::map<Index, std::map<Index, Index>> posted;
   Index calls = 0;                                 ///< that the device has made
   bool operator==(const DeviceState&) const = default;
@@ -58,8 +58,7 @@ struct DeviceState {
 using DeviceStates = std::vector<std::optional<DeviceState>>;
 
 /// The devices that can never go on, whatever the others do. If the states are those of one moment, it is a
-/// proof: an operation may go on if each of its needs is met, or can be met by a device that may go on, or
-/// that has an operation that may.
+/// proof (deadlock_search.hpp).
 std::vector<int> stuck_devices(const DeviceStates& states);
 
 /// Who waits in which call for whom, and what to look for.

@@ -86,8 +86,8 @@ int Group::tag(Channel channel) const {
   return c + of_calls * static_cast<int>(calls_begun() % calls_apart);
 }
 
-/// Our k-th post to a channel is met by the peer's k-th post to the other end of it: of messages the k-th of all,
-/// of a collective call the k-th of that call, so that what a call that has failed left out is of no account.
+/// Our k-th post to a channel is met by the peer's k-th post to the other end of it. Posts of a collective
+/// call are counted in that call: what a call that has failed left out, later ones do not miss.
 void Group::track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer) {
   Index& posted = posted_[static_cast<std::size_t>(slot(side, channel, peer))];
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);

@@ -105,8 +105,8 @@ class Stream {
   void advance();
   /// Returns when this operation is done, and frees its buffers. Rethrows its error, if there was one.
   void wait_for(Operation& operation);
-  /// Whether this operation is done. \throws Error deadlock, when neither it can ever be done nor any other that
-  /// this device has polled since its last call
+  /// Whether this operation is done. \throws Error deadlock, when neither it can ever be done nor any other
+  /// that this device has polled since its last call
   bool poll(const std::shared_ptr<Operation>& operation);
   /// Says that this device makes a call: it does not poll any more.
   void stop_polling();
