@@ -140,26 +140,31 @@ Blocked Stream::blocked_by(const Operation& operation) const {
   return blocked;
 }
 
+/// What has to go on before this operation is done: itself, or the first one of the stream. (One that is done
+/// needs nothing: only its own GPU is still at it.)
+const Operation& Stream::first_before(const Operation& operation) const {
+  return operation.done || operation.is_posted || queue_.empty() ? operation : *queue_.front();
+}
+
 Blocked Stream::describe(const Operation& operation) const {
-  if (operation.done) {  // only its own GPU is still at it
-    Blocked blocked = blocked_by(operation);
-    blocked.any_of = {Blocked::Needs{}};
-    return blocked;
-  }
-  return operation.is_posted || queue_.empty() ? blocked_by(operation) : blocked_by(*queue_.front());
+  return blocked_by(first_before(operation));
 }
 
 /// Each operation that this device polls lets it go on.
 Blocked Stream::describe_polled() const {
-  std::vector<Blocked> each;
-  for (const auto& operation : polled_)
-    if (!is_done(*operation)) each.push_back(describe(*operation));
-  if (each.empty()) return {};  // a GPU has come to it by now
-  Blocked& all = each.front();
+  Blocked all;
+  std::size_t polled = 0;
+  for (const auto& operation : polled_) {
+    if (is_done(*operation)) continue;
+    if (polled++ == 0)
+      all = describe(*operation);
+    else if (std::optional<Blocked::Needs> needs = needs_of(first_before(*operation)))
+      all.any_of.push_back(std::move(*needs));
+    else
+      all.any_of.insert(all.any_of.end(), all.in_flight.begin(), all.in_flight.end());
+  }
   all.is_polling = true;
-  if (each.size() > 1) all.place += fmt::format(", and {} more", each.size() - 1);
-  for (std::size_t i = 1; i < each.size(); ++i)
-    all.any_of.insert(all.any_of.end(), each[i].any_of.begin(), each[i].any_of.end());
+  if (polled > 1) all.place += fmt::format(", and {} more", polled - 1);
   return all;
 }
 

@@ -130,6 +130,7 @@ class Stream {
  private:
   /// Lets it go on as far as it can; whether it is done.
   static bool advance(Operation& operation);
+  const Operation& first_before(const Operation& operation) const;
   Blocked blocked_by(const Operation& operation) const;
   Blocked describe_polled() const;
   void give_up(Operation& operation);
