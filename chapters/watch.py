@@ -13,12 +13,13 @@ class Record:
     def __init__(self, device, content):
         self.device = device
         self.process, state, since, self.calls, line, call, file = self.layout.unpack(content)
-        self.state = ("runs", "waits", "has ended")[state]
+        self.state = ("runs", "waits", "polls", "has ended")[state]
         self.seconds = time.time() - since / 1000  # in this state
         self.call, file = (text.split(b"\0")[0].decode(errors="replace") for text in (call, file))
         self.file, self.line = re.sub(".*/(?=(chapters|tests)/)", "", file), line
         place = f" at {self.file}:{line}" if line else ""
         self.last_call = f"call {self.calls} ({self.call}){place}" if self.call else "no call"
+        self.doing = f"{'after' if self.state == 'runs' else 'in'} {self.last_call}"
 
     def is_lost(self):
         return self.process > 0 and self.state != "has ended" and not is_alive(self.process)
@@ -86,8 +87,7 @@ def what_others_did(known, lost):
     others = {}
     for other in known.values():
         if other.device != lost and other.state != "has ended":
-            what = f"{'in' if other.state == 'waits' else 'after'} {other.last_call}"
-            others.setdefault(what, []).append(other.device)
+            others.setdefault(other.doing, []).append(other.device)
     return [f"  {devices_text(devices)} {'was' if len(devices) == 1 else 'were'} {what}"
             for what, devices in others.items()]
 
@@ -96,12 +96,13 @@ def devices_text(devices):
 
 class Watch:
     """Looks after a job, ten times a second. Says once of each call for whom the others wait, after ten
-    seconds. When a device has failed or is lost, ends the other devices of this host: Open MPI's launcher
-    would take seconds. Ends a launcher that stays without devices, as Open MPI's does at times, after five
-    seconds."""
+    seconds in which neither that device nor they have made another call. When a device has failed or is lost,
+    ends the other devices of this host: Open MPI's launcher would take seconds. Ends a launcher that stays
+    without devices, as Open MPI's does at times, after five seconds."""
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
         self.looks, self.told, self.lost, self.stays = 0, set(), [], False
+        self.seen = {}  # what each device was doing when it was looked at last, and since when
 
     def __call__(self, launcher):
         """The exit code where it stays too long, or writes to an output that takes no more; else None."""
@@ -152,15 +153,32 @@ class Watch:
         return devices
 
     def tell_who_is_awaited(self):
-        """A device that runs for long while another waits for long is named, and not accused."""
-        records = self.records.all()
-        longest = max((record.seconds for record in records if record.state == "waits"), default=0)
-        for record in records:
-            key = (record.device, record.calls)
-            if record.state == "runs" and min(longest, record.seconds) >= 10 and key not in self.told:
-                self.told.add(key)
-                stopped = " (its process is stopped)" if is_stopped(record.process) else ""
-                say(f"waiting 10 s for device {record.device}{stopped}, last heard of in {record.last_call}")
+        """A device that runs for long while another waits for long is named, and not accused. So are all
+        where none runs, and some poll: those may do something else, which nobody can know."""
+        records = [record for record in self.records.all() if record.state != "has ended"]
+        still = [record for record in records if self.seconds_still(record) >= 10]
+        running = [record for record in still if record.state == "runs"]
+        for record in running if len(running) < len(still) else ():
+            stopped = " (its process is stopped)" if is_stopped(record.process) else ""
+            self.tell_once(record, f"for device {record.device}{stopped}, last heard of in "
+                                   f"{record.last_call}")
+        polling = [record for record in still if record.state == "polls"]
+        if polling and len(still) == len(records) and not running:
+            lines = [f"\n  device {record.device} {record.state} {record.doing}" for record in records]
+            self.tell_once(polling[0], f"for devices that wait, or poll what is not done:{''.join(lines)}")
+
+    def seconds_still(self, record):
+        """For how long the device has made no call, as far as it was watched, and has been in its state."""
+        now, doing = time.monotonic(), (record.calls, record.call, record.line)
+        before, since = self.seen.get(record.device, (None, now))
+        self.seen[record.device] = doing, since if before == doing else now
+        return min(now - self.seen[record.device][1], record.seconds)
+
+    def tell_once(self, record, text):
+        """Once of each device and call."""
+        if (record.device, record.calls) not in self.told:
+            self.told.add((record.device, record.calls))
+            say(f"waiting 10 s {text}")
 
 def is_stopped(process):
     try:

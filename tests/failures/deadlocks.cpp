@@ -22,6 +22,12 @@ void talk_for_ever() {
       group().receive(5 - me());
 }
 
+/// Asks five times a second whether one of two messages has come.
+void poll_two_messages_of_1() {
+  Future<Tensor> one = group().post_receive(1, {2}), other = group().post_receive(1, {2});
+  while (!one.ready() && !other.ready()) std::this_thread::sleep_for(200ms);
+}
+
 /// Each device meets the next one in a group of the two before the one before it: nobody comes first.
 void meet_in_groups_of_two() {
   std::unique_ptr<Communicator> with_next, with_previous;
@@ -80,6 +86,12 @@ const std::vector<Case> everybody_waits = {
      {"devices 0, 2 can never go on", "  devices 0, 2 poll in all_reduce (", ") for device 1\n",
       "  device 1 waits in the end of the program"},
      only(1, nothing, poll_all_reduce)},
+    {"1_ends_while_others_poll_two_calls_slowly",
+     {3},
+     82,
+     {"devices 0, 2 can never go on", "  devices 0, 2 poll in post_receive (",
+      ", and 1 more) for device 1\n"},
+     only(1, nothing, poll_two_messages_of_1)},
     {"1_sends_in_an_all_reduce",
      {2},
      82,

@@ -181,8 +181,8 @@ const std::vector<Case> calls_do_not_fit = {
 };
 
 const std::string second_thread =
-    "error: device 1: a call to the device: expected from the thread that runs the program, given from a "
-    "second";
+    "error: device 1: a call to the device, or an operation on tensors: expected from the thread that runs "
+    "the program, given from a second";
 const std::vector<Case> threads_and_sizes = {
     {"1_calls_from_two_threads",
      {3},

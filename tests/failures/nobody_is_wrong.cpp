@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "tests/failures/misbehave.hpp"
+#include "tests/harness/delays.hpp"
 
 namespace {
 
@@ -78,6 +79,35 @@ void print_before_messages_are_met() {
   early.get(), received.get(), sent.wait();
 }
 
+/// From here to the end of the program, this device hears up to half a second late what others have done.
+void hear_late() {
+  testing::delay_messages({.of_calls = 1, .of_control = 0, .longest = 500ms});
+}
+
+void meet_in_a_group_that_1_removes_soon() {
+  if (me() == 0) hear_late();
+  const std::unique_ptr<Communicator> pair = group().split(0, me());
+  me() == 0 ? (void)pair->receive(1) : pair->send(0, Tensor({2}));
+}
+
+/// A call that the devices do not agree on, and a message.
+void disagree_and_send() {
+  if (me() == 1) hear_late();
+  try {
+    group().all_reduce_async(Tensor({me() + 2}), ReduceOp::sum).get();
+  } catch (const Error&) {
+    me() == 0 ? (void)group().receive(1) : group().send(0, Tensor({2}));
+  }
+}
+
+void catch_a_deadlock_and_go_on() {
+  try {
+    group().receive(1 - me());
+  } catch (const Error&) {
+    all_reduce();
+  }
+}
+
 }  // namespace
 
 const std::vector<Case> nobody_is_wrong = {
@@ -91,5 +121,9 @@ const std::vector<Case> nobody_is_wrong = {
     {"0_drops_a_future_and_ends", {3}, 0, {}, drop_a_future_on_0},
     {"0_drops_messages_and_ends", {3}, 0, {}, drop_messages_on_0, Where::cuda_too},
     {"0_polls_and_then_sends", {2}, 0, {}, poll_and_then_send, Where::cuda_too},
+    {"1_hears_late_that_all_have_ended", {3}, 0, {}, only(1, hear_late, nothing)},
+    {"0_hears_late_of_a_group_that_1_has_removed", {2}, 0, {}, meet_in_a_group_that_1_removes_soon},
+    {"1_hears_late_that_both_disagree", {2}, 0, {}, disagree_and_send},
+    {"both_catch_a_deadlock_and_go_on", {2}, 0, {}, catch_a_deadlock_and_go_on},
     {"0_prints_before_its_messages_are_met", {3}, 0, {}, print_before_messages_are_met, Where::cuda_too},
 };

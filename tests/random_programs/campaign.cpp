@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "tests/harness/delays.hpp"
 #include "tests/random_programs/ends.hpp"
 #include "tests/random_programs/execution.hpp"
 #include "tests/random_programs/random.hpp"
@@ -21,7 +22,7 @@ struct Options {
   Index first = 1, last = 1;
   int devices = 2;
   std::string fault, draw;
-  bool prints = false;
+  bool prints = false, delays = false;
 };
 
 /// \throws Error usage when it does not happen: there is no such device, or no such call
@@ -94,6 +95,7 @@ int main(int argc, char** argv) {
   app.add_flag("--print", options.prints,
                "Print the program, and with --fault how it must end; runs nothing");
   app.add_option("--draw", options.draw, "Print a fault of this kind, and how it must end; runs nothing");
+  app.add_flag("--delays", options.delays, "Let one of 32 messages come up to 80 ms late");
   app.add_option("--devices", options.devices, "For --print and --draw: on how many devices it would run");
   try {
     app.parse(argc, argv);
@@ -102,5 +104,6 @@ int main(int argc, char** argv) {
   }
   if (program) options.first = options.last = *program;
   if (options.prints || !options.draw.empty()) return show(options);
+  if (options.delays) delay_messages({1 / 32., 1 / 32., std::chrono::milliseconds(80)});
   return run_on_devices(argc, argv, [&](Communicator& world) { return run(world, options); });
 }

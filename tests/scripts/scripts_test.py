@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 root = Path(__file__).resolve().parents[2]
 build = Path(sys.argv.pop(1)).resolve()
@@ -399,6 +400,30 @@ class Ending(Scripts):
             if is_program and str(os.getpid()).encode() in words:
                 found.append(process)
         return found
+
+
+class Watching(unittest.TestCase):
+    def test_only_devices_that_stand_still_are_named(self):
+        """Once. Device 0 waits; device 1 makes calls for 20 seconds, and none in 20 more; then both poll."""
+        sys.path.append(str(root / "chapters"))
+        import watch
+        clock = [1e6]
+        def record(device, state, calls):
+            content = watch.Record.layout.pack(0, state, int(1e3 * (clock[0] - 30)), calls, 0, b"send", b"")
+            return watch.Record(device, content)
+        seen, said, looks = watch.Watch("", mock.Mock()), [], []
+        with mock.patch.object(watch.time, "time", lambda: clock[0]), \
+             mock.patch.object(watch.time, "monotonic", lambda: clock[0]), \
+             mock.patch.object(watch, "say", said.append):
+            for second in range(60):
+                clock[0] += 1
+                states = (1, 0) if second < 40 else (2, 2)
+                seen.records.all = lambda: [record(0, states[0], 1), record(1, states[1], min(second, 20) + 2)]
+                seen.tell_who_is_awaited()
+                looks += [(second, line.partition(":")[0]) for line in said]
+                said.clear()
+        self.assertEqual(looks, [(30, "waiting 10 s for device 1, last heard of in call 22 (send)"),
+                                 (40, "waiting 10 s for devices that wait, or poll what is not done")])
 
 
 class New(Scripts):

@@ -84,7 +84,6 @@ void Agreement::finish() {
   }
   std::vector<Claim> claims;
   for (const std::vector<Index>& numbers : claims_) claims.push_back(Claim::from(numbers));
-  group_->forget_posts_of_calls();
   throw_disagreement(*group_, claims);
 }
 

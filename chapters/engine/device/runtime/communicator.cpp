@@ -25,18 +25,8 @@ class Started : public Pending {
  public:
   explicit Started(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
 
-  bool test() override {
-    stream().advance();
-    const bool is_done = operation_->done && (!operation_->on_device || operation_->on_device->is_reached());
-    // A program may ask in a loop, so it must notice a failed device, and a call that can never be done.
-    if (!is_done)
-      patience_.idle([this] {
-        Blocked blocked = stream().describe(*operation_);
-        blocked.is_polling = true;
-        return blocked;
-      });
-    return is_done;
-  }
+  /// A program may ask in a loop, so it must notice a failed device, and a call that can never be done.
+  bool test() override { return stream().poll(operation_); }
   void wait() override { stream().wait_for(*operation_); }
   Tensor take_result() override { return std::move(operation_->tensor); }
   void dropped() noexcept override {
@@ -47,7 +37,6 @@ class Started : public Pending {
 
  private:
   std::shared_ptr<Operation> operation_;
-  ControlPlane::Wait patience_;
 };
 
 Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
@@ -242,6 +231,7 @@ class GroupCommunicator : public Communicator {
   }
 
   std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) override {
+    stream().stop_polling();
     Header header;
     header.what = fmt::format("a gather {}of \"{}\"", for_all ? "for all " : "", what);
     header.call = stream().calls();

@@ -11,6 +11,7 @@
 #include <exception>
 #include <list>
 #include <thread>
+#include <utility>
 
 #include "engine/device/error.hpp"
 #include "engine/device/runtime/flight_record.hpp"
@@ -29,6 +30,7 @@ constexpr auto nap = 15us;
 constexpr auto longest_nap = 200us;
 constexpr int naps_of_a_wait = 64;  // a longer nap adds at most this part to the wait
 constexpr auto between_looks = 1ms;
+constexpr std::size_t groups_remembered = 256;
 constexpr auto grace = 3000ms;  // the time in which device 0 must print another device's last line
 
 enum Tag { failure = 1, question, answer, verdict };
@@ -37,6 +39,14 @@ void print_line(const std::string& line) {
   std::fflush(stdout);
   std::fprintf(stderr, "error: %s\n", line.c_str());
   std::fflush(stderr);
+}
+
+/// The first slot, and those that are not 0.
+std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
+  std::map<Index, Index> some;
+  for (std::size_t slot = 0; slot < counts.size(); ++slot)
+    if (slot == 0 || counts[slot] != 0) some[static_cast<Index>(slot)] = counts[slot];
+  return some;
 }
 
 [[noreturn]] void throw_deadlock(const std::string& line) {
@@ -126,7 +136,7 @@ void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
     Blocked blocked;
     blocked.call = what;
     blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where);
-    blocked.needs = needs;
+    blocked.any_of = {needs};
     blocked.in_flight = in_flight_();
     blocked.is_at_end = is_at_end_;
     return blocked;
@@ -134,23 +144,30 @@ void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
   for (Wait wait; !is_done(); wait.idle(describe)) advance_();
 }
 
-void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
-  ControlPlane& plane = instance();
+void ControlPlane::Wait::pause() {
   spins_ = 0;
-  const auto now = steady_clock::now();
-  if (since_ == steady_clock::time_point{}) since_ = listened_ = now;
-  if (!is_noted_) FlightRecord::instance().note_state(FlightRecord::State::waits);
-  is_noted_ = true;
-  const steady_clock::duration waited = now - since_, shortest = nap * plane.devices_a_core_;
+  if (since_ == steady_clock::time_point{}) since_ = listened_ = steady_clock::now();
+  const steady_clock::duration waited = steady_clock::now() - since_;
+  const steady_clock::duration shortest = nap * instance().devices_a_core_;
   if (waited < before_sleep)
     sched_yield();
   else
     std::this_thread::sleep_for(
         std::max(shortest, std::min<steady_clock::duration>(waited / naps_of_a_wait, longest_nap)));
+}
+
+void ControlPlane::Wait::listen(const std::function<Blocked()>& describe) {
+  ControlPlane& plane = instance();
+  const auto now = steady_clock::now();
+  if (since_ == steady_clock::time_point{}) since_ = listened_ = now;
   if (now - listened_ < between_looks) return;
   listened_ = now;
+  if (!std::exchange(is_noted_, true))
+    FlightRecord::instance().note_state(describe().is_polling ? FlightRecord::State::polls
+                                                              : FlightRecord::State::waits);
   plane.hear_of_failures();
-  plane.hear_of_deadlock();
+  if (!plane.search_) return;
+  plane.hear_of_deadlock(describe);
   plane.search_for_deadlock(describe, since_);
 }
 
@@ -162,10 +179,14 @@ void ControlPlane::hear_of_failures() {
   fail(static_cast<Code>(code.at(0)), line);
 }
 
-void ControlPlane::hear_of_deadlock() {
+/// A verdict on another state is out of date: this device has found it itself, and its program has gone on.
+void ControlPlane::hear_of_deadlock(const std::function<Blocked()>& describe) {
   int source = 0;
   std::string bytes;
-  if (messages_->take(MPI_ANY_SOURCE, verdict, source, bytes)) throw_deadlock(bytes);
+  if (!messages_->take(MPI_ANY_SOURCE, verdict, source, bytes)) return;
+  const auto [length, text] = unpack(bytes);
+  const auto state = static_cast<std::size_t>(length.at(0));
+  if (text.substr(0, state) == my_state(describe()).packed()) throw_deadlock(text.substr(state));
 }
 
 ControlPlane::Wait::~Wait() {
@@ -174,11 +195,15 @@ ControlPlane::Wait::~Wait() {
 }
 
 DeviceState ControlPlane::my_state(Blocked blocked) const {
-  DeviceState state{std::move(blocked), {}, calls_()};
-  for (const auto& [group, counts] : posted_)
-    for (std::size_t slot = 0; slot < counts->size(); ++slot)
-      if ((*counts)[slot] != 0) state.posted[group][static_cast<Index>(slot)] = (*counts)[slot];
+  DeviceState state{std::move(blocked), removed_, calls_()};
+  for (const auto& [group, counts] : posted_) state.posted[group] = by_slot(*counts);
   return state;
+}
+
+void ControlPlane::remove(Index group) {
+  removed_[group] = by_slot(*posted_.at(group));
+  posted_.erase(group);
+  if (removed_.size() > groups_remembered) removed_.erase(removed_.begin());
 }
 
 void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,
@@ -193,8 +218,10 @@ void ControlPlane::search_for_deadlock(const std::function<Blocked()>& describe,
   const auto found = search_->look([&] { return my_state(describe()); }, since, out);
   if (!found) return;
   const std::string line = explain_deadlock(found->states, found->stuck);
-  for (int d : found->stuck)
-    if (d != id_) messages_->send(d, verdict, line);
+  for (int d : found->stuck) {
+    const std::string state = found->states[static_cast<std::size_t>(d)]->packed();
+    if (d != id_) messages_->send(d, verdict, pack({static_cast<Index>(state.size())}, state + line));
+  }
   if (std::ranges::find(found->stuck, id_) != found->stuck.end()) throw_deadlock(line);
 }
 

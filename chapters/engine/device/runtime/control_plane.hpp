@@ -22,9 +22,10 @@ class ControlPlane {
   int id() const { return id_; }
   int size() const { return size_; }
 
-  /// What this device posts in a group, by slot: counted there, read here, until the group is removed.
+  /// What this device posts in a group, by slot: counted there, and read here. Of a group that is removed the
+  /// counts are kept, since others may still wait for messages that are on their way.
   void add(Index group, const std::vector<Index>& posted) { posted_[group] = &posted; }
-  void remove(Index group) { posted_.erase(group); }
+  void remove(Index group);
 
   /// What a backend has in flight goes on while a device waits in a control collective: others may need it
   /// before they come there. `advance` must not wait; `in_flight` as in Blocked.
@@ -48,12 +49,19 @@ class ControlPlane {
     /// \throws Error deadlock, which says what each device waits for, when there is one.
     template <class Describe>
     void idle(const Describe& describe) {
-      if (++spins_ >= spins_before_a_pause) pause(describe);
+      if (++spins_ >= spins_before_a_pause) pause(), listen(describe);
+    }
+    /// The same for a device that polls, and may do something else between two polls.
+    template <class Describe>
+    void poll(const Describe& describe) {
+      if (++spins_ >= spins_before_a_pause) pause();
+      listen(describe);
     }
 
    private:
     static constexpr int spins_before_a_pause = 64;
-    void pause(const std::function<Blocked()>& describe);
+    void pause();
+    void listen(const std::function<Blocked()>& describe);
 
     bool is_noted_ = false;  // in this device's record
     int spins_ = 0;
@@ -62,6 +70,8 @@ class ControlPlane {
 
   /// Says that this device begins no more calls: it waits for the others to end.
   void is_at_end() { is_at_end_ = true; }
+  /// Says that all devices are at the end. What they still exchange, all of them do, so the search is over.
+  void all_are_at_end() { search_.reset(); }
 
   /// Ends the whole job with the error's code. The error is printed once: by the first device that fails, or,
   /// where devices keep no records (flight_record.hpp), by device 0 if it still answers.
@@ -78,7 +88,7 @@ class ControlPlane {
   ControlPlane();
   ~ControlPlane();
   void hear_of_failures();
-  void hear_of_deadlock();
+  void hear_of_deadlock(const std::function<Blocked()>& describe);
   void learn_to_wait();
   void tell_device_0(Code code, const std::string& line);
   void search_for_deadlock(const std::function<Blocked()>& describe, DeadlockSearch::Clock::time_point since);
@@ -91,6 +101,7 @@ class ControlPlane {
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::map<Index, const std::vector<Index>*> posted_;  // by group
+  std::map<Index, std::map<Index, Index>> removed_;    // of groups removed last, by slot: what was posted
   bool is_at_end_ = false;
   std::optional<DeadlockSearch> search_;
   std::function<Index()> calls_ = [] { return Index{0}; };

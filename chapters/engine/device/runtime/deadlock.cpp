@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "engine/device/runtime/group.hpp"
@@ -38,13 +39,21 @@ void append(std::vector<Index>& numbers, const Blocked::Needs& needs) {
     numbers.insert(numbers.end(), {need.peer, need.group, need.slot, need.entries});
 }
 
-Blocked::Needs take_needs(std::vector<Index>::const_iterator& at) {
-  Blocked::Needs needs(static_cast<std::size_t>(*at++));
-  for (Blocked::Need& need : needs) {
-    need = {at[0], at[1], at[2], at[3]};
-    at += 4;
+void append(std::vector<Index>& numbers, const std::vector<Blocked::Needs>& all) {
+  numbers.push_back(static_cast<Index>(all.size()));
+  for (const Blocked::Needs& needs : all) append(numbers, needs);
+}
+
+std::vector<Blocked::Needs> take_needs(std::vector<Index>::const_iterator& at) {
+  std::vector<Blocked::Needs> all(static_cast<std::size_t>(*at++));
+  for (Blocked::Needs& needs : all) {
+    needs.resize(static_cast<std::size_t>(*at++));
+    for (Blocked::Need& need : needs) {
+      need = {at[0], at[1], at[2], at[3]};
+      at += 4;
+    }
   }
-  return needs;
+  return all;
 }
 
 }  // namespace
@@ -54,10 +63,8 @@ std::string DeviceState::packed() const {
   std::vector<Index> numbers = {calls,   b.is_polling,    b.is_at_end,
                                 b.group, b.call_of_group, static_cast<Index>(b.members.size())};
   numbers.insert(numbers.end(), b.members.begin(), b.members.end());
-  numbers.push_back(b.needs.has_value());
-  append(numbers, b.needs.value_or(Blocked::Needs{}));
-  numbers.push_back(static_cast<Index>(b.in_flight.size()));
-  for (const Blocked::Needs& needs : b.in_flight) append(numbers, needs);
+  append(numbers, b.any_of);
+  append(numbers, b.in_flight);
   for (const auto& [group, slots] : posted)
     for (const auto& [slot, count] : slots) numbers.insert(numbers.end(), {group, slot, count});
   return pack(numbers, b.call + '\n' + b.place);
@@ -78,11 +85,8 @@ DeviceState DeviceState::from(const std::string& bytes) {
   const Index members = *at++;
   b.members.assign(at, at + members);
   at += members;
-  const bool has_needs = *at++ != 0;
-  b.needs = take_needs(at);
-  if (!has_needs) b.needs.reset();
-  b.in_flight.resize(static_cast<std::size_t>(*at++));
-  for (Blocked::Needs& needs : b.in_flight) needs = take_needs(at);
+  b.any_of = take_needs(at);
+  b.in_flight = take_needs(at);
   for (; at != numbers.end(); at += 3) state.posted[at[0]][at[1]] = at[2];
   return state;
 }
@@ -91,9 +95,10 @@ DeviceState DeviceState::from(const std::string& bytes) {
 
 namespace {
 
+/// What the device has posted at most.
 Index posted(const DeviceState& state, Index group, Index slot) {
   const auto slots = state.posted.find(group);
-  if (slots == state.posted.end()) return 0;
+  if (slots == state.posted.end()) return std::numeric_limits<Index>::max();
   const auto count = slots->second.find(slot);
   return count == slots->second.end() ? 0 : count->second;
 }
@@ -106,13 +111,11 @@ class Possible {
     while (grows()) continue;
   }
 
-  bool goes_on(const Blocked& blocked) const {
-    return blocked.needs ? is_possible(*blocked.needs) : any_in_flight(blocked);
-  }
+  bool goes_on(const Blocked& blocked) const { return any_is_possible(blocked.any_of); }
 
  private:
-  bool any_in_flight(const Blocked& blocked) const {
-    return std::ranges::any_of(blocked.in_flight, [&](const auto& needs) { return is_possible(needs); });
+  bool any_is_possible(const std::vector<Blocked::Needs>& operations) const {
+    return std::ranges::any_of(operations, [&](const auto& needs) { return is_possible(needs); });
   }
   bool is_possible(const Blocked::Needs& needs) const {
     return std::ranges::all_of(needs, [&](const Blocked::Need& need) {
@@ -125,7 +128,7 @@ class Possible {
     for (std::size_t d = 0; d < states_.size(); ++d) {
       if (may_post_[d]) continue;
       const Blocked& blocked = states_[d]->blocked;
-      may_post_[d] = any_in_flight(blocked) || (!blocked.is_at_end && goes_on(blocked));
+      may_post_[d] = any_is_possible(blocked.in_flight) || (!blocked.is_at_end && goes_on(blocked));
       has_grown |= may_post_[d];
     }
     return has_grown;
@@ -159,8 +162,9 @@ std::vector<int> awaited_devices(const DeviceStates& states, const DeviceState& 
     if (const auto& other = states[static_cast<std::size_t>(d)];
         !other || posted(*other, b.group, calls) < b.call_of_group)
       awaited.insert(d);
-  if (awaited.empty())
-    for (const Blocked::Need& need : b.needs.value_or(Blocked::Needs{}))
+  if (!awaited.empty()) return {awaited.begin(), awaited.end()};
+  for (const Blocked::Needs& needs : b.any_of)
+    for (const Blocked::Need& need : needs)
       if (const auto& other = states[static_cast<std::size_t>(need.peer)];
           !other || posted(*other, need.group, need.slot) < need.entries)
         awaited.insert(static_cast<int>(need.peer));

@@ -27,10 +27,10 @@ struct Blocked {
 
   std::string call;   ///< "all_reduce in group {0, 1}"
   std::string place;  ///< "call 3 at FILE:LINE"
-  /// What the device needs to go on itself. Nothing: it goes on when any operation in flight does.
-  std::optional<Needs> needs = Needs{};
+  /// The operations of which one has to go on before the device does.
+  std::vector<Needs> any_of = {Needs{}};
   std::vector<Needs> in_flight;  ///< of each operation that may go on while the device waits
-  bool is_polling = false;       ///< it asks whether the call is done, so it does not wait
+  bool is_polling = false;       ///< it asks whether calls are done, so it may do something else at any time
   bool is_at_end = false;        ///< it begins no more calls
 
   /// Of a collective: the group, its members, and the number of the call among those of the group.
@@ -44,7 +44,9 @@ struct Blocked {
 /// The state of a device that waits.
 struct DeviceState {
   Blocked blocked;
-  std::map<Index, std::map<Index, Index>> posted;  ///< by group and slot, where it is not 0
+  /// By group and slot; a slot that is not here is 0. Of a group that is not here nothing is known: it was
+  /// removed long ago.
+  std::map<Index, std::map<Index, Index>> posted;
   Index calls = 0;                                 ///< that the device has made
   bool operator==(const DeviceState&) const = default;
 
@@ -56,8 +58,7 @@ struct DeviceState {
 using DeviceStates = std::vector<std::optional<DeviceState>>;
 
 /// The devices that can never go on, whatever the others do. If the states are those of one moment, it is a
-/// proof: an operation may go on if each of its needs is met, or can be met by a device that may go on, or
-/// that has an operation that may.
+/// proof (deadlock_search.hpp).
 std::vector<int> stuck_devices(const DeviceStates& states);
 
 /// Who waits in which call for whom, and what to look for.

@@ -74,14 +74,15 @@ DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   return is_urgent_ || std::ranges::any_of(known_, &Known::is_asked) ? for_more_devices : 0s;
 }
 
-/// What devices said last is not of one moment, so it shows only who may be stuck. A proof takes answers of one
-/// moment: it lies after a device's first answer of these words, and before the question of the last one.
+/// The last answers are of different moments, so they only suggest who is stuck. The proof looks at one
+/// moment, and at the devices whose state is known there: the first of their equal answers had come before it,
+/// and the question for the last one was sent after it.
 void DeadlockSearch::judge() {
   DeviceStates last;
   for (const Known& known : known_) last.push_back(known.state);
   const std::vector<int> candidates = stuck_devices(last);
   auto moment = Clock::time_point::min();
-  for (const Known& known : known_)  // the others', too: who is stuck depends on them
+  for (const Known& known : known_)  // of all devices: who is stuck depends also on those that are not
     if (known.first < known.confirmed) moment = std::max(moment, known.first);
   Found found;
   for (const Known& known : known_)

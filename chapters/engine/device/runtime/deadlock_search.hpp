@@ -1,8 +1,19 @@
 #pragma once
 
 /// The search for a deadlock. A device that has waited for a while asks all others what they wait for. Only
-/// devices that wait answer. There is no deadlock because of a time that has passed: it is proved from
-/// answers that were true at one moment.
+/// devices that wait or poll answer. No time that has passed is a reason: a deadlock is proved.
+///
+/// 1. An answer says which posts of other devices a device needs, and which it has made itself. Sends and
+///    receives count when they are posted, so a message that is on its way is no missing one.
+/// 2. If two answers of a device are equal, it was in that state all the time between: a device that goes on
+///    makes calls and posts, and their numbers never become again what they were.
+/// 3. So all devices that have given two equal answers, one before a moment and one after it, were in those
+///    states at that moment. Any other device may do anything, and so may one that polls.
+/// 4. Take all devices that may do anything, and add, again and again, each device one of whose operations
+///    needs only posts that are made, or that a device of the set may make. The others are never helped: the
+///    first of them to post would need a post of another one of them before.
+/// 5. A device can never go on if each operation that would let it needs such a post, which nobody makes. Of
+///    one that polls, this means all that it polls: it asks for that in vain, whatever it does next.
 
 #include <chrono>
 #include <functional>

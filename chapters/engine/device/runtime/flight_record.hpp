@@ -15,7 +15,7 @@ namespace shard::runtime {
 /// reads it. Without that folder, on another host say, nothing is recorded.
 class FlightRecord {
  public:
-  enum class State : std::int64_t { runs, waits, has_ended };
+  enum class State : std::int64_t { runs, waits, polls, has_ended };
   /// The file's content. Texts end in zeros.
   struct Content {
     std::int64_t process;

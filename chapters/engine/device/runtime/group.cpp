@@ -87,18 +87,14 @@ int Group::tag(Channel channel) const {
   return c + of_calls * static_cast<int>(calls_begun() % calls_apart);
 }
 
-void Group::forget_posts_of_calls() {
-  for (Side side : {Side::sending, Side::receiving})
-    for (int c = 0; c < static_cast<int>(first_of_messages); ++c)
-      for (int peer = 0; peer < num_devices(); ++peer)
-        posted_[static_cast<std::size_t>(slot(side, static_cast<Channel>(c), peer))] = 0;
-}
-
-/// Our k-th post to a channel is met by the peer's k-th post to the other end of it.
+/// Our k-th post to a channel is met by the peer's k-th post to the other end of it. Posts of a collective
+/// call are counted in that call: what a call that has failed left out, later ones do not miss.
 void Group::track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer) {
-  const Index entries = ++posted_[static_cast<std::size_t>(slot(side, channel, peer))];
+  Index& posted = posted_[static_cast<std::size_t>(slot(side, channel, peer))];
+  if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
+  const Index entries = ++posted;
   const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
-  posts.requests_.push_back({request, side});
+  posts.requests_.push_back({request, side, &posted});
   posts.needs_.push_back({member(peer), id_, slot(other_side, channel, place_), entries});
 }
 
@@ -208,9 +204,9 @@ Posts::~Posts() {
   int is_over = 0;
   MPI_Finalized(&is_over);
   if (is_over) return;
-  for (auto& [request, side] : requests_) {
+  for (auto& [request, side, posted] : requests_) {
     if (request == MPI_REQUEST_NULL) continue;  // it has failed
-    if (side == Side::receiving) MPI_Cancel(&request);
+    if (side == Side::receiving) MPI_Cancel(&request), --*posted;
     MPI_Request_free(&request);
   }
 }

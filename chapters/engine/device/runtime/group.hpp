@@ -66,6 +66,7 @@ class Posts : public Awaited {
   struct Post {
     MPI_Request request;
     Side side;
+    Index* posted;  // the group's count
   };
   std::vector<Post> requests_;
   Blocked::Needs needs_;
@@ -111,8 +112,6 @@ class Group {
   Index calls_begun() const { return posted_[calls_slot]; }
   /// The last call that all members have made.
   std::optional<Header> last_agreed;
-  /// Called on all members when a call has failed: what was posted for it will not be met.
-  void forget_posts_of_calls();
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 

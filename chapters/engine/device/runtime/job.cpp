@@ -38,6 +38,7 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   std::fflush(stdout);
   ControlPlane::instance().is_at_end();
   const Index largest = all->meet_at_end(exit_code);
+  ControlPlane::instance().all_are_at_end();
   if (largest == 0) require_no_left_over(*all);
   return static_cast<int>(largest);
 }

@@ -21,8 +21,8 @@ std::atomic<bool> another_has_called = false;
   ControlPlane::instance().fail(
       Code::argument,
       fmt::format(
-          "device {}: a call to the device: expected from the thread that runs the program, given from "
-          "a second thread",
+          "device {}: a call to the device, or an operation on tensors: expected from the thread that runs "
+          "the program, given from a second thread",
           this_device()));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/own_thread.hpp"
 
@@ -18,44 +20,85 @@ bool Task::advance() {
 }
 
 void Stream::start(std::shared_ptr<Operation> operation) {
+  stop_polling();
   operation->on_device = enter_device();
   queue_.push_back(std::move(operation));
   advance();
 }
 
 void Stream::post(std::shared_ptr<Operation> operation) {
+  stop_polling();
   operation->is_posted = true;
   operation->on_device = enter_device();
-  posted_.push_back(std::move(operation));
+  if (!advance(*operation)) posted_.push_back(std::move(operation));
   advance();
 }
 
 void Stream::advance() {
   require_own_thread();
-  posted_.remove_if([](const std::shared_ptr<Operation>& o) {
-    const CallSite::Resumed its_call(o->where);
-    return o->done = o->body.advance();
-  });
-  while (!queue_.empty()) {
-    Operation& first = *queue_.front();
-    const CallSite::Resumed its_call(first.where);
-    if (!first.body.advance()) return;
-    first.done = true;
-    queue_.pop_front();
+  for (std::size_t looks = std::min(posted_.size(), most_looks); looks-- > 0;) {
+    if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
+    next_posted_ = advance(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
   }
+  while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
 }
 
-void Stream::wait_for(Operation& operation) {
+bool Stream::advance(Operation& operation) {
+  const CallSite::Resumed its_call(operation.where);
+  return operation.done = operation.done || operation.body.advance();
+}
+
+void Stream::wait_for(Operation& operation) try {
+  stop_polling();
   ControlPlane::Wait wait;
-  for (advance(); !operation.done; advance()) wait.idle([&] { return describe(operation); });
+  for (advance(); !operation.done; advance()) {
+    if (operation.is_posted && advance(operation)) break;
+    wait.idle([&] { return describe(operation); });
+  }
   std::exception_ptr error = operation.body.error();
   if (operation.on_device && !error) operation.on_device->join();
   operation.body = Task();
   if (error) std::rethrow_exception(error);
   if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
+} catch (const Error&) {
+  give_up(operation);
+  throw;
+}
+
+/// After a deadlock: it makes room for later calls, if it was next.
+void Stream::give_up(Operation& operation) {
+  posted_.remove_if([&](const auto& o) { return o.get() == &operation; });
+  next_posted_ = posted_.begin();
+  if (!queue_.empty() && queue_.front().get() == &operation) queue_.pop_front();
+  operation.body = Task();
+}
+
+namespace {
+
+bool is_done(const Operation& operation) {
+  return operation.done && (!operation.on_device || operation.on_device->is_reached());
+}
+
+}  // namespace
+
+bool Stream::poll(const std::shared_ptr<Operation>& operation) {
+  advance();
+  if (operation->is_posted) advance(*operation);
+  if (is_done(*operation)) return true;
+  if (!std::exchange(operation->is_polled, true)) polled_.push_back(operation);
+  if (!patience_) patience_.emplace();
+  patience_->poll([this] { return describe_polled(); });
+  return false;
+}
+
+void Stream::stop_polling() {
+  for (const auto& operation : polled_) operation->is_polled = false;
+  polled_.clear();
+  patience_.reset();
 }
 
 void Stream::drain() {
+  stop_polling();
   ControlPlane::Wait wait;
   for (advance(); !queue_.empty() || !posted_.empty(); advance()) wait.idle([this] { return describe(); });
 }
@@ -75,7 +118,8 @@ std::vector<Blocked::Needs> Stream::in_flight() const {
     if (std::optional<Blocked::Needs> needs = needs_of(o)) all.push_back(std::move(*needs));
   };
   if (!queue_.empty()) add(*queue_.front());
-  for (const auto& posted : posted_) add(*posted);
+  for (const auto& posted : posted_)
+    if (!posted->done) add(*posted);
   return all;
 }
 
@@ -83,8 +127,11 @@ Blocked Stream::blocked_by(const Operation& operation) const {
   Blocked blocked;
   blocked.call = operation.call;
   blocked.place = place_of_call(operation.number, operation.where);
-  blocked.needs = needs_of(operation);
   blocked.in_flight = in_flight();
+  if (const std::optional<Blocked::Needs> needs = needs_of(operation))
+    blocked.any_of = {*needs};
+  else
+    blocked.any_of = blocked.in_flight;
   if (const std::shared_ptr<Group>& group = operation.collective_of) {
     blocked.group = group->id();
     blocked.members = group->members();
@@ -93,22 +140,41 @@ Blocked Stream::blocked_by(const Operation& operation) const {
   return blocked;
 }
 
+/// What has to go on before this operation is done: itself, or the first one of the stream. (One that is done
+/// needs nothing: only its own GPU is still at it.)
+const Operation& Stream::first_before(const Operation& operation) const {
+  return operation.done || operation.is_posted || queue_.empty() ? operation : *queue_.front();
+}
+
 Blocked Stream::describe(const Operation& operation) const {
-  if (operation.done) {  // only its own GPU is still at it
-    Blocked blocked = blocked_by(operation);
-    blocked.needs = Blocked::Needs{};
-    return blocked;
+  return blocked_by(first_before(operation));
+}
+
+/// Each operation that this device polls lets it go on.
+Blocked Stream::describe_polled() const {
+  Blocked all;
+  std::size_t polled = 0;
+  for (const auto& operation : polled_) {
+    if (is_done(*operation)) continue;
+    if (polled++ == 0)
+      all = describe(*operation);
+    else if (std::optional<Blocked::Needs> needs = needs_of(first_before(*operation)))
+      all.any_of.push_back(std::move(*needs));
+    else
+      all.any_of.insert(all.any_of.end(), all.in_flight.begin(), all.in_flight.end());
   }
-  return operation.is_posted || queue_.empty() ? blocked_by(operation) : blocked_by(*queue_.front());
+  all.is_polling = true;
+  if (polled > 1) all.place += fmt::format(", and {} more", polled - 1);
+  return all;
 }
 
 /// All that is in flight has to be done.
 Blocked Stream::describe() const {
   if (queue_.empty() && posted_.empty()) return {};
   Blocked blocked = blocked_by(queue_.empty() ? *posted_.front() : *queue_.front());
-  blocked.needs = Blocked::Needs{};
-  for (const Blocked::Needs& needs : blocked.in_flight)
-    blocked.needs->insert(blocked.needs->end(), needs.begin(), needs.end());
+  Blocked::Needs all;
+  for (const Blocked::Needs& needs : blocked.in_flight) all.insert(all.end(), needs.begin(), needs.end());
+  blocked.any_of = {all};
   return blocked;
 }
 

@@ -11,7 +11,9 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/device/device.hpp"
 #include "engine/device/runtime/group.hpp"
@@ -89,6 +91,7 @@ struct Operation {
   std::unique_ptr<OnDevice> on_device;  ///< null for a device that works at once, such as the emulator's
   bool done = false;                    ///< the body is done: all its work is in the device's streams
   bool is_posted = false;  ///< whether it goes on at once, and does not wait for its turn on the stream
+  bool is_polled = false;  ///< since its device began to poll
 };
 
 /// The operations of this device, in the order in which they were started.
@@ -102,6 +105,11 @@ class Stream {
   void advance();
   /// Returns when this operation is done, and frees its buffers. Rethrows its error, if there was one.
   void wait_for(Operation& operation);
+  /// Whether this operation is done. \throws Error deadlock, when neither it can ever be done nor any other
+  /// that this device has polled since its last call
+  bool poll(const std::shared_ptr<Operation>& operation);
+  /// Says that this device makes a call: it does not poll any more.
+  void stop_polling();
   /// Returns when all operations are done, those on the stream and those that were posted.
   void drain();
   /// Describes a wait for this operation. An operation on the stream waits for the first one on the stream.
@@ -120,11 +128,20 @@ class Stream {
   bool is_making_a_group = false;
 
  private:
+  /// Lets it go on as far as it can; whether it is done.
+  static bool advance(Operation& operation);
+  const Operation& first_before(const Operation& operation) const;
   Blocked blocked_by(const Operation& operation) const;
+  Blocked describe_polled() const;
+  void give_up(Operation& operation);
 
   Index calls_ = 0;
   std::deque<std::shared_ptr<Operation>> queue_;
   std::list<std::shared_ptr<Operation>> posted_;
+  static constexpr std::size_t most_looks = 64;  // of a call, at posted operations: each has its turn
+  std::list<std::shared_ptr<Operation>>::iterator next_posted_ = posted_.begin();
+  std::vector<std::shared_ptr<Operation>> polled_;  // since the last call
+  std::optional<ControlPlane::Wait> patience_;      // of a device that polls
 };
 
 Stream& stream();
