@@ -1,7 +1,10 @@
 """What the scripts share: processes, the packages this project needs, its chapters and its build."""
-import signal
+import signal, sys
+if sys.version_info < (3, 11):
+    print(f"error: Python: expected 3.11 or newer, given {sys.version.split()[0]}, {sys.executable}", file=sys.stderr)
+    sys.exit(69)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` begins: Ctrl-C ends a script without a traceback
-import contextlib, fcntl, os, re, shutil, subprocess, sys, threading, time
+import contextlib, fcntl, os, re, shutil, subprocess, threading, time
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -117,7 +120,7 @@ def install_packages(more=()):
         fail(69, f"missing packages, and NO_INSTALL is set: {missing}")
     as_root = ["sudo"] if os.geteuid() != 0 else []
     if as_root and not (shutil.which("sudo") and sys.stdin.isatty() and sys.stderr.isatty()):
-        fail(69, f"missing packages, and no right to install them: {missing}")
+        fail(69, f"missing packages, and no right to install them: sudo apt-get install {missing}")
     if as_root:
         print(f"sudo apt-get install {missing}\nMay it run? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -224,7 +224,7 @@ class OnGrid(Layers):
 
     def held(self, t):
         """Numbers that float32 holds."""
-        if self.is_checked and (np.asarray(t, "f4") != t).any():
+        if self.is_checked and (np.asarray(t, "f4") != np.asarray(t, float)).any():
             raise Undecided("a sum that float32 does not hold exactly")
         return t
 

@@ -11,7 +11,12 @@ import tempfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-import shardbook
+try:
+    import shardbook
+except ModuleNotFoundError as missing:  # NumPy may be in another Python of the PATH
+    print(f"error: missing: {missing.name} in {sys.executable} (Debian's package is python3-{missing.name})",
+          file=sys.stderr)
+    sys.exit(69)
 from shardbook import Refused, Verdict
 
 FORMAT = "shardbook-equivalence"

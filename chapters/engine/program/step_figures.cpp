@@ -31,7 +31,7 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
               return c.step_peak_bytes(optimizer.state_per_element(), step == 1);
             }));
   for (const auto& [axes, sent] : engine.sent_along()) {
-    auto form_along = [&](Index Traffic::*figure) {
+    auto form_along = [&, &axes = axes](Index Traffic::*figure) {
       return form([&](const Costs& c) {
         const auto of_axes = c.sent_along.find(axes);
         return of_axes == c.sent_along.end() ? 0 : of_axes->second.*figure;

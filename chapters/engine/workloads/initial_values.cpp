@@ -20,7 +20,7 @@ class GeneratedCheckpoint : public ListedCheckpoint {
  private:
   std::vector<float> values(const std::string& name, const Ranges& part) const override {
     const Parameter& parameter = parameters_.at(name);
-    const auto [bound, center] = std::pair(parameter.bound, parameter.center);
+    const auto bound = parameter.bound, center = parameter.center;
     const CounterRandom random(seed_, name);
     std::vector<float> values;
     for_each_run(parameter.shape, part, [&](Index first, Index, Index length) {

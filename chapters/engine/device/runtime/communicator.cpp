@@ -30,9 +30,10 @@ class Started : public Pending {
   void wait() override { stream().wait_for(*operation_); }
   Tensor take_result() override { return std::move(operation_->tensor); }
   void dropped() noexcept override {
-    std::fprintf(stderr, "device %d: the future of %s (%s) was dropped without waiting for it\n",
-                 this_device(), operation_->call.c_str(),
-                 place_of_call(operation_->number, operation_->where).c_str());
+    const std::string line =
+        fmt::format("device {}: the future of {} ({}) was dropped without waiting for it\n", this_device(),
+                    operation_->call, place_of_call(operation_->number, operation_->where));
+    std::fwrite(line.data(), 1, line.size(), stderr);  // as one piece
   }
 
  private:

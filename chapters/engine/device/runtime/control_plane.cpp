@@ -35,10 +35,19 @@ constexpr auto grace = 3000ms;  // the time in which device 0 must print another
 
 enum Tag { failure = 1, question, answer, verdict };
 
+/// In one write: between pieces of a line, the launcher's words or another device's could come. Control
+/// characters of a text that somebody has passed do not reach the terminal.
 void print_line(const std::string& line) {
+  constexpr std::size_t longest = 1 << 16;
+  std::string text = "error: ";
+  for (const char c : line.substr(0, longest)) {
+    const bool is_control = (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f;
+    text += is_control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  if (line.size() > longest) text += "...";
+  text += '\n';
   std::fflush(stdout);
-  std::fprintf(stderr, "error: %s\n", line.c_str());
-  std::fflush(stderr);
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 /// The first slot, and those that are not 0.

@@ -61,7 +61,9 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   } catch (const std::bad_alloc&) {
     plane.fail(Code::missing, fmt::format("device {}: out of memory", plane.id()));
   } catch (const std::exception& error) {
-    plane.fail(Code::internal, fmt::format("device {}: {}", plane.id(), error.what()));
+    const std::string what = error.what();
+    plane.fail(Code::internal,
+               fmt::format("device {}: {}", plane.id(), what.empty() ? "an exception without a text" : what));
   } catch (...) {
     plane.fail(Code::internal, fmt::format("device {}: an exception of an unknown type", plane.id()));
   }
