@@ -1,4 +1,4 @@
-// expect: no matching function for call to | passing 'const
+// expect: no matching function for call to | no matching member function for call to | passing 'const
 // An addend has no elements to read.
 #include "engine/on_mesh.hpp"
 

@@ -99,9 +99,9 @@ ALL = [
           "      if (!open.empty()) files.push_back(std::move(open));\n      open = {};\n"
           "      filled = 0;\n      files.push_back({name});\n",
           "Somebody keeps tensors in order.", "nothing to see: other files than another program writes"),
-    folder("other-files-lost", "  if (replaces) keep_others(path_, is_ours);\n", "",
+    folder("other-files-lost", "    keep_others(path_, is_ours);\n", "",
            "Somebody replaces the folder, and forgets what else it has.", "config.json is gone"),
-    folder("stale-files-kept", "if (is_ours(name) || has_name(kept)) continue;", "if (has_name(kept)) continue;",
+    folder("stale-files-kept", "!is_ours(name) && !has_name(kept)", "!has_name(kept)",
            "Somebody keeps all files of the old folder.", "nothing to see, until an index is lost"),
 
     text("depth-without-end", "if (depth > max_depth)", "if (false)",

@@ -85,9 +85,9 @@ class Packages(Scripts):
             job = subprocess.run(nobody, env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL,
                                  capture_output=True, text=True)
             self.assertEqual((job.returncode, job.stdout), (69, ""))
-            self.assertRegex(job.stderr, "^error: .* no right to install them: g\\+\\+.*\n$")
+            self.assertRegex(job.stderr, "^error: .* no right to install them: sudo apt-get install g\\+\\+.*\n$")
         else:
-            self.refused(69, "no right to install them: g\\+\\+", "chapters/run", "03")
+            self.refused(69, "no right to install them: sudo apt-get install g\\+\\+", "chapters/run", "03")
 
     def test_no_apt(self):
         self.play("mpirun", folder="tools")
