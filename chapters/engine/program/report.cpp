@@ -108,6 +108,7 @@ void write_report(const std::string& path, const Report& r) {
                     {"flops", to_json(r.flops)},
                     {"peak", to_json(r.peak)},
                     {"milliseconds", r.milliseconds},
+                    {"decisions", r.decisions},
                     {"curve", to_json(r.curve)},
                     {"ok", r.is_good()}});
 }

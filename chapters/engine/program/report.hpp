@@ -47,7 +47,7 @@ struct Report {
   Figure flops;                    ///< of matrix products, in the step that has most
   Figure peak;                     ///< bytes held at most
   double milliseconds = 0;         ///< of a step, median
-  /// Of each step, what rounding may turn (Journal::decisions). Not in the report's file.
+  /// Of each step, what rounding may turn (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
   /// With the unsharded network's losses, of the same run; nothing where there is none.
   std::optional<CurveComparison> curve;
