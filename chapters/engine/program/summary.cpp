@@ -13,20 +13,17 @@ namespace {
 /// (loss_curve.hpp): up to the step from which on rounding alone may change the loss by 1 %.
 std::string curve_notes(const std::vector<Report>& reports) {
   double largest = 0;
-  std::string ends;
+  bool all_steps = true;
   for (const Report& r : reports) {
     if (!r.curve) continue;
     largest = std::max(largest, r.curve->largest);
-    if (r.curve->steps < static_cast<Index>(r.losses.size()))
-      ends +=
-          fmt::format(" {} {} after {} of {} steps;", r.chapter, r.variant, r.curve->steps, r.losses.size());
+    all_steps &= r.curve->steps == static_cast<Index>(r.losses.size());
   }
-  std::string text =
-      fmt::format("Loss curves agree with the unsharded network's to a relative {:.1e}.\n", largest);
-  if (!ends.empty())
-    text += "The comparison ends where rounding may change a loss by 1 %:" + ends.substr(0, ends.size() - 1) +
-            ".\n";
-  return text;
+  return fmt::format(
+      "Loss curves agree with the unsharded network's to a relative {:.1e}{}.\n", largest,
+      all_steps
+          ? ""
+          : ", up to the steps\nfrom which on rounding may change a loss by 1 % (--verbose names them)");
 }
 
 }  // namespace
