@@ -2,11 +2,13 @@
 import contextlib, fcntl, os, re, shutil, tempfile
 from pathlib import Path
 
+from setup import fail
+
 @contextlib.contextmanager
 def job_folder(base=None):
     """Makes a folder, and removes it in the end. Gives its path and a descriptor with its lock: a folder
     that nobody locks is of a job that was killed, and the next job removes it."""
-    base = Path(base or tempfile.gettempdir())
+    base = Path(base or temporary_folder())
     for path in base.glob("shardbook-job-*"):
         remove_left_over(path)
     path, lock = locked_folder(base)
@@ -16,10 +18,17 @@ def job_folder(base=None):
         shutil.rmtree(path, ignore_errors=True)
         os.close(lock)
 
+def temporary_folder():
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        fail(69, f"a folder for temporary files (TMPDIR): expected one that can be written, given {error.strerror}")
+
 def locked_folder(base):
     while True:
         path = Path(tempfile.mkdtemp(prefix="shardbook-job-", dir=base))
-        with contextlib.suppress(OSError):  # another job has taken it for a left-over: the next one, then
+        # Another job may have taken it for a left-over: the next one, then.
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
             lock = os.open(path, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.stat(path), os.fstat(lock)):

@@ -1,6 +1,5 @@
 """Runs a program on devices: a process each, started by MPI's launcher."""
-import os, re, resource, shlex, shutil, signal, subprocess, sys
-from contextlib import ExitStack
+import contextlib, os, re, resource, shlex, shutil, signal, subprocess, sys
 from pathlib import Path
 
 import diagnosis
@@ -41,8 +40,8 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     flags = ["--hostfile", os.path.realpath(host_file)] if host_file else []
     flags += shlex.split(os.environ.get("MPIRUN_FLAGS", ""))
     options = ["-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *flags]
-    with ExitStack() as stack:
-        folder, locks = settle_launcher(stack, launcher, options, is_here=not flags)
+    with contextlib.ExitStack() as stack:
+        folder, locks = settle_launcher(stack, launcher, devices, options, is_here=not flags)
         watch, interrupted = Watch(launcher, Records(folder)), None
         with Copy(output) as watch.output, LauncherText(watch.records.any) as watch.text:
             try:
@@ -53,6 +52,7 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
                            pass_fds=locks)
             except SystemExit as exit_of_signal:  # see setup.main
                 interrupted = code = exit_of_signal.code
+                watch.output.patience = watch.text.patience = 1
         code, words, lost = end_of_job(watch, code, interrupted, host_file or launcher)
         if diagnosis_file:
             diagnosis.write(diagnosis_file, code, words, watch.records, lost)
@@ -83,7 +83,7 @@ def end_of_job(watch, code, interrupted, launched_by):
                            "cannot be reached"]
     elif watch.stays:
         lines = [f"{watch.launcher}: expected to end with its devices, given one that stays: ended"]
-    elif not records.any() and not text.about_processes:
+    elif not records.any() and (b"MPI_Init" in text.held or not text.about_processes):
         given = text.take_first_words() or (
             f"a launcher that ended by {signal.Signals(-code).name}" if code < 0 else f"code {code}, and no reason")
         code = 65 if "hostfile" in given else 69
@@ -97,8 +97,10 @@ def end_of_job(watch, code, interrupted, launched_by):
     return code, words or "\n".join(lines), lost
 
 def ends_with_this_script():
-    """The launcher is told to end when this script was killed. It ends its devices then."""
-    return ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+    """The launcher is told to end when this script is killed, and does not begin when it was killed before
+    that was arranged. It ends its devices then."""
+    begin = f'[ $PPID = {os.getpid()} ] && exec "$@"'
+    return ["setpriv", "--pdeathsig", "TERM", "--", "/bin/sh", "-c", begin, "sh"] if shutil.which("setpriv") else []
 
 def require_memory():
     """Whether a device can start. OpenBLAS tries for ever to reserve more address space than there may be."""
@@ -117,7 +119,7 @@ def require_descriptors(devices):
     if 0 <= soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
-def settle_launcher(stack, launcher, options, is_here):
+def settle_launcher(stack, launcher, devices, options, is_here):
     """Sets what Open MPI reads from the environment, and adds options that its version wants. Makes the job's
     folders, which end with the stack; returns that of the devices' records, and the locks of both."""
     environment = os.environ
@@ -145,12 +147,13 @@ def settle_launcher(stack, launcher, options, is_here):
         return folder, [lock]
     # Jobs that start at the same time would race for the launcher's own folder.
     environment.update(OMPI_MCA_orte_tmpdir_base=str(folder), PRTE_MCA_prte_tmpdir_base=str(folder))
-    try:
-        shared, lock_of_shared = stack.enter_context(job_folder("/dev/shm"))
-    except OSError:  # Open MPI has other ways
-        return folder, [lock]
+    shared, locks = folder, [lock]
+    with contextlib.suppress(OSError):  # there is no /dev/shm, or it cannot be written
+        if shutil.disk_usage("/dev/shm").free > devices * 5 << 20:  # a segment each, of 4 MiB and more
+            shared, lock_of_shared = stack.enter_context(job_folder("/dev/shm"))
+            locks.append(lock_of_shared)
     environment.update(OMPI_MCA_btl_vader_backing_directory=str(shared),
                        OMPI_MCA_btl_sm_backing_directory=str(shared))
     if not is_old:  # 5.0 complains of networks that it does not need
         environment["OMPI_MCA_btl"] = "^tcp"
-    return folder, [lock, lock_of_shared]
+    return folder, locks

@@ -3,10 +3,11 @@ notice an output that takes no more."""
 import errno, os, re, select, threading
 
 class Copy:
-    """Copies what comes to the pipe `end` to a file descriptor. When that takes no more, `error` says why, and
-    what comes is thrown away: whoever writes must not wait."""
+    """Copies what comes to the pipe `end` to a file descriptor, whose reader may be slow. When that takes no
+    more, `error` says why, and what comes is thrown away: whoever writes must not wait."""
     def __init__(self, target):
         self.target, self.error = target, None
+        self.is_over, self.patience = False, None  # seconds for the reader at the end; None: for ever
         self.source, self.end = os.pipe()
         self.thread = threading.Thread(target=self.pass_on, daemon=True)
 
@@ -16,10 +17,24 @@ class Copy:
 
     def __exit__(self, *_):
         os.close(self.end)
-        self.thread.join(1)  # a process that stays may hold the other end
+        self.is_over = True
+        self.thread.join(self.patience)
+
+    def pieces(self):
+        """What comes, and b"" where nothing has come for a moment. A process that stays after the launcher
+        may hold the pipe: it is not waited for."""
+        while True:
+            if select.select([self.source], [], [], 0.1)[0]:
+                if not (piece := os.read(self.source, 1 << 16)):
+                    return
+                yield piece
+            elif self.is_over:
+                return
+            else:
+                yield b""
 
     def pass_on(self):
-        while piece := os.read(self.source, 1 << 16):
+        for piece in self.pieces():
             self.write(piece)
 
     def write(self, text):
@@ -40,7 +55,7 @@ class LauncherText(Copy):
     about_a_process = rb"\s*(MPI_ABORT was invoked|Primary job|Process name:|" \
                       rb"\S+ (noticed that process|detected that one|has exited due)|ORTE has lost comm)"
     remarks = re.compile(rb"^\[[^\]\n]+\] ([^\n]*(ORTE_ERROR_LOG|FORCE-TERMINATE)|\d+ more process|"
-                         rb"Set MCA param|Epoll MOD).*\n", re.M)
+                         rb"Set MCA param|Epoll MOD|Read -1, expected).*\n", re.M)
     # What may be the beginning of a block or of a remark, at the end of what has come.
     begun = re.compile(rb"^(-(-{0,73}\Z|-{73}\n(?=\s*\Z|%s))|\[[^\n]*\Z)" % about_a_process, re.M)
 
@@ -49,14 +64,10 @@ class LauncherText(Copy):
         self.has_begun, self.about_processes, self.held = has_begun, "", b""
 
     def pass_on(self):
-        is_open = True
-        while is_open:
-            if select.select([self.source], [], [], 0.1)[0]:
-                piece = os.read(self.source, 1 << 16)
-                self.held += piece.replace(b"\0", b"")  # Open MPI 5 has one behind each block
-                is_open = bool(piece)
+        for piece in self.pieces():
+            self.held += piece.replace(b"\0", b"")  # Open MPI 5 has one behind each block
             if self.held and self.has_begun():
-                self.release(is_open)
+                self.release(is_open=True)
         self.held = self.without_blocks(self.held)
 
     def release(self, is_open=False):
@@ -79,7 +90,9 @@ class LauncherText(Copy):
         return self.remarks.sub(b"", text)
 
     def take_first_words(self):
-        """The first paragraph of what is held, in one line. The rest is forgotten."""
-        text = re.sub(r"^-{74}$", "", self.held.decode(errors="replace"), flags=re.M).strip()
+        """The first sentence of what is held, in one line. The rest is forgotten."""
+        text = re.sub(r"^-{74}$|^\[\S+:\d+\] ", "\n", self.held.decode(errors="replace"), flags=re.M)
         self.held = b""
-        return " ".join(text.split("\n\n")[0].split())[:300]
+        first, *more = re.split(r"\n\s*\n|(?<=\.)\s", text.strip())
+        words = f"{first} {more[0]}" if more and first.endswith(":") else first
+        return " ".join(words.split())[:300]

@@ -193,15 +193,22 @@ class Launching(Scripts):
     def test_what_the_launcher_cannot_do(self):
         """It is said in one line: its own first words, or that it has none."""
         starts = "mpirun: expected devices to start, given: "
-        for name, value, words in (("OMPI_MCA_plm", "nonsense", starts + "A requested component was not found"),
-                                   ("BIND_TO", "nonsense", starts + "The specified binding"),
+        in_init = '[ "$1" = --version ] || { echo "[vm:1] PMIX ERROR: no room in a.c\n[vm:1] MPI_Init"; exit 1; } >&2'
+        self.play("launcher", in_init)  # as where the folder for temporary files is full
+        launcher = str(self.scratch / "bin/launcher")
+        for name, value, words in (("OMPI_MCA_plm", "nonsense", starts + "A requested component was not found, "
+                                                                         r"or was unable to be opened\.$"),
+                                   ("BIND_TO", "nonsense", starts + "The specified .*: Policy: nonsense$"),
+                                   ("MPIRUN", launcher, ".*given: PMIX ERROR: no room in a.c$"),
                                    ("MPIRUN", "false", "false: .* given: code 1, and no reason")):
             self.refused(69, words, *self.train, **{name: value})
-        limited = ["bash", "-c", 'ulimit -n 40; exec "$@"', "bash", self.project / "chapters/on_devices", "2",
-                   build / "emu/03_tensor_parallel"]
-        job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
-        self.assertEqual(job.returncode, 69)
-        self.assertRegex(job.stderr, r"^error: limit of open files: expected 46 or more for 2 devices, given 40")
+        for limit, words in (("-n 40", "limit of open files: expected 46 or more for 2 devices, given 40"),
+                             ("-f 0", r"a folder for temporary files \(TMPDIR\): expected one that can be written")):
+            limited = ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", self.project / "chapters/on_devices",
+                       "2", build / "emu/03_tensor_parallel"]
+            job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+            self.assertEqual(job.returncode, 69)
+            self.assertRegex(job.stderr, f"^error: {words}.*\n$")
 
     def test_outputs_that_take_no_more(self):
         command = f"'{self.project}/chapters/on_devices' 2 '{build}/emu/03_tensor_parallel' train --steps"
@@ -211,6 +218,8 @@ class Launching(Scripts):
             job = subprocess.run(["bash", "-c", f"{command} {words}"], capture_output=True, text=True, timeout=60)
             self.assertEqual(job.returncode, code, job.stderr)
             self.assertRegex(job.stderr, says)
+        slow = f"'{self.project}/chapters/on_devices' 1 /bin/sh -c 'seq 20000' | (sleep 4; wc -l)"
+        self.assertEqual(subprocess.run(["bash", "-c", slow], capture_output=True, text=True).stdout, "20000\n")
         self.play("mpirun", 'case "$1" in --version) exit;; esac; seq 100000 >&2')
         job = subprocess.run(["bash", "-c", f"{command} 3 2>&1 | head -1"], capture_output=True, text=True,
                              timeout=60, env={**os.environ, "MPIRUN": self.scratch / "bin/mpirun"})
@@ -343,6 +352,17 @@ class Ending(Scripts):
         self.assertTrue(list(temporary.glob("shardbook-job-*")))
         self.assertEqual(self.run_script("chapters/on_devices", *map(str, train), "1", TMPDIR=str(temporary))[0], 0)
         self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_script_that_is_killed_at_once(self):
+        """Before the launcher was told to end with it: that does not begin."""
+        self.play("setpriv", f'touch "$0.called"; sleep 0.5; exec {shutil.which("setpriv")} "$@"')
+        self.play("mpirun", '[ "$1" = --version ] || touch "$0.called"')
+        job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel")
+        while not (self.scratch / "bin/setpriv.called").exists():
+            time.sleep(0.01)
+        job.kill()
+        time.sleep(2)
+        self.assertFalse((self.scratch / "bin/mpirun.called").exists())
 
     def test_a_diagnosis_of_an_interrupted_job(self):
         path = self.scratch / "diagnosis.json"
