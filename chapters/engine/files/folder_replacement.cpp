@@ -52,7 +52,8 @@ void remove_left_over(const std::string& parent, const std::string& prefix) {
 void take_over_rights(const std::string& from, const std::string& to) {
   struct stat status {};
   if (::stat(from.c_str(), &status) != 0) return;
-  [[maybe_unused]] const int may_be_refused = ::chown(to.c_str(), status.st_uid, status.st_gid);
+  [[maybe_unused]] bool may_be_refused = ::chown(to.c_str(), -1, status.st_gid) != 0;
+  may_be_refused = ::chown(to.c_str(), status.st_uid, -1) != 0;
   ::chmod(to.c_str(), status.st_mode & 07777);
 }
 
@@ -111,15 +112,22 @@ void FolderReplacement::keep_others(const std::string& from, bool (*is_ours)(con
 }
 
 void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
-  const bool replaces = has_name(path_);
-  if (replaces) {
-    keep_others(path_, is_ours);
-    take_over_rights(path_, folder_);
+  bool replaces = has_name(path_);
+  const auto take_place = [&] {
+    if (replaces) {
+      keep_others(path_, is_ours);
+      take_over_rights(path_, folder_);
+    }
+    synchronise(folder_);
+    return ::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),
+                       replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0;
+  };
+  bool done = take_place();
+  if (!done && errno == EEXIST) {  // another run has just made it
+    replaces = true;
+    done = take_place();
   }
-  synchronise(folder_);
-  if (::renameat2(AT_FDCWD, folder_.c_str(), AT_FDCWD, path_.c_str(),
-                  replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) != 0)
-    system_error(path_, "cannot put the new folder in place");
+  if (!done) system_error(path_, "cannot put the new folder in place");
   synchronise(parent_);
   if (!replaces) folder_.clear();  // otherwise it is the old one now, and vanishes
 }
