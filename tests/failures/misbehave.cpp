@@ -121,6 +121,12 @@ const std::vector<Case> somebody_throws = {
          },
          all_reduce),
      Where::cuda_too},
+    {"1_crashes_after_the_end",
+     {2},
+     83,
+     {"error: device 1 was lost: it was killed by SIGSEGV after no call"},
+     only(
+         1, [] { std::atexit([] { std::raise(SIGSEGV); }); }, nothing)},
     {"1_exits_at_once",
      {3},
      83,

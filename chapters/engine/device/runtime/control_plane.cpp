@@ -1,6 +1,8 @@
 #include "engine/device/runtime/control_plane.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <mpi.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -56,6 +58,19 @@ std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
   for (std::size_t slot = 0; slot < counts.size(); ++slot)
     if (slot == 0 || counts[slot] != 0) some[static_cast<Index>(slot)] = counts[slot];
   return some;
+}
+
+/// Open MPI 4.1 unloads its modules while a thread of its own may still call them: once in some thousand jobs
+/// the process crashes when all is done. What is loaded now stays.
+void keep_modules_loaded() {
+  std::vector<std::string> names;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* names) {
+        static_cast<std::vector<std::string>*>(names)->emplace_back(object->dlpi_name);
+        return 0;
+      },
+      &names);
+  for (const std::string& name : names) dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 [[noreturn]] void throw_deadlock(const std::string& line) {
@@ -270,6 +285,7 @@ void ControlPlane::fail(Code code, const std::string& line) {
 void ControlPlane::finish() {
   FlightRecord::instance().note_state(FlightRecord::State::has_ended);
   MPI_Comm_free(&messages_->comm);
+  keep_modules_loaded();
   MPI_Finalize();
 }
 
