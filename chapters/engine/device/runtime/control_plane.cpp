@@ -1,13 +1,13 @@
 #include "engine/device/runtime/control_plane.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 #include <mpi.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -60,17 +60,9 @@ std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
   return some;
 }
 
-/// Open MPI 4.1 unloads its modules while a thread of its own may still call them: once in some thousand jobs
-/// the process crashes when all is done. What is loaded now stays.
-void keep_modules_loaded() {
-  std::vector<std::string> names;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* names) {
-        static_cast<std::vector<std::string>*>(names)->emplace_back(object->dlpi_name);
-        return 0;
-      },
-      &names);
-  for (const std::string& name : names) dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+int code_of_the_end = 0;
+void end_with_that_code(int) {
+  _exit(code_of_the_end);
 }
 
 [[noreturn]] void throw_deadlock(const std::string& line) {
@@ -282,11 +274,19 @@ void ControlPlane::fail(Code code, const std::string& line) {
   std::abort();  // MPI_Abort does not return
 }
 
-void ControlPlane::finish() {
+void ControlPlane::finish(int exit_code) {
   FlightRecord::instance().note_state(FlightRecord::State::has_ended);
   MPI_Comm_free(&messages_->comm);
-  keep_modules_loaded();
+  // All is done and written. In one of some thousand short jobs, a thread of Open MPI 4.1 still runs while that
+  // frees its memory and unloads its modules, and the process crashes.
+  code_of_the_end = exit_code;
+  struct sigaction ends = {}, on_fault, on_abort;
+  ends.sa_handler = end_with_that_code;
+  sigaction(SIGSEGV, &ends, &on_fault);
+  sigaction(SIGABRT, &ends, &on_abort);
   MPI_Finalize();
+  sigaction(SIGSEGV, &on_fault, nullptr);
+  sigaction(SIGABRT, &on_abort, nullptr);
 }
 
 }  // namespace shard::runtime
