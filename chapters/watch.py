@@ -72,7 +72,7 @@ def lost_device(records, lost, about_processes, code, launcher):
     if device is None and code > 128 and code - 128 in set(signal.Signals):
         return device, [f"a device was lost: killed by {signal.Signals(code - 128).name}"]
     # A device without a record, on another host, may have ended as it should, with an exit code of its own.
-    if record.state == "has ended" if record else not (killed or left):
+    if not killed and (record.state == "has ended" if record else not left):
         return None, []
     host = re.search(r"on\s+node\s+(\S+)", about_processes)
     when = f"after {record.last_call}" if record else f"on {host[1] if host else 'another host'}"

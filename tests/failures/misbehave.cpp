@@ -3,6 +3,7 @@
 
 #include "tests/failures/misbehave.hpp"
 
+#include <mpi.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -21,6 +22,8 @@ void let_others_wait() {
 }
 
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
+
+bool crashes_in_finalize = false;
 
 void begin_a_job() {
   int argc = 0;
@@ -121,6 +124,18 @@ const std::vector<Case> somebody_throws = {
          },
          all_reduce),
      Where::cuda_too},
+    {"1_crashes_in_MPI_Finalize",
+     {2},
+     0,
+     {},
+     only(
+         1, [] { crashes_in_finalize = true; }, nothing)},
+    {"1_crashes_after_the_end",
+     {2},
+     83,
+     {"error: device 1 was lost: it was killed by SIGSEGV after no call"},
+     only(
+         1, [] { std::atexit([] { std::raise(SIGSEGV); }); }, nothing)},
     {"1_exits_at_once",
      {3},
      83,
@@ -224,6 +239,13 @@ const std::vector<Case> threads_and_sizes = {
 };
 
 }  // namespace
+
+/// Goes before Open MPI's function, and calls it.
+extern "C" int MPI_Finalize() {
+  const int code = PMPI_Finalize();
+  if (crashes_in_finalize) std::raise(SIGSEGV);
+  return code;
+}
 
 int main(int argc, char** argv) {
   return testing::run_cases(argc, argv,

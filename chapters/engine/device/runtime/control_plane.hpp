@@ -79,8 +79,8 @@ class ControlPlane {
 
   /// Begins the job: before any group is made.
   void start(int& argc, char**& argv);
-  /// Ends it: when all groups have gone.
-  void finish();
+  /// Ends it: when all groups have gone. The process will end with this code.
+  void finish(int exit_code);
 
  private:
   struct Messages;  // the MPI side

@@ -54,7 +54,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   plane.start(argc, argv);
   try {
     const int exit_code = runtime::run_in_world(body);
-    plane.finish();
+    plane.finish(exit_code);
     return exit_code;
   } catch (const Error& error) {
     plane.fail(error.code(), error.what());
