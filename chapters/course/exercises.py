@@ -1,11 +1,12 @@
 """The exercises: exercises/*.toml, one file for each chapter."""
+from setup import fail  # first: it refuses a Python without tomllib
+
 import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from holes import Hole, Misplaced
-from setup import fail
 
 here = Path(__file__).resolve().parent
 CHAPTERS = here.parent

@@ -11,6 +11,9 @@ import tempfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+if sys.version_info < (3, 9):
+    print(f"error: Python: expected 3.9 or newer, given {sys.version.split()[0]}, {sys.executable}", file=sys.stderr)
+    sys.exit(69)
 try:
     import shardbook
 except ModuleNotFoundError as missing:  # NumPy may be in another Python of the PATH

@@ -89,6 +89,20 @@ class Packages(Scripts):
         else:
             self.refused(69, "no right to install them: sudo apt-get install g\\+\\+", "chapters/run", "03")
 
+    def test_old_python(self):
+        """It is refused before anything is imported that it lacks, or installed."""
+        as_old = ("import runpy, sys; del sys.argv[0]; sys.path[0], script, minor, *_ = sys.argv; "
+                  "sys.version_info = (3, int(minor)); sys.modules['tomllib'] = None; "
+                  "runpy.run_path(script, run_name='__main__')")
+        course = [f"chapters/course/{name}" for name in ("make", "grade", "pages", "solutions", "gradescope/make")]
+        for expected, scripts in ((11, ["chapters/run", "chapters/new", "tests/run", *course]),
+                                  (9, ["tests/equivalence/run", "tests/equivalence/bound"])):
+            for script in scripts:
+                words = [(root / script).parent, root / script, str(expected - 1)]
+                job = subprocess.run([python, "-c", as_old, *words], capture_output=True, text=True)
+                self.assertEqual((job.returncode, job.stdout), (69, ""), f"{script}: {job.stderr}")
+                self.assertRegex(job.stderr, rf"\Aerror: Python: expected 3\.{expected} or newer, [^\n]*\n\Z")
+
     def test_no_apt(self):
         self.play("mpirun", folder="tools")
         path = str(self.scratch / "tools")
