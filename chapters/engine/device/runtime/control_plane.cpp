@@ -115,6 +115,7 @@ ControlPlane& ControlPlane::instance() {
 }
 
 void ControlPlane::start(int& argc, char**& argv) {
+  own_folder_.make();
   MPI_Init(&argc, &argv);
   MPI_Comm_dup(MPI_COMM_WORLD, &messages_->comm);
   MPI_Comm_rank(messages_->comm, &id_);
@@ -268,6 +269,7 @@ void ControlPlane::fail(Code code, const std::string& line) {
   }
   if (size_ == 1 && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) {  // no launcher, and MPI_Abort says more
     MPI_Finalize();
+    own_folder_.remove();
     std::_Exit(static_cast<int>(code));
   }
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
@@ -287,6 +289,7 @@ void ControlPlane::finish(int exit_code) {
   MPI_Finalize();
   sigaction(SIGSEGV, &on_fault, nullptr);
   sigaction(SIGABRT, &on_abort, nullptr);
+  own_folder_.remove();
 }
 
 }  // namespace shard::runtime

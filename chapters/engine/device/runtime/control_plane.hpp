@@ -12,6 +12,7 @@
 
 #include "engine/device/error.hpp"
 #include "engine/device/runtime/deadlock_search.hpp"
+#include "engine/device/runtime/own_folder.hpp"
 
 namespace shard::runtime {
 
@@ -95,6 +96,7 @@ class ControlPlane {
   DeviceState my_state(Blocked blocked) const;
 
   std::unique_ptr<Messages> messages_;
+  OwnFolder own_folder_;
   int id_ = 0;
   int size_ = 1;
   int devices_a_core_ = 1;  // on this host, rounded up
