@@ -1,5 +1,7 @@
 #include "cuda/gpu.hpp"
 
+#include <mpi.h>
+
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cuda/success.hpp"
+#include "engine/device/runtime/processes/mpi_wire.hpp"
 
 namespace shard::cuda {
 
@@ -30,7 +31,7 @@ ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
 ncclComm_t connect_all(const Group& group) {
   ncclUniqueId id;
   if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
-  runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, group.comm()), "split");
+  runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, runtime::comm_of(group)), "split");
   return connect(id, group.num_devices(), group.device_id());
 }
 
@@ -42,7 +43,7 @@ Index group_to_reuse(const Group& group) {
   for (const auto& [id, connections] : all_connections())
     if (offered == 0 && !connections.is_in_use && connections.members == group.members()) offered = id;
   std::array<Index, 2> least = {offered, -offered};
-  runtime::require_success(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, group.comm()),
+  runtime::require_success(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, runtime::comm_of(group)),
                            "split");
   return least[0] == -least[1] ? offered : 0;
 }
@@ -101,9 +102,9 @@ const NcclCommunicator& Pair::connected(const Group& group) {
   ncclUniqueId id;
   if (decides_order_) {
     SHARDBOOK_CHECK(ncclGetUniqueId(&id));
-    MPI_Send(&id, sizeof id, MPI_BYTE, peer_, id_tag, group.comm());
+    MPI_Send(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group));
   } else {
-    MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, group.comm(), MPI_STATUS_IGNORE);
+    MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
   }
   stream();
   communicator_.comm = connect(id, 2, 1 - rank_of_peer());

@@ -1,13 +1,14 @@
 #include "emu/transport.hpp"
 
-namespace shard::emu {
+#include "engine/device/this_device.hpp"
 
-using runtime::message_size;
-using runtime::require_success;
+namespace shard::emu {
 
 namespace {
 
-MessageFilter* filter = nullptr;
+struct Filter {
+  MessageFilter* filter = nullptr;
+};
 
 /// Messages between two devices have tags of their own, behind those of all channels.
 int tag_of(Index message) {
@@ -17,26 +18,19 @@ int tag_of(Index message) {
 
 void send_values(Group& group, Posts& posts, Channel channel, int tag, int to,
                  std::span<const float> values) {
+  MessageFilter* filter = device().part<Filter>().filter;
   if (filter != nullptr && !values.empty()) values = filter->passed(values);
-  MPI_Request request;
-  require_success(
-      MPI_Isend(values.data(), message_size(values.size()), MPI_FLOAT, to, tag, group.comm(), &request),
-      "send");
-  group.track(posts, request, Side::sending, channel, to);
+  group.track(posts, group.wire().send(to, tag, values), Side::sending, channel, to);
 }
 
 void receive_values(Group& group, Posts& posts, Channel channel, int tag, int from, std::span<float> values) {
-  MPI_Request request;
-  require_success(
-      MPI_Irecv(values.data(), message_size(values.size()), MPI_FLOAT, from, tag, group.comm(), &request),
-      "receive");
-  group.track(posts, request, Side::receiving, channel, from);
+  group.track(posts, group.wire().receive(from, tag, values), Side::receiving, channel, from);
 }
 
 }  // namespace
 
 void set_message_filter(MessageFilter* new_filter) {
-  filter = new_filter;
+  device().part<Filter>().filter = new_filter;
 }
 
 Transport::Transport(const Group& group)

@@ -6,6 +6,7 @@
 
 #include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
@@ -13,15 +14,14 @@ namespace shard {
 /// needs.
 class InferenceMode {
  public:
-  InferenceMode() : before_(std::exchange(on_, true)) {}
-  ~InferenceMode() { on_ = before_; }
+  InferenceMode() : before_(std::exchange(device().is_inference, true)) {}
+  ~InferenceMode() { device().is_inference = before_; }
   InferenceMode(const InferenceMode&) = delete;
   InferenceMode& operator=(const InferenceMode&) = delete;
 
-  static bool is_on() { return on_; }
+  static bool is_on() { return device().is_inference; }
 
  private:
-  static inline bool on_ = false;
   bool before_;
 };
 

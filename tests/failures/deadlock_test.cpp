@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/device/runtime/deadlock_search.hpp"
+#include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "tests/harness/catch.hpp"
 
 using namespace shard;

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
@@ -18,6 +21,23 @@ std::size_t last_folder(std::string_view path, std::string_view folder) {
 }
 
 }  // namespace
+
+CallSite::CallSite(SourceLine where) noexcept : outer_(device().open_call) {
+  if (!outer_.is_known()) device().open_call = where;
+}
+CallSite::~CallSite() {
+  device().open_call = outer_;
+}
+
+CallSite::Resumed::Resumed(SourceLine earlier) noexcept
+    : outer_(std::exchange(device().open_call, earlier)) {}
+CallSite::Resumed::~Resumed() {
+  device().open_call = outer_;
+}
+
+SourceLine current_call_site() {
+  return device().open_call;
+}
 
 std::string to_string(SourceLine where) {
   if (!where.is_known()) return {};

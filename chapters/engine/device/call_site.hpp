@@ -7,7 +7,6 @@
 /// it.
 
 #include <string>
-#include <utility>
 
 namespace shard {
 
@@ -40,10 +39,8 @@ std::string to_string(SourceLine where);
 /// A local variable of a plain function, not of a coroutine.
 class CallSite {
  public:
-  explicit CallSite(SourceLine where) noexcept : outer_(open_) {
-    if (!open_.is_known()) open_ = where;
-  }
-  ~CallSite() { open_ = outer_; }
+  explicit CallSite(SourceLine where) noexcept;
+  ~CallSite();
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
@@ -51,16 +48,13 @@ class CallSite {
   class Resumed;
 
  private:
-  friend SourceLine current_call_site();
-
-  static inline SourceLine open_;
   SourceLine outer_;
 };
 
 class CallSite::Resumed {
  public:
-  explicit Resumed(SourceLine earlier) noexcept : outer_(std::exchange(open_, earlier)) {}
-  ~Resumed() { open_ = outer_; }
+  explicit Resumed(SourceLine earlier) noexcept;
+  ~Resumed();
   Resumed(const Resumed&) = delete;
   Resumed& operator=(const Resumed&) = delete;
 
@@ -69,8 +63,6 @@ class CallSite::Resumed {
 };
 
 /// The line of the outermost call that runs now; none outside of all calls.
-inline SourceLine current_call_site() {
-  return CallSite::open_;
-}
+SourceLine current_call_site();
 
 }  // namespace shard

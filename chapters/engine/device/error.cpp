@@ -2,23 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "engine/device/call_site.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
-
-namespace {
-
-int id_in_job = 0;
-
-}  // namespace
 
 Error::Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
 int this_device() {
-  return id_in_job;
-}
-void set_this_device(int id) {
-  id_in_job = id;
+  return device().id;
 }
 
 std::string refusal_text(std::string_view call, std::string_view expected, std::string_view given) {

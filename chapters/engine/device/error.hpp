@@ -36,10 +36,8 @@ class Error : public std::runtime_error {
 /// Adds a result that differs from its reference to what the launcher's --diagnosis writes.
 void note_difference(const std::string& line);
 
-/// The id in the job of this process's device: 0 before a job begins.
+/// The id in the job of the device that runs this code: 0 before a job begins.
 int this_device();
-/// Called by the code that starts the job.
-void set_this_device(int id);
 
 /// "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", where 1 is this_device() and the line is
 /// that of the call that runs now (call_site.hpp).

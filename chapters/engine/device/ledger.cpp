@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/device/this_device.hpp"
+
 namespace shard {
 
 std::string_view name(Purpose purpose) {
@@ -70,8 +72,7 @@ void Ledger::reset() {
 }
 
 Ledger& ledger() {
-  static Ledger books;
-  return books;
+  return device().part<Ledger>();
 }
 
 }  // namespace shard

@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "engine/device/runtime/disagreement.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
 
 namespace {
 
-bool is_agreement_wanted = true;
+struct AgreementOption {
+  bool is_wanted = true;
+};
 
 }  // namespace
 
@@ -16,7 +19,7 @@ void Agreement::begin(Group& group, Header mine, MayDiffer difference) {
   group_ = &group;
   mine_ = std::move(mine);
   group.begin_call();
-  is_left_out_ = !is_agreement_wanted && difference.axis == MayDiffer::nothing().axis;
+  is_left_out_ = !device().part<AgreementOption>().is_wanted && difference.axis == MayDiffer::nothing().axis;
   if (is_left_out_) return;
   words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
   const bool has_extent = difference.axis >= 0;
@@ -90,5 +93,5 @@ void Agreement::finish() {
 }  // namespace shard::runtime
 
 void shard::set_agreement(bool is_wanted) {
-  shard::runtime::is_agreement_wanted = is_wanted;
+  shard::device().part<shard::runtime::AgreementOption>().is_wanted = is_wanted;
 }

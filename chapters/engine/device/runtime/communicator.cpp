@@ -14,6 +14,7 @@
 #include "engine/device/runtime/flight_record.hpp"
 #include "engine/device/runtime/message_counts.hpp"
 #include "engine/device/runtime/tensor_memory.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
@@ -246,8 +247,10 @@ class GroupCommunicator : public Communicator {
  private:
   /// What the next group to be split off may be called: larger than any that this device is in.
   static Index& next_group_id() {
-    static Index next = 1;
-    return next;
+    struct Next {
+      Index id = 1;
+    };
+    return device().part<Next>().id;
   }
 
   static Header header_of(const Tensor& t, int axis, ReduceOp op = ReduceOp::sum) {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The control plane: messages between devices that are no tensor data, such as shapes, checks, reports and
-/// errors. Both backends send them over MPI. The ledger does not count them.
+/// The control plane: what a device does while it waits for others, and how it tells them that it cannot go
+/// on. Devices that are processes send one another messages for that; those of one process take turns.
 
 #include <chrono>
 #include <functional>
@@ -11,13 +11,17 @@
 #include <vector>
 
 #include "engine/device/error.hpp"
-#include "engine/device/runtime/deadlock_search.hpp"
-#include "engine/device/runtime/own_folder.hpp"
+#include "engine/device/runtime/deadlock.hpp"
 
 namespace shard::runtime {
 
 class ControlPlane {
  public:
+  ControlPlane();
+  ~ControlPlane();
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+  /// That of the device that runs this code.
   static ControlPlane& instance();
 
   int id() const { return id_; }
@@ -44,24 +48,24 @@ class ControlPlane {
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
-    /// Spins at first, later yields the core, then sleeps: other devices may need the core. It sleeps for
-    /// microseconds, and longer when it has waited for long.
-    /// Every millisecond listens for errors of other devices, and takes part in the search for a deadlock.
+    /// Spins at first, later lets others have the core: a process yields it, then sleeps for microseconds, and
+    /// longer when it has waited for long; a device of a local job gives its turn to the next.
+    /// Now and then listens for errors of other devices, and takes part in the search for a deadlock.
     /// \throws Error deadlock, which says what each device waits for, when there is one.
     template <class Describe>
     void idle(const Describe& describe) {
-      if (++spins_ >= spins_before_a_pause) pause(), listen(describe);
+      if (++spins_ >= spins_before_a_pause) pause(describe), listen(describe);
     }
     /// The same for a device that polls, and may do something else between two polls.
     template <class Describe>
     void poll(const Describe& describe) {
-      if (++spins_ >= spins_before_a_pause) pause();
+      if (++spins_ >= spins_before_a_pause) pause(describe);
       listen(describe);
     }
 
    private:
-    static constexpr int spins_before_a_pause = 64;
-    void pause();
+    static const int spins_before_a_pause;
+    void pause(const std::function<Blocked()>& describe);
     void listen(const std::function<Blocked()>& describe);
 
     bool is_noted_ = false;  // in this device's record
@@ -72,7 +76,7 @@ class ControlPlane {
   /// Says that this device begins no more calls: it waits for the others to end.
   void is_at_end() { is_at_end_ = true; }
   /// Says that all devices are at the end. What they still exchange, all of them do, so the search is over.
-  void all_are_at_end() { search_.reset(); }
+  void all_are_at_end();
 
   /// Ends the whole job with the error's code. The error is printed once: by the first device that fails, or,
   /// where devices keep no records (flight_record.hpp), by device 0 if it still answers.
@@ -82,31 +86,27 @@ class ControlPlane {
   void start(int& argc, char**& argv);
   /// Ends it: when all groups have gone. The process will end with this code.
   void finish(int exit_code);
-
- private:
-  struct Messages;  // the MPI side
-
-  ControlPlane();
-  ~ControlPlane();
-  void hear_of_failures();
-  void hear_of_deadlock(const std::function<Blocked()>& describe);
-  void learn_to_wait();
-  void tell_device_0(Code code, const std::string& line);
-  void search_for_deadlock(const std::function<Blocked()>& describe, DeadlockSearch::Clock::time_point since);
+  /// What this device says of itself.
   DeviceState my_state(Blocked blocked) const;
 
-  std::unique_ptr<Messages> messages_;
-  OwnFolder own_folder_;
+ private:
+  struct Peers;  // how it hears of other devices
+
+  std::unique_ptr<Peers> peers_;
   int id_ = 0;
   int size_ = 1;
-  int devices_a_core_ = 1;  // on this host, rounded up
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::map<Index, const std::vector<Index>*> posted_;  // by group
   std::map<Index, std::map<Index, Index>> removed_;    // of groups removed last, by slot: what was posted
   bool is_at_end_ = false;
-  std::optional<DeadlockSearch> search_;
   std::function<Index()> calls_ = [] { return Index{0}; };
 };
+
+/// Prints the line on stderr in one write: between pieces of a line, other words could come. Control characters
+/// of a text that somebody has passed do not reach the terminal.
+void print_error(const std::string& line);
+/// \throws Error deadlock. What this device has counted says nothing afterwards.
+[[noreturn]] void throw_deadlock(const std::string& line);
 
 }  // namespace shard::runtime

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "engine/device/error.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
 
@@ -36,8 +37,7 @@ void append_line(const std::string& path, const std::string& line) {
 }  // namespace
 
 FlightRecord& FlightRecord::instance() {
-  static FlightRecord record;
-  return record;
+  return device().part<FlightRecord>();
 }
 
 void FlightRecord::begin(int device) {

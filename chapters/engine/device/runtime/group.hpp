@@ -1,10 +1,8 @@
 #pragma once
 
 /// The devices of one communicator, and the control messages among them: the shape and the other arguments of
-/// a call. Both backends send them over MPI. The ledger does not count them. The control plane knows what has
-/// been posted, so that it can tell what a device waits for.
-
-#include <mpi.h>
+/// a call. The ledger does not count them. The control plane knows what has been posted, so that it can tell
+/// what a device waits for.
 
 #include <memory>
 #include <optional>
@@ -13,6 +11,7 @@
 
 #include "engine/device/runtime/control_plane.hpp"
 #include "engine/device/runtime/header.hpp"
+#include "engine/device/runtime/wire.hpp"
 
 namespace shard::runtime {
 
@@ -22,9 +21,9 @@ enum class Channel : int {
   claim,           ///< the call as a text, when fingerprints differ
   counts,          ///< the sizes of an all_to_all's parts
   shape,           ///< the shape of what a member sends in a collective
-  data,            ///< tensor data of collectives, where MPI carries it
+  data,            ///< tensor data of collectives, where a wire carries it
   message_shape,   ///< shapes of what is sent and received
-  message_data,    ///< its data, where MPI carries it
+  message_data,    ///< its data, where a wire carries it
   receiver_ready,  ///< the receiver has called receive
   place_to_send,   ///< the sender's message is the k-th between the two
   place_to_receive
@@ -64,7 +63,7 @@ class Posts : public Awaited {
  private:
   friend class Group;
   struct Post {
-    MPI_Request request;
+    Started request;
     Side side;
     Index* posted;  // the group's count
   };
@@ -78,7 +77,7 @@ class DataPlane {
   virtual ~DataPlane() = default;
 };
 
-/// Members are counted from 0 here, as in MPI; the control plane and errors speak of devices of the job.
+/// Members are counted from 0 here; the control plane and errors speak of devices of the job.
 class Group {
  public:
   /// All devices of the job. A collective.
@@ -92,7 +91,7 @@ class Group {
   Group& operator=(const Group&) = delete;
 
   Index id() const { return id_; }
-  int device_id() const { return place_; }
+  int device_id() const { return wire_->place(); }
   int num_devices() const { return static_cast<int>(members_.size()); }
   /// By their ids in the job.
   const std::vector<int>& members() const { return members_; }
@@ -119,9 +118,9 @@ class Group {
   /// ends of the program.
   static constexpr std::size_t control_slot = 0, calls_slot = 1, end_slot = 2;
 
-  /// MPI's communicator, for a backend that also sends tensor data over MPI.
-  MPI_Comm comm() const { return comm_; }
-  void track(Posts& posts, MPI_Request request, Side side, Channel channel, int peer);
+  /// For a backend that also sends tensor data over it.
+  Wire& wire() const { return *wire_; }
+  void track(Posts& posts, Started request, Side side, Channel channel, int peer);
 
   /// Returns all members' texts, in order: on member 0, and nothing on the others; or on all. A collective that
   /// does not wait for its turn on the stream.
@@ -136,28 +135,22 @@ class Group {
   std::unique_ptr<DataPlane> data_plane;
 
  private:
-  Group(MPI_Comm comm, Index id, std::vector<int> members);
+  Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
   /// The control plane's slot of a channel, as its poster counts it.
   Index slot(Side side, Channel channel, int peer) const;
   /// Returns when the request is complete. Operations in flight go on while it waits.
-  void wait_for(const std::string& what, MPI_Request request, std::size_t slot = control_slot);
+  void wait_for(const std::string& what, Started request, std::size_t slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.
   void require_same_gather(const Header& mine);
 
-  MPI_Comm comm_;
-  MPI_Comm comm_of_end_ = MPI_COMM_NULL;
+  std::unique_ptr<Wire> wire_, wire_of_end_;
   Index id_;
-  int place_ = 0;
   std::vector<int> members_;
   std::vector<Index> posted_;  // by slot
 };
 
 /// "device 1", "devices 0 to 3, 5".
 std::string devices_text(std::vector<int> devices);
-/// \throws Error lost unless an MPI call was a success.
-void require_success(int result, const char* what);
-/// The number of elements as MPI takes it. \throws Error argument when it is too large for MPI.
-int message_size(std::size_t elements);
 
 }  // namespace shard::runtime

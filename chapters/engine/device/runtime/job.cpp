@@ -6,11 +6,10 @@
 
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/communicator.hpp"
+#include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/message_counts.hpp"
 
-namespace shard {
-
-namespace runtime {
+namespace shard::runtime {
 namespace {
 
 /// At the end of the program. \throws Error mismatch, on device 0, when a device has sent what nobody received
@@ -44,16 +43,11 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
 }
 
 }  // namespace
-}  // namespace runtime
 
-int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
-  runtime::ControlPlane& plane = runtime::ControlPlane::instance();
-  int has_begun = 0;
-  MPI_Initialized(&has_begun);
-  if (has_begun) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
-  plane.start(argc, argv);
+int run_as_device(const std::function<int(Communicator& world)>& body) {
+  ControlPlane& plane = ControlPlane::instance();
   try {
-    const int exit_code = runtime::run_in_world(body);
+    const int exit_code = run_in_world(body);
     plane.finish(exit_code);
     return exit_code;
   } catch (const Error& error) {
@@ -69,4 +63,4 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   }
 }
 
-}  // namespace shard
+}  // namespace shard::runtime

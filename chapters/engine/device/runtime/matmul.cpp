@@ -5,12 +5,15 @@
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/tensor_memory.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard {
 
 namespace {
 
-Precision current_precision = Precision::float32;
+struct PrecisionOfProducts {
+  Precision value = Precision::float32;
+};
 
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
   runtime::stream().advance();  // messages go on while we compute
@@ -22,10 +25,10 @@ void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
 }  // namespace
 
 void set_precision(Precision precision) {
-  current_precision = precision;
+  device().part<PrecisionOfProducts>().value = precision;
 }
 Precision precision() {
-  return current_precision;
+  return device().part<PrecisionOfProducts>().value;
 }
 
 Tensor matmul(Operand a, Operand b, SourceLine where) {

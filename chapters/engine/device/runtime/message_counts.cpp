@@ -4,12 +4,12 @@
 
 #include "engine/device/runtime/control_plane.hpp"
 #include "engine/device/runtime/header.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
 
 MessageCounts& MessageCounts::instance() {
-  static MessageCounts counts;
-  return counts;
+  return device().part<MessageCounts>();
 }
 
 MessageCounts::Pair& MessageCounts::of(int device) {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "engine/device/this_device.hpp"
+
 namespace shard {
 
 namespace {
 
-/// Never destroyed: static tensors may outlive any other static.
 std::vector<Observer*>& observers() {
-  static auto* all = new std::vector<Observer*>;
-  return *all;
+  return device().part<std::vector<Observer*>>();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/own_thread.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
 
@@ -179,8 +180,7 @@ Blocked Stream::describe() const {
 }
 
 Stream& stream() {
-  static Stream instance;
-  return instance;
+  return device().part<Stream>();
 }
 
 }  // namespace shard::runtime

@@ -1,4 +1,4 @@
-#include "engine/device/runtime/own_folder.hpp"
+#include "engine/device/runtime/processes/own_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-#include "engine/device/runtime/deadlock_search.hpp"
+#include "engine/device/runtime/processes/deadlock_search.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,156 @@
+/// A wire over MPI.
+
+#include "engine/device/runtime/processes/mpi_wire.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace shard::runtime {
+
+void require_success(int result, const char* what) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  refuse(Code::lost, what, "every device to be there", std::string(text, static_cast<std::size_t>(length)));
+}
+
+namespace {
+
+bool mpi_is_over() {
+  int is_over = 0;
+  MPI_Finalized(&is_over);
+  return is_over != 0;
+}
+
+/// The number of elements as MPI takes it. \throws Error argument when it is too large for MPI.
+template <class T>
+int count_of(std::span<T> elements) {
+  if (elements.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    refuse(Code::argument, "message", "fewer than 2^31 elements", fmt::to_string(elements.size()));
+  return static_cast<int>(elements.size());
+}
+
+class MpiRequest : public Request {
+ public:
+  MpiRequest() = default;
+  bool test() override {
+    int done = 0;
+    require_success(MPI_Test(&mpi, &done, MPI_STATUS_IGNORE), "wait");
+    return done != 0;
+  }
+  bool give_up() override {
+    if (mpi == MPI_REQUEST_NULL || mpi_is_over()) return false;  // it has failed
+    if (is_receive) MPI_Cancel(&mpi);
+    MPI_Request_free(&mpi);
+    return is_receive;
+  }
+
+  MPI_Request mpi = MPI_REQUEST_NULL;
+  bool is_receive = false;
+};
+
+/// What `start` starts with the request that it gets.
+template <class Start>
+Started started(const char* what, const Start& start, bool is_receive = false) {
+  auto request = std::make_unique<MpiRequest>();
+  require_success(start(&request->mpi), what);
+  request->is_receive = is_receive;
+  return request;
+}
+
+class MpiWire : public Wire {
+ public:
+  explicit MpiWire(MPI_Comm comm) : comm_(comm) {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &place_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~MpiWire() override {
+    if (!mpi_is_over()) MPI_Comm_free(&comm_);
+  }
+
+  MPI_Comm comm() const { return comm_; }
+  int place() const override { return place_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Wire> part(Index, const std::vector<int>& places) override {
+    MPI_Group all, some;
+    MPI_Comm comm;
+    MPI_Comm_group(comm_, &all);
+    MPI_Group_incl(all, static_cast<int>(places.size()), places.data(), &some);
+    require_success(MPI_Comm_create_group(comm_, some, 0, &comm), "split");
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    return std::make_unique<MpiWire>(comm);
+  }
+
+  Started send(int to, int tag, std::span<const Index> numbers, bool synchronous) override {
+    auto* send = synchronous ? MPI_Issend : MPI_Isend;
+    return started("send", [&](MPI_Request* request) {
+      return send(numbers.data(), count_of(numbers), MPI_INT64_T, to, tag, comm_, request);
+    });
+  }
+  Started send(int to, int tag, std::span<const float> values) override {
+    return started("send", [&](MPI_Request* request) {
+      return MPI_Isend(values.data(), count_of(values), MPI_FLOAT, to, tag, comm_, request);
+    });
+  }
+  Started receive(int from, int tag, std::span<Index> numbers) override {
+    auto start = [&](MPI_Request* request) {
+      return MPI_Irecv(numbers.data(), count_of(numbers), MPI_INT64_T, from, tag, comm_, request);
+    };
+    return started("receive", start, true);
+  }
+  Started receive(int from, int tag, std::span<float> values) override {
+    auto start = [&](MPI_Request* request) {
+      return MPI_Irecv(values.data(), count_of(values), MPI_FLOAT, from, tag, comm_, request);
+    };
+    return started("receive", start, true);
+  }
+
+  Started all_gather(std::span<const Index> mine, std::span<Index> all) override {
+    return started("gather", [&](MPI_Request* request) {
+      return MPI_Iallgather(mine.data(), count_of(mine), MPI_INT64_T, all.data(), count_of(mine), MPI_INT64_T,
+                            comm_, request);
+    });
+  }
+  Started all_to_all(std::span<const Index> for_each, std::span<Index> of_each) override {
+    return started("exchange", [&](MPI_Request* request) {
+      return MPI_Ialltoall(for_each.data(), 1, MPI_INT64_T, of_each.data(), 1, MPI_INT64_T, comm_, request);
+    });
+  }
+  Started gather(std::span<const char> mine, const std::vector<int>& lengths, std::span<char> all,
+                 bool for_all) override {
+    lengths_ = lengths;
+    offsets_.clear();
+    for (int end = 0; int length : lengths_) offsets_.push_back(std::exchange(end, end + length));
+    return started("gather", [&](MPI_Request* request) {
+      if (for_all)
+        return MPI_Iallgatherv(mine.data(), count_of(mine), MPI_BYTE, all.data(), lengths_.data(),
+                               offsets_.data(), MPI_BYTE, comm_, request);
+      return MPI_Igatherv(mine.data(), count_of(mine), MPI_BYTE, all.data(), lengths_.data(), offsets_.data(),
+                          MPI_BYTE, 0, comm_, request);
+    });
+  }
+
+ private:
+  MPI_Comm comm_;
+  int place_ = 0, size_ = 1;
+  std::vector<int> lengths_, offsets_;  // of the gather in progress: MPI reads them
+};
+
+}  // namespace
+
+std::unique_ptr<Wire> wire_of_world() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  return std::make_unique<MpiWire>(comm);
+}
+
+MPI_Comm comm_of(const Group& group) {
+  return static_cast<const MpiWire&>(group.wire()).comm();
+}
+
+}  // namespace shard::runtime

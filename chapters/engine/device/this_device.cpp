@@ -1,0 +1,33 @@
+#include "engine/device/this_device.hpp"
+
+#include <atomic>
+
+namespace shard {
+
+namespace {
+
+constinit thread_local Device* running = nullptr;
+
+/// Of a process that has one. Never destroyed: static tensors may outlive any other static.
+Device& device_of_process() {
+  static auto* device = new Device;
+  return *device;
+}
+
+}  // namespace
+
+Device& device() {
+  return running != nullptr ? *running : device_of_process();
+}
+
+std::size_t Device::next_number() {
+  static std::atomic<std::size_t> next = 0;
+  return next++;
+}
+
+Device::Scope::Scope(Device& device) : before_(std::exchange(running, &device)) {}
+Device::Scope::~Scope() {
+  running = before_;
+}
+
+}  // namespace shard

@@ -1,0 +1,80 @@
+/// The control plane of a device that takes turns with the others of its process.
+
+#include "engine/device/runtime/control_plane.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "emu/local/turns.hpp"
+#include "engine/device/runtime/job.hpp"
+
+namespace shard {
+
+namespace runtime {
+
+struct ControlPlane::Peers {};
+
+const int ControlPlane::Wait::spins_before_a_pause = 1;
+
+ControlPlane::ControlPlane() = default;
+ControlPlane::~ControlPlane() = default;
+
+void ControlPlane::start(int&, char**&) {
+  id_ = this_device();
+  size_ = local::Turns::instance().devices();
+}
+
+void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
+  local::Turns::instance().pass(describe);
+}
+void ControlPlane::Wait::listen(const std::function<Blocked()>&) {}
+ControlPlane::Wait::~Wait() = default;
+
+void ControlPlane::all_are_at_end() {}
+
+void ControlPlane::fail(Code code, const std::string& line) {
+  print_error(line);
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(code));
+}
+
+void ControlPlane::finish(int) {}
+
+namespace {
+
+/// \throws Error usage
+int number_of_devices() {
+  const char* text = std::getenv("SHARDBOOK_DEVICES");
+  if (text == nullptr) return 1;
+  char* end = nullptr;
+  const long devices = std::strtol(text, &end, 10);
+  constexpr long most = 65536;
+  if (*text == '\0' || *end != '\0' || devices < 1 || devices > most)
+    throw Error(Code::usage, fmt::format("SHARDBOOK_DEVICES: expected 1 to {} devices, given {}", most, text));
+  return static_cast<int>(devices);
+}
+
+}  // namespace
+}  // namespace runtime
+
+int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
+  local::Turns& turns = local::Turns::instance();
+  if (turns.devices() > 0) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
+  int devices = 1;
+  try {
+    devices = runtime::number_of_devices();
+  } catch (const Error& error) {
+    runtime::print_error(error.what());
+    return error.exit_code();
+  }
+  int exit_code = 0;
+  turns.run(devices, [&] {
+    runtime::ControlPlane::instance().start(argc, argv);
+    exit_code = runtime::run_as_device(body);  // the same on all devices
+  });
+  return exit_code;
+}
+
+}  // namespace shard

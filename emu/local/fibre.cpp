@@ -1,0 +1,61 @@
+#include "emu/local/fibre.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace shard::local {
+
+namespace {
+
+constexpr std::size_t stack_size = std::size_t{4} << 20;  // of address space; a page is taken when it is used
+
+std::size_t page() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+}  // namespace
+
+Fibre::Fibre(std::function<void()> body) : body_(std::move(body)) {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+  memory_ = mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (memory_ == MAP_FAILED) throw std::bad_alloc();
+  mprotect(memory_, page(), PROT_NONE);  // a stack that overflows ends the process at once
+  getcontext(&here_);
+  here_.uc_stack.ss_sp = memory_;
+  here_.uc_stack.ss_size = stack_size;
+  const auto address = reinterpret_cast<std::uintptr_t>(this);
+  makecontext(&here_, reinterpret_cast<void (*)()>(run), 2, static_cast<unsigned>(address >> 32),
+              static_cast<unsigned>(address));
+}
+
+Fibre::~Fibre() {
+  munmap(memory_, stack_size);
+}
+
+void Fibre::run(unsigned high, unsigned low) {
+  auto* fibre = reinterpret_cast<Fibre*>((static_cast<std::uintptr_t>(high) << 32) | low);
+  fibre->body_();
+  fibre->has_ended_ = true;
+  fibre->suspend();
+}
+
+void Fibre::swap(ucontext_t& from, ucontext_t& to) {
+  auto* of_thread = reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
+  std::swap(*of_thread, exceptions_);
+  swapcontext(&from, &to);
+}
+
+void Fibre::resume() {
+  swap(outside_, here_);
+}
+void Fibre::suspend() {
+  swap(here_, outside_);
+}
+
+}  // namespace shard::local

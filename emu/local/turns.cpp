@@ -1,0 +1,60 @@
+#include "emu/local/turns.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/device/runtime/control_plane.hpp"
+
+namespace shard::local {
+
+Turns& Turns::instance() {
+  static auto* turns = new Turns;  // never destroyed: static tensors may outlive any other static
+  return *turns;
+}
+
+void Turns::run(int devices, const std::function<void()>& body) {
+  for (int d = 0; d < devices; ++d) {
+    seats_.push_back(std::make_unique<Seat>(d));
+    seats_.back()->fibre = std::make_unique<Fibre>(body);
+  }
+  for (bool all_have_ended = false; !all_have_ended;) {
+    all_have_ended = true;
+    const std::size_t before = moves_;
+    for (const auto& seat : seats_) {
+      if (seat->fibre->has_ended()) continue;
+      all_have_ended = false;
+      running_ = seat.get();
+      const Device::Scope scope(seat->device);
+      seat->fibre->resume();
+    }
+    rounds_without_move_ = moves_ == before ? rounds_without_move_ + 1 : 0;
+    // One that polls may do so for long; it is asked less and less often what it asks for.
+    const bool is_to_search = (rounds_without_move_ & (rounds_without_move_ - 1)) == 0;
+    if (rounds_without_move_ > 0 && is_to_search) search_for_deadlock();
+  }
+}
+
+void Turns::pass(const std::function<runtime::Blocked()>& describe) {
+  Seat& mine = *running_;
+  mine.describe = &describe;
+  mine.fibre->suspend();
+  mine.describe = nullptr;
+  if (mine.verdict) runtime::throw_deadlock(*std::exchange(mine.verdict, std::nullopt));
+}
+
+/// Nothing has moved while each device had a turn, so these are the states of one moment.
+void Turns::search_for_deadlock() {
+  runtime::DeviceStates states(seats_.size());
+  for (std::size_t d = 0; d < seats_.size(); ++d) {
+    if (seats_[d]->describe == nullptr) continue;
+    const Device::Scope scope(seats_[d]->device);
+    states[d] = runtime::ControlPlane::instance().my_state((*seats_[d]->describe)());
+  }
+  const std::vector<int> stuck = runtime::stuck_devices(states);
+  if (stuck.empty()) return;
+  const std::string line = runtime::explain_deadlock(states, stuck);
+  for (int d : stuck) seats_[static_cast<std::size_t>(d)]->verdict = line;
+  note_move();
+}
+
+}  // namespace shard::local

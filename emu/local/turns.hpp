@@ -1,0 +1,50 @@
+#pragma once
+
+/// Whose turn it is. Devices take turns in the order of their ids: each runs until it waits. So what a program
+/// does, and in which order, follows from the program alone.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emu/local/fibre.hpp"
+#include "engine/device/runtime/deadlock.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard::local {
+
+class Turns {
+ public:
+  /// Those of the job that runs.
+  static Turns& instance();
+
+  /// Runs the body on each device, until all have ended.
+  void run(int devices, const std::function<void()>& body);
+  int devices() const { return static_cast<int>(seats_.size()); }
+
+  /// The device that runs has to wait. Returns when the others have had their turns. \throws Error deadlock when
+  /// it can never go on
+  void pass(const std::function<runtime::Blocked()>& describe);
+  /// Something has happened for which a device may have waited.
+  void note_move() { ++moves_; }
+
+ private:
+  struct Seat {
+    explicit Seat(int id) : device(id) {}
+    Device device;
+    std::unique_ptr<Fibre> fibre;
+    const std::function<runtime::Blocked()>* describe = nullptr;  // while it waits
+    std::optional<std::string> verdict;
+  };
+
+  void search_for_deadlock();
+
+  std::vector<std::unique_ptr<Seat>> seats_;
+  Seat* running_ = nullptr;
+  std::size_t moves_ = 0;
+  std::size_t rounds_without_move_ = 0;
+};
+
+}  // namespace shard::local
