@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "emu/local/job.hpp"
 #include "emu/local/turns.hpp"
 #include "engine/device/runtime/job.hpp"
 
@@ -58,6 +59,15 @@ int number_of_devices() {
 
 }  // namespace
 }  // namespace runtime
+
+void local::run_job(int devices, const std::function<void(Communicator& world)>& body) {
+  int argc = 0;
+  char** argv = nullptr;
+  Turns::instance().run(devices, [&] {
+    runtime::ControlPlane::instance().start(argc, argv);
+    runtime::run_in_world([&](Communicator& world) { return body(world), 0; });
+  });
+}
 
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
   local::Turns& turns = local::Turns::instance();

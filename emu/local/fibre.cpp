@@ -1,3 +1,4 @@
+#undef _FORTIFY_SOURCE  // which holds every jump to another stack for a mistake
 #include "emu/local/fibre.hpp"
 
 #include <sys/mman.h>
@@ -26,11 +27,11 @@ Fibre::Fibre(std::function<void()> body) : body_(std::move(body)) {
   memory_ = mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory_ == MAP_FAILED) throw std::bad_alloc();
   mprotect(memory_, page(), PROT_NONE);  // a stack that overflows ends the process at once
-  getcontext(&here_);
-  here_.uc_stack.ss_sp = memory_;
-  here_.uc_stack.ss_size = stack_size;
+  getcontext(&begin_);
+  begin_.uc_stack.ss_sp = memory_;
+  begin_.uc_stack.ss_size = stack_size;
   const auto address = reinterpret_cast<std::uintptr_t>(this);
-  makecontext(&here_, reinterpret_cast<void (*)()>(run), 2, static_cast<unsigned>(address >> 32),
+  makecontext(&begin_, reinterpret_cast<void (*)()>(run), 2, static_cast<unsigned>(address >> 32),
               static_cast<unsigned>(address));
 }
 
@@ -45,17 +46,21 @@ void Fibre::run(unsigned high, unsigned low) {
   fibre->suspend();
 }
 
-void Fibre::swap(ucontext_t& from, ucontext_t& to) {
-  auto* of_thread = reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
-  std::swap(*of_thread, exceptions_);
-  swapcontext(&from, &to);
+void Fibre::swap_exceptions() {
+  std::swap(*reinterpret_cast<Exceptions*>(abi::__cxa_get_globals()), exceptions_);
 }
 
 void Fibre::resume() {
-  swap(outside_, here_);
+  swap_exceptions();
+  if (sigsetjmp(outside_, 0) != 0) return;
+  if (std::exchange(has_begun_, true)) siglongjmp(here_, 1);
+  setcontext(&begin_);
 }
+
 void Fibre::suspend() {
-  swap(here_, outside_);
+  if (sigsetjmp(here_, 0) != 0) return;
+  swap_exceptions();
+  siglongjmp(outside_, 1);
 }
 
 }  // namespace shard::local

@@ -1,12 +1,13 @@
 #pragma once
 
-/// A function with a stack of its own, which can stop in the middle and go on later: makecontext and swapcontext
-/// of the C library. They cost two system calls a switch, 0.3 µs, and need no package; a device waits about as
-/// often as it makes a call.
+/// A function with a stack of its own, which can stop in the middle and go on later. The C library makes the
+/// stack (makecontext) and switches (siglongjmp without signals: no system call, as QEMU's coroutines do), so no
+/// package is needed.
 
 #include <cxxabi.h>
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstddef>
 #include <functional>
 
@@ -33,12 +34,14 @@ class Fibre {
     unsigned uncaught = 0;
   };
   static void run(unsigned high, unsigned low);
-  void swap(ucontext_t& from, ucontext_t& to);
+  void swap_exceptions();
 
   std::function<void()> body_;
   void* memory_;
-  ucontext_t here_{}, outside_{};
+  ucontext_t begin_{};
+  sigjmp_buf here_{}, outside_{};
   Exceptions exceptions_;
+  bool has_begun_ = false;
   bool has_ended_ = false;
 };
 

@@ -13,25 +13,38 @@ Turns& Turns::instance() {
 }
 
 void Turns::run(int devices, const std::function<void()>& body) {
+  auto noting_errors = [&] {
+    try {
+      body();
+    } catch (...) {
+      if (error_ == nullptr) error_ = std::current_exception();
+    }
+  };
   for (int d = 0; d < devices; ++d) {
     seats_.push_back(std::make_unique<Seat>(d));
-    seats_.back()->fibre = std::make_unique<Fibre>(body);
+    seats_.back()->fibre = std::make_unique<Fibre>(noting_errors);
   }
-  for (bool all_have_ended = false; !all_have_ended;) {
-    all_have_ended = true;
-    const std::size_t before = moves_;
-    for (const auto& seat : seats_) {
-      if (seat->fibre->has_ended()) continue;
-      all_have_ended = false;
-      running_ = seat.get();
-      const Device::Scope scope(seat->device);
-      seat->fibre->resume();
-    }
-    rounds_without_move_ = moves_ == before ? rounds_without_move_ + 1 : 0;
-    // One that polls may do so for long; it is asked less and less often what it asks for.
-    const bool is_to_search = (rounds_without_move_ & (rounds_without_move_ - 1)) == 0;
-    if (rounds_without_move_ > 0 && is_to_search) search_for_deadlock();
+  auto has_ended = [](const auto& seat) { return seat->fibre->has_ended(); };
+  while (error_ == nullptr && !std::ranges::all_of(seats_, has_ended)) let_each_go_on();
+  if (error_ == nullptr) return seats_.clear();
+  for (auto& seat : seats_)
+    if (!has_ended(seat)) static_cast<void>(seat.release());  // it is in the middle of something
+  seats_.clear();
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Turns::let_each_go_on() {
+  const std::size_t before = moves_;
+  for (std::size_t d = 0; d < seats_.size() && error_ == nullptr; ++d) {
+    running_ = seats_[d].get();
+    const Device::Scope scope(running_->device);
+    if (!running_->fibre->has_ended()) running_->fibre->resume();
+    if (running_->fibre->has_ended()) running_->describe = nullptr;
   }
+  rounds_without_move_ = moves_ == before ? rounds_without_move_ + 1 : 0;
+  // One that polls may do so for long: it is asked less and less often what it asks for.
+  const bool is_to_search = (rounds_without_move_ & (rounds_without_move_ - 1)) == 0;
+  if (rounds_without_move_ > 0 && is_to_search) search_for_deadlock();
 }
 
 void Turns::pass(const std::function<runtime::Blocked()>& describe) {

@@ -3,6 +3,7 @@
 /// Whose turn it is. Devices take turns in the order of their ids: each runs until it waits. So what a program
 /// does, and in which order, follows from the program alone.
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,7 +21,8 @@ class Turns {
   /// Those of the job that runs.
   static Turns& instance();
 
-  /// Runs the body on each device, until all have ended.
+  /// Runs the body on each device, until all have ended. The first exception that leaves it on a device ends the
+  /// job, and is thrown here; what the other devices hold then is lost.
   void run(int devices, const std::function<void()>& body);
   int devices() const { return static_cast<int>(seats_.size()); }
 
@@ -41,7 +43,10 @@ class Turns {
 
   void search_for_deadlock();
 
+  void let_each_go_on();
+
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::exception_ptr error_;
   Seat* running_ = nullptr;
   std::size_t moves_ = 0;
   std::size_t rounds_without_move_ = 0;

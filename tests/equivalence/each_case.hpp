@@ -11,8 +11,8 @@ namespace shard::testing {
 template <class Make>
 const auto& once(const Case& c, const Make& make) {
   using Made = std::remove_const_t<decltype(make(c))>;
-  static std::map<std::pair<std::shared_ptr<const Workload>, Index>, Made> all;
-  const auto key = std::pair(c.network, c.batch);
+  static std::map<std::tuple<std::shared_ptr<const Workload>, Index, int>, Made> all;
+  const auto key = std::tuple(c.network, c.batch, group().num_devices());
   auto found = all.find(key);
   if (found == all.end()) found = all.emplace(key, make(c)).first;
   return found->second;

@@ -29,13 +29,25 @@
 
 namespace shard::testing {
 
-/// On how many devices a program's tests run, each number one test: `const RunsOn runs_on({1, 3});` in one of
-/// the program's sources. Without one, they run in one process, without a launcher.
+/// On how many devices a program's tests run: `const RunsOn runs_on({1, 3});` in one of the program's sources.
+/// Without one, they run on one. Devices that are processes: each number is a test. Devices of one process: they
+/// run on one number after the other.
 struct RunsOn {
   /// On CUDA: as many, but 4 at most, if not told. \throws std::logic_error when the program has said so
   /// before
   explicit RunsOn(std::vector<int> devices, std::vector<int> on_cuda = {});
+  /// Not as many where devices are processes.
+  RunsOn(std::vector<int> in_one_process, std::vector<int> processes, std::vector<int> on_cuda);
 };
+
+/// Calls the body of a test case on each device: here, where this process is one, or on devices of this process.
+void on_each_device(void (*body)());
+#undef TEST_CASE
+#define TEST_CASE(...) SHARDBOOK_TEST_CASE(INTERNAL_CATCH_UNIQUE_NAME(on_a_device), __VA_ARGS__)
+#define SHARDBOOK_TEST_CASE(body, ...)                                                   \
+  static void body();                                                                    \
+  INTERNAL_CATCH_TESTCASE(__VA_ARGS__) { ::shard::testing::on_each_device(body); }       \
+  static void body()
 
 /// A program's tests end after the first test case that fails on a device: each device that it fails on says
 /// why, in one line. `--verbose` among the program's arguments: all test cases run, and everything is

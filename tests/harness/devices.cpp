@@ -7,6 +7,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "engine/device/this_device.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -18,8 +19,7 @@ std::ostream& operator<<(std::ostream& out, const Traffic& traffic) {
 namespace testing {
 
 GroupUnderTest& group() {
-  static GroupUnderTest instance;
-  return instance;
+  return device().part<GroupUnderTest>();
 }
 
 int me() {

@@ -8,23 +8,20 @@
 /// `--verbose`: see EndsAtFirstFailure.
 /// `--list` says on how many devices the tests are to run, in one process and without MPI.
 
-#define SHARDBOOK_TEST_MAIN
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <iterator>
 #include <optional>
 #include <sstream>
-#include <stdexcept>
 #include <vector>
 
 #include "engine/device/device.hpp"
 #include "engine/device/runtime/control_plane.hpp"
-#include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/harness/main.hpp"
 
 namespace shard::testing {
 namespace {
@@ -37,60 +34,20 @@ struct Progress {
 };
 Progress progress;
 
-/// Whether tests end at the first failure, and what has failed in this test case on this device.
-struct Brevity {
-  bool is_on = false;
-  Index failures_here = 0;
-};
-Brevity& brevity() {
-  static Brevity instance;  // here, since tests' sources write to it before main
-  return instance;
-}
-
 /// Thrown on all devices at once: no more test cases.
 struct EndOfTests {};
 
-/// On how many devices this program's tests are to run.
-struct NumbersOfDevices {
-  std::vector<int> emulated;
-  std::vector<int> on_cuda;
-};
-NumbersOfDevices& numbers_of_devices() {
-  static NumbersOfDevices numbers;  // here, since tests' sources write to it before main
-  return numbers;
-}
-
-/// As `harness/cases` reads it.
-int print_numbers_of_devices() {
-  const auto& [emulated, on_cuda] = numbers_of_devices();
-  fmt::print("[{{\"devices\": {}, \"on_cuda\": {}}}]\n", emulated, on_cuda);
-  return 0;
-}
-
-class DeviceListener : public Listener {
+class DeviceListener : public FailureListener {
  public:
-  using Listener::Listener;
+  using FailureListener::FailureListener;
   static std::string getDescription() {
     return "names the device whose assertion failed, keeps devices in step";
   }
 
   void testRunStarting(const Catch::TestRunInfo&) override { progress.has_begun = true; }
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
-    path_ = {info.name};
+    FailureListener::testCaseStarting(info);
     ++progress.test_cases;
-    brevity().failures_here = 0;
-  }
-  void sectionStarting(const Catch::SectionInfo& info) override { path_.push_back(info.name); }
-  void sectionEnded(const Catch::SectionStats&) override { path_.pop_back(); }
-
-  void asserted(const Catch::AssertionStats& stats) override {
-    if (stats.assertionResult.isOk()) return;
-    if (stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition) is_dying_ = true;
-    if (brevity().failures_here++ > 0 && brevity().is_on) return;  // one line is enough
-    std::string text = brevity().is_on ? line_of(stats) : describe(stats);
-    std::fflush(stdout);
-    std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece: other devices write here too
-    std::fflush(stderr);
   }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
@@ -118,40 +75,7 @@ class DeviceListener : public Listener {
     progress.failed = group().exchange("failed assertions", failed_here_);
   }
 
-  /// All of that in one line: "device 2: a == b; notes; test case; FILE:LINE".
-  std::string line_of(const Catch::AssertionStats& stats) const {
-    const Catch::AssertionResult& result = stats.assertionResult;
-    std::ostringstream text;
-    text << "device " << this_device() << ": ";
-    if (result.hasExpandedExpression()) text << result.getExpandedExpression() << "; ";
-    for (auto note = stats.infoMessages.rbegin(); note != stats.infoMessages.rend(); ++note)
-      text << note->message << "; ";  // what was said last, first
-    text << path_[0] << "; " << result.getSourceInfo().file << ':' << result.getSourceInfo().line;
-    std::string line = text.str();
-    std::ranges::replace(line, '\n', ' ');
-    return line + '\n';
-  }
-
-  /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
-  std::string describe(const Catch::AssertionStats& stats) const {
-    const Catch::AssertionResult& result = stats.assertionResult;
-    std::ostringstream text;
-    text << "device " << this_device() << ": " << result.getSourceInfo().file << ':'
-         << result.getSourceInfo().line << ": "
-         << (result.hasExpression() ? result.getExpressionInMacro() : std::string("failure")) << '\n';
-    if (result.hasExpandedExpression()) text << "    with  " << result.getExpandedExpression() << '\n';
-    for (const Catch::MessageInfo& note : stats.infoMessages) text << "    note  " << note.message << '\n';
-    text << "    in    ";
-    for (std::size_t i = 0; i < path_.size(); ++i)
-      if (i != 1 || path_[1] != path_[0])
-        text << (i == 0 ? "" : " / ") << path_[i];  // a test case is a section too
-    text << '\n';
-    return text.str();
-  }
-
-  std::vector<std::string> path_;  // the test case, then its sections
   Index failed_here_ = 0;
-  bool is_dying_ = false;
 };
 
 CATCH_REGISTER_LISTENER(DeviceListener)
@@ -206,15 +130,6 @@ std::vector<std::vector<int>> take_groups(int& argc, char** argv, int devices) {
   return groups;
 }
 
-/// Whether `--verbose` is among the arguments; taken off the command line.
-bool take_verbose(int& argc, char** argv) {
-  char** const end = std::remove_if(argv + 1, argv + argc,
-                                    [](const char* word) { return std::string_view(word) == "--verbose"; });
-  const bool is_there = end != argv + argc;
-  argc = static_cast<int>(end - argv);
-  return is_there;
-}
-
 /// Runs the tests in the group that this device belongs to.
 int run_in_groups(Communicator& world, int argc, char** argv) {
   if (take_verbose(argc, argv)) brevity().is_on = false;
@@ -238,15 +153,8 @@ int run_in_groups(Communicator& world, int argc, char** argv) {
 
 }  // namespace
 
-RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) {
-  if (on_cuda.empty())
-    std::ranges::copy_if(devices, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
-  if (!numbers_of_devices().emulated.empty()) throw std::logic_error("expected one RunsOn, given two");
-  numbers_of_devices() = {std::move(devices), std::move(on_cuda)};
-}
-
-EndsAtFirstFailure::EndsAtFirstFailure() {
-  brevity().is_on = true;
+void on_each_device(void (*body)()) {
+  body();
 }
 
 bool is_to_end() {

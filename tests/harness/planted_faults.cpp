@@ -7,6 +7,8 @@
 
 #include "emu/message_filter.hpp"
 #include "engine/device/fault.hpp"
+#include "engine/device/this_device.hpp"
+#include "engine/device/this_device.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
@@ -135,8 +137,7 @@ struct Planted {
   std::list<CorruptingFilter> filters;
 };
 Planted& planted() {
-  static Planted& all = *new Planted;
-  return all;
+  return device().part<Planted>();
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ Device& device() {
   return running != nullptr ? *running : device_of_process();
 }
 
+/// What was made later may need what was made before.
+Device::~Device() {
+  const Scope scope(*this);
+  for (; !made_.empty(); made_.pop_back()) parts_[made_.back()].reset();
+}
+
 std::size_t Device::next_number() {
   static std::atomic<std::size_t> next = 0;
   return next++;

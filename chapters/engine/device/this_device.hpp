@@ -16,6 +16,7 @@ namespace shard {
 class Device {
  public:
   explicit Device(int id = 0) : id(id) {}
+  ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -29,7 +30,10 @@ class Device {
     static const std::size_t number = next_number();
     if (number >= parts_.size()) parts_.resize(number + 1);
     std::shared_ptr<void>& mine = parts_[number];
-    if (mine == nullptr) mine = std::make_shared<Part>();
+    if (mine == nullptr) {
+      mine = std::make_shared<Part>();
+      made_.push_back(number);
+    }
     return *static_cast<Part*>(mine.get());
   }
 
@@ -39,7 +43,8 @@ class Device {
  private:
   static std::size_t next_number();
 
-  std::vector<std::shared_ptr<void>> parts_;
+  std::vector<std::shared_ptr<void>> parts_;  // by number
+  std::vector<std::size_t> made_;             // their numbers, the first one first
 };
 
 /// The device that runs this code.

@@ -23,7 +23,8 @@ void require_no_left_over(Group& all) {
   if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
 }
 
-/// Runs the body with the world, and ends the job as one.
+}  // namespace
+
 int run_in_world(const std::function<int(Communicator& world)>& body) {
   set_up_device();
   const std::shared_ptr<Group> all = Group::world();
@@ -41,8 +42,6 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   if (largest == 0) require_no_left_over(*all);
   return static_cast<int>(largest);
 }
-
-}  // namespace
 
 int run_as_device(const std::function<int(Communicator& world)>& body) {
   ControlPlane& plane = ControlPlane::instance();
