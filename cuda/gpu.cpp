@@ -1,8 +1,7 @@
 #include "cuda/gpu.hpp"
 
-#include <mpi.h>
-
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <cstdio>
 #include <cstdlib>

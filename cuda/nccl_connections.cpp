@@ -43,8 +43,8 @@ Index group_to_reuse(const Group& group) {
   for (const auto& [id, connections] : all_connections())
     if (offered == 0 && !connections.is_in_use && connections.members == group.members()) offered = id;
   std::array<Index, 2> least = {offered, -offered};
-  runtime::require_success(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, runtime::comm_of(group)),
-                           "split");
+  runtime::require_success(
+      MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, runtime::comm_of(group)), "split");
   return least[0] == -least[1] ? offered : 0;
 }
 

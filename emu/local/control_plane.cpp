@@ -53,7 +53,8 @@ int number_of_devices() {
   const long devices = std::strtol(text, &end, 10);
   constexpr long most = 65536;
   if (*text == '\0' || *end != '\0' || devices < 1 || devices > most)
-    throw Error(Code::usage, fmt::format("SHARDBOOK_DEVICES: expected 1 to {} devices, given {}", most, text));
+    throw Error(Code::usage,
+                fmt::format("SHARDBOOK_DEVICES: expected 1 to {} devices, given {}", most, text));
   return static_cast<int>(devices);
 }
 

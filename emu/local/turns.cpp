@@ -1,6 +1,9 @@
 #include "emu/local/turns.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "engine/device/runtime/control_plane.hpp"
@@ -55,14 +58,30 @@ void Turns::pass(const std::function<runtime::Blocked()>& describe) {
   if (mine.verdict) runtime::throw_deadlock(*std::exchange(mine.verdict, std::nullopt));
 }
 
+std::optional<runtime::DeviceState> Turns::state_of(Seat& seat) {
+  if (seat.describe == nullptr) return std::nullopt;
+  const Device::Scope scope(seat.device);
+  return runtime::ControlPlane::instance().my_state((*seat.describe)());
+}
+
+void Turns::print() const {
+  for (const auto& seat : seats_) {
+    const std::optional<runtime::DeviceState> state = state_of(*seat);
+    const std::string place = to_string(seat->device.open_call);
+    fmt::print(stderr, "device {} {}\n", seat->device.id,
+               state ? fmt::format("waits in {} ({})", state->blocked.call, state->blocked.place)
+                     : fmt::format("runs{}", place.empty() ? "" : ", in a call at " + place));
+  }
+}
+
+void print_devices() {
+  Turns::instance().print();
+}
+
 /// Nothing has moved while each device had a turn, so these are the states of one moment.
 void Turns::search_for_deadlock() {
   runtime::DeviceStates states(seats_.size());
-  for (std::size_t d = 0; d < seats_.size(); ++d) {
-    if (seats_[d]->describe == nullptr) continue;
-    const Device::Scope scope(seats_[d]->device);
-    states[d] = runtime::ControlPlane::instance().my_state((*seats_[d]->describe)());
-  }
+  for (std::size_t d = 0; d < seats_.size(); ++d) states[d] = state_of(*seats_[d]);
   const std::vector<int> stuck = runtime::stuck_devices(states);
   if (stuck.empty()) return;
   const std::string line = runtime::explain_deadlock(states, stuck);

@@ -29,6 +29,8 @@ class Turns {
   /// The device that runs has to wait. Returns when the others have had their turns. \throws Error deadlock when
   /// it can never go on
   void pass(const std::function<runtime::Blocked()>& describe);
+  /// What each device does, a line each, on stderr: for a debugger.
+  void print() const;
   /// Something has happened for which a device may have waited.
   void note_move() { ++moves_; }
 
@@ -42,6 +44,8 @@ class Turns {
   };
 
   void search_for_deadlock();
+  /// What a device says of itself while it waits.
+  static std::optional<runtime::DeviceState> state_of(Seat& seat);
 
   void let_each_go_on();
 
@@ -51,5 +55,8 @@ class Turns {
   std::size_t moves_ = 0;
   std::size_t rounds_without_move_ = 0;
 };
+
+/// The same, to be called from a debugger.
+void print_devices();
 
 }  // namespace shard::local

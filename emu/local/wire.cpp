@@ -78,12 +78,15 @@ void deliver(const End& from, const End& to) {
 
 class MessageInMemory : public Request {
  public:
-  MessageInMemory(std::shared_ptr<End> end, bool is_receive) : end_(std::move(end)), is_receive_(is_receive) {}
+  MessageInMemory(std::shared_ptr<End> end, bool is_receive)
+      : end_(std::move(end)), is_receive_(is_receive) {}
   bool test() override { return end_->is_done; }
   bool give_up() override {
     if (end_->is_done) return false;
-    if (is_receive_) end_->is_left = true;
-    else end_->kept.assign(end_->sent.begin(), end_->sent.end()), end_->sent = end_->kept;
+    if (is_receive_)
+      end_->is_left = true;
+    else
+      end_->kept.assign(end_->sent.begin(), end_->sent.end()), end_->sent = end_->kept;
     return is_receive_;
   }
 
@@ -213,10 +216,11 @@ Started WireInMemory::all_gather(std::span<const Index> mine, std::span<Index> a
 }
 
 Started WireInMemory::all_to_all(std::span<const Index> for_each, std::span<Index> of_each) {
-  return meet(std::as_bytes(for_each), [of_each, place = static_cast<std::size_t>(place_)](const OfMembers& of) {
-    for (std::size_t m = 0; m < of.size(); ++m)
-      std::memcpy(&of_each[m], of[m].data() + place * sizeof(Index), sizeof(Index));
-  });
+  return meet(std::as_bytes(for_each),
+              [of_each, place = static_cast<std::size_t>(place_)](const OfMembers& of) {
+                for (std::size_t m = 0; m < of.size(); ++m)
+                  std::memcpy(&of_each[m], of[m].data() + place * sizeof(Index), sizeof(Index));
+              });
 }
 
 Started WireInMemory::gather(std::span<const char> mine, const std::vector<int>&, std::span<char> all,

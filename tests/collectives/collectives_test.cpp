@@ -14,8 +14,6 @@ const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
 namespace {
 
-PlainEngine engine(group());
-
 const HostTensor& mine(const std::vector<HostTensor>& inputs) {
   return inputs[static_cast<std::size_t>(me())];
 }
@@ -52,13 +50,13 @@ TEST_CASE("all_reduce combines all devices' tensors") {
     for (ReduceOp op : all_ops) {
       CAPTURE(to_string(shape), name(op));
       const std::vector<HostTensor> inputs = on_each(integers, shape);
-      CHECK(difference(engine.all_reduce(to_device(mine(inputs)), op), reduced(inputs, op)) == "");
+      CHECK(difference(engine().all_reduce(to_device(mine(inputs)), op), reduced(inputs, op)) == "");
     }
 }
 
 TEST_CASE("all_reduce sums unless told otherwise") {
   const std::vector<HostTensor> inputs = on_each(integers, {6});
-  CHECK(difference(engine.all_reduce(to_device(mine(inputs))), reduced(inputs, ReduceOp::sum)) == "");
+  CHECK(difference(engine().all_reduce(to_device(mine(inputs))), reduced(inputs, ReduceOp::sum)) == "");
 }
 
 TEST_CASE("reduce_scatter leaves each device its part of the combination") {
@@ -68,14 +66,14 @@ TEST_CASE("reduce_scatter leaves each device its part of the combination") {
         CAPTURE(to_string(shape), axis, name(op));
         const std::vector<HostTensor> inputs = on_each(integers, shape);
         const Range part_of_mine = part(shape[static_cast<std::size_t>(axis)], devices(), me());
-        CHECK(difference(engine.reduce_scatter(to_device(mine(inputs)), op, axis),
+        CHECK(difference(engine().reduce_scatter(to_device(mine(inputs)), op, axis),
                          sliced(reduced(inputs, op), axis, part_of_mine)) == "");
       }
 }
 
 TEST_CASE("reduce_scatter sums along axis 0 unless told otherwise") {
   const std::vector<HostTensor> inputs = on_each(integers, {9, 2});
-  CHECK(difference(engine.reduce_scatter(to_device(mine(inputs))),
+  CHECK(difference(engine().reduce_scatter(to_device(mine(inputs))),
                    sliced(reduced(inputs, ReduceOp::sum), 0, part(9, devices(), me()))) == "");
 }
 
@@ -85,7 +83,7 @@ TEST_CASE("all_gather puts the slices one behind the other, whatever their sizes
       for (const std::vector<Index>& extents : cuts()) {
         CAPTURE(to_string(shape), axis, extents);
         const std::vector<HostTensor> inputs = slices_of(shape, axis, extents);
-        CHECK(difference(engine.all_gather(to_device(mine(inputs)), axis), joined(inputs, axis)) == "");
+        CHECK(difference(engine().all_gather(to_device(mine(inputs)), axis), joined(inputs, axis)) == "");
       }
 }
 
@@ -103,14 +101,14 @@ TEST_CASE("all_gather can keep the slice") {
 
 TEST_CASE("all_gather is along axis 0 unless told otherwise") {
   const std::vector<HostTensor> inputs = on_each(integers, {2, 2});
-  CHECK(difference(engine.all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
+  CHECK(difference(engine().all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
 }
 
 TEST_CASE("all_gather undoes the cut of split.hpp") {
   const HostTensor whole = integers({11, 3}, 0);
   for (int axis : {0, 1}) {
     const Range part_of_mine = part(whole.shape[static_cast<std::size_t>(axis)], devices(), me());
-    CHECK(difference(engine.all_gather(to_device(sliced(whole, axis, part_of_mine)), axis), whole) == "");
+    CHECK(difference(engine().all_gather(to_device(sliced(whole, axis, part_of_mine)), axis), whole) == "");
   }
 }
 
@@ -134,7 +132,7 @@ TEST_CASE("all_to_all cuts along one axis and puts together along another") {
       for (int concat_axis = 0; concat_axis < rank_of(shape); ++concat_axis) {
         CAPTURE(to_string(shape), split_axis, concat_axis);
         const std::vector<HostTensor> inputs = on_each(integers, shape);
-        CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, concat_axis),
+        CHECK(difference(engine().all_to_all(to_device(mine(inputs)), split_axis, concat_axis),
                          exchanged(inputs, split_axis, concat_axis)) == "");
       }
 }
@@ -144,15 +142,15 @@ TEST_CASE("all_to_all takes tensors that differ along the axis of putting togeth
     for (int split_axis : {0, 1}) {
       CAPTURE(extents, split_axis);
       const std::vector<HostTensor> inputs = slices_of({6, 7}, 1, extents);
-      CHECK(difference(engine.all_to_all(to_device(mine(inputs)), split_axis, 1),
+      CHECK(difference(engine().all_to_all(to_device(mine(inputs)), split_axis, 1),
                        exchanged(inputs, split_axis, 1)) == "");
     }
 }
 
 TEST_CASE("all_to_all with one axis cuts and puts together along it, axis 0 unless told otherwise") {
   const std::vector<HostTensor> inputs = on_each(integers, {5, 9});
-  CHECK(difference(engine.all_to_all(to_device(mine(inputs))), exchanged(inputs, 0, 0)) == "");
-  CHECK(difference(engine.all_to_all(to_device(mine(inputs)), 1), exchanged(inputs, 1, 1)) == "");
+  CHECK(difference(engine().all_to_all(to_device(mine(inputs))), exchanged(inputs, 0, 0)) == "");
+  CHECK(difference(engine().all_to_all(to_device(mine(inputs)), 1), exchanged(inputs, 1, 1)) == "");
 }
 
 namespace {
@@ -202,7 +200,7 @@ TEST_CASE("all_to_all with counts sends as many slices to each device as it says
           for (Index c : counts_of(pattern, d)) extent += c;
           inputs.push_back(integers(with(shape, axis, extent), d));
         }
-        CHECK(difference(engine.all_to_all(to_device(mine(inputs)), counts_of(pattern, me()), axis),
+        CHECK(difference(engine().all_to_all(to_device(mine(inputs)), counts_of(pattern, me()), axis),
                          routed(inputs, pattern, axis)) == "");
       }
 }
@@ -212,10 +210,10 @@ TEST_CASE("broadcast gives everybody the root's tensor and ignores what others p
     for (int root = 0; root < devices(); ++root) {
       CAPTURE(to_string(shape), root);
       const HostTensor expected = integers(shape, root);
-      CHECK(difference(engine.broadcast(me() == root ? to_device(expected) : Tensor(), root), expected) ==
+      CHECK(difference(engine().broadcast(me() == root ? to_device(expected) : Tensor(), root), expected) ==
             "");
       Tensor ignored = to_device(integers({2, 2}, me()));
-      CHECK(difference(engine.broadcast(me() == root ? to_device(expected) : std::move(ignored), root),
+      CHECK(difference(engine().broadcast(me() == root ? to_device(expected) : std::move(ignored), root),
                        expected) == "");
     }
 }
@@ -227,7 +225,7 @@ TEST_CASE("nobody leaves a barrier before everybody has entered it") {
   for (int late = 0; late < devices(); ++late) {
     if (me() == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const Index entered = now();  // one clock, as all devices of a test are on one machine
-    engine.barrier();
+    engine().barrier();
     const Index left = now();
     for (Index theirs : group().exchange("the time of entry", entered)) CHECK(left >= theirs);
   }

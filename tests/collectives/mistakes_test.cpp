@@ -11,8 +11,6 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 /// The action must be refused with this code and these words, on this device.
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
   CAPTURE(words);
@@ -40,7 +38,7 @@ void check_mismatch(const std::vector<std::string>& words, const std::function<v
 /// After a mistake everything goes on.
 void check_going_on() {
   const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
-  CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
+  CHECK(difference(engine().all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
 }
 
@@ -55,30 +53,30 @@ Tensor zeros(Index rows, Index columns) {
 }
 
 std::vector<NamedCall> all_calls() {
-  return {{"all_reduce(sum) of (3,)", [] { engine.all_reduce(Tensor({3})); }},
-          {"all_reduce(max) of (3,)", [] { engine.all_reduce(Tensor({3}), ReduceOp::max); }},
-          {"all_reduce(sum) of (4,)", [] { engine.all_reduce(Tensor({4})); }},
-          {"all_reduce(sum) of (3, 1)", [] { engine.all_reduce(zeros(3, 1)); }},
-          {"all_gather of (3, 2) along axis 0", [] { engine.all_gather(zeros(3, 2), 0); }},
-          {"all_gather of (3, 2) along axis 1", [] { engine.all_gather(zeros(3, 2), 1); }},
-          {"all_gather of (2, 3) along axis 1", [] { engine.all_gather(zeros(2, 3), 1); }},
+  return {{"all_reduce(sum) of (3,)", [] { engine().all_reduce(Tensor({3})); }},
+          {"all_reduce(max) of (3,)", [] { engine().all_reduce(Tensor({3}), ReduceOp::max); }},
+          {"all_reduce(sum) of (4,)", [] { engine().all_reduce(Tensor({4})); }},
+          {"all_reduce(sum) of (3, 1)", [] { engine().all_reduce(zeros(3, 1)); }},
+          {"all_gather of (3, 2) along axis 0", [] { engine().all_gather(zeros(3, 2), 0); }},
+          {"all_gather of (3, 2) along axis 1", [] { engine().all_gather(zeros(3, 2), 1); }},
+          {"all_gather of (2, 3) along axis 1", [] { engine().all_gather(zeros(2, 3), 1); }},
           {"reduce_scatter(sum) of (3, 2) along axis 0",
-           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::sum, 0); }},
+           [] { engine().reduce_scatter(zeros(3, 2), ReduceOp::sum, 0); }},
           {"reduce_scatter(sum) of (3, 2) along axis 1",
-           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::sum, 1); }},
+           [] { engine().reduce_scatter(zeros(3, 2), ReduceOp::sum, 1); }},
           {"reduce_scatter(min) of (3, 2) along axis 1",
-           [] { engine.reduce_scatter(zeros(3, 2), ReduceOp::min, 1); }},
-          {"all_to_all of (3, 2) from axis 0 to axis 0", [] { engine.all_to_all(zeros(3, 2)); }},
-          {"all_to_all of (3, 3) from axis 0 to axis 0", [] { engine.all_to_all(zeros(3, 3)); }},
-          {"all_to_all of (3, 3) from axis 0 to axis 1", [] { engine.all_to_all(zeros(3, 3), 0, 1); }},
-          {fmt::format("broadcast from device {}", id(0)), [] { engine.broadcast(Tensor({3}), 0); }},
-          {fmt::format("broadcast from device {}", id(1)), [] { engine.broadcast(Tensor({3}), 1); }},
-          {"barrier", [] { engine.barrier(); }},
+           [] { engine().reduce_scatter(zeros(3, 2), ReduceOp::min, 1); }},
+          {"all_to_all of (3, 2) from axis 0 to axis 0", [] { engine().all_to_all(zeros(3, 2)); }},
+          {"all_to_all of (3, 3) from axis 0 to axis 0", [] { engine().all_to_all(zeros(3, 3)); }},
+          {"all_to_all of (3, 3) from axis 0 to axis 1", [] { engine().all_to_all(zeros(3, 3), 0, 1); }},
+          {fmt::format("broadcast from device {}", id(0)), [] { engine().broadcast(Tensor({3}), 0); }},
+          {fmt::format("broadcast from device {}", id(1)), [] { engine().broadcast(Tensor({3}), 1); }},
+          {"barrier", [] { engine().barrier(); }},
           {"send_async",
            [] {
              const Tensor src({3});
              Tensor dst({3});
-             engine.send_async(src, dst, {}).wait();
+             engine().send_async(src, dst, {}).wait();
            }},
           {"an exchange of \"a number\"", [] { group().exchange("a number", 3); }}};
 }
@@ -122,21 +120,21 @@ TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
 TEST_CASE("without agreement a reduction is not compared, and other collectives are") {
   set_agreement(false);
   const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
-  CHECK(difference(engine.all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
+  CHECK(difference(engine().all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
   // Device 0 means another operation, and nobody hears of it. (With NCCL nothing is known of what comes then.)
   const ReduceOp op = me() == 0 ? ReduceOp::max : ReduceOp::sum;
-  if (!traffic_is_booked()) CHECK(refusal([&] { engine.all_reduce(Tensor({7, 2}), op); }).code == 0);
+  if (!traffic_is_booked()) CHECK(refusal([&] { engine().all_reduce(Tensor({7, 2}), op); }).code == 0);
   if (devices() > 1)
     check_mismatch({"all_gather of (2,) along axis 0", "broadcast from device"}, [&] {
       if (me() == 0)
-        engine.all_gather(Tensor({2}), 0);
+        engine().all_gather(Tensor({2}), 0);
       else
         group().broadcast_async(Tensor({2}), 0).get();
     });
   set_agreement(true);
   if (devices() > 1)
-    check_mismatch({"all_reduce(max)", "all_reduce(sum)"}, [&] { engine.all_reduce(Tensor({7, 2}), op); });
+    check_mismatch({"all_reduce(max)", "all_reduce(sum)"}, [&] { engine().all_reduce(Tensor({7, 2}), op); });
   check_going_on();
 }
 
@@ -149,15 +147,15 @@ TEST_CASE("an axis that is not there is refused") {
       const auto check = [&](const std::string& call, const std::function<void()>& action) {
         check_refused(Code::argument, call + expected, action);
       };
-      check("all_gather", [&] { engine.all_gather(Tensor(shape), axis); });
-      check("reduce_scatter", [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
-      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), axis); });
-      check("all_to_all", [&] { engine.all_to_all(Tensor(shape), counts, axis); });
+      check("all_gather", [&] { engine().all_gather(Tensor(shape), axis); });
+      check("reduce_scatter", [&] { engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
+      check("all_to_all", [&] { engine().all_to_all(Tensor(shape), axis); });
+      check("all_to_all", [&] { engine().all_to_all(Tensor(shape), counts, axis); });
       if (shape.empty()) continue;
       check_refused(Code::argument, "all_to_all" + expected,
-                    [&] { engine.all_to_all(Tensor(shape), axis, 0); });
+                    [&] { engine().all_to_all(Tensor(shape), axis, 0); });
       check_refused(Code::argument, "all_to_all" + expected,
-                    [&] { engine.all_to_all(Tensor(shape), 0, axis); });
+                    [&] { engine().all_to_all(Tensor(shape), 0, axis); });
     }
   check_going_on();
 }
@@ -180,19 +178,20 @@ TEST_CASE("a device that is not there is refused") {
     const std::string any = fmt::format(": expected a device of 0 to {}, {}", devices() - 1, given);
     const std::string other =
         fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
-    check_refused(Code::argument, in_group("broadcast") + any, [&] { engine.broadcast(Tensor({2}), place); });
+    check_refused(Code::argument, in_group("broadcast") + any,
+                  [&] { engine().broadcast(Tensor({2}), place); });
     check_refused(Code::argument, in_group("send_async") + any,
-                  [&] { (void)engine.send_async(t, dst, place); });
-    check_refused(Code::argument, in_group("send") + other, [&] { engine.send(place, t); });
-    check_refused(Code::argument, in_group("receive") + other, [&] { engine.receive(place); });
+                  [&] { (void)engine().send_async(t, dst, place); });
+    check_refused(Code::argument, in_group("send") + other, [&] { engine().send(place, t); });
+    check_refused(Code::argument, in_group("receive") + other, [&] { engine().receive(place); });
   }
   check_going_on();
 }
 
 TEST_CASE("a message to oneself is refused") {
   const std::string given = fmt::format("given device {}", me());
-  check_refused(Code::argument, given, [] { engine.send(me(), Tensor({2})); });
-  check_refused(Code::argument, given, [] { engine.receive(me()); });
+  check_refused(Code::argument, given, [] { engine().send(me(), Tensor({2})); });
+  check_refused(Code::argument, given, [] { engine().receive(me()); });
   check_going_on();
 }
 
@@ -210,21 +209,21 @@ TEST_CASE("counts that do not add up are refused") {
     check_refused(
         Code::argument,
         fmt::format("all_to_all: expected {} counts that add up to 3, given {}", n, to_string(counts)), [&] {
-          engine.all_to_all(Tensor({3, 2}), counts);
+          engine().all_to_all(Tensor({3, 2}), counts);
         });
   if (n > 1)
     check_refused(Code::argument, "given " + to_string(negative), [&] {
-      engine.all_to_all(Tensor({3, 2}), negative);
+      engine().all_to_all(Tensor({3, 2}), negative);
     });
-  check_refused(Code::argument, "add up to 2", [&] { engine.all_to_all(Tensor({3, 2}), too_many, 1); });
+  check_refused(Code::argument, "add up to 2", [&] { engine().all_to_all(Tensor({3, 2}), too_many, 1); });
   check_going_on();
 }
 
 TEST_CASE("send_async refuses one memory as src and dst") {
   Tensor t({2});
   check_refused(Code::argument, "send_async: expected src and dst to be different tensors",
-                [&] { (void)engine.send_async(t, t, {}); });
-  check_refused(Code::argument, "the same memory twice", [&] { (void)engine.send_async(t, t, me()); });
+                [&] { (void)engine().send_async(t, t, {}); });
+  check_refused(Code::argument, "the same memory twice", [&] { (void)engine().send_async(t, t, me()); });
   check_going_on();
 }
 
@@ -239,7 +238,7 @@ TEST_CASE("send_async refuses two devices with one target, on every device") {
             Code::mismatch,
             fmt::format("expected distinct targets, given device {} as the target of both {} and {}",
                         id(target), id(first), id(second)),
-            [&] { engine.send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); });
+            [&] { engine().send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); });
       }
   check_going_on();
 }
@@ -247,7 +246,7 @@ TEST_CASE("send_async refuses two devices with one target, on every device") {
 TEST_CASE("tensors of more axes than a header has room for are refused") {
   const Shape many(33, 1);
   check_refused(Code::argument, "all_reduce: expected at most 32 axes, given 33",
-                [&] { engine.all_reduce(Tensor(many)); });
-  CHECK(engine.all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
+                [&] { engine().all_reduce(Tensor(many)); });
+  CHECK(engine().all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
   check_going_on();
 }

@@ -12,8 +12,6 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 /// Plants a mistake, and removes it at the end of its life.
 class Planted {
  public:
@@ -35,11 +33,11 @@ struct Call {
   std::function<Tensor(Tensor)> make;
 };
 const std::vector<Call> collectives = {
-    {"all_reduce", [](Tensor t) { return engine.all_reduce(std::move(t)); }},
-    {"reduce_scatter", [](Tensor t) { return engine.reduce_scatter(std::move(t)); }},
-    {"all_gather", [](Tensor t) { return engine.all_gather(std::move(t), 1); }},
-    {"all_to_all", [](Tensor t) { return engine.all_to_all(std::move(t), 0, 1); }},
-    {"broadcast", [](Tensor t) { return engine.broadcast(std::move(t), 0); }}};
+    {"all_reduce", [](Tensor t) { return engine().all_reduce(std::move(t)); }},
+    {"reduce_scatter", [](Tensor t) { return engine().reduce_scatter(std::move(t)); }},
+    {"all_gather", [](Tensor t) { return engine().all_gather(std::move(t), 1); }},
+    {"all_to_all", [](Tensor t) { return engine().all_to_all(std::move(t), 0, 1); }},
+    {"broadcast", [](Tensor t) { return engine().broadcast(std::move(t), 0); }}};
 
 HostTensor mine() {
   return integers({6, 5}, me());
@@ -55,11 +53,11 @@ std::vector<Tensor> results_of_all() {
 /// other way round.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {
-    engine.send(right(), t);
-    return engine.receive(left());
+    engine().send(right(), t);
+    return engine().receive(left());
   }
-  Tensor received = engine.receive(left());
-  engine.send(right(), t);
+  Tensor received = engine().receive(left());
+  engine().send(right(), t);
   return received;
 }
 
@@ -97,13 +95,13 @@ TEST_CASE("a barrier and a send_async can be left out") {
   const Planted planted = without_call(1);
   const Tensor src = to_device(mine());
   Tensor dst = to_device(integers({6, 5}, me(), 1));
-  engine.barrier();
-  engine.send_async(src, dst, right()).wait();
+  engine().barrier();
+  engine().send_async(src, dst, right()).wait();
   CHECK(difference(dst, integers({6, 5}, me(), 1)) == "");
   Faults faults;
   faults.leave_out_call = 0;
   plant_faults(faults);
-  if (me() == 0) engine.barrier();  // which would wait for the others
+  if (me() == 0) engine().barrier();  // which would wait for the others
   CHECK(calls_made() == (me() == 0 ? 1 : 0));
 }
 
@@ -129,10 +127,10 @@ TEST_CASE("one side alone can leave a message out") {
     if (me() == culprit) faults.leave_out_call = 0;
     const Planted planted(faults);
     const HostTensor message = integers({4, 50}, 0);
-    if (me() == 0) engine.send(1, to_device(message));
-    if (me() == 1) CHECK(difference(engine.receive(0), zeros({4, 50})) == "");
-    if (me() == 0) engine.send(1, to_device(message));
-    if (me() == 1) CHECK(difference(engine.receive(0), message) == "");
+    if (me() == 0) engine().send(1, to_device(message));
+    if (me() == 1) CHECK(difference(engine().receive(0), zeros({4, 50})) == "");
+    if (me() == 0) engine().send(1, to_device(message));
+    if (me() == 1) CHECK(difference(engine().receive(0), message) == "");
   }
 }
 
@@ -185,15 +183,19 @@ void corrupt_each_message(const std::function<Tensor()>& action,
 
 TEST_CASE("a corrupted message changes one element of one device, where it is not passed on") {
   const auto check_one = [](const Change&, Index changed) { CHECK(changed == 1); };
-  corrupt_each_message([] { return engine.all_to_all(to_device(integers({9, 3}, me())), 0, 1); }, check_one);
-  corrupt_each_message([] { return engine.reduce_scatter(to_device(integers({9, 3}, me()))); }, check_one);
+  corrupt_each_message(
+      [] {
+        return engine().all_to_all(to_device(integers({9, 3}, me())), 0, 1);
+      },
+      check_one);
+  corrupt_each_message([] { return engine().reduce_scatter(to_device(integers({9, 3}, me()))); }, check_one);
   if (devices() > 1)
     corrupt_each_message([] { return pass_on(to_device(integers({2, 3}, me()))); }, check_one);
   corrupt_each_message(
       [] {
         const Tensor src = to_device(integers({2, 3}, me()));
         Tensor dst({2, 3});
-        engine.send_async(src, dst, right()).wait();
+        engine().send_async(src, dst, right()).wait();
         return dst;
       },
       check_one);
@@ -208,20 +210,20 @@ TEST_CASE("a corrupted message that is passed on changes the same element wherev
       CHECK((p < 0 || p == place));
     }
   };
-  corrupt_each_message([] { return engine.all_gather(to_device(integers({3, 2}, me()))); }, check_same);
+  corrupt_each_message([] { return engine().all_gather(to_device(integers({3, 2}, me()))); }, check_same);
   corrupt_each_message(
       [] {
-        return engine.broadcast(to_device(integers({3, 2}, me())), devices() - 1);
+        return engine().broadcast(to_device(integers({3, 2}, me())), devices() - 1);
       },
       check_same);
-  corrupt_each_message([] { return engine.all_reduce(to_device(integers({9, 3}, me()))); }, check_same);
+  corrupt_each_message([] { return engine().all_reduce(to_device(integers({9, 3}, me()))); }, check_same);
 }
 
 TEST_CASE("calls and messages are counted from the planting on, empty messages not") {
   const Planted planted({});
-  engine.all_gather(Tensor({0, 3}));
-  engine.all_gather(Tensor({2, 3}));
-  engine.barrier();
+  engine().all_gather(Tensor({0, 3}));
+  engine().all_gather(Tensor({2, 3}));
+  engine().barrier();
   group().exchange("a number", 1);
   CHECK(calls_made() == 3);
   CHECK(messages_sent() == devices() - 1);

@@ -12,16 +12,14 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 /// Sends around the ring: even devices send first, so that nobody waits for ever.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {
-    engine.send(right(), t);
-    return engine.receive(left());
+    engine().send(right(), t);
+    return engine().receive(left());
   }
-  Tensor received = engine.receive(left());
-  engine.send(right(), t);
+  Tensor received = engine().receive(left());
+  engine().send(right(), t);
   return received;
 }
 
@@ -45,8 +43,8 @@ TEST_CASE("messages between two devices do not overtake one another") {
     for (int receiver = 0; receiver < devices(); ++receiver)
       for (int k = 0; sender != receiver && k < 6; ++k) {
         const HostTensor letter = integers({k % 2 == 0 ? 3000 : 2, k}, sender, k);
-        if (me() == sender) engine.send(receiver, to_device(letter));
-        if (me() == receiver) CHECK(difference(engine.receive(sender), letter) == "");
+        if (me() == sender) engine().send(receiver, to_device(letter));
+        if (me() == receiver) CHECK(difference(engine().receive(sender), letter) == "");
       }
 }
 
@@ -73,7 +71,7 @@ TEST_CASE("posted messages and letters between two devices do not overtake one a
     CAPTURE(k);
     CHECK(difference(received[static_cast<std::size_t>(k)].get(), integers(large, left(), k)) == "");
   }
-  for (int k = 3; k < 5; ++k) CHECK(difference(engine.receive(left()), integers(large, left(), k)) == "");
+  for (int k = 3; k < 5; ++k) CHECK(difference(engine().receive(left()), integers(large, left(), k)) == "");
   for (Future<>& s : sent) s.wait();
 }
 
@@ -120,8 +118,8 @@ TEST_CASE("many posted messages are received in the order in which they were sen
 
 TEST_CASE("posted messages of both directions keep one order, whichever of them is looked at first") {
   if (devices() == 1) return;
-  if (me() == 0) engine.send(1, Tensor({1}));  // the first one between two may have a way to make
-  if (me() == 1) engine.receive(0);
+  if (me() == 0) engine().send(1, Tensor({1}));  // the first one between two may have a way to make
+  if (me() == 1) engine().receive(0);
   auto meet = [] { group().gather("a meeting", ""); };  // moves no message along
   auto sent_by = [](int device) { return integers({40}, device); };
   Future<> sent;
@@ -141,9 +139,9 @@ TEST_CASE("posted messages of both directions keep one order, whichever of them 
 }
 
 TEST_CASE("one device receives from all others, in whatever order it likes") {
-  if (me() != 0) engine.send(0, to_device(integers({4}, me())));
+  if (me() != 0) engine().send(0, to_device(integers({4}, me())));
   for (int d = devices() - 1; me() == 0 && d > 0; --d)
-    CHECK(difference(engine.receive(d), integers({4}, d)) == "");
+    CHECK(difference(engine().receive(d), integers({4}, d)) == "");
 }
 
 TEST_CASE("send returns after its receiver has begun to receive") {
@@ -153,12 +151,12 @@ TEST_CASE("send returns after its receiver has begun to receive") {
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{10, 10}, Shape{300, 100}}) {
     Index moment = 0;  // when the receiver came, or the sender left
     if (devices() > 1 && me() == 0) {
-      engine.send(1, Tensor(shape));
+      engine().send(1, Tensor(shape));
       moment = now();
     } else if (me() == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       moment = now();
-      engine.receive(0);
+      engine().receive(0);
     }
     const std::vector<Index> moments = group().exchange("moments", moment);
     if (devices() > 1) CHECK(moments[0] >= moments[1]);
@@ -178,10 +176,10 @@ TEST_CASE("send_async copies along any permutation of the devices") {
       CAPTURE(to_string(shape), shift);
       const Tensor src = to_device(integers(shape, me()));
       Tensor dst(shape);
-      engine.send_async(src, dst, (me() + shift) % devices()).wait();
+      engine().send_async(src, dst, (me() + shift) % devices()).wait();
       CHECK(difference(dst, integers(shape, (me() + devices() - shift) % devices())) == "");
       CHECK(difference(src, integers(shape, me())) == "");
-      engine.send_async(src, dst, devices() - 1 - me()).wait();
+      engine().send_async(src, dst, devices() - 1 - me()).wait();
       CHECK(difference(dst, integers(shape, devices() - 1 - me())) == "");
     }
 }
@@ -192,19 +190,19 @@ TEST_CASE("send_async leaves dst alone where nobody targets it") {
       CAPTURE(source, target);
       const Tensor src = to_device(integers({3, 3}, me()));
       Tensor dst = to_device(integers({3, 3}, me(), 1));
-      engine.send_async(src, dst, me() == source ? std::optional(target) : std::nullopt).wait();
+      engine().send_async(src, dst, me() == source ? std::optional(target) : std::nullopt).wait();
       CHECK(difference(dst, me() == target ? integers({3, 3}, source) : integers({3, 3}, me(), 1)) == "");
     }
   const Tensor src = to_device(integers({2}, me()));
   Tensor dst = to_device(integers({2}, me(), 1));
-  engine.send_async(src, dst, std::nullopt).wait();
+  engine().send_async(src, dst, std::nullopt).wait();
   CHECK(difference(dst, integers({2}, me(), 1)) == "");
 }
 
 TEST_CASE("send_async fits src to the target's dst alone") {
   const Tensor src = to_device(integers({me() + 1, 2}, me()));
   Tensor dst({left() + 1, 2});
-  engine.send_async(src, dst, right()).wait();
+  engine().send_async(src, dst, right()).wait();
   CHECK(difference(dst, integers({left() + 1, 2}, left())) == "");
 }
 
@@ -212,7 +210,7 @@ TEST_CASE("a future of send_async shares the buffers") {
   Tensor dst({100, 70});
   Future<> future = [&] {
     const Tensor src = to_device(integers({100, 70}, me()));  // gone before the future is waited for
-    return engine.send_async(src, dst, right());
+    return engine().send_async(src, dst, right());
   }();
   const Tensor moved = std::move(dst);  // the same memory, under another name
   future.wait();
@@ -224,8 +222,8 @@ TEST_CASE("several of send_async are in flight at a time") {
   std::vector<Future<>> futures;
   for (int shift = 0; shift < devices(); ++shift) dst.emplace_back(Shape{5, 9});
   for (int shift = 0; shift < devices(); ++shift)
-    futures.push_back(engine.send_async(to_device(integers({5, 9}, me(), shift)),
-                                        dst[static_cast<std::size_t>(shift)], (me() + shift) % devices()));
+    futures.push_back(engine().send_async(to_device(integers({5, 9}, me(), shift)),
+                                          dst[static_cast<std::size_t>(shift)], (me() + shift) % devices()));
   for (int shift = devices() - 1; shift >= 0; --shift) {
     futures[static_cast<std::size_t>(shift)].wait();
     CHECK(difference(dst[static_cast<std::size_t>(shift)],

@@ -14,8 +14,6 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 const std::vector<Index> sizes = {1, 2, 63, 1000, 100'003};
 
 MPI_Op mpi_op(ReduceOp op) {
@@ -62,11 +60,11 @@ TEST_CASE("all_reduce agrees with MPI_Allreduce") {
     const HostTensor random = reals({size}, me());
     const HostTensor whole = integers({size}, me());
     for (ReduceOp op : {ReduceOp::max, ReduceOp::min})
-      CHECK(same_bits(engine.all_reduce(to_device(random), op).to_host(),
+      CHECK(same_bits(engine().all_reduce(to_device(random), op).to_host(),
                       mpi_all_reduce(random.values, mpi_op(op))));
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
       const HostTensor expected{{size}, mpi_all_reduce(whole.values, mpi_op(op))};
-      CHECK(difference(engine.all_reduce(to_device(whole), op), expected) == "");
+      CHECK(difference(engine().all_reduce(to_device(whole), op), expected) == "");
     }
   }
 }
@@ -82,7 +80,7 @@ TEST_CASE("reduce_scatter agrees with MPI_Reduce_scatter") {
     HostTensor expected{{mine}, std::vector<float>(static_cast<std::size_t>(mine))};
     MPI_Reduce_scatter(whole.values.data(), expected.values.data(), counts.data(), MPI_FLOAT, MPI_SUM,
                        MPI_COMM_WORLD);
-    CHECK(difference(engine.reduce_scatter(to_device(whole)), expected) == "");
+    CHECK(difference(engine().reduce_scatter(to_device(whole)), expected) == "");
   }
 }
 
@@ -97,7 +95,7 @@ TEST_CASE("all_gather agrees with MPI_Allgatherv") {
     std::vector<float> expected(static_cast<std::size_t>(offsets.back() + counts.back()));
     MPI_Allgatherv(slice.values.data(), static_cast<int>(slice.values.size()), MPI_FLOAT, expected.data(),
                    counts.data(), offsets.data(), MPI_FLOAT, MPI_COMM_WORLD);
-    CHECK(same_bits(engine.all_gather(to_device(slice)).to_host(), expected));
+    CHECK(same_bits(engine().all_gather(to_device(slice)).to_host(), expected));
   }
 }
 
@@ -116,7 +114,7 @@ TEST_CASE("all_to_all with counts agrees with MPI_Alltoallv") {
     MPI_Alltoallv(mine.values.data(), sent.data(), sent_at.data(), MPI_FLOAT, expected.data(),
                   received.data(), received_at.data(), MPI_FLOAT, MPI_COMM_WORLD);
     const std::vector<Index> counts(sent.begin(), sent.end());
-    CHECK(same_bits(engine.all_to_all(to_device(mine), counts).to_host(), expected));
+    CHECK(same_bits(engine().all_to_all(to_device(mine), counts).to_host(), expected));
   }
 }
 
@@ -128,7 +126,7 @@ TEST_CASE("broadcast agrees with MPI_Bcast") {
       const HostTensor mine = reals({size}, me());
       std::vector<float> expected = mine.values;
       MPI_Bcast(expected.data(), static_cast<int>(size), MPI_FLOAT, root, MPI_COMM_WORLD);
-      CHECK(same_bits(engine.broadcast(to_device(mine), root).to_host(), expected));
+      CHECK(same_bits(engine().broadcast(to_device(mine), root).to_host(), expected));
     }
 }
 
@@ -137,11 +135,11 @@ TEST_CASE("a float sum comes out the same, bit for bit, each time and on every d
   for (Index size : sizes) {
     CAPTURE(size);
     const HostTensor random = reals({size}, me());
-    const std::vector<float> once = engine.all_reduce(to_device(random)).to_host();
-    CHECK(same_bits(engine.all_reduce(to_device(random)).to_host(), once));
-    CHECK(same_bits(engine.broadcast(Tensor::from_host({size}, once), devices() - 1).to_host(), once));
-    const std::vector<float> part_once = engine.reduce_scatter(to_device(random)).to_host();
-    CHECK(same_bits(engine.reduce_scatter(to_device(random)).to_host(), part_once));
+    const std::vector<float> once = engine().all_reduce(to_device(random)).to_host();
+    CHECK(same_bits(engine().all_reduce(to_device(random)).to_host(), once));
+    CHECK(same_bits(engine().broadcast(Tensor::from_host({size}, once), devices() - 1).to_host(), once));
+    const std::vector<float> part_once = engine().reduce_scatter(to_device(random)).to_host();
+    CHECK(same_bits(engine().reduce_scatter(to_device(random)).to_host(), part_once));
   }
 }
 
@@ -160,9 +158,9 @@ TEST_CASE("a float sum is made in the order of the ring") {
               sliced(inputs[static_cast<std::size_t>((k + step) % devices())], 0, part(size, devices(), k)));
         std::ranges::copy(reduced(in_order, op).values, std::back_inserter(expected.values));
       }
-      const std::vector<float> sum = engine.all_reduce(to_device(reals({size}, me())), op).to_host();
+      const std::vector<float> sum = engine().all_reduce(to_device(reals({size}, me())), op).to_host();
       CHECK(same_bits(sum, expected.values));
       const HostTensor slice = sliced(expected, 0, part(size, devices(), me()));
-      CHECK(same_bits(engine.reduce_scatter(to_device(reals({size}, me())), op).to_host(), slice.values));
+      CHECK(same_bits(engine().reduce_scatter(to_device(reals({size}, me())), op).to_host(), slice.values));
     }
 }

@@ -12,8 +12,6 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 int rank_of(const Shape& shape) {
   return static_cast<int>(shape.size());
 }
@@ -71,7 +69,7 @@ TEST_CASE("all_reduce sends every chunk but mine, then every one but my right ne
     CHECK(form == sent);
     const Index buffer = devices() == 1 ? 0 : chunks[0];
     CHECK(ring_buffer(size, devices()) == buffer);
-    const auto call = [&] { engine.all_reduce(Tensor(shape)); };
+    const auto call = [&] { engine().all_reduce(Tensor(shape)); };
     CHECK(measured(Collective::all_reduce, call) == expected(sent, buffer));
   }
 }
@@ -85,7 +83,7 @@ TEST_CASE("reduce_scatter sends every slice but mine") {
       const Traffic form = ring_reduce_scatter(sizes, me());
       CHECK(form == sent);
       const Index buffer = devices() == 1 ? 0 : sizes[0] + (axis == 0 ? 0 : num_elements(shape));
-      const auto call = [&] { engine.reduce_scatter(Tensor(shape), ReduceOp::sum, axis); };
+      const auto call = [&] { engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis); };
       CHECK(measured(Collective::reduce_scatter, call) == expected(sent, buffer));
     }
 }
@@ -100,7 +98,7 @@ TEST_CASE("all_gather sends every slice but my right neighbour's") {
       CHECK(form == sent);
       const Index buffer = devices() == 1 || axis == 0 ? 0 : num_elements(shape);
       const Shape mine = with(shape, axis, part(extent(shape, axis), devices(), me()).size());
-      const auto call = [&] { engine.all_gather(Tensor(mine), axis); };
+      const auto call = [&] { engine().all_gather(Tensor(mine), axis); };
       CHECK(measured(Collective::all_gather, call) == expected(sent, buffer));
     }
 }
@@ -117,7 +115,7 @@ TEST_CASE("all_to_all sends every part but the one I keep") {
         const Index result = devices() * sizes[static_cast<std::size_t>(me())];
         const Index cutting = split_axis == 0 ? 0 : num_elements(shape);
         const Index joining = concat_axis == 0 ? 0 : result;
-        const auto call = [&] { engine.all_to_all(Tensor(shape), split_axis, concat_axis); };
+        const auto call = [&] { engine().all_to_all(Tensor(shape), split_axis, concat_axis); };
         CHECK(measured(Collective::all_to_all, call) ==
               expected(sent, devices() == 1 ? 0 : cutting + joining));
       }
@@ -132,7 +130,7 @@ TEST_CASE("all_to_all with counts sends just what they say") {
   const Index all = std::accumulate(counts.begin(), counts.end(), Index{0});
   const Traffic form = pairwise_all_to_all(sizes, me());
   CHECK(form == all_but(sizes, me()));
-  const auto call = [&] { engine.all_to_all(Tensor({all, 5}), counts); };
+  const auto call = [&] { engine().all_to_all(Tensor({all, 5}), counts); };
   CHECK(measured(Collective::all_to_all, call) == expected(all_but(sizes, me()), 0));
 }
 
@@ -144,7 +142,7 @@ TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
       const Traffic sent = children(root) * message(num_elements(shape));
       const Traffic form = tree_broadcast(num_elements(shape), devices(), me(), root);
       CHECK(form == sent);
-      const auto call = [&] { engine.broadcast(me() == root ? Tensor(shape) : Tensor(), root); };
+      const auto call = [&] { engine().broadcast(me() == root ? Tensor(shape) : Tensor(), root); };
       CHECK(measured(Collective::broadcast, call) == expected(sent, 0));
       messages += num_elements(shape) == 0 ? 0 : ledger().traffic(Collective::broadcast).messages;
     }
@@ -157,7 +155,7 @@ TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
 TEST_CASE("a barrier goes up and down a tree in messages without content") {
   const Traffic form = tree_barrier(devices(), me());
   CHECK(form == Traffic{children(0) + (me() == 0 ? 0 : 1), 0});
-  CHECK(measured(Collective::barrier, [] { engine.barrier(); }) == expected(form, 0));
+  CHECK(measured(Collective::barrier, [] { engine().barrier(); }) == expected(form, 0));
   const std::vector<Index> all = group().exchange("messages", form.messages);
   CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == 2 * (devices() - 1));
 }
@@ -167,8 +165,8 @@ TEST_CASE("send and receive are one message on the sender's side") {
     CAPTURE(to_string(shape));
     const auto call = [&] {
       if (devices() == 1 || me() > 1) return;
-      if (me() == 0) return engine.send(1, Tensor(shape));
-      engine.receive(0);
+      if (me() == 0) return engine().send(1, Tensor(shape));
+      engine().receive(0);
     };
     const Traffic sent = devices() > 1 && me() == 0 ? message(num_elements(shape)) : Traffic{};
     CHECK(measured(Collective::send, call) == expected(sent, 0));
@@ -181,11 +179,11 @@ TEST_CASE("send_async is one message to a target that is another device") {
     const Tensor src(shape);
     Tensor dst(shape);
     const Traffic one = message(num_elements(shape));
-    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, {}).wait(); }) ==
+    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, {}).wait(); }) ==
           expected({}, 0));
-    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, me()).wait(); }) ==
+    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, me()).wait(); }) ==
           expected({}, 0));
-    CHECK(measured(Collective::send_async, [&] { engine.send_async(src, dst, right()).wait(); }) ==
+    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, right()).wait(); }) ==
           expected(devices() == 1 ? Traffic{} : one, 0));
   }
 }
@@ -198,10 +196,10 @@ TEST_CASE("control messages are not counted") {
 TEST_CASE("collectives hold nothing beyond their results") {
   const Index before = ledger().live();
   {
-    const Tensor whole = engine.all_gather(Tensor({3, 2}), 1);
-    const Tensor sum = engine.all_reduce(Tensor({7}));
-    const Tensor part_of_sum = engine.reduce_scatter(Tensor({4, devices()}), ReduceOp::sum, 1);
-    const Tensor turned = engine.all_to_all(Tensor({devices(), 3}), 0, 1);
+    const Tensor whole = engine().all_gather(Tensor({3, 2}), 1);
+    const Tensor sum = engine().all_reduce(Tensor({7}));
+    const Tensor part_of_sum = engine().reduce_scatter(Tensor({4, devices()}), ReduceOp::sum, 1);
+    const Tensor turned = engine().all_to_all(Tensor({devices(), 3}), 0, 1);
     CHECK(ledger().live() - before == whole.bytes() + sum.bytes() + part_of_sum.bytes() + turned.bytes());
     CHECK(ledger().live(Purpose::buffers) == 0);
   }

@@ -9,7 +9,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8}, {3}, {3});
 const testing::EndsAtFirstFailure ends;
 
 namespace {

@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({2, 3, 4, 5});
+const testing::RunsOn runs_on({2, 3, 4, 5}, {3}, {3});
 
 namespace {
 

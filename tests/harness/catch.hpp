@@ -44,9 +44,11 @@ struct RunsOn {
 void on_each_device(void (*body)());
 #undef TEST_CASE
 #define TEST_CASE(...) SHARDBOOK_TEST_CASE(INTERNAL_CATCH_UNIQUE_NAME(on_a_device), __VA_ARGS__)
-#define SHARDBOOK_TEST_CASE(body, ...)                                                   \
-  static void body();                                                                    \
-  INTERNAL_CATCH_TESTCASE(__VA_ARGS__) { ::shard::testing::on_each_device(body); }       \
+#define SHARDBOOK_TEST_CASE(body, ...)      \
+  static void body();                       \
+  INTERNAL_CATCH_TESTCASE(__VA_ARGS__) {    \
+    ::shard::testing::on_each_device(body); \
+  }                                         \
   static void body()
 
 /// A program's tests end after the first test case that fails on a device: each device that it fails on says

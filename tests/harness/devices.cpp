@@ -22,6 +22,13 @@ GroupUnderTest& group() {
   return device().part<GroupUnderTest>();
 }
 
+PlainEngine& engine() {
+  struct OnGroup : PlainEngine {
+    OnGroup() : PlainEngine(group()) {}
+  };
+  return device().part<OnGroup>();
+}
+
 int me() {
   return group().device_id();
 }

@@ -112,6 +112,9 @@ class PlainEngine : public ShardedEngine {
   using ShardedEngine::load_sharded;
 };
 
+/// This device's, on the group under test.
+PlainEngine& engine();
+
 inline constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min,
                                        ReduceOp::prod};
 

@@ -118,9 +118,11 @@ RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) : RunsOn(devi
 RunsOn::RunsOn(std::vector<int> in_one_process, std::vector<int> processes, std::vector<int> on_cuda) {
   if (on_cuda.empty())
     std::ranges::copy_if(processes, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
-  if (std::exchange(numbers_of_devices().are_said, true)) throw std::logic_error("expected one RunsOn, given two");
+  if (std::exchange(numbers_of_devices().are_said, true))
+    throw std::logic_error("expected one RunsOn, given two");
   const bool are_many = in_one_process.size() > 2;
-  numbers_of_devices() = {std::move(in_one_process), std::move(processes), std::move(on_cuda), are_many, true};
+  numbers_of_devices() = {std::move(in_one_process), std::move(processes), std::move(on_cuda), are_many,
+                          true};
 }
 
 EndsAtFirstFailure::EndsAtFirstFailure() {

@@ -8,7 +8,6 @@
 #include "emu/message_filter.hpp"
 #include "engine/device/fault.hpp"
 #include "engine/device/this_device.hpp"
-#include "engine/device/this_device.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {

@@ -13,8 +13,6 @@ const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
 
 namespace {
 
-PlainEngine engine(group());
-
 constexpr int mismatch = static_cast<int>(Code::mismatch);
 constexpr int argument = static_cast<int>(Code::argument);
 
@@ -88,7 +86,7 @@ void check_product(Extents e, Cut (*cut)(Index), int owner) {
   if constexpr (axis_of<Result>() == 1) CHECK(c.offset() == mine(b_cut).begin);
   if constexpr (std::same_as<Result, Owned>) CHECK(c.owner() == owner);
   const HostTensor expected = product(TA ? transposed(a) : a, TB ? transposed(b) : b);
-  CHECK(difference(whole_of(engine, std::move(c)), expected) == "");
+  CHECK(difference(whole_of(engine(), std::move(c)), expected) == "");
 }
 
 template <class A, bool TA, class B, bool TB, class Result>
@@ -247,7 +245,7 @@ void check_elementwise() {
       CHECK(result.global_shape() == a.shape);
       if constexpr (axis_of<L>() >= 0) CHECK(result.offset() == mine(places.cut).begin);
       if constexpr (std::same_as<L, Owned>) CHECK(result.owner() == places.owner);
-      CHECK(difference(whole_of(engine, std::move(result)), expected) == "");
+      CHECK(difference(whole_of(engine(), std::move(result)), expected) == "");
     };
     check(laid_out<L>(a, places) + y, with([](float p, float q) { return p + q; }));
     check(scale(laid_out<L>(a, places), 0.5F), with([](float p, float) { return p / 2; }));
@@ -276,8 +274,8 @@ TEST_CASE("a whole tensor and an addend keep their layout under another shape") 
   R whole = reshaped(laid_out<R>(a, {}), {2, 3, 4});
   P addend = reshaped(laid_out<P>(a, {}), {2, 3, 4});
   CHECK(addend.global_shape() == expected.shape);
-  CHECK(difference(whole_of(engine, std::move(whole)), expected) == "");
-  CHECK(difference(whole_of(engine, std::move(addend)), expected) == "");
+  CHECK(difference(whole_of(engine(), std::move(whole)), expected) == "");
+  CHECK(difference(whole_of(engine(), std::move(addend)), expected) == "");
 }
 
 TEST_CASE("layouts cost no memory beyond their tensors") {
@@ -289,7 +287,7 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
   Replicated moved = std::move(r);
   Partial p = scale(Partial(group(), std::move(moved).local()), 2);
   CHECK(ledger().peak() - before == bytes);
-  const Replicated sum = engine.all_reduce(std::move(p));
+  const Replicated sum = engine().all_reduce(std::move(p));
   CHECK(ledger().live() - before == bytes);
   const Replicated copied = relu(sum);  // its argument stays
   CHECK(ledger().live() - before == 2 * bytes);

@@ -40,8 +40,6 @@ Tensor matrix() {
   return Tensor({2, 3});
 }
 
-PlainEngine engine(group());
-
 // One call a line, each with its number.
 // clang-format off
 
@@ -126,19 +124,19 @@ const std::vector<Mistake> of_calls = {
 };
 
 const std::vector<Mistake> of_an_engine = {
-    HERE([] { engine.send(-1, matrix()); }),
-    HERE([] { engine.receive(-1); }),
-    HERE([] { engine.post_send(-1, matrix()).get(); }),
-    HERE([] { engine.post_receive(-1, {1}).get(); }),
-    HERE([] { Tensor t; engine.send_async(t, t, -1).get(); }),
-    HERE([] { engine.all_gather(matrix(), 2); }),
-    HERE([] { engine.all_reduce(Tensor(Shape(33, 1))); }),
-    HERE([] { engine.reduce_scatter(matrix(), ReduceOp::sum, 2); }),
-    HERE([] { engine.all_to_all(matrix(), 2); }),
-    HERE([] { engine.all_to_all(matrix(), 0, 2); }),
-    HERE([] { engine.all_to_all(matrix(), std::vector<Index>()); }),
-    HERE([] { engine.broadcast(matrix(), -1); }),
-    HERE([] { engine.my_rows(Tensor(Shape())); }),
+    HERE([] { engine().send(-1, matrix()); }),
+    HERE([] { engine().receive(-1); }),
+    HERE([] { engine().post_send(-1, matrix()).get(); }),
+    HERE([] { engine().post_receive(-1, {1}).get(); }),
+    HERE([] { Tensor t; engine().send_async(t, t, -1).get(); }),
+    HERE([] { engine().all_gather(matrix(), 2); }),
+    HERE([] { engine().all_reduce(Tensor(Shape(33, 1))); }),
+    HERE([] { engine().reduce_scatter(matrix(), ReduceOp::sum, 2); }),
+    HERE([] { engine().all_to_all(matrix(), 2); }),
+    HERE([] { engine().all_to_all(matrix(), 0, 2); }),
+    HERE([] { engine().all_to_all(matrix(), std::vector<Index>()); }),
+    HERE([] { engine().broadcast(matrix(), -1); }),
+    HERE([] { engine().my_rows(Tensor(Shape())); }),
     HERE([] { Gradients().local("none"); }),
 };
 
@@ -163,17 +161,17 @@ const std::vector<Mistake> of_layouts = {
 };
 
 const std::vector<Mistake> of_typed_collectives = {
-    HERE([] { engine.all_reduce(Partial()); }),
-    HERE([] { engine.all_reduce_async(Partial()).get(); }),
-    HERE([] { engine.reduce_scatter<2>(Partial(group(), matrix())); }),
-    HERE([] { engine.reduce_scatter_async<2>(Partial(group(), matrix())).get(); }),
-    HERE([] { engine.all_gather(Sharded<0>()); }),
-    HERE([] { const Sharded<0> kept; engine.all_gather(kept); }),
-    HERE([] { engine.all_gather_async(Sharded<0>()).get(); }),
-    HERE([] { const Sharded<0> kept; engine.all_gather_async(kept).get(); }),
-    HERE([] { engine.shard<2>(Replicated(group(), matrix())); }),
-    HERE([] { engine.all_to_all<0, 1>(Sharded<0>()); }),
-    HERE([] { engine.broadcast(Owned()); }),
+    HERE([] { engine().all_reduce(Partial()); }),
+    HERE([] { engine().all_reduce_async(Partial()).get(); }),
+    HERE([] { engine().reduce_scatter<2>(Partial(group(), matrix())); }),
+    HERE([] { engine().reduce_scatter_async<2>(Partial(group(), matrix())).get(); }),
+    HERE([] { engine().all_gather(Sharded<0>()); }),
+    HERE([] { const Sharded<0> kept; engine().all_gather(kept); }),
+    HERE([] { engine().all_gather_async(Sharded<0>()).get(); }),
+    HERE([] { const Sharded<0> kept; engine().all_gather_async(kept).get(); }),
+    HERE([] { engine().shard<2>(Replicated(group(), matrix())); }),
+    HERE([] { engine().all_to_all<0, 1>(Sharded<0>()); }),
+    HERE([] { engine().broadcast(Owned()); }),
 };
 
 // clang-format on

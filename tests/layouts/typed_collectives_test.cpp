@@ -9,8 +9,6 @@ using namespace shard::testing;
 
 namespace {
 
-PlainEngine engine(group());
-
 /// Around the number of devices, below it, and none.
 const std::vector<Shape> matrices = {{7, 6}, {1, 1}, {3, 10}, {0, 4}, {5, 0}, {16, 8}};
 
@@ -31,10 +29,10 @@ TEST_CASE("all_reduce makes a Partial whole") {
   for (const Shape& shape : {Shape{}, Shape{5}, Shape{7, 6}, Shape{2, 0}, Shape{2, 3, 4}}) {
     CAPTURE(to_string(shape));
     const HostTensor whole = integers(shape, 0);
-    const Replicated sum = engine.all_reduce(laid_out<Partial>(whole, {}));
+    const Replicated sum = engine().all_reduce(laid_out<Partial>(whole, {}));
     CHECK(sum.global_shape() == shape);
     CHECK(difference(sum.local(), whole) == "");
-    Future<Replicated> later = engine.all_reduce_async(laid_out<Partial>(whole, {}));
+    Future<Replicated> later = engine().all_reduce_async(laid_out<Partial>(whole, {}));
     CHECK(difference(later.get().local(), whole) == "");
   }
 }
@@ -43,12 +41,12 @@ TEST_CASE("reduce_scatter leaves a slice of the sum, and all_gather makes it who
   for (const Shape& shape : matrices) {
     CAPTURE(to_string(shape));
     const HostTensor whole = integers(shape, 0);
-    Sharded<0> rows = engine.reduce_scatter<0>(laid_out<Partial>(whole, {}));
+    Sharded<0> rows = engine().reduce_scatter<0>(laid_out<Partial>(whole, {}));
     check_slice(rows, whole);
-    Sharded<1> columns = engine.reduce_scatter_async<1>(laid_out<Partial>(whole, {})).get();
+    Sharded<1> columns = engine().reduce_scatter_async<1>(laid_out<Partial>(whole, {})).get();
     check_slice(columns, whole);
-    CHECK(difference(engine.all_gather(std::move(rows)).local(), whole) == "");
-    const Replicated gathered = engine.all_gather_async(std::move(columns)).get();
+    CHECK(difference(engine().all_gather(std::move(rows)).local(), whole) == "");
+    const Replicated gathered = engine().all_gather_async(std::move(columns)).get();
     CHECK(gathered.global_shape() == shape);
     CHECK(difference(gathered.local(), whole) == "");
   }
@@ -59,8 +57,8 @@ TEST_CASE("all_gather undoes any cut") {
     const HostTensor whole = integers(shape, 0);
     Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
     Sharded<1> columns = laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])});
-    CHECK(difference(engine.all_gather(std::move(rows)).local(), whole) == "");
-    CHECK(difference(engine.all_gather(std::move(columns)).local(), whole) == "");
+    CHECK(difference(engine().all_gather(std::move(rows)).local(), whole) == "");
+    CHECK(difference(engine().all_gather(std::move(columns)).local(), whole) == "");
   }
 }
 
@@ -68,7 +66,7 @@ TEST_CASE("all_gather can keep the slice for later") {
   for (const Shape& shape : matrices) {
     const HostTensor whole = integers(shape, 0);
     const Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
-    const Replicated gathered = engine.all_gather(rows);
+    const Replicated gathered = engine().all_gather(rows);
     CHECK(gathered.global_shape() == shape);
     CHECK(difference(gathered.local(), whole) == "");
     CHECK(difference(rows.local(), sliced(whole, 0, mine(uneven_cut(shape[0])))) == "");
@@ -85,7 +83,7 @@ TEST_CASE("packed addends are reduced together") {
   }
   Partial row = pack(std::move(addends));
   CHECK(row.global_shape() == Shape{elements});
-  const std::vector<Replicated> sums = unpack(engine.all_reduce(std::move(row)), packed);
+  const std::vector<Replicated> sums = unpack(engine().all_reduce(std::move(row)), packed);
   REQUIRE(sums.size() == packed.size());
   for (std::size_t i = 0; i < packed.size(); ++i) {
     CHECK(sums[i].global_shape() == packed[i]);
@@ -101,13 +99,13 @@ TEST_CASE("shard takes my slice without communication, and all_gather undoes it"
     const HostTensor whole = integers(shape, 0);
     const Replicated replicated(group(), to_device(whole));
     ledger().reset();
-    Sharded<0> rows = engine.shard<0>(replicated);
-    Sharded<1> columns = engine.shard<1>(replicated);
+    Sharded<0> rows = engine().shard<0>(replicated);
+    Sharded<1> columns = engine().shard<1>(replicated);
     CHECK(ledger().traffic() == Traffic{});
     check_slice(rows, whole);
     check_slice(columns, whole);
-    CHECK(difference(engine.all_gather(std::move(rows)).local(), whole) == "");
-    CHECK(difference(engine.all_gather(std::move(columns)).local(), whole) == "");
+    CHECK(difference(engine().all_gather(std::move(rows)).local(), whole) == "");
+    CHECK(difference(engine().all_gather(std::move(columns)).local(), whole) == "");
   }
 }
 
@@ -116,22 +114,22 @@ TEST_CASE("all_to_all moves the cut to another axis and back") {
     for (Cut (*cut)(Index) : {even_cut, uneven_cut}) {
       CAPTURE(to_string(shape));
       const HostTensor whole = integers(shape, 0);
-      Sharded<1> columns = engine.all_to_all<0, 1>(laid_out<Sharded<0>>(whole, {cut(shape[0])}));
+      Sharded<1> columns = engine().all_to_all<0, 1>(laid_out<Sharded<0>>(whole, {cut(shape[0])}));
       check_slice(columns, whole);
-      Sharded<0> rows = engine.all_to_all<1, 0>(std::move(columns));
+      Sharded<0> rows = engine().all_to_all<1, 0>(std::move(columns));
       check_slice(rows, whole);
     }
   const HostTensor cube = integers({3, 7, 5}, 0);
-  Sharded<2> last = engine.all_to_all<1, 2>(laid_out<Sharded<1>>(cube, {even_cut(7)}));
+  Sharded<2> last = engine().all_to_all<1, 2>(laid_out<Sharded<1>>(cube, {even_cut(7)}));
   check_slice(last, cube);
-  check_slice(engine.all_to_all<2, 0>(std::move(last)), cube);
+  check_slice(engine().all_to_all<2, 0>(std::move(last)), cube);
 }
 
 TEST_CASE("broadcast makes an Owned whole") {
   for (int owner = 0; owner < devices(); ++owner)
     for (const Shape& shape : matrices) {
       const HostTensor whole = integers(shape, owner);
-      const Replicated everywhere = engine.broadcast(laid_out<Owned>(whole, {{}, owner}));
+      const Replicated everywhere = engine().broadcast(laid_out<Owned>(whole, {{}, owner}));
       CHECK(everywhere.global_shape() == shape);
       CHECK(difference(everywhere.local(), whole) == "");
     }
@@ -140,7 +138,7 @@ TEST_CASE("broadcast makes an Owned whole") {
 TEST_CASE("my_rows finds out where my rows lie") {
   const HostTensor whole = integers({13, 2}, 0);
   for (const Cut& cut : {even_cut(13), uneven_cut(13)}) {
-    const Sharded<0> rows = engine.my_rows(to_device(sliced(whole, 0, mine(cut))));
+    const Sharded<0> rows = engine().my_rows(to_device(sliced(whole, 0, mine(cut))));
     CHECK(rows.global_shape() == whole.shape);
     CHECK(rows.offset() == mine(cut).begin);
   }
@@ -148,26 +146,26 @@ TEST_CASE("my_rows finds out where my rows lie") {
 
 TEST_CASE("several typed calls are in flight at a time") {
   const HostTensor a = integers({9, 4}, 0), b = integers({4, 9}, 1);
-  Future<Sharded<0>> rows = engine.reduce_scatter_async<0>(laid_out<Partial>(a, {}));
-  Future<Replicated> sum = engine.all_reduce_async(laid_out<Partial>(b, {}));
-  Future<Replicated> gathered = engine.all_gather_async(laid_out<Sharded<1>>(b, {uneven_cut(9)}));
+  Future<Sharded<0>> rows = engine().reduce_scatter_async<0>(laid_out<Partial>(a, {}));
+  Future<Replicated> sum = engine().all_reduce_async(laid_out<Partial>(b, {}));
+  Future<Replicated> gathered = engine().all_gather_async(laid_out<Sharded<1>>(b, {uneven_cut(9)}));
   CHECK(difference(gathered.get().local(), b) == "");
   check_slice(rows.get(), a);
   CHECK(difference(sum.get().local(), b) == "");
 }
 
 TEST_CASE("an axis that a tensor has not is refused") {
-  CHECK(refusal([] { engine.reduce_scatter<1>(Partial(group(), Tensor({3}))); }).code == argument);
-  CHECK(refusal([] { engine.shard<1>(Replicated(group(), Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine().reduce_scatter<1>(Partial(group(), Tensor({3}))); }).code == argument);
+  CHECK(refusal([] { engine().shard<1>(Replicated(group(), Tensor({3}))); }).code == argument);
 }
 
 TEST_CASE("parameters come as slices of a checkpoint") {
   const std::string name = "matrix";
   const HostTensor whole = integers({5, 7}, 0);
   const auto checkpoint = host_checkpoint({{name, whole}}, "test");
-  CHECK(difference(engine.load_replicated(*checkpoint, name).local(), whole) == "");
-  check_slice(engine.load_sharded<0>(*checkpoint, name), whole);
-  check_slice(engine.load_sharded<1>(*checkpoint, name), whole);
+  CHECK(difference(engine().load_replicated(*checkpoint, name).local(), whole) == "");
+  check_slice(engine().load_sharded<0>(*checkpoint, name), whole);
+  check_slice(engine().load_sharded<1>(*checkpoint, name), whole);
 }
 
 namespace {

@@ -28,13 +28,13 @@ class Device {
   template <class Part>
   Part& part() {
     static const std::size_t number = next_number();
-    if (number >= parts_.size()) parts_.resize(number + 1);
-    std::shared_ptr<void>& mine = parts_[number];
-    if (mine == nullptr) {
-      mine = std::make_shared<Part>();
+    if (number >= parts_.size() || parts_[number] == nullptr) {
+      auto made = std::make_shared<Part>();  // which may ask for other parts
+      if (number >= parts_.size()) parts_.resize(number + 1);
+      parts_[number] = std::move(made);
       made_.push_back(number);
     }
-    return *static_cast<Part*>(mine.get());
+    return *static_cast<Part*>(parts_[number].get());
   }
 
   /// While it lives, the code of this thread runs on that device.

@@ -1,6 +1,7 @@
 #include "engine/dispatch/offloaded_weights.hpp"
 
 #include "engine/device/error.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::dispatch {
 
@@ -60,7 +61,11 @@ void OffloadedWeights::read_ahead(std::size_t from) {
     if (parts_[coming_].is_on_disk) break;
   ahead_ = {};
   if (coming_ == parts_.size()) return;
-  ahead_ = std::async(std::launch::async, [this, part = coming_] { return read(parts_[part].names); });
+  ahead_ = std::async(std::launch::async, [this, part = coming_, id = this_device()] {
+    Device of_thread(id);  // for what errors say; the call of the device's own thread goes on meanwhile
+    const Device::Scope scope(of_thread);
+    return read(parts_[part].names);
+  });
 }
 
 }  // namespace shard::dispatch

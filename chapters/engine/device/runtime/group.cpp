@@ -126,9 +126,12 @@ std::vector<std::string> Group::gather(const Header& call, const std::string& mi
   for (Index begin = 0; begin < longest; begin += piece) {
     std::vector<int> lengths;
     for (Index size : sizes) lengths.push_back(static_cast<int>(std::clamp<Index>(size - begin, 0, piece)));
-    std::string all(texts.empty() ? 0 : std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');
-    const std::string_view rest = std::string_view(mine).substr(std::min(static_cast<std::size_t>(begin), mine.size()));
-    wait_for(call.what, wire_->gather(rest.substr(0, static_cast<std::size_t>(piece)), lengths, all, for_all));
+    std::string all(texts.empty() ? 0 : std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}),
+                    '\0');
+    const std::string_view rest =
+        std::string_view(mine).substr(std::min(static_cast<std::size_t>(begin), mine.size()));
+    wait_for(call.what,
+             wire_->gather(rest.substr(0, static_cast<std::size_t>(piece)), lengths, all, for_all));
     for (std::size_t d = 0, at = 0; d < texts.size(); at += static_cast<std::size_t>(lengths[d++]))
       texts[d].append(all, at, static_cast<std::size_t>(lengths[d]));
   }

@@ -1,12 +1,13 @@
 /// A job on devices: how it begins, and how it ends, well or with an error.
 
+#include "engine/device/runtime/job.hpp"
+
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/communicator.hpp"
-#include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/message_counts.hpp"
 
 namespace shard::runtime {

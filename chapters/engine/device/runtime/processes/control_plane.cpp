@@ -175,9 +175,8 @@ void ControlPlane::Peers::search_for_deadlock(const ControlPlane& plane,
   std::string bytes;
   while (take(MPI_ANY_SOURCE, question, source, bytes)) search->hear_question(source);
   while (take(MPI_ANY_SOURCE, answer, source, bytes)) search->hear_answer(source, bytes);
-  const DeadlockSearch::Outgoing out = {
-      [&](int to, const std::string& text) { send(to, question, text); },
-      [&](int to, const std::string& text) { send(to, answer, text); }};
+  const DeadlockSearch::Outgoing out = {[&](int to, const std::string& text) { send(to, question, text); },
+                                        [&](int to, const std::string& text) { send(to, answer, text); }};
   const auto found = search->look([&] { return plane.my_state(describe()); }, since, out);
   if (!found) return;
   const std::string line = explain_deadlock(found->states, found->stuck);
