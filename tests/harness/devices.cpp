@@ -24,7 +24,7 @@ GroupUnderTest& group() {
 
 PlainEngine& engine() {
   struct OnGroup : PlainEngine {
-    OnGroup() : PlainEngine(group()) {}
+    OnGroup() : PlainEngine(testing::group()) {}  // not the engine's own
   };
   return device().part<OnGroup>();
 }
