@@ -33,6 +33,10 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
 void ControlPlane::Wait::listen(const std::function<Blocked()>&) {}
 ControlPlane::Wait::~Wait() = default;
 
+void ControlPlane::note_work() {
+  local::Turns::instance().lend();
+}
+
 void ControlPlane::all_are_at_end() {}
 
 void ControlPlane::fail(Code code, const std::string& line) {

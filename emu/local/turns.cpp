@@ -16,6 +16,7 @@ Turns& Turns::instance() {
 }
 
 void Turns::run(int devices, const std::function<void()>& body) {
+  ++job_;
   auto noting_errors = [&] {
     try {
       body();
@@ -56,6 +57,11 @@ void Turns::pass(const std::function<runtime::Blocked()>& describe) {
   mine.fibre->suspend();
   mine.describe = nullptr;
   if (mine.verdict) runtime::throw_deadlock(*std::exchange(mine.verdict, std::nullopt));
+}
+
+void Turns::lend() {
+  note_move();
+  running_->fibre->suspend();
 }
 
 std::optional<runtime::DeviceState> Turns::state_of(Seat& seat) {

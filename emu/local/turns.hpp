@@ -24,11 +24,15 @@ class Turns {
   /// Runs the body on each device, until all have ended. The first exception that leaves it on a device ends the
   /// job, and is thrown here; what the other devices hold then is lost.
   void run(int devices, const std::function<void()>& body);
+  /// How many jobs have begun in this process.
+  int job() const { return job_; }
   int devices() const { return static_cast<int>(seats_.size()); }
 
   /// The device that runs has to wait. Returns when the others have had their turns. \throws Error deadlock when
   /// it can never go on
   void pass(const std::function<runtime::Blocked()>& describe);
+  /// The device that runs could go on, and lets the others go first.
+  void lend();
   /// What each device does, a line each, on stderr: for a debugger.
   void print() const;
   /// Something has happened for which a device may have waited.
@@ -52,6 +56,7 @@ class Turns {
   std::vector<std::unique_ptr<Seat>> seats_;
   std::exception_ptr error_;
   Seat* running_ = nullptr;
+  int job_ = 0;
   std::size_t moves_ = 0;
   std::size_t rounds_without_move_ = 0;
 };

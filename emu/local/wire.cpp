@@ -47,13 +47,18 @@ struct Shared {
   std::vector<std::size_t> collectives;     // that each member has begun
 };
 
-/// By the group's id and members: each member asks for it when the group is made.
+/// By the job, the group's id and members: each member asks for it when it first needs it. One that has sent and
+/// gone leaves its messages here.
 std::shared_ptr<Shared> shared_by(Index id, const std::vector<int>& members) {
-  static std::map<std::pair<Index, std::vector<int>>, std::weak_ptr<Shared>> all;
-  std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Shared>& known = all[{id, members}];
-  std::shared_ptr<Shared> shared = known.lock();
-  if (shared == nullptr) known = shared = std::make_shared<Shared>(members.size());
+  static std::map<std::tuple<int, Index, std::vector<int>>, std::shared_ptr<Shared>> all;
+  const int job = Turns::instance().job();
+  std::erase_if(all, [job](const auto& entry) {
+    const Shared& shared = *entry.second;
+    const bool is_over = entry.second.use_count() == 1 && shared.sends.empty() && shared.meetings.empty();
+    return is_over || std::get<0>(entry.first) != job;
+  });
+  std::shared_ptr<Shared>& shared = all[{job, id, members}];
+  if (shared == nullptr) shared = std::make_shared<Shared>(members.size());
   return shared;
 }
 

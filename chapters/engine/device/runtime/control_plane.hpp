@@ -73,6 +73,9 @@ class ControlPlane {
     std::chrono::steady_clock::time_point since_{}, listened_{};
   };
 
+  /// A device with calls in flight is about to compute. The other devices of its process have a turn before.
+  static void note_work();
+
   /// Says that this device begins no more calls: it waits for the others to end.
   void is_at_end() { is_at_end_ = true; }
   /// Says that all devices are at the end. What they still exchange, all of them do, so the search is over.

@@ -47,7 +47,7 @@ struct DeviceState {
   /// By group and slot; a slot that is not here is 0. Of a group that is not here nothing is known: it was
   /// removed long ago.
   std::map<Index, std::map<Index, Index>> posted;
-  Index calls = 0;                                 ///< that the device has made
+  Index calls = 0;  ///< that the device has made
   bool operator==(const DeviceState&) const = default;
 
   std::string packed() const;

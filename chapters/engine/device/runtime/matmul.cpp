@@ -16,7 +16,7 @@ struct PrecisionOfProducts {
 };
 
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
-  runtime::stream().advance();  // messages go on while we compute
+  runtime::stream().advance_during_work();
   if (e.m == 0 || e.n == 0 || e.k == 0) return;
   runtime::note_product(a, b, c, keep != 0, 2 * e.m * e.n * e.k);
   runtime::product(a, b, c, e, keep);

@@ -44,6 +44,11 @@ void Stream::advance() {
   while (!queue_.empty() && advance(*queue_.front())) queue_.pop_front();
 }
 
+void Stream::advance_during_work() {
+  advance();
+  if (!queue_.empty() || !posted_.empty()) ControlPlane::note_work();
+}
+
 bool Stream::advance(Operation& operation) {
   const CallSite::Resumed its_call(operation.where);
   return operation.done = operation.done || operation.body.advance();

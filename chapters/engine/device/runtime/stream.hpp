@@ -103,6 +103,8 @@ class Stream {
   void post(std::shared_ptr<Operation> operation);
   /// Lets everything that was started go on as far as it can without waiting.
   void advance();
+  /// The same, between two pieces of work: the devices of one process have a turn, too.
+  void advance_during_work();
   /// Returns when this operation is done, and frees its buffers. Rethrows its error, if there was one.
   void wait_for(Operation& operation);
   /// Whether this operation is done. \throws Error deadlock, when neither it can ever be done nor any other
