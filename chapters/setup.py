@@ -103,11 +103,12 @@ def is_alive(pid):
         return False
 
 # ---- Packages --------------------------------------------------------------------------------------------
-def install_packages(more=()):
+def install_packages(more=(), with_mpi=True):
     """Installs what is missing of `packages`, naming it first."""
-    wanted = [*packages, *more]
+    wanted = [name for name in [*packages, *more] if with_mpi or "openmpi" not in name]
     if not shutil.which("apt-get") or not shutil.which("dpkg-query"):
-        tools = [tool for tool in ("cmake", "ninja", "mpirun", "c++") if not shutil.which(tool)]
+        needed = ("cmake", "ninja", "c++", *(["mpirun"] if with_mpi else []))
+        tools = [tool for tool in needed if not shutil.which(tool)]
         if tools:
             fail(69, f"missing: {' '.join(tools)} (Debian's names of what is needed: {' '.join(wanted)})")
         return  # CMake names libraries that are missing

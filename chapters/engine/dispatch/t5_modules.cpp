@@ -61,7 +61,7 @@ Module stack(const T5Model& m, Side side) {
 }
 
 /// The first block of a stack computes the bias of positions, which the others read.
-std::vector<Step> attention_flow(const std::string& name, const std::string& keys, const std::string& bias,
+std::vector<Step> attention_steps(const std::string& name, const std::string& keys, const std::string& bias,
                                  bool computes_bias) {
   std::vector<Step> flow = {{"layer_norm", {"hidden"}, {"normed"}},
                             {name + ".q", {"normed"}, {"query"}},
@@ -101,8 +101,8 @@ void append_stack(std::vector<Step>& flow, const T5Model& m, Side side) {
     auto add = [&](const std::vector<Step>& part) {
       append(flow, fmt::format("{}.block.{}.layer.{}", stack, b, layer++), part);
     };
-    add(attention_flow("SelfAttention", "normed", "bias", b == 0));
-    if (side == Side::decoder) add(attention_flow("EncDecAttention", "encoded", "cross bias", b == 0));
+    add(attention_steps("SelfAttention", "normed", "bias", b == 0));
+    if (side == Side::decoder) add(attention_steps("EncDecAttention", "encoded", "cross bias", b == 0));
     add(feed_forward_flow(m.has_gate()));
   }
   flow.push_back({stack + ".final_layer_norm", {"hidden"}, {"hidden"}});

@@ -19,7 +19,7 @@ struct AttentionTrace {
   Matrix n{0, 0}, q{0, 0}, k{0, 0}, v{0, 0}, o{0, 0};
   std::vector<Matrix> p;  // of each sequence and head: the softmax
 };
-struct BlockTrace {
+struct T5BlockTrace {
   AttentionTrace self, cross;
   Norm norm{};
   Matrix f{0, 0}, g{0, 0}, u{0, 0}, h{0, 0};
@@ -28,7 +28,7 @@ struct StackTrace {
   Side side;
   Index length = 0;  // of each sequence
   std::vector<Index> ids{};
-  std::vector<BlockTrace> blocks{};
+  std::vector<T5BlockTrace> blocks{};
   Norm norm{};
   Matrix n{0, 0}, dn{0, 0};  // what it returns, and the gradient
   Matrix dbias{0, 0};        // of its table
@@ -74,7 +74,7 @@ class T5Solution : GridSolution {
   void forward(StackTrace& stack) {
     Matrix x = rows_of(weight(embedding_name()), stack.ids);
     for (Index b = 0; b < m_.blocks(stack.side); ++b) {
-      BlockTrace& trace = stack.blocks.emplace_back();
+      T5BlockTrace& trace = stack.blocks.emplace_back();
       add_to(x, attend(t5_name(stack.side, b, "self_"), x, stack, stack, trace.self));
       if (stack.side == Side::decoder)
         add_to(x, attend(t5_name(stack.side, b, "cross_"), x, stack, encoder_, trace.cross));
@@ -87,7 +87,7 @@ class T5Solution : GridSolution {
     Matrix d = norm_backward(stack.dn, t5_name(stack.side, "final_norm"), stack.norm);
     stack.dbias = Matrix(m_.buckets, m_.heads);
     for (Index b = m_.blocks(stack.side) - 1; b >= 0; --b) {
-      BlockTrace& trace = stack.blocks[static_cast<std::size_t>(b)];
+      T5BlockTrace& trace = stack.blocks[static_cast<std::size_t>(b)];
       add_to(d, think_backward(stack.side, b, d, trace));
       if (stack.side == Side::decoder)
         add_to(d, attend_backward(t5_name(stack.side, b, "cross_"), d, stack, encoder_, trace.cross));
@@ -221,7 +221,7 @@ class T5Solution : GridSolution {
     return share + z * share * sigma(-inner(z)) * 1.5957691216057308F * (1 + 3 * 0.044715F * z * z);
   }
 
-  Matrix think(Side side, Index b, const Matrix& x, BlockTrace& trace) const {
+  Matrix think(Side side, Index b, const Matrix& x, T5BlockTrace& trace) const {
     trace.f = normed(x, t5_name(side, b, "feed_forward_norm"), trace.norm);
     trace.u = product(trace.f, weight(t5_name(side, b, "up")));
     if (m_.has_gate()) trace.g = product(trace.f, weight(t5_name(side, b, "gate")));
@@ -232,7 +232,7 @@ class T5Solution : GridSolution {
                               : std::max(trace.u.values[i], 0.0);
     return product(trace.h, weight(t5_name(side, b, "down")));
   }
-  Matrix think_backward(Side side, Index b, const Matrix& d, const BlockTrace& trace) {
+  Matrix think_backward(Side side, Index b, const Matrix& d, const T5BlockTrace& trace) {
     put(t5_name(side, b, "down"), product(trace.h.transposed(), d));
     const Matrix dh = product(d, weight(t5_name(side, b, "down")).transposed());
     Matrix du = dh, dg = dh;

@@ -107,11 +107,11 @@ void require_slots(const char* call, std::span<const Index> slots, Index end) {
     if (slot != no_slot) require_index(call, slot, end);
 }
 
-namespace {
-
 Index count_of(std::span<const Index> indices) {
   return static_cast<Index>(indices.size());
 }
+
+namespace {
 
 /// k slots for each of m rows.
 Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, Index m, Index k) {

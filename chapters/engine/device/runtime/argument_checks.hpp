@@ -28,6 +28,8 @@ Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, I
 Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
 
 void require_matrix(const char* call, const Tensor& t);
+/// How many indices there are.
+Index count_of(std::span<const Index> indices);
 /// `expected` of what is counted, "rows".
 void require_count(const char* call, const char* of_what, Index expected, Index given);
 /// Each is from 0 to below `end`, or no_slot.

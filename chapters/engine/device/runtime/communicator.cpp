@@ -22,9 +22,9 @@ namespace runtime {
 namespace {
 
 /// A started operation, as the future sees it.
-class Started : public Pending {
+class StartedOperation : public Pending {
  public:
-  explicit Started(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  explicit StartedOperation(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
 
   /// A program may ask in a loop, so it must notice a failed device, and a call that can never be done.
   bool test() override { return stream().poll(operation_); }
@@ -42,7 +42,7 @@ class Started : public Pending {
 };
 
 Future<Tensor> future_of(std::shared_ptr<Operation> operation) {
-  return {std::make_shared<Started>(std::move(operation)), [](Tensor t) { return t; }};
+  return {std::make_shared<StartedOperation>(std::move(operation)), [](Tensor t) { return t; }};
 }
 
 void require_rank(const char* call, int rank) {

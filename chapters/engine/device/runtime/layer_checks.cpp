@@ -8,10 +8,6 @@ namespace shard {
 
 namespace {
 
-Index count_of(std::span<const Index> indices) {
-  return static_cast<Index>(indices.size());
-}
-
 void require_vector(const char* call, const char* of_what, const Tensor& t, Index extent,
                     const Tensor& numbers) {
   if (numbers.shape() != Shape{extent})
