@@ -2,7 +2,9 @@
 
 #include "engine/device/runtime/control_plane.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -77,6 +79,8 @@ void local::run_job(int devices, const std::function<void(Communicator& world)>&
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
   local::Turns& turns = local::Turns::instance();
   if (turns.devices() > 0) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
+  // Where standard input is closed, the first file that is opened would be taken for it.
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_WRONLY));  // which cannot be read
   int devices = 1;
   try {
     devices = runtime::number_of_devices();
