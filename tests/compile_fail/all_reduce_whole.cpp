@@ -1,9 +1,0 @@
-// expect: this tensor is no addend of a sum, and reducing it would count it once per device
-// Reduced already.
-#include "engine/sharded_engine.hpp"
-
-using namespace shard;
-
-auto collective(ShardedEngine& engine, Replicated&& r) {
-  return engine.all_reduce(std::move(r));
-}

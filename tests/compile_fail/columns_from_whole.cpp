@@ -1,9 +1,0 @@
-// expect: a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device
-// Replicated returned where Sharded<1> is declared.
-#include "engine/layouts.hpp"
-
-using namespace shard;
-
-Sharded<1> give(Replicated&& x) {
-  return std::move(x);
-}

@@ -1,9 +1,0 @@
-// expect: this is a future of the tensor, not the tensor: .get() waits for it
-// A call that nobody waited for.
-#include "engine/layouts.hpp"
-
-using namespace shard;
-
-void keep(Future<Partial>& x) {
-  Partial y = std::move(x);
-}

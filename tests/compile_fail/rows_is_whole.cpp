@@ -1,9 +1,0 @@
-// expect: a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device
-// Replicated where Sharded<0> is declared.
-#include "engine/layouts.hpp"
-
-using namespace shard;
-
-void keep(Replicated& x) {
-  Sharded<0> y = std::move(x);
-}

@@ -1,9 +1,0 @@
-// expect: a Sharded is one slice: all_gather(std::move(x)) makes the whole, Replicated
-// Sharded<0> returned where Replicated is declared.
-#include "engine/layouts.hpp"
-
-using namespace shard;
-
-Replicated give(Sharded<0>&& x) {
-  return std::move(x);
-}
