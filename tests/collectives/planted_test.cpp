@@ -10,6 +10,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8});
+
 namespace {
 
 /// Plants a mistake, and removes it at the end of its life.

@@ -12,6 +12,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+RUNS_ON(.in_one_process = {}, .processes = {1, 2, 3, 4, 5, 8});
+
 namespace {
 
 const std::vector<Index> sizes = {1, 2, 63, 1000, 100'003};

@@ -14,7 +14,7 @@ using namespace shard;
 using namespace shard::testing;
 using cuda_double::plant;
 
-const testing::RunsOn runs_on({1, 2, 3});
+RUNS_ON(.in_one_process = {}, .on_cuda = {1, 2, 3});
 
 namespace {
 

@@ -17,7 +17,7 @@ using namespace shard::testing;
 
 namespace {
 
-const RunsOn runs_on({1, 3});
+RUNS_ON(.in_one_process = {1, 3});
 
 DecoderModel small(bool is_tied, Index experts) {
   DecoderModel m;

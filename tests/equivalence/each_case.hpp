@@ -21,7 +21,7 @@ const auto& once(const Case& c, const Make& make) {
 /// Each variant's cases, the smallest first. Ends at the first case that fails on a device.
 template <class Check>
 void for_each_case(const Check& check) {
-  for (const Variant& variant : only_chapter().variants)
+  for (const Variant& variant : variants_under_test())
     for (const Case& c : cases(variant)) {
       CAPTURE(c.describe());
       check(c);

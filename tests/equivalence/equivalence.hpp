@@ -12,6 +12,7 @@
 #include "engine/optimizer.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/proof/compare.hpp"
+#include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
@@ -154,16 +155,18 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
 }
 
 /// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
-/// smallest come first. Where each with each would take long, each of its options gets one network, in turn.
+/// smallest come first. Where each with each would take long, each of its options gets one network, in turn; on
+/// processes, the last option alone.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;
-  const std::vector<Options> of_variant = variant.test_options(group().num_devices());
-  const bool is_few = of_variant.size() <= (traffic_is_booked() ? 1 : 3) ||
-                      (group().num_devices() <= 4 && !traffic_is_booked());
+  std::vector<Options> of_variant = variant.test_options(group().num_devices());
+  if (on_processes() && !of_variant.empty()) of_variant = {of_variant.back()};
+  const bool is_few = of_variant.size() <= 3 || group().num_devices() <= (with_all() ? 4 : 3);
+  const bool is_each_with_each = is_few && !on_processes() && group().num_devices() <= most_devices;
   for (const Options& options : of_variant) {
     std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
-    if (group().num_devices() > most_devices || !is_few) networks = {exact_one_of(networks, turn++)};
+    if (!is_each_with_each) networks = {exact_one_of(networks, turn++)};
     for (const TestCase& c : networks) {
       const Case made{variant, options, c.workload, c.batch};
       by_size.emplace(made.size(), made);
@@ -174,11 +177,23 @@ inline std::vector<Case> cases(const Variant& variant) {
   return all;
 }
 
-/// The chapter's variants that run on this number of devices. (Some take square meshes only, for example.)
-inline std::vector<Variant> variants_here() {
-  std::vector<Variant> all;
-  for (const Variant& variant : only_chapter().variants)
-    if (!variant.test_options(group().num_devices()).empty()) all.push_back(variant);
+/// The variants of the chapter under test, or of all.
+inline std::vector<std::reference_wrapper<const Variant>> variants_under_test() {
+  std::vector<std::reference_wrapper<const Variant>> all;
+  const std::string& wanted = chapter_under_test();
+  if (!wanted.empty()) {
+    const Chapter& chapter = find_chapter(wanted);
+    all.assign(chapter.variants.begin(), chapter.variants.end());
+    return all;
+  }
+  for (const Chapter& chapter : chapters()) all.insert(all.end(), chapter.variants.begin(), chapter.variants.end());
+  return all;
+}
+
+/// Those that run on this number of devices. (Some take square meshes only, for example.)
+inline std::vector<std::reference_wrapper<const Variant>> variants_here() {
+  auto all = variants_under_test();
+  std::erase_if(all, [](const Variant& v) { return v.test_options(group().num_devices()).empty(); });
   return all;
 }
 

@@ -9,8 +9,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8}, {3}, {3});
-const testing::EndsAtFirstFailure ends;
+RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .processes = {3}, .on_cuda = {3});
 
 namespace {
 
@@ -32,7 +31,7 @@ HostTensor whole_on_host(ShardedEngine& engine, Placed placed) {
 
 }  // namespace
 
-TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit") {
+TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit", "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, all] = solved<3>(c);
     for (bool input_grad : {true, false}) {
@@ -46,7 +45,7 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unshard
   });
 }
 
-TEST_CASE("a variant that cannot cut an odd number of layers says so in one line") {
+TEST_CASE("a variant that cannot cut an odd number of layers says so in one line", "[suite]") {
   for (const Variant& variant : variants_here()) {
     auto refusal_of = [&](Index layers) -> std::string {
       const auto network = variant.workload->sized(layers, 4, 4);
@@ -69,7 +68,7 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
   }
 }
 
-TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit") {
+TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit", "[suite]") {
   for_each_case([](const Case& c) {
     if (!c.network->stays_exact()) return;
     const std::vector<SolvedStep>& steps = solved_steps(c);
@@ -91,7 +90,7 @@ TEST_CASE("exact mode: parameters after five integer steps equal the unsharded n
   });
 }
 
-TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike") {
+TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike", "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, expected] = solved<3>(c);
     double squares = 0;  // of integers times powers of two: exact
@@ -114,7 +113,7 @@ TEST_CASE("the norm of all gradients counts each element once, and clipping scal
   });
 }
 
-TEST_CASE("real-valued: results and parameters after SGD steps are within the bound of float32 rounding") {
+TEST_CASE("real-valued: results and parameters after SGD steps are within the bound of float32 rounding", "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, expected] = once(c, random_run);
     std::unique_ptr<ShardedEngine> engine = c.engine(problem.weights, *c.network, true);
@@ -155,7 +154,7 @@ void check_axes(const ShardedEngine& engine, const Costs& costs) {
 
 }  // namespace
 
-TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures") {
+TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures", "[suite]") {
   for_each_case([](const Case& c) {
     if (!c.variant.costs) return;
     ExactProblem problem = c.exact_problem(5);
@@ -190,8 +189,7 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
   });
 }
 
-TEST_CASE(
-    "closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included") {
+TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included", "[suite]") {
   for_each_case([](const Case& c) {
     if (!c.variant.costs) return;
     ExactProblem problem = c.exact_problem(5);
@@ -227,7 +225,7 @@ TEST_CASE(
   });
 }
 
-TEST_CASE("several forwards of different batches may precede their backwards, first in, first out") {
+TEST_CASE("several forwards of different batches may precede their backwards, first in, first out", "[suite]") {
   bool input_grad = false;
   for_each_case([&](const Case& c) {
     // Some problems are exact only for rows like their own: the second repeats every other row of the first,
@@ -290,7 +288,7 @@ class Collected : public OutputStream {
 
 }  // namespace
 
-TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device") {
+TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device", "[suite]") {
   for (const Variant& variant : variants_here()) {
     CAPTURE(variant.name);
     const Case c = streamed_case(variant);
@@ -306,7 +304,7 @@ TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing,
   }
 }
 
-TEST_CASE("a checked run finds nothing wrong with the chapter's claims") {
+TEST_CASE("a checked run finds nothing wrong with the chapter's claims", "[suite]") {
   const CheckedRun checked;
   for (const Variant& variant : variants_here()) {
     const Case c = streamed_case(variant);

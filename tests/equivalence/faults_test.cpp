@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({2, 3, 4, 5}, {3}, {3});
+RUNS_ON(.in_one_process = {2, 3}, .with_all = {4, 5});
 
 namespace {
 
@@ -130,11 +130,11 @@ void plant_in(const Variant& variant, const Options& options, Index& planted, In
 
 }  // namespace
 
-TEST_CASE("every call left out and every message corrupted is noticed") {
+TEST_CASE("every call left out and every message corrupted is noticed", "[faults]") {
   if (group().num_devices() == 1) return;  // nothing is sent
   Index planted = 0;
   Index announced = 0;  // messages, by closed forms
-  for (const Variant& variant : only_chapter().variants) {
+  for (const Variant& variant : variants_under_test()) {
     std::vector<Options> all = variant.test_options(group().num_devices());
     if (!variant.tested_on) all = {all.back()};
     for (const Options& options : all) plant_in(variant, options, planted, announced);

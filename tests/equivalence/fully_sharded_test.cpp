@@ -12,7 +12,7 @@ using namespace shard;
 using namespace shard::fully_sharded;
 using testing::group;
 
-const testing::RunsOn runs_on({1, 3, 8});
+RUNS_ON(.in_one_process = {1, 3, 8});
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({2, 3});
+RUNS_ON(.in_one_process = {2, 3});
 
 using namespace layer_cuts;
 

@@ -10,7 +10,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {3}, .on_cuda = {3});
 
 using namespace layer_cuts;
 

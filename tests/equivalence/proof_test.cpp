@@ -9,7 +9,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1, 3});
+RUNS_ON(.in_one_process = {1, 3});
 
 namespace {
 

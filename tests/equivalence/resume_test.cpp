@@ -3,6 +3,8 @@
 #include "tests/equivalence/each_case.hpp"
 #include "tests/equivalence/saved.hpp"
 
+RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .processes = {3}, .on_cuda = {3});
+
 namespace shard::testing {
 
 namespace {
@@ -38,7 +40,7 @@ void save_and_go_on(const Case& c, const std::string& format) {
 
 }  // namespace
 
-TEST_CASE("saved after a step, in each format, it is the unsharded network, and two more steps are its own") {
+TEST_CASE("saved after a step, in each format, it is the unsharded network, and two more steps are its own", "[suite]") {
   std::size_t turn = 0;
   std::string variant;
   for_each_case([&](const Case& c) {

@@ -10,7 +10,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({4});
+RUNS_ON(.in_one_process = {4});
 
 namespace {
 

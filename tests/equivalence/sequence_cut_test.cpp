@@ -9,8 +9,6 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1});
-
 using decoders::CutSequences;
 using decoders::SequenceCut;
 

@@ -19,7 +19,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({3});
+RUNS_ON(.in_one_process = {}, .processes = {3});
 
 namespace {
 

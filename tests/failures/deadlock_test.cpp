@@ -13,7 +13,7 @@ using namespace shard::runtime;
 
 namespace {
 
-const testing::RunsOn runs_on({1});
+RUNS_ON(.in_one_process = {}, .processes = {1});
 
 using namespace std::chrono_literals;
 

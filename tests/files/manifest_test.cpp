@@ -9,13 +9,13 @@ namespace shard::testing {
 
 namespace {
 
-const Ranges left = {{0, 3}, {0, 2}}, right = {{0, 3}, {2, 4}};
+const Ranges left_half = {{0, 3}, {0, 2}}, right_half = {{0, 3}, {2, 4}};
 
 Manifest good_manifest() {
   Manifest manifest;
   manifest.format = "distributed";
   manifest.digests = {{"model-device-00001-of-00002.safetensors", "ab"}};
-  manifest.tensors["w"] = {{3, 4}, {{"one", left}, {"other", right}}};
+  manifest.tensors["w"] = {{3, 4}, {{"one", left_half}, {"other", right_half}}};
   manifest.training = TrainingRecord{7, "mlp", {{"--seed", "18446744073709551615"}}};
   return manifest;
 }
@@ -23,15 +23,15 @@ Manifest good_manifest() {
 }  // namespace
 
 TEST_CASE("manifest: parts tile a tensor if each element is in one of them") {
-  CHECK(why_no_tiling({3, 4}, {left, right}) == "");
+  CHECK(why_no_tiling({3, 4}, {left_half, right_half}) == "");
   CHECK(why_no_tiling({3, 4}, {{{0, 3}, {0, 4}}}) == "");
-  CHECK(why_no_tiling({3, 4}, {right, {{0, 2}, {0, 2}}, {{2, 3}, {0, 2}}}) == "");
+  CHECK(why_no_tiling({3, 4}, {right_half, {{0, 2}, {0, 2}}, {{2, 3}, {0, 2}}}) == "");
   CHECK(why_no_tiling({}, {{}}) == "");
-  CHECK(why_no_tiling({3, 4}, {left}) == "6 of 12 elements");
-  CHECK(why_no_tiling({3, 4}, {left, left}) == "(0-2, 0-1) and (0-2, 0-1), which overlap");
-  CHECK(why_no_tiling({3, 4}, {left, {{0, 2}, {1, 4}}}) == "(0-2, 0-1) and (0-1, 1-3), which overlap");
-  CHECK(why_no_tiling({3, 4}, {left, {{0, 3}, {2, 5}}}) == "the part (0-2, 2-4)");
-  CHECK(why_no_tiling({3, 4}, {left, {{0, 3}}}) == "the part (0-2)");
+  CHECK(why_no_tiling({3, 4}, {left_half}) == "6 of 12 elements");
+  CHECK(why_no_tiling({3, 4}, {left_half, left_half}) == "(0-2, 0-1) and (0-2, 0-1), which overlap");
+  CHECK(why_no_tiling({3, 4}, {left_half, {{0, 2}, {1, 4}}}) == "(0-2, 0-1) and (0-1, 1-3), which overlap");
+  CHECK(why_no_tiling({3, 4}, {left_half, {{0, 3}, {2, 5}}}) == "the part (0-2, 2-4)");
+  CHECK(why_no_tiling({3, 4}, {left_half, {{0, 3}}}) == "the part (0-2)");
   CHECK(why_no_tiling({0, 4}, {}) == "");
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("manifest: what is written is read again") {
   CHECK(read.digests == good_manifest().digests);
   CHECK(read.tensors.at("w").shape == Shape{3, 4});
   CHECK(read.tensors.at("w").parts[1].file == "other");
-  CHECK(read.tensors.at("w").parts[1].ranges == right);
+  CHECK(read.tensors.at("w").parts[1].ranges == right_half);
   REQUIRE(read.training);
   CHECK(read.training->step == 7);
   CHECK(read.training->workload == "mlp");

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include
-/// this header; `mpi_main.cpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
+/// this header; `main.hpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_template_test_macros.hpp>
@@ -29,35 +29,36 @@
 
 namespace shard::testing {
 
-/// On how many devices a program's tests run: `const RunsOn runs_on({1, 3});` in one of the program's sources.
-/// Without one, they run on one. Devices that are processes: each number is a test. Devices of one process: they
-/// run on one number after the other.
+/// On how many devices the tests of a file run: `RUNS_ON(.in_one_process = {1, 3}, .processes = {3});` in it.
 struct RunsOn {
-  /// On CUDA: as many, but 4 at most, if not told. \throws std::logic_error when the program has said so
-  /// before
-  explicit RunsOn(std::vector<int> devices, std::vector<int> on_cuda = {});
-  /// Not as many where devices are processes.
-  RunsOn(std::vector<int> in_one_process, std::vector<int> processes, std::vector<int> on_cuda);
+  std::vector<int> in_one_process = {1};  ///< devices of one process: on one number after the other
+  std::vector<int> with_all = {};         ///< on these, too, with `--all`
+  std::vector<int> processes = {};        ///< devices that are processes of the emulator: each number is a job
+  std::vector<int> on_cuda = {};          ///< the same, of the CUDA backend
 };
+bool set_numbers_of_devices(const char* file, const RunsOn& numbers);
+/// Whether `--all` was given: tests may take minutes.
+bool with_all();
+/// Whether devices are processes. What the suites prove on devices of one process runs there once.
+bool on_processes();
+#define RUNS_ON(...)                                                     \
+  [[maybe_unused]] static const bool INTERNAL_CATCH_UNIQUE_NAME(runs_on) = \
+      ::shard::testing::set_numbers_of_devices(__FILE__, {__VA_ARGS__})
 
-/// Calls the body of a test case on each device: here, where this process is one, or on devices of this process.
-void on_each_device(void (*body)());
+/// Calls the body of a file's test case on each device: here, where this process is one, or on devices of this
+/// process.
+void on_each_device(const char* file, void (*body)());
 #undef TEST_CASE
 #define TEST_CASE(...) SHARDBOOK_TEST_CASE(INTERNAL_CATCH_UNIQUE_NAME(on_a_device), __VA_ARGS__)
-#define SHARDBOOK_TEST_CASE(body, ...)      \
-  static void body();                       \
-  INTERNAL_CATCH_TESTCASE(__VA_ARGS__) {    \
-    ::shard::testing::on_each_device(body); \
-  }                                         \
+#define SHARDBOOK_TEST_CASE(body, ...)                \
+  static void body();                                 \
+  INTERNAL_CATCH_TESTCASE(__VA_ARGS__) {              \
+    ::shard::testing::on_each_device(__FILE__, body); \
+  }                                                   \
   static void body()
 
-/// A program's tests end after the first test case that fails on a device: each device that it fails on says
-/// why, in one line. `--verbose` among the program's arguments: all test cases run, and everything is
-/// printed. Written in one of the program's sources: `const EndsAtFirstFailure ends;`.
-struct EndsAtFirstFailure {
-  EndsAtFirstFailure();
-};
-/// Whether an assertion of this test case has failed on a device, and it is to end there. A collective.
+/// With `--brief`: whether an assertion of this test case has failed on a device, and it is to end there. A
+/// collective.
 bool is_to_end();
 
 /// A matcher: the text has `part` in it.

@@ -150,12 +150,6 @@ HostTensor product(const HostTensor& a, const HostTensor& b) {
   });
 }
 
-HostTensor transposed(const HostTensor& m) {
-  return tabulate({m.shape.at(1), m.shape.at(0)}, [&](const Place& place) {
-    return at(m, {place[1], place[0]});
-  });
-}
-
 std::string difference(const Tensor& given, const HostTensor& expected) {
   if (given.shape() != expected.shape)
     return fmt::format("shape {}, expected {}", to_string(given.shape()), to_string(expected.shape));

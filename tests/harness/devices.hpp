@@ -23,6 +23,8 @@ class GroupUnderTest : public WrappedCommunicator {
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
 };
 GroupUnderTest& group();
+/// The folder or the number of the chapter that `--chapter` names; empty: all chapters are tested.
+std::string& chapter_under_test();
 /// While it lives, the group under test checks claims of layout.
 class CheckedRun {
  public:
@@ -72,7 +74,6 @@ HostTensor reduced(const std::vector<HostTensor>& addends, ReduceOp op);
 HostTensor sliced(const HostTensor& t, int axis, Range range);
 HostTensor joined(const std::vector<HostTensor>& parts, int axis);
 HostTensor product(const HostTensor& a, const HostTensor& b);
-HostTensor transposed(const HostTensor& matrix);
 /// @}
 
 /// Nothing when shapes and all elements are equal, -0 counting as 0; else where they first differ.

@@ -5,8 +5,7 @@
 
 using shard::testing::group;
 
-const shard::testing::RunsOn runs_on({3});
-const shard::testing::EndsAtFirstFailure ends;
+RUNS_ON(.in_one_process = {}, .processes = {3});
 
 TEST_CASE("a check fails on devices 1 and 2, and again", "[.][first]") {
   for (int i = 0; i < 4; ++i) {

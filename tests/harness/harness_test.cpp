@@ -11,7 +11,7 @@
 using namespace shard;
 using shard::testing::group;
 
-const testing::RunsOn runs_on({1, 3});
+RUNS_ON(.in_one_process = {}, .processes = {1, 3});
 
 namespace {
 

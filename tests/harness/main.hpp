@@ -7,8 +7,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <optional>
 #include <sstream>
-#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/device/error.hpp"
@@ -17,42 +21,61 @@
 
 namespace shard::testing {
 
-/// On how many devices this program's tests are to run.
-struct NumbersOfDevices {
-  std::vector<int> in_one_process = {1};
-  std::vector<int> processes, on_cuda;
-  bool also_in_groups = false;
-  bool are_said = false;
-};
-inline NumbersOfDevices& numbers_of_devices() {
-  static NumbersOfDevices numbers;  // here, since tests' sources write to it before main
+/// By file of tests, on how many devices they run.
+inline std::map<std::string, RunsOn>& numbers_of_devices() {
+  static std::map<std::string, RunsOn> numbers;  // here, since tests' sources write to it before main
   return numbers;
 }
-
-/// As `harness/cases` reads it.
-inline int print_numbers_of_devices() {
-  const NumbersOfDevices& n = numbers_of_devices();
-  fmt::print("[{{\"devices\": {}, \"on_cuda\": {}}}]\n", n.processes, n.on_cuda);
-  return 0;
+inline RunsOn numbers_of(const char* file) {
+  const auto found = numbers_of_devices().find(file);
+  return found == numbers_of_devices().end() ? RunsOn() : found->second;
+}
+bool set_numbers_of_devices(const char* file, const RunsOn& numbers) {
+  return numbers_of_devices().emplace(file, numbers).second;
 }
 
-/// Whether tests end at the first failure, and what has failed in this test case on this device.
-struct Brevity {
-  bool is_on = false;
-  Index failures_here = 0;
+/// What is for the main, and not for Catch2.
+struct TestOptions {
+  bool all = false;            ///< `--all`: on all numbers of devices
+  bool brief = false;          ///< `--brief`: end after the first test case that fails on a device; a line each
+  std::optional<int> devices;  ///< `--devices N`: on these alone
 };
-inline Brevity& brevity() {
-  static Brevity instance;  // here, since tests' sources write to it before main
-  return instance;
+inline TestOptions& test_options() {
+  static TestOptions options;
+  return options;
+}
+bool with_all() {
+  return test_options().all;
+}
+/// How many assertions have failed in this test case on this device.
+inline Index failures_here = 0;
+
+std::string& chapter_under_test() {
+  static std::string folder;
+  return folder;
 }
 
-/// Whether `--verbose` is among the arguments; taken off the command line.
-inline bool take_verbose(int& argc, char** argv) {
-  char** const end = std::remove_if(argv + 1, argv + argc,
-                                    [](const char* word) { return std::string_view(word) == "--verbose"; });
-  const bool is_there = end != argv + argc;
-  argc = static_cast<int>(end - argv);
-  return is_there;
+/// Takes the options above, and `--chapter NAME`, off the command line. \throws Error usage
+inline void take_options(int& argc, char** argv) {
+  int left = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const bool has_value = word == "--devices" || word == "--chapter";
+    if (has_value && i + 1 == argc) throw Error(Code::usage, std::string(word) + ": expected a value, given none");
+    if (word == "--all")
+      test_options().all = true;
+    else if (word == "--brief")
+      test_options().brief = true;
+    else if (word == "--chapter")
+      chapter_under_test() = argv[++i];
+    else if (word == "--devices")
+      test_options().devices = std::atoi(argv[++i]);
+    else
+      argv[left++] = argv[i];
+  }
+  argc = left;
+  if (test_options().devices && *test_options().devices < 1)
+    throw Error(Code::usage, "--devices: expected a number of devices, given another word");
 }
 
 /// Names the device whose assertion failed.
@@ -62,7 +85,7 @@ class FailureListener : public Listener {
 
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     path_ = {info.name};
-    brevity().failures_here = 0;
+    failures_here = 0;
   }
   void sectionStarting(const Catch::SectionInfo& info) override { path_.push_back(info.name); }
   void sectionEnded(const Catch::SectionStats&) override { path_.pop_back(); }
@@ -70,8 +93,8 @@ class FailureListener : public Listener {
   void asserted(const Catch::AssertionStats& stats) override {
     if (stats.assertionResult.isOk()) return;
     if (stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition) is_dying_ = true;
-    if (brevity().failures_here++ > 0 && brevity().is_on) return;  // one line is enough
-    std::string text = brevity().is_on ? line_of(stats) : describe(stats);
+    if (failures_here++ > 0 && test_options().brief) return;  // one line is enough
+    std::string text = test_options().brief ? line_of(stats) : describe(stats);
     std::fflush(stdout);
     std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece: other devices write here too
     std::fflush(stderr);
@@ -112,21 +135,5 @@ class FailureListener : public Listener {
   std::vector<std::string> path_;  // the test case, then its sections
   bool is_dying_ = false;
 };
-
-RunsOn::RunsOn(std::vector<int> devices, std::vector<int> on_cuda) : RunsOn(devices, devices, on_cuda) {}
-
-RunsOn::RunsOn(std::vector<int> in_one_process, std::vector<int> processes, std::vector<int> on_cuda) {
-  if (on_cuda.empty())
-    std::ranges::copy_if(processes, std::back_inserter(on_cuda), [](int n) { return n <= 4; });
-  if (std::exchange(numbers_of_devices().are_said, true))
-    throw std::logic_error("expected one RunsOn, given two");
-  const bool are_many = in_one_process.size() > 2;
-  numbers_of_devices() = {std::move(in_one_process), std::move(processes), std::move(on_cuda), are_many,
-                          true};
-}
-
-EndsAtFirstFailure::EndsAtFirstFailure() {
-  brevity().is_on = true;
-}
 
 }  // namespace shard::testing

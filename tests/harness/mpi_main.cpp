@@ -2,11 +2,7 @@
 ///
 /// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
 /// case the devices meet, so that one which has left its test early, or is in another one, is found out.
-/// `--groups 4,1,3/0,2` as the first arguments: devices 4, 1 and 3, in that order, run the tests as a group
-/// of three, and so do 0 and 2 as a group of two, at the same time; others just wait for the end. (Started
-/// with several programs, mpirun -n 1 A : -n 2 B, each group can run tests of its own.)
-/// `--verbose`: see EndsAtFirstFailure.
-/// `--list` says on how many devices the tests are to run, in one process and without MPI.
+/// Its options: see TestOptions. `--devices`, with any number, runs tests of files that do not name this number.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,8 +10,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <optional>
-#include <sstream>
 #include <vector>
 
 #include "engine/device/device.hpp"
@@ -59,7 +53,7 @@ class DeviceListener : public FailureListener {
       runtime::ControlPlane::instance().fail(error.code(),
                                              "after test case \"" + path_[0] + "\": " + error.what());
     }
-    if (brevity().is_on && std::ranges::any_of(progress.failed, [](Index n) { return n > 0; }))
+    if (test_options().brief && std::ranges::any_of(progress.failed, [](Index n) { return n > 0; }))
       throw EndOfTests();
   }
 
@@ -110,64 +104,29 @@ int run_tests(int argc, char** argv) {
   return failed == 0 && progress.test_cases > 0 ? 0 : 1;
 }
 
-/// The groups that `--groups` names, each a list of devices; taken off the command line. Else all devices.
-std::vector<std::vector<int>> take_groups(int& argc, char** argv, int devices) {
-  std::vector<std::vector<int>> groups(1);
-  if (argc < 3 || std::string_view(argv[1]) != "--groups") {
-    for (int d = 0; d < devices; ++d) groups[0].push_back(d);
-    return groups;
-  }
-  std::istringstream text(argv[2]);
-  for (int device = 0; text >> device;) {
-    if (device < 0 || device >= devices)
-      throw Error(Code::usage,
-                  fmt::format("--groups: expected devices of 0 to {}, given {}", devices - 1, argv[2]));
-    groups.back().push_back(device);
-    if (text.get() == '/') groups.emplace_back();
-  }
-  std::rotate(argv + 1, argv + 3, argv + argc);
-  argc -= 2;
-  return groups;
-}
-
-/// Runs the tests in the group that this device belongs to.
-int run_in_groups(Communicator& world, int argc, char** argv) {
-  if (take_verbose(argc, argv)) brevity().is_on = false;
-  const std::vector<std::vector<int>> groups = take_groups(argc, argv, world.num_devices());
-  std::optional<Index> color;
-  Index key = 0;
-  for (std::size_t g = 0; g < groups.size(); ++g)
-    if (const auto at = std::ranges::find(groups[g], this_device()); at != groups[g].end()) {
-      color = static_cast<Index>(g);
-      key = at - groups[g].begin();
-    }
-  const bool is_everybody = groups.size() == 1 && std::ranges::is_sorted(groups[0]) &&
-                            static_cast<int>(groups[0].size()) == world.num_devices();
-  const std::unique_ptr<Communicator> part = is_everybody ? nullptr : world.split(color, key);
-  if (!is_everybody && part == nullptr) return 0;
-  group().set_inner(is_everybody ? world : *part);
-  const int code = run_tests(argc, argv);
-  group().synchronize();
-  return code;
-}
-
 }  // namespace
 
-void on_each_device(void (*body)()) {
-  body();
+bool on_processes() {
+  return true;
+}
+
+void on_each_device(const char* file, void (*body)()) {
+  const RunsOn numbers = numbers_of(file);
+  const std::vector<int>& here = traffic_is_booked() ? numbers.on_cuda : numbers.processes;
+  if (test_options().devices || std::ranges::find(here, group().num_devices()) != here.end()) body();
 }
 
 bool is_to_end() {
-  if (!brevity().is_on) return false;
-  return std::ranges::max(group().exchange("failures", brevity().failures_here)) > 0;
+  if (!test_options().brief) return false;
+  return std::ranges::max(group().exchange("failures", failures_here)) > 0;
 }
 
 }  // namespace shard::testing
 
 int main(int argc, char** argv) {
-  using shard::testing::print_numbers_of_devices;
-  if (argc == 2 && argv[1] == std::string("--list")) return print_numbers_of_devices();
   return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
-    return shard::testing::run_in_groups(world, argc, argv);
+    shard::testing::take_options(argc, argv);
+    shard::testing::group().set_inner(world);
+    return shard::testing::run_tests(argc, argv);
   });
 }

@@ -3,13 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "engine/foreign_model.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/layouts/laid_out.hpp"
 
 using namespace shard;
 using namespace shard::testing;
 
-const testing::RunsOn runs_on({1, 2, 3, 4, 5, 8});
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {3}, .on_cuda = {3});
 
 namespace {
 

@@ -1,6 +1,7 @@
 // Tensors on a mesh: every legal product of two letters on each of two axes, every collective over an axis,
 // nested cuts, and what leaves an engine.
 
+#include "engine/foreign_model.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/mesh_engine.hpp"
 #include "tests/harness/catch.hpp"
@@ -9,6 +10,8 @@
 using namespace shard;
 using namespace shard::testing;
 using namespace shard::letters;
+
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {3}, .on_cuda = {3});
 
 namespace {
 
@@ -115,8 +118,8 @@ void check_product(PlainMeshEngine& engine, const HostTensor& a, const HostTenso
   const HostTensor expected = product(a, b);
   const auto x = laid_on<AO, AI>(engine.mesh(), a);
   const auto y = laid_on<BO, BI>(engine.mesh(), b);
-  const auto xt = laid_on<Flipped<AO>, Flipped<AI>>(engine.mesh(), testing::transposed(a));
-  const auto yt = laid_on<Flipped<BO>, Flipped<BI>>(engine.mesh(), testing::transposed(b));
+  const auto xt = laid_on<Flipped<AO>, Flipped<AI>>(engine.mesh(), shard::transposed(a));
+  const auto yt = laid_on<Flipped<BO>, Flipped<BI>>(engine.mesh(), shard::transposed(b));
   auto z = matmul(x, y);
   CHECK(z.global_shape() == expected.shape);
   CHECK(difference(whole_of(engine, std::move(z)), expected) == "");
@@ -177,7 +180,7 @@ TEST_CASE("the letter W cuts between whole pieces, and has the products of S") {
     const HostTensor ab = product(a, b);
     CHECK(difference(engine.whole(engine.all_reduce<inner>(matmul(h, v))), product(ab, c)) == "");
     CHECK(difference(engine.whole(engine.all_reduce<outer>(std::move(dw))),
-                     product(testing::transposed(a), ab)) == "");
+                     product(shard::transposed(a), ab)) == "");
     CHECK(difference(engine.whole(std::move(h)), ab) == "");
     mesh.keep_whole("outer", 7);
     CHECK(code_of([&] { engine.load<W<0>, R>(*checkpoint, "a"); }) == argument);

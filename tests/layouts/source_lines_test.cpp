@@ -9,6 +9,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {3}, .on_cuda = {3});
+
 namespace {
 
 /// What a call must say in the end.

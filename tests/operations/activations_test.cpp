@@ -7,6 +7,8 @@
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
+RUNS_ON(.on_cuda = {1});
+
 namespace shard::testing {
 
 namespace {

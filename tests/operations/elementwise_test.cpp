@@ -9,6 +9,8 @@
 using namespace shard;
 using namespace shard::testing;
 
+RUNS_ON(.on_cuda = {1});
+
 namespace {
 
 const Shape shape = {3, 5};
@@ -78,12 +80,12 @@ TEST_CASE("a part along either axis is written from the host, and elements are r
 
 TEST_CASE("products of every order of operands, and onto a tensor") {
   const Tensor left = to_device(a), right = to_device(b);
-  const HostTensor turned = testing::transposed(b);
+  const HostTensor turned = shard::transposed(b);
   const Tensor right_turned = to_device(turned);
   const HostTensor expected = product(a, turned);
   CHECK(difference(matmul(left, right_turned), expected) == "");
   CHECK(difference(matmul(left, shard::transposed(right)), expected) == "");
-  const Tensor left_turned = to_device(testing::transposed(a));
+  const Tensor left_turned = to_device(shard::transposed(a));
   CHECK(difference(matmul(shard::transposed(left_turned), right_turned), expected) == "");
   CHECK(difference(matmul(shard::transposed(left_turned), shard::transposed(right)), expected) == "");
 

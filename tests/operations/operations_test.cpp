@@ -9,7 +9,7 @@
 
 namespace shard::testing {
 
-const testing::RunsOn runs_on({1}, {1, 2, 3, 4});
+RUNS_ON(.on_cuda = {1});
 
 namespace {
 
