@@ -47,7 +47,7 @@ def main(script):
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
     try:
         sys.exit(script(sys.argv[1:]))
     except BrokenPipeError:  # the reader of standard output has gone, as `head` does

@@ -232,6 +232,12 @@ class Launching(Scripts):
             job = subprocess.run(["bash", "-c", f"{command} {words}"], capture_output=True, text=True, timeout=60)
             self.assertEqual(job.returncode, code, job.stderr)
             self.assertRegex(job.stderr, says)
+        run = f"'{self.project}/chapters/run' 03 -n 2 train --steps 3"  # which also builds
+        path = f"{self.scratch / 'bin'}:{os.environ['PATH']}"
+        for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+            job = subprocess.run(["bash", "-c", f"{run} {closed}"], env={**os.environ, "PATH": path},
+                                 capture_output=True, text=True, timeout=60)
+            self.assertEqual((job.returncode, bool(job.stdout), job.stderr), (0, closed == "2>&-", ""), closed)
         slow = f"'{self.project}/chapters/on_devices' 1 /bin/sh -c 'seq 20000' | (sleep 4; wc -l)"
         self.assertEqual(subprocess.run(["bash", "-c", slow], capture_output=True, text=True).stdout, "20000\n")
         self.play("mpirun", 'case "$1" in --version) exit;; esac; seq 100000 >&2')
