@@ -12,6 +12,8 @@ packages = ("g++ cmake ninja-build openmpi-bin libopenmpi-dev libopenblas-dev li
             "nlohmann-json3-dev libfmt-dev libxxhash-dev").split()
 
 def say(text):
+    """Says it on standard error. What a terminal would obey or turn around (ESC, say) is escaped."""
+    text = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     with contextlib.suppress(OSError):  # nobody reads it
         print(text, file=sys.stderr, flush=True)
 

@@ -224,6 +224,11 @@ class Launching(Scripts):
             self.assertEqual(job.returncode, 69)
             self.assertRegex(job.stderr, f"^error: {words}.*\n$")
 
+    def test_what_a_terminal_would_obey(self):
+        self.refused(64, r"given \\x1b\[31m jürgen \\u202e", "chapters/run", "\x1b[31m jürgen \u202e")
+        self.play("mpirun", r"""[ "$1" = --version ] || { printf 'no \033[2J room\n' >&2; exit 1; }""")
+        self.refused(69, r"given: no \\x1b\[2J room", *self.train)
+
     def test_outputs_that_take_no_more(self):
         command = f"'{self.project}/chapters/on_devices' 2 '{build}/emu/03_tensor_parallel' train --steps"
         for words, code, says in (("3 >/dev/full", 65, "^error: standard output: No space left on device\n$"),
