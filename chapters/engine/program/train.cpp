@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "engine/checkpoints/training_checkpoint.hpp"
@@ -105,6 +106,21 @@ Report report_of(const Run& run, const Chapter& chapter) {
   return report;
 }
 
+/// The arguments of the unsharded network's run, which comes later. This run may put its own checkpoints in the
+/// place of the one that it goes on from: then that one's files are kept for the other run, in `kept`.
+Arguments arguments_of_reference(const Run& run, std::optional<FolderReplacement>& kept) {
+  Arguments arguments = run.arguments;
+  const int me = run.group.device_id(), last = run.group.num_devices() - 1;
+  std::error_code none_is_there;
+  if (!arguments.resumed || (me != 0 && me != last) ||
+      !std::filesystem::equivalent(arguments.resume, arguments.save, none_is_there))
+    return arguments;
+  kept.emplace(arguments.save);
+  kept->keep_others(arguments.resume, [](const std::string&) { return false; });
+  arguments.resume = kept->folder();
+  return arguments;
+}
+
 /// The result of the loss curve's comparison, which only device 0 knows.
 void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
@@ -148,6 +164,8 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   require_room_for_step(group, variant, *network, *engine, arguments);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
   load_beginning(run, *engine, *optimizer);
+  std::optional<FolderReplacement> kept;
+  const Arguments of_reference = arguments_of_reference(run, kept);
   if (speaks(group)) print_heading(run, chapter);
   Report report = report_of(run, chapter);
   report.max_ulp = exact_difference(run);
@@ -160,7 +178,7 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   const std::string before = network->examples(*engine, arguments.seed);
   const std::string after = fill_report(report, run, *engine, *optimizer);
   const std::string last_step = engine->describe_step();
-  compare_curve(report, run, chapter);
+  compare_curve(report, {group, variant, *network, of_reference}, chapter);
   const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
   if (!speaks(group)) return code;
   fmt::print("\n  {}, before training\n{}\n  the same after it\n{}\n", network->examples_title(), before,
