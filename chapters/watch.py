@@ -116,7 +116,7 @@ class Watch:
         processes = descendants(launcher.pid)[1:]
         self.end_devices(failed, processes)
         are_there = any(map(is_alive, processes))
-        self.has_devices |= are_there
+        self.has_devices |= are_there or self.records.any()
         if not failed and (are_there or not self.has_devices):
             self.since = None
             self.tell_who_is_awaited()

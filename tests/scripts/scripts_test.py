@@ -312,7 +312,10 @@ class Launching(Scripts):
         program = f"'{build}/emu/03_tensor_parallel'"
         for text, code, says in ((f"{program} --steps 0; exec sleep 1000", 64, "--steps: expected"),
                                  (f"{program} --steps 0; sleep 1000", 64, "--steps: expected"),
-                                 ("sleep 2; exec sleep 1000", 70, "given one that stays: ended")):
+                                 ("sleep 2; exec sleep 1000", 70, "given one that stays: ended"),
+                                 # Its device has gone before anybody looked.
+                                 ('touch "$SHARDBOOK_RECORDS/device_0"; exec sleep 1000', 70,
+                                  "given one that stays: ended")):
             with self.subTest(launcher=text):
                 self.play("launcher", f'[ "$1" = --version ] && exit\n{text}')
                 start = time.monotonic()
