@@ -111,8 +111,8 @@ def require_memory():
                  f"{limit >> 20} MiB (ulimit -v)")
 
 def require_descriptors(devices):
-    """The launcher holds some for itself and three for each device. With fewer it would wait for ever."""
-    needed = 40 + 3 * devices
+    """The launcher holds some for itself and four for each device. With fewer it would wait for ever."""
+    needed = 60 + 4 * devices
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < needed:
         fail(69, f"limit of open files: expected {needed} or more for {devices} devices, given {hard} (ulimit -n)")

@@ -216,13 +216,20 @@ class Launching(Scripts):
                                    ("MPIRUN", launcher, ".*given: PMIX ERROR: no room in a.c$"),
                                    ("MPIRUN", "false", "false: .* given: code 1, and no reason")):
             self.refused(69, words, *self.train, **{name: value})
-        for limit, words in (("-n 40", "limit of open files: expected 46 or more for 2 devices, given 40"),
+        for limit, words in (("-n 40", "limit of open files: expected 68 or more for 2 devices, given 40"),
                              ("-f 0", r"a folder for temporary files \(TMPDIR\): expected one that can be written")):
             limited = ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", self.project / "chapters/on_devices",
                        "2", build / "emu/03_tensor_parallel"]
             job = subprocess.run(limited, capture_output=True, text=True, timeout=60)
             self.assertEqual(job.returncode, 69)
             self.assertRegex(job.stderr, f"^error: {words}.*\n$")
+
+    def test_a_soft_limit_of_open_files(self):
+        """It is raised to what the launcher needs: with less that waits for ever."""
+        command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps", "1"]
+        job = subprocess.run(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "bash", *command], capture_output=True,
+                             text=True, timeout=110)
+        self.assertEqual((job.returncode, job.stderr), (0, ""))
 
     def test_what_a_terminal_would_obey(self):
         self.refused(64, r"given \\x1b\[31m jürgen \\u202e", "chapters/run", "\x1b[31m jürgen \u202e")
