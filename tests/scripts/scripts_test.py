@@ -226,7 +226,8 @@ class Launching(Scripts):
 
     def test_a_soft_limit_of_open_files(self):
         """It is raised to what the launcher needs: with less that waits for ever."""
-        command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps", "1"]
+        command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps",
+                   "1"]
         job = subprocess.run(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "bash", *command], capture_output=True,
                              text=True, timeout=110)
         self.assertEqual((job.returncode, job.stderr), (0, ""))
