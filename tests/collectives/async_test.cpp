@@ -62,14 +62,13 @@ std::vector<InFlight> start_one_of_each(int seed) {
 std::string standard_error_of(const std::function<void()>& action) {
   std::string path = "/tmp/shardbook-stderr-XXXXXX";
   const int file = mkstemp(path.data());
-  const int before = dup(STDERR_FILENO);
+  static const int before = dup(STDERR_FILENO);  // devices of one process come here in the middle of one another
   std::fflush(stderr);
   dup2(file, STDERR_FILENO);
   action();
   std::fflush(stderr);
   dup2(before, STDERR_FILENO);
   close(file);
-  close(before);
   std::ifstream written(path);
   std::string text{std::istreambuf_iterator<char>(written), {}};
   unlink(path.c_str());
