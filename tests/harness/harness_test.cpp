@@ -1,4 +1,4 @@
-// The harness itself: hidden test cases that fail, to be run by check_harness, and one that does not.
+// The harness itself: hidden test cases that fail, to be run by harness/check, and one that does not.
 
 #include <csignal>
 #include <stdexcept>

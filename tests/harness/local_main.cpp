@@ -1,6 +1,5 @@
 /// The main of test programs whose devices are in this process: each test case runs on each number of devices that
-/// its file names, one job after the other, and on a part of a larger group. `--devices N`: on N only.
-/// `--verbose`: see EndsAtFirstFailure.
+/// its file names, one job after the other, and on a part of a larger group. Its options: see TestOptions.
 
 #include <algorithm>
 #include <iostream>
