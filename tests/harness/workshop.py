@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp",
                    "engine/workloads/mlp_layers.hpp"]
+NOTHING = "$^"  # a pattern that no name matches
 
 
 def replaced(file, text, instead):
@@ -53,15 +54,18 @@ class Workshop:
                               text=True).stdout
 
     def users_of_files(self):
-        """By file of the project, the objects that it goes into."""
-        users = {}
+        """By file of the project, the objects that it goes into, also in a header that is compiled in advance."""
+        files, users = {}, {}
         for line in self.ninja("deps").splitlines():
             if line.startswith("    "):
-                path = os.path.normpath(self.build / line.strip())
+                files[target].append(os.path.normpath(self.build / line.strip()))
+            elif target := line.split(": #deps")[0]:
+                files[target] = []
+        for target, step in self.steps.items():
+            in_advance = re.search(rf"-include {self.build}/(\S+)", step["command"])
+            for path in files.get(target, []) + (files.get(f"{in_advance[1]}.gch", []) if in_advance else []):
                 if path.startswith(f"{ROOT}/"):
                     users.setdefault(os.path.relpath(path, ROOT), set()).add(target)
-            else:
-                target = line.split(": #deps")[0]
         return users
 
     def compiler_of(self, target, pattern="-[DIWfs]|-iquote"):
@@ -80,17 +84,29 @@ class Workshop:
         """The option that gives chapters the headers of the engine, compiled once for all of them."""
         header = self.folder / "engine.hpp"
         header.write_text("".join(f'#include "{name}"\n' for name in READ_IN_ADVANCE))
-        target = next(t for t in self.steps if t.endswith("/02_data_parallel/chapter.cpp.o"))
+        target = next(t for t in self.steps if re.match(r"CMakeFiles/02_data_parallel\.objects\.dir/.*\.o$", t))
         made = subprocess.run([*self.compiler_of(target), "-x", "c++-header", header, "-o",
                                f"{header}.gch"], capture_output=True)
         return ["-include", header] if made.returncode == 0 else []
 
-    def link_words(self, program):
-        return shlex.split(self.steps[program]["command"].split(" && ")[1])
+    def link_words(self, program, without):
+        """How a program is linked, without the objects whose names match."""
+        words = shlex.split(self.steps[program]["command"].split(" && ")[1])
+        return [word for word in words if not re.search(without, word)]
 
-    def objects(self, program, file):
+    def objects(self, program, without, file):
         """The objects of a program that a file goes into."""
-        return [word for word in self.link_words(program) if word in self.users.get(str(file), ())]
+        return [word for word in self.link_words(program, without) if word in self.users.get(str(file), ())]
+
+    def source(self, target, change, folder):
+        """The changed source of an object. Where that includes the sources of a folder, it is written anew."""
+        source = self.build / self.steps[target]["file"]
+        if not source.is_relative_to(self.build):
+            return change.source(source)
+        changed = folder / source.name
+        changed.write_text(re.sub(r'(?<=#include ")/.*(?=")', lambda path: str(change.source(path[0])),
+                                  source.read_text()))
+        return changed
 
     def compile(self, target, change, to):
         """What the compiler says of the changed source of an object."""
@@ -98,41 +114,43 @@ class Workshop:
         compiler, *options = self.compiler_of(target)
         command = [compiler, "-iquote", change.tree / "chapters", "-iquote", change.tree, *options,
                    *(self.in_advance if is_of_chapter else []),
-                   "-c", change.source(self.steps[target]["file"]), "-o", to]
+                   "-c", self.source(target, change, to.parent), "-o", to]
         return subprocess.run(command, cwd=self.build, env={**os.environ, "LC_ALL": "C"},
                               capture_output=True, text=True)
 
-    def link(self, program, objects, to):
+    def link(self, program, without, objects, to):
         """Links a program with these objects in the place of the build's."""
-        words = [str(objects.get(word, word)) for word in self.link_words(program)]
+        words = [str(objects.get(word, word)) for word in self.link_words(program, without)]
         words[words.index("-o") + 1] = str(to)
         subprocess.run(words, cwd=self.build, check=True)
 
 
 class Made:
-    """The programs that are made of one changed file: each object is compiled once."""
+    """The programs that are made of one changed file: each object is compiled once. Where objects' names match
+    `without`, a program is made without them."""
 
     def __init__(self, workshop, change, folder):
         self.workshop, self.change, self.folder = workshop, change, folder
-        self.objects = {}
+        self.objects, self.programs = {}, {}
 
-    def compile(self, programs):
-        """Compiles what these programs need. Returns what the compiler says of an error."""
-        for program in programs:
-            for target in self.workshop.objects(program, self.change.file):
-                if target in self.objects:
-                    continue
-                to = self.folder / f"{len(self.objects)}.o"
-                compiled = self.workshop.compile(target, self.change, to)
-                if compiled.returncode != 0:
-                    return compiled.stderr
-                self.objects[target] = to
+    def compile(self, program, without=NOTHING):
+        """Compiles what this program needs. Returns what the compiler says of an error."""
+        for target in self.workshop.objects(program, without, self.change.file):
+            if target in self.objects:
+                continue
+            to = self.folder / f"{len(self.objects)}.o"
+            compiled = self.workshop.compile(target, self.change, to)
+            if compiled.returncode != 0:
+                return compiled.stderr
+            self.objects[target] = to
         return ""
 
-    def program(self, name):
-        to = self.folder / Path(name).name
-        if not to.exists():
-            if not self.workshop.objects(name, self.change.file):
+    def program(self, name, without=NOTHING):
+        if (name, without) not in self.programs:
+            if not self.workshop.objects(name, without, self.change.file):
                 raise SystemExit(f"{self.change.file}: no part of {name}")
-            self.workshop.link(name, self.objects, to)
-        return to
+            to = self.folder / str(len(self.programs)) / Path(name).name
+            to.parent.mkdir()
+            self.workshop.link(name, without, self.objects, to)
+            self.programs[name, without] = to
+        return self.programs[name, without]

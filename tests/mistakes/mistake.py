@@ -12,7 +12,7 @@ class Mistake:
     story: str    # who makes it, and how
     curve: str    # how it would show in a training curve
     train: str = ""  # a chapter with options of `train`, "02_data_parallel --variant bucketed"
-    tests: str = ""  # test programs, with a filter or devices: "mixture_test slots*, proof_test@1"
+    tests: str = ""  # tests, with a filter or devices: "mixture_test slots*, proof_test@1"
     survives: str = ""  # why no test needs to notice it
 
 

@@ -1,7 +1,7 @@
 """Runs what should notice a mistake, the smallest suite first, and says what did.
 
 A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that
-notices nothing, its equivalence suite; those of other parts are the test programs that the mistake names.
+notices nothing, its equivalence suite; those of other parts are the tests that the mistake names.
 Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
 would have."""
 import json
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jobs
-from workshop import Change, Made, replaced
+from workshop import NOTHING, ROOT, Change, Made, replaced
 
 DEVICES = 3   # nothing in the networks can be divided by it
 SECONDS = 60  # a job that takes longer hangs
@@ -54,32 +54,33 @@ class Suites:
         made = Made(self.workshop, change, folder)
         verdict = Verdict(mistake)
         chapter, *options = mistake.train.split() or [""]
-        tests = [test.split(" ", 1) for test in mistake.tests.split(", ") if test]
-        programs = [program_of(name) for name, *_ in tests] + ([f"emu/{chapter}"] if chapter else [])
-        if said := made.compile(programs):
-            verdict.noticed.append(f"compiler: `{sentence(said)}`")
-            return verdict
-        for name, *words in tests:
-            verdict.noticed = verdict.noticed or self.failed(name, made.program(program_of(name)), words)
+        tests = [Test(text) for text in mistake.tests.split(", ") if text]
+        trains = [(f"local/{chapter}", NOTHING)] if chapter else []
+        for program in [*(test.program for test in tests), *trains]:
+            if said := made.compile(*program):
+                verdict.noticed.append(f"compiler: `{sentence(said)}`")
+                return verdict
+        for test in tests:
+            verdict.noticed = verdict.noticed or test.failed(made, test.name)
         if chapter:
             self.train(verdict, made, chapter, options, is_judge=not verdict.noticed)
         if chapter and not verdict.noticed and not tests:
-            name = f"{chapter}.equivalence"
-            if made.compile([f"tests/{name}"]):
-                raise SystemExit(f"{mistake.name}: {name} does not compile")
-            verdict.noticed += self.failed("equivalence", made.program(f"tests/{name}"), [])
+            suite = Test(f"{chapter}.equivalence")
+            if made.compile(*suite.program):
+                raise SystemExit(f"{mistake.name}: {suite.name} does not compile")
+            verdict.noticed += suite.failed(made, "equivalence")
         return verdict
 
     def train(self, verdict, made, chapter, options, is_judge):
         """Trains; where this is the suite, what the run says of itself counts."""
-        program = made.program(f"emu/{chapter}")
+        program = made.program(f"local/{chapter}")
         ended, losses = trained(program, options, DEVICES, 50)
         if is_judge:
             verdict.noticed += said_of_run(ended)
         with self.lock:
             key = (chapter, *options)
             if key not in self.right:
-                right = self.workshop.build / "emu" / chapter
+                right = self.workshop.build / "local" / chapter
                 self.right[key] = (trained(right, options, DEVICES, 50)[1], self.on_two(right, options))
                 if isinstance(self.right[key][1], str):
                     raise SystemExit(f"{verdict.mistake.train}: on two devices: {self.right[key][1]}")
@@ -97,22 +98,64 @@ class Suites:
         with tempfile.TemporaryDirectory() as folder:
             write_problem(Path(folder), Path(program).name, options)
             files = ["--params", f"{folder}/params", "--batch", f"{folder}/batch", "--out", f"{folder}/out"]
-            ended = jobs.run([program, "gradients", *without_sizes(options), *files], 2, SECONDS)
+            ended = in_one_process([program, "gradients", *without_sizes(options), *files], 2)
             if ended.code != 0:
                 return ended_in(ended)
             return results | read_values(Path(folder) / "out")
 
-    def failed(self, name, program, words):
+
+# Tests of several files, whose names differ, and those whose devices are processes: how many.
+SUBJECTS = {"collectives_test": ["collectives/*"], "layouts_test": ["layouts/*"], "operations_test": ["operations/*"],
+            "safetensors_test": ["files/*"], "engine_test": ["*/engine_test", "*/optimizer_test"],
+            "proof_test": ["*/proof_test", "*/report_test"],
+            "equivalence": ["*/equivalence_test", "*/generation_test", "*/resume_test"]}
+PROGRAMS = {"safetensors_test": "files_test", "deadlock_test": "emu_tests", "train_test": "train_test"}
+PROCESSES = {"deadlock_test": 1, "train_test": 3}
+
+
+class Test:
+    """Test cases that a mistake names: "proof_test" is those of a file or a subject, "proof_test@1" on one device,
+    "mixture_test slots*" those of such a name, and "02_data_parallel.equivalence" the suite, on a chapter."""
+
+    def __init__(self, text):
+        self.name, _, self.cases = text.partition(" ")
+        self.subject, _, self.devices = self.name.partition("@")
+        self.chapter, _, suite = self.subject.rpartition(".")
+        patterns = SUBJECTS.get(suite, [f"*/{suite}"])
+        self.files = [path.stem for pattern in patterns for path in ROOT.glob(f"tests/{pattern}.cpp")]
+        if not self.files and suite != "wrong_programs":
+            raise SystemExit(f"{text}: expected a name of tests")
+        if self.chapter:
+            self.devices = self.devices or DEVICES
+
+    @property
+    def program(self):
+        """The program that has them, and which objects it does not need: other tests and, for a suite, chapters."""
+        if self.subject == "wrong_programs":
+            return "tests/wrong_programs", NOTHING
+        others = rf"/(?!({'|'.join(self.files)})\.)\w+_test\.cpp\.o$"
+        if self.chapter:
+            others += rf"|/(?!{self.chapter}\.)\d\d_\w+\.objects\.dir/"
+        return f"tests/{PROGRAMS.get(self.subject, 'local_tests')}", others
+
+    def command(self):
+        """The words after the program's name."""
+        if self.chapter:
+            return ["--brief", "--chapter", self.chapter, "--devices", self.devices, f"[suite]{self.cases}"]
+        chosen = ["-#", ",".join(f"[#{file}]{self.cases}" for file in self.files)]
+        return chosen + (["--devices", self.devices] if self.devices else [])
+
+    def failed(self, made, name):
         """The test cases that fail, or how the program ends."""
-        if name == "wrong_programs":
+        program = made.program(*self.program)
+        if self.subject == "wrong_programs":
             return of_catalogue(program)
-        listed = jobs.run([program, "--list"], seconds=SECONDS)
-        numbers = json.loads(listed.out)[0]["devices"] if listed.code == 0 else []
-        devices = int(name.partition("@")[2] or (DEVICES if DEVICES in numbers else max(numbers, default=0)))
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)  # tests that act as another user enter it
             environment = {"OMPI_MCA_pml": "ob1", "TMPDIR": folder}
-            ended = jobs.run([program, *words], devices, SECONDS, environment)
+            ended = jobs.run([program, *self.command()], PROCESSES.get(self.subject, 0), SECONDS, environment)
+        if "No tests ran" in ended.out:
+            raise SystemExit(f"{self.name} {self.cases}: expected test cases, given none")
         if ended.code == 0 and not ended.left:
             return []
         cases = re.findall(r"^    in    (.*?)(?: / .*)?$|^device \d+: .*; ([^;]+); \S+:\d+$|"
@@ -124,16 +167,15 @@ class Suites:
         return [f"{name}: “{names[0]}”{more}"]
 
 
-def program_of(test):
-    """The program of "proof_test", or of "proof_test@1", which is to run on one device."""
-    return "tests/" + test.partition("@")[0]
+def in_one_process(command, devices):
+    return jobs.run(command, 0, SECONDS, {"SHARDBOOK_DEVICES": str(devices)})
 
 
 def trained(program, options, devices, steps):
     """How a run ended, and its losses where it came to its end."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        ended = jobs.run([program, "train", "--steps", steps, "--report", report, *options], devices, SECONDS)
+        ended = in_one_process([program, "train", "--steps", steps, "--report", report, *options], devices)
         return ended, json.loads(report.read_text())["losses"] if report.exists() else []
 
 

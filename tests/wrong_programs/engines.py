@@ -40,7 +40,7 @@ def outcome(workshop, mistake):
     folder = Path(tempfile.mkdtemp(dir=workshop.folder))
     contents = replaced(file, mistake.text, mistake.instead)
     made = Made(workshop, Change(file, contents, folder / "tree"), folder)
-    if said := made.compile([f"emu/{mistake.chapter}"]):
+    if said := made.compile(f"emu/{mistake.chapter}"):
         return of_compiler(mistake, said, folder / "tree")
     return of_run(mistake, made.program(f"emu/{mistake.chapter}"))
 
