@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "engine/device/memory.hpp"
 #include "engine/program/training_step.hpp"
@@ -32,8 +33,7 @@ std::string in_units(double bytes) {
 }
 
 /// `each`: what the device that holds most needs; `all`: what all devices of the job need together.
-void require_room(const Communicator& group, double each, double all) {
-  const std::optional<Room> room = room_for_devices();
+void require_room(const Communicator& group, const std::optional<Room>& room, double each, double all) {
   if (!room) return;
   const int here = devices_here(group);
   const double together = all * here / group.num_devices();
@@ -44,12 +44,14 @@ void require_room(const Communicator& group, double each, double all) {
                  fmt::format("on the {} device{} of this host together", here, here == 1 ? "" : "s"));
 }
 
-/// The most bytes that a device holds in a step with so many rows.
-double step_bytes(const Variant& variant, const Workload& network, const Arguments& arguments, Index rows,
-                  int devices, int device) {
-  const Costs costs = variant.costs(
-      {.workload = &network, .batch = rows, .devices = devices, .device = device}, arguments.options);
-  return static_cast<double>(costs.step_peak_bytes(state_per_element(arguments), arguments.steps == 1));
+/// The most bytes that each device holds in a step with so many rows.
+std::vector<Index> step_bytes(Communicator& group, const Variant& variant, const Workload& network,
+                              const Arguments& arguments, Index rows) {
+  const Setting mine{
+      .workload = &network, .batch = rows, .devices = group.num_devices(), .device = group.device_id()};
+  const Costs costs = variant.costs(mine, arguments.options);
+  return group.exchange("bytes of a step",
+                        costs.step_peak_bytes(state_per_element(arguments), arguments.steps == 1));
 }
 
 }  // namespace
@@ -61,11 +63,12 @@ void require_room_for_parameters(const Communicator& group, const Workload& netw
   // gradient and its state on one device at least.
   const double exact = 2 * bytes;
   const double trained = bytes * static_cast<double>(2 + state_per_element(arguments));
-  require_room(group, exact, std::max(exact * group.num_devices(), trained));
+  require_room(group, room_for_devices(), exact, std::max(exact * group.num_devices(), trained));
 }
 
-void require_room_for_step(const Communicator& group, const Variant& variant, const Workload& network,
+void require_room_for_step(Communicator& group, const Variant& variant, const Workload& network,
                            const ShardedEngine& engine, const Arguments& arguments) {
+  const std::optional<Room> room = room_for_devices();
   const int devices = group.num_devices();
   // Forms of sizes that do not fit could overflow, so the rows are doubled until something does not fit.
   const bool has_form = variant.costs && network.step_data(engine) == nullptr;
@@ -73,14 +76,11 @@ void require_room_for_step(const Communicator& group, const Variant& variant, co
     double each = static_cast<double>(num_elements(network.input_shape(rows)) * bytes_per_element) / devices;
     double all = each * devices;
     if (has_form) {
-      each = all = 0;
-      for (int device = 0; device < devices; ++device) {
-        const double bytes = step_bytes(variant, network, arguments, rows, devices, device);
-        each = std::max(each, bytes);
-        all += bytes;
-      }
+      const std::vector<Index> bytes = step_bytes(group, variant, network, arguments, rows);
+      each = static_cast<double>(std::ranges::max(bytes));
+      all = std::accumulate(bytes.begin(), bytes.end(), 0.0);
     }
-    require_room(group, each, all);
+    require_room(group, room, each, all);
     if (rows == arguments.batch) return;
   }
 }

@@ -11,8 +11,8 @@ namespace shard {
 /// Of the parameters: them, their gradients and the optimizer's state, and what exact mode keeps of them.
 void require_room_for_parameters(const Communicator& group, const Workload& network,
                                  const Arguments& arguments);
-/// Of a step with so many rows: what its closed form says, or without one the batch.
-void require_room_for_step(const Communicator& group, const Variant& variant, const Workload& network,
+/// Of a step with so many rows: what its closed form says, or without one the batch. A collective.
+void require_room_for_step(Communicator& group, const Variant& variant, const Workload& network,
                            const ShardedEngine& engine, const Arguments& arguments);
 /// @}
 
