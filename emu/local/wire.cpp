@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <tuple>
 
@@ -22,15 +21,19 @@ using runtime::Wire;
 /// between processes of one host.
 constexpr std::size_t most_kept = 4096;
 
-/// One end of a message.
+/// One end of a message that has not met the other one.
 struct End {
+  End(int from, int tag) : from(from), tag(tag) {}
+  int from, tag;
   std::span<const std::byte> sent;
   std::span<std::byte> received;
   std::vector<std::byte> kept;  // what is sent, where its sender has gone on
   bool is_done = false;
   bool is_left = false;  // by a receiver whose call has failed
+
+  void keep() { kept.assign(sent.begin(), sent.end()), sent = kept; }
 };
-using Ends = std::deque<std::shared_ptr<End>>;
+using Ends = std::vector<std::shared_ptr<End>>;
 
 /// What the members of a group bring to one collective.
 struct Meeting {
@@ -40,9 +43,8 @@ struct Meeting {
 
 /// What the members of one group share.
 struct Shared {
-  explicit Shared(std::size_t members) : collectives(members) {}
-  using Route = std::tuple<int, int, int>;  // from, to, tag
-  std::map<Route, Ends> sends, receives;    // that have not met
+  explicit Shared(std::size_t members) : sends(members), receives(members), collectives(members) {}
+  std::vector<Ends> sends, receives;        // by receiver: those that have not met, the first ones first
   std::map<std::size_t, Meeting> meetings;  // by number
   std::vector<std::size_t> collectives;     // that each member has begun
 };
@@ -54,7 +56,8 @@ std::shared_ptr<Shared> shared_by(Index id, const std::vector<int>& members) {
   const int job = Turns::instance().job();
   std::erase_if(all, [job](const auto& entry) {
     const Shared& shared = *entry.second;
-    const bool is_over = entry.second.use_count() == 1 && shared.sends.empty() && shared.meetings.empty();
+    const bool is_over = entry.second.use_count() == 1 && shared.meetings.empty() &&
+                         std::ranges::all_of(shared.sends, &Ends::empty);
     return is_over || std::get<0>(entry.first) != job;
   });
   std::shared_ptr<Shared>& shared = all[{job, id, members}];
@@ -62,23 +65,22 @@ std::shared_ptr<Shared> shared_by(Index id, const std::vector<int>& members) {
   return shared;
 }
 
-/// The first end that waits there, taken off; or null.
-std::shared_ptr<End> take(std::map<Shared::Route, Ends>& ends, const Shared::Route& route) {
-  const auto found = ends.find(route);
+/// The first one of these, taken off; or null.
+std::shared_ptr<End> take(Ends& ends, int from, int tag) {
+  std::erase_if(ends, [](const auto& end) { return end->is_left; });
+  const auto found =
+      std::ranges::find_if(ends, [&](const auto& end) { return end->from == from && end->tag == tag; });
   if (found == ends.end()) return nullptr;
-  std::shared_ptr<End> end;
-  while (end == nullptr && !found->second.empty()) {
-    if (!found->second.front()->is_left) end = found->second.front();
-    found->second.pop_front();
-  }
-  if (found->second.empty()) ends.erase(found);
+  std::shared_ptr<End> end = std::move(*found);
+  end->is_done = true;
+  ends.erase(found);
   return end;
 }
 
-void deliver(const End& from, const End& to) {
-  if (from.sent.size() > to.received.size())
+void deliver(std::span<const std::byte> sent, std::span<std::byte> received) {
+  if (sent.size() > received.size())
     throw Error(Code::internal, "a message in memory: expected one that fits, given a longer one");
-  std::ranges::copy(from.sent, to.received.begin());
+  if (!sent.empty()) std::memcpy(received.data(), sent.data(), sent.size());
 }
 
 class MessageInMemory : public Request {
@@ -91,7 +93,7 @@ class MessageInMemory : public Request {
     if (is_receive_)
       end_->is_left = true;
     else
-      end_->kept.assign(end_->sent.begin(), end_->sent.end()), end_->sent = end_->kept;
+      end_->keep();
     return is_receive_;
   }
 
@@ -136,31 +138,24 @@ class WireInMemory : public Wire {
  private:
   Started send_bytes(int to, int tag, std::span<const std::byte> bytes, bool may_go_on) {
     Turns::instance().note_move();
-    const Shared::Route route(place_, to, tag);
-    auto mine = std::make_shared<End>();
+    const auto receiver = static_cast<std::size_t>(to);
+    if (const std::shared_ptr<End> other = take(shared_->receives[receiver], place_, tag))
+      return deliver(bytes, other->received), nullptr;
+    auto mine = std::make_shared<End>(place_, tag);
     mine->sent = bytes;
-    if (const std::shared_ptr<End> other = take(shared_->receives, route)) {
-      deliver(*mine, *other);
-      mine->is_done = other->is_done = true;
-    } else {
-      if (may_go_on) mine->kept.assign(bytes.begin(), bytes.end()), mine->sent = mine->kept;
-      mine->is_done = may_go_on;
-      shared_->sends[route].push_back(mine);
-    }
+    shared_->sends[receiver].push_back(mine);
+    if (may_go_on) return mine->keep(), nullptr;
     return std::make_unique<MessageInMemory>(std::move(mine), false);
   }
 
   Started receive_bytes(int from, int tag, std::span<std::byte> bytes) {
     Turns::instance().note_move();
-    const Shared::Route route(from, place_, tag);
-    auto mine = std::make_shared<End>();
+    const auto me = static_cast<std::size_t>(place_);
+    if (const std::shared_ptr<End> other = take(shared_->sends[me], from, tag))
+      return deliver(other->sent, bytes), nullptr;
+    auto mine = std::make_shared<End>(from, tag);
     mine->received = bytes;
-    if (const std::shared_ptr<End> other = take(shared_->sends, route)) {
-      deliver(*other, *mine);
-      mine->is_done = other->is_done = true;
-    } else {
-      shared_->receives[route].push_back(mine);
-    }
+    shared_->receives[me].push_back(mine);
     return std::make_unique<MessageInMemory>(std::move(mine), true);
   }
 

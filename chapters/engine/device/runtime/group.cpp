@@ -62,6 +62,7 @@ void Group::track(Posts& posts, Started request, Side side, Channel channel, int
   Index& posted = posted_[static_cast<std::size_t>(slot(side, channel, peer))];
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
   const Index entries = ++posted;
+  if (request == nullptr) return;
   const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
   posts.requests_.push_back({std::move(request), side, &posted});
   posts.needs_.push_back({member(peer), id_, slot(other_side, channel, device_id()), entries});

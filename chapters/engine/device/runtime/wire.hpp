@@ -22,6 +22,7 @@ class Request {
   /// was to be received is free at once.
   virtual bool give_up() = 0;
 };
+/// Null for a message that was complete at once.
 using Started = std::unique_ptr<Request>;
 
 /// Messages between two members do not overtake one another with the same tag. Their memory stays untouched
