@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <utility>
 
@@ -46,9 +47,11 @@ void Turns::let_each_go_on() {
     if (running_->fibre->has_ended()) running_->describe = nullptr;
   }
   rounds_without_move_ = moves_ == before ? rounds_without_move_ + 1 : 0;
-  // One that polls may do so for long: it is asked less and less often what it asks for.
-  const bool is_to_search = (rounds_without_move_ & (rounds_without_move_ - 1)) == 0;
-  if (rounds_without_move_ > 0 && is_to_search) search_for_deadlock();
+  // One that polls may do so for long: it is asked less and less often what it asks for. And some may wait for
+  // ever while others go on.
+  constexpr std::size_t rounds_between_searches = std::size_t{1} << 16;
+  if (std::has_single_bit(rounds_without_move_) || ++rounds_ % rounds_between_searches == 0)
+    search_for_deadlock();
 }
 
 void Turns::pass(const std::function<runtime::Blocked()>& describe) {
@@ -84,7 +87,7 @@ void print_devices() {
   Turns::instance().print();
 }
 
-/// Nothing has moved while each device had a turn, so these are the states of one moment.
+/// No device runs now, so these are the states of one moment.
 void Turns::search_for_deadlock() {
   runtime::DeviceStates states(seats_.size());
   for (std::size_t d = 0; d < seats_.size(); ++d) states[d] = state_of(*seats_[d]);

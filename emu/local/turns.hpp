@@ -58,7 +58,7 @@ class Turns {
   Seat* running_ = nullptr;
   int job_ = 0;
   std::size_t moves_ = 0;
-  std::size_t rounds_without_move_ = 0;
+  std::size_t rounds_ = 0, rounds_without_move_ = 0;
 };
 
 /// The same, to be called from a debugger.
