@@ -10,9 +10,13 @@ namespace shard::testing {
 namespace {
 
 nlohmann::json described(const Case& row, Speaks speaks) {
+  auto if_it_is = [&](Where other) {
+    return row.where == other || row.where == Where::everywhere ? row.devices : std::vector<int>();
+  };
   return {{"name", row.name},
           {"devices", row.devices},
-          {"on_cuda", row.where == Where::cuda_too ? row.devices : std::vector<int>()},
+          {"on_cuda", if_it_is(Where::cuda_too)},
+          {"in_one_process", if_it_is(Where::local_too)},
           {"code", row.code},
           {"says", row.says},
           {"one_line", speaks == Speaks::one_device},

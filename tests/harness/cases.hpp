@@ -11,8 +11,9 @@
 
 namespace shard::testing {
 
-/// Whether a case is a test on the emulator alone, or on the CUDA backend as well.
-enum class Where { emulator, cuda_too };
+/// Where a case is a test, beside the emulator: in one process, unless its devices have to be processes, and on
+/// the CUDA backend.
+enum class Where { emulator, local_too, cuda_too, everywhere };
 
 /// What every device does; 0 if nothing is returned, else the program's exit code.
 class Body {
@@ -38,7 +39,7 @@ struct Case {
   int code;                       ///< exit code of the job
   std::vector<std::string> says;  ///< parts of its error line; none: it writes no error
   Body body;
-  Where where = Where::emulator;
+  Where where = Where::local_too;
   std::map<std::string, std::string> environment = {};  ///< variables of the job
   std::function<void()> before = {};                    ///< what each process does before it is a device
 };
