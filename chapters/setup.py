@@ -168,6 +168,7 @@ def configure(preset, folder, options):
     def lacks_gpus():
         return preset == "cuda" and "chapters_cuda" not in rules.read_text()
     known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
+    known.setdefault("SHARDBOOK_MPI", "ON")
     if not rules.exists():
         say(f"building in {folder.name}, a minute or two the first time")
     if not rules.exists() or lacks_gpus() or not options.items() <= known.items():
