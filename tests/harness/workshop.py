@@ -149,8 +149,8 @@ class Made:
         if (name, without) not in self.programs:
             if not self.workshop.objects(name, without, self.change.file):
                 raise SystemExit(f"{self.change.file}: no part of {name}")
-            to = self.folder / str(len(self.programs)) / Path(name).name
-            to.parent.mkdir()
+            to = self.folder / str(len(self.programs)) / name
+            to.parent.mkdir(parents=True)
             self.workshop.link(name, without, self.objects, to)
             self.programs[name, without] = to
         return self.programs[name, without]

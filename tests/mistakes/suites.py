@@ -55,7 +55,8 @@ class Suites:
         verdict = Verdict(mistake)
         chapter, *options = mistake.train.split() or [""]
         tests = [Test(text) for text in mistake.tests.split(", ") if text]
-        trains = [(f"local/{chapter}", NOTHING)] if chapter else []
+        backend = "emu" if "/processes/" in mistake.file else "local"
+        trains = [(f"{backend}/{chapter}", NOTHING)] if chapter else []
         for program in [*(test.program for test in tests), *trains]:
             if said := made.compile(*program):
                 verdict.noticed.append(f"compiler: `{sentence(said)}`")
@@ -63,7 +64,7 @@ class Suites:
         for test in tests:
             verdict.noticed = verdict.noticed or test.failed(made, test.name)
         if chapter:
-            self.train(verdict, made, chapter, options, is_judge=not verdict.noticed)
+            self.train(verdict, made, f"{backend}/{chapter}", options, is_judge=not verdict.noticed)
         if chapter and not verdict.noticed and not tests:
             suite = Test(f"{chapter}.equivalence")
             if made.compile(*suite.program):
@@ -71,16 +72,16 @@ class Suites:
             verdict.noticed += suite.failed(made, "equivalence")
         return verdict
 
-    def train(self, verdict, made, chapter, options, is_judge):
+    def train(self, verdict, made, name, options, is_judge):
         """Trains; where this is the suite, what the run says of itself counts."""
-        program = made.program(f"local/{chapter}")
+        program = made.program(name)
         ended, losses = trained(program, options, DEVICES, 50)
         if is_judge:
             verdict.noticed += said_of_run(ended)
         with self.lock:
-            key = (chapter, *options)
+            key = (name, *options)
             if key not in self.right:
-                right = self.workshop.build / "local" / chapter
+                right = self.workshop.build / name
                 self.right[key] = (trained(right, options, DEVICES, 50)[1], self.on_two(right, options))
                 if isinstance(self.right[key][1], str):
                     raise SystemExit(f"{verdict.mistake.train}: on two devices: {self.right[key][1]}")
@@ -98,7 +99,7 @@ class Suites:
         with tempfile.TemporaryDirectory() as folder:
             write_problem(Path(folder), Path(program).name, options)
             files = ["--params", f"{folder}/params", "--batch", f"{folder}/batch", "--out", f"{folder}/out"]
-            ended = in_one_process([program, "gradients", *without_sizes(options), *files], 2)
+            ended = on_devices([program, "gradients", *without_sizes(options), *files], 2)
             if ended.code != 0:
                 return ended_in(ended)
             return results | read_values(Path(folder) / "out")
@@ -167,15 +168,17 @@ class Test:
         return [f"{name}: “{names[0]}”{more}"]
 
 
-def in_one_process(command, devices):
-    return jobs.run(command, 0, SECONDS, {"SHARDBOOK_DEVICES": str(devices)})
+def on_devices(command, devices):
+    """Runs a program of emu/, whose devices are processes, or of local/, which has them itself."""
+    launched = devices if command[0].parent.name == "emu" else 0
+    return jobs.run(command, launched, SECONDS, {"SHARDBOOK_DEVICES": str(devices)})
 
 
 def trained(program, options, devices, steps):
     """How a run ended, and its losses where it came to its end."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        ended = in_one_process([program, "train", "--steps", steps, "--report", report, *options], devices)
+        ended = on_devices([program, "train", "--steps", steps, "--report", report, *options], devices)
         return ended, json.loads(report.read_text())["losses"] if report.exists() else []
 
 
