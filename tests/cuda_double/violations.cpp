@@ -53,7 +53,8 @@ void at_exit() {
 
 void violation(const std::string& what) {
   std::fflush(stdout);
-  std::fprintf(stderr, "error: cuda double: %s\n", what.c_str());
+  const std::string line = "error: cuda double: " + what + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);  // in one piece: other devices write here too
   std::fflush(stderr);
   auto& record = shard::runtime::FlightRecord::instance();
   const bool is_first = record.claim_last_words() != shard::runtime::FlightRecord::Speaker::another_device;
