@@ -55,6 +55,15 @@ std::string& chapter_under_test() {
   return folder;
 }
 
+/// \throws Error usage
+inline int number_of_devices(const std::string& text) {
+  char* end = nullptr;
+  const long devices = std::strtol(text.c_str(), &end, 10);
+  if (*end != '\0' || devices < 1 || devices > 65536)
+    throw Error(Code::usage, "--devices: expected a number of devices, given " + text);
+  return static_cast<int>(devices);
+}
+
 /// Takes the options above, and `--chapter NAME`, off the command line. \throws Error usage
 inline void take_options(int& argc, char** argv) {
   int left = 1;
@@ -69,13 +78,11 @@ inline void take_options(int& argc, char** argv) {
     else if (word == "--chapter")
       chapter_under_test() = argv[++i];
     else if (word == "--devices")
-      test_options().devices = std::atoi(argv[++i]);
+      test_options().devices = number_of_devices(argv[++i]);
     else
       argv[left++] = argv[i];
   }
   argc = left;
-  if (test_options().devices && *test_options().devices < 1)
-    throw Error(Code::usage, "--devices: expected a number of devices, given another word");
 }
 
 /// Names the device whose assertion failed.
