@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 #include "engine/device/runtime/header.hpp"
@@ -23,14 +25,27 @@ std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
   return some;
 }
 
+/// How many bytes at the beginning a terminal would obey (ESC, say), or turn text by: U+200E, U+200F, U+202A to
+/// U+202E and U+2066 to U+2069, in UTF-8.
+std::size_t bytes_obeyed(std::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return 1;
+  const std::string_view three = text.substr(0, 3);
+  const bool turns = three == "\u200e" || three == "\u200f" || (three >= "\u202a" && three <= "\u202e") ||
+                     (three >= "\u2066" && three <= "\u2069");
+  return turns ? 3 : 0;
+}
+
 }  // namespace
 
 void print_error(const std::string& line) {
   constexpr std::size_t longest = 1 << 16;
   std::string text = "error: ";
-  for (const char c : line.substr(0, longest)) {
-    const bool is_control = (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f;
-    text += is_control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  for (std::string_view rest = std::string_view(line).substr(0, longest); !rest.empty();) {
+    const std::size_t obeyed = bytes_obeyed(rest);
+    for (const char c : rest.substr(0, obeyed)) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    if (obeyed == 0) text += rest[0];
+    rest.remove_prefix(std::max(obeyed, std::size_t{1}));
   }
   if (line.size() > longest) text += "...";
   text += '\n';

@@ -8,12 +8,12 @@
 
 namespace shard::runtime {
 
-void require_success(int result, const char* what) {
+void require_success(int result, const char* what, Code code, const char* expected) {
   if (result == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(result, text, &length);
-  refuse(Code::lost, what, "every device to be there", std::string(text, static_cast<std::size_t>(length)));
+  refuse(code, what, expected, std::string(text, static_cast<std::size_t>(length)));
 }
 
 namespace {
@@ -80,9 +80,10 @@ class MpiWire : public Wire {
     MPI_Comm comm;
     MPI_Comm_group(comm_, &all);
     MPI_Group_incl(all, static_cast<int>(places.size()), places.data(), &some);
-    require_success(MPI_Comm_create_group(comm_, some, 0, &comm), "split");
+    const int result = MPI_Comm_create_group(comm_, some, 0, &comm);
     MPI_Group_free(&some);
     MPI_Group_free(&all);
+    require_success(result, "split", Code::missing, "that MPI can make one more group");
     return std::make_unique<MpiWire>(comm);
   }
 

@@ -8,7 +8,8 @@ namespace shard::runtime {
 
 /// The group's communicator, for a backend that sends messages of its own.
 MPI_Comm comm_of(const Group& group);
-/// \throws Error lost unless an MPI call was a success.
-void require_success(int result, const char* what);
+/// \throws Error unless an MPI call was a success.
+void require_success(int result, const char* what, Code code = Code::lost,
+                     const char* expected = "every device to be there");
 
 }  // namespace shard::runtime
