@@ -6,6 +6,7 @@
 #include "cuda/launch.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/top_k.hpp"
 
 namespace shard {
 
@@ -152,10 +153,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
   return std::move(t);
 }
 
-std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("top_k", t.size());
-  require_columns(t, k);
+std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
   OnDeviceToo found(std::as_const(columns));
   launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());

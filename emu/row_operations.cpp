@@ -6,6 +6,7 @@
 #include "emu/host_memory.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/top_k.hpp"
 
 namespace shard {
 
@@ -77,10 +78,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
   return std::move(t);
 }
 
-std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("top_k", t.size());
-  require_columns(t, k);
+std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   const Index n = t.extent(1);
   std::vector<Index> columns;
   std::vector<bool> is_taken(static_cast<std::size_t>(n));

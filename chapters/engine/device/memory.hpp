@@ -13,4 +13,7 @@ struct Room {
 /// What devices of this host can hold now; nothing where the backend does not know.
 std::optional<Room> room_for_devices();
 
+/// Whether tensors have elements. Without them, operations only book what they would do (emu/meta/).
+bool tensors_have_elements();
+
 }  // namespace shard

@@ -93,6 +93,9 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where = So
 /// The columns of the k largest elements of each row of t (m, n), largest first; of equal elements, the one
 /// in the lower column comes first. Returns m k columns, row by row.
 std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
+/// From now on, rows choose their columns in turn, whatever the elements are, so that each column is chosen as often
+/// as any other: for costs. (Megatron-LM has --moe-router-force-load-balancing.)
+void choose_in_turn(bool is_wanted);
 
 /// Stands for "none" in a list of slots, columns or rows.
 inline constexpr Index no_slot = -1;

@@ -87,11 +87,10 @@ int list_variants(Communicator& group, const Chapter& chapter) {
 
 /// Of all variants, or of one. A network is as deep as so many devices want it.
 int run_costs(Communicator& group, const Chapter& chapter, Arguments& arguments) {
-  if (arguments.devices == 0) arguments.devices = group.num_devices();
   const Variant& variant = chapter.variant(arguments.only_variant.value_or(chapter.variants.front().name));
   if (arguments.only_variant) require_options_of(chapter, variant, arguments.options);
   if (arguments.config.empty())
-    arguments.options = with_default_network(arguments.devices, chapter, variant, arguments.options);
+    arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   return costs(group, chapter, variant, arguments);
 }
 
@@ -157,17 +156,14 @@ std::string about(const Chapter& chapter, int devices) {
                      devices, devices == 1 ? " (mpirun -n 4 for more)" : "s");
 }
 
-}  // namespace
-
-int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<std::string>& given) {
-  if (chapter.command) return chapter.command(group, given);
+/// What the words say. Nothing where they ask for help, which is printed.
+std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::vector<std::string>& given) {
   const std::string& name = chapter.folder;
-  CLI::App app(about(chapter, group.num_devices()), name);
+  CLI::App app(about(chapter, devices), name);
   app.require_subcommand(1);
   Arguments arguments;
   arguments.variant = chapter.variants.front().name;
-  const Options defaults =
-      with_default_network(group.num_devices(), chapter, chapter.variants.front(), Options());
+  const Options defaults = with_default_network(devices, chapter, chapter.variants.front(), Options());
   const auto declared = add_commands(app, chapter, defaults, arguments);
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
@@ -179,8 +175,8 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
   } catch (const CLI::CallForHelp&) {
-    if (group.device_id() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
-    return 0;
+    if (this_device() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
+    return std::nullopt;
   } catch (const CLI::ParseError& error) {
     throw Error(Code::usage, fmt::format("{} {}: {} (--help lists the options)", name, command,
                                          explain(app, command, error)));
@@ -189,7 +185,25 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
   take_recorded_options(*app.get_subcommands().front(), chapter, arguments);
   take_usual_sizes(*app.get_subcommands().front(), chapter, arguments);
   require_steps_to_make(arguments);
-  return run_with_fault(group, chapter, arguments);
+  return arguments;
+}
+
+}  // namespace
+
+/// Devices of one process have the same words: the first one parses them.
+int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<std::string>& given) {
+  if (chapter.command) return chapter.command(group, given);
+  struct Parsed {
+    const Chapter* chapter = nullptr;
+    int devices = 0;
+    std::vector<std::string> words = {};
+    std::optional<Arguments> arguments = {};
+  };
+  static Parsed last;
+  if (last.chapter != &chapter || last.devices != group.num_devices() || last.words != given)
+    last = {&chapter, group.num_devices(), given, parse(chapter, group.num_devices(), given)};
+  std::optional<Arguments> arguments = last.arguments;
+  return arguments ? run_with_fault(group, chapter, *arguments) : 0;
 }
 
 }  // namespace shard

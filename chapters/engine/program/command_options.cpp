@@ -306,19 +306,16 @@ std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter
                                            Arguments& a) {
   CLI::App* costs = app.add_subcommand(
       "costs",
-      "Print what a step of each variant would send, compute and hold, by the closed forms; nothing "
-      "runs");
+      "Print what a step of each variant sends, computes and holds: it runs on tensors without memory");
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants) names.push_back(v.name);
   costs->add_option("--variant", a.only_variant, "Only this one, on each device")
       ->check(one_of(names))
       ->type_name("NAME");
-  costs->add_option("--devices", a.devices, "How many; as many as run, unless this says otherwise")
-      ->check(number<int>("a whole number from 1 to 4096", [](int n) { return n >= 1 && n <= 4096; }))
-      ->type_name("N");
   costs->add_option("--config", a.config, "A network as another library describes it: its config.json")
       ->type_name("FILE")
       ->check(path);
+  costs->add_flag("--json", a.json, "As JSON, with each device's bytes");
   add_rows(*costs, chapter, a, "Rows of the global batch");
   auto declared = std::make_shared<DeclaredOptions>(*costs, chapter, a.options);
   for (const Variant& v : chapter.variants) declared->add(v.options);

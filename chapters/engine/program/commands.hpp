@@ -39,9 +39,9 @@ struct Arguments {
   // all that read checkpoints
   bool unverified = false;  ///< digests are not compared
   // costs
-  int devices = 0;  ///< 0: those that run
   std::optional<std::string> only_variant;
   std::string config;
+  bool json = false;
   // gradients, infer and generate
   std::string params;
   std::optional<std::string> block;
@@ -59,8 +59,8 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
 /// Trains, checks the exact mode and the closed forms, and prints the chapter's row. Returns 0, or 86 when a
 /// gradient or a figure differs.
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
-/// What this variant, or each that trains such networks, would send, compute and hold in a training step, by
-/// its closed forms, on device 0. Nothing runs.
+/// What this variant, or each that trains such networks, sends, computes and holds in a training step, on device 0.
+/// Tensors need have no elements.
 int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
 /// Which part of each parameter each device reads when it loads a network, on device 0.
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments);

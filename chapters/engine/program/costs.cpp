@@ -1,31 +1,32 @@
-#include "engine/proof/costs.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "engine/files/model_folder.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/training_step.hpp"
+#include "engine/program/costs_of_step.hpp"
 
 namespace shard {
 
 namespace {
 
-/// A step on one device, by the closed forms.
+/// What a step takes on a device, or the most on any.
 struct Row {
   std::string name;
-  Costs costs;
-  Index state_per_element;
-  Traffic sent = costs.total();
+  CostsOfStep costs;
 
-  Index gradients() const { return costs.trained(); }
-  Index state() const { return state_per_element * costs.trained(); }
-  Index most() const { return costs.step_peak_bytes(state_per_element, false); }
   /// What the fullest moment has beside parameters, gradients and state: activations and buffers.
-  Index rest() const { return most() - costs.parameter_bytes - gradients() - state(); }
+  Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
 };
+
+std::vector<Row> rows_of(const Run& run) {
+  std::vector<Row> rows;
+  for (const CostsOfStep& costs : costs_of_step(run))
+    rows.push_back({fmt::format("device {}", rows.size()), costs});
+  return rows;
+}
 
 /// \throws Error usage for an option of the network that a config.json says itself
 std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
@@ -39,34 +40,16 @@ std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& 
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
 
-Row row_of(const Variant& variant, const Workload& network, const Arguments& arguments, int device) {
-  Setting setting{
-      .workload = &network, .batch = arguments.batch, .devices = arguments.devices, .device = device};
-  setting.data = network.even_step_data(arguments.batch, arguments.devices);
-  return {fmt::format("device {}", device), variant.costs(setting, arguments.options),
-          state_per_element(arguments)};
-}
-
-/// On each device. \throws Error usage when the variant cannot train this network on so many
-std::vector<Row> rows_of(const Variant& variant, const Workload& network, const Arguments& arguments) {
-  if (variant.require) variant.require(arguments.devices, network, arguments.options);
-  std::vector<Row> rows;
-  for (int device = 0; device < arguments.devices; ++device)
-    rows.push_back(row_of(variant, network, arguments, device));
-  return rows;
-}
-
 /// The memory of the fullest device, and the most that any device sends and computes.
 Row largest_of(const std::vector<Row>& rows) {
-  Row row = *std::ranges::max_element(rows, {}, &Row::most);
+  Row row = *std::ranges::max_element(rows, {}, [](const Row& r) { return r.costs.peak; });
+  auto most = [](Traffic& sent, const Traffic& other) {
+    sent = {std::max(sent.messages, other.messages), std::max(sent.bytes, other.bytes)};
+  };
   for (const Row& other : rows) {
-    row.sent.bytes = std::max(row.sent.bytes, other.sent.bytes);
-    row.sent.messages = std::max(row.sent.messages, other.sent.messages);
-    row.costs.flops = std::max(row.costs.flops, other.costs.flops);
-    for (const auto& [axes, sent] : other.costs.sent_along) {
-      Traffic& along = row.costs.sent_along[axes];
-      along = {std::max(along.messages, sent.messages), std::max(along.bytes, sent.bytes)};
-    }
+    most(row.costs.sent, other.costs.sent);
+    row.costs.operations = std::max(row.costs.operations, other.costs.operations);
+    for (const auto& [axes, sent] : other.costs.along) most(row.costs.along[axes], sent);
   }
   return row;
 }
@@ -75,7 +58,7 @@ Row largest_of(const std::vector<Row>& rows) {
 class Unit {
  public:
   explicit Unit(const std::vector<Row>& rows)
-      : is_large_(std::ranges::any_of(rows, [](const Row& r) { return r.most() >= gibibyte; })) {}
+      : is_large_(std::ranges::any_of(rows, [](const Row& r) { return r.costs.peak >= gibibyte; })) {}
 
   std::string name() const { return is_large_ ? "GiB" : "bytes"; }
   std::string operator()(Index bytes) const {
@@ -95,11 +78,11 @@ std::string table(const std::vector<Row>& rows, const std::string& what) {
   std::string text = fmt::format(line, what, width, "parameters", "gradients", "state", "the rest", "at most",
                                  "sent", "messages", "operations");
   for (const Row& r : rows) {
-    text +=
-        fmt::format(line, r.name, width, unit(r.costs.parameter_bytes), unit(r.gradients()), unit(r.state()),
-                    unit(r.rest()), unit(r.most()), unit(r.sent.bytes), with_commas(r.sent.messages),
-                    fmt::format("{:.3g}", static_cast<double>(r.costs.flops)));
-    for (const auto& [axes, sent] : r.costs.sent_along)
+    text += fmt::format(line, r.name, width, unit(r.costs.parameters), unit(r.costs.gradients),
+                        unit(r.costs.state), unit(r.rest()), unit(r.costs.peak), unit(r.costs.sent.bytes),
+                        with_commas(r.costs.sent.messages),
+                        fmt::format("{:.3g}", static_cast<double>(r.costs.operations)));
+    for (const auto& [axes, sent] : r.costs.along)
       if (sent.messages > 0)
         text += fmt::format("{:<{}} {:>13} {:>9}\n", "  along " + axes, width + 70, unit(sent.bytes),
                             with_commas(sent.messages));
@@ -111,48 +94,88 @@ std::string table(const std::vector<Row>& rows, const std::string& what) {
              unit.name());
 }
 
-/// The variants that train such networks, each on its fullest device. Those that cannot train this one are
-/// named with the reason.
-std::string table_of_variants(const Chapter& chapter, const WorkloadKind& kind, const Workload& network,
-                              const Arguments& arguments) {
-  std::vector<Row> rows;
+/// The rows of each variant's devices, and why others cannot train this network.
+struct AllRows {
+  std::vector<std::pair<std::string, std::vector<Row>>> of_variants;
   std::string refused;
+};
+
+/// Of the variants that train such networks, or of one.
+AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& variant, const Workload& network,
+                 const Arguments& arguments) {
+  AllRows all;
+  if (arguments.only_variant) {
+    all.of_variants.emplace_back(variant.name, rows_of({group, variant, network, arguments}));
+    return all;
+  }
   for (const Variant& v : chapter.variants) {
     const std::string trained = v.workload->name();
-    if (!v.costs || (trained != kind.name() && trained != network.kind().name())) continue;
+    if (trained != variant.workload->name() && trained != network.kind().name()) continue;
     try {
-      rows.push_back(largest_of(rows_of(v, network, arguments)));
-      rows.back().name = v.name;
+      all.of_variants.emplace_back(v.name, rows_of({group, v, network, arguments}));
     } catch (const Error& error) {
       if (error.code() != Code::usage) throw;
-      refused += fmt::format("{}: {}\n", v.name, error.what());
+      all.refused += fmt::format("{}: {}\n", v.name, error.what());
     }
   }
-  if (rows.empty()) throw Error(Code::usage, refused.substr(0, refused.find('\n')));
-  return table(rows, "variant") +
-         "Memory is that of the fullest device. The other columns are the largest of any device.\n" + refused;
+  if (all.of_variants.empty()) throw Error(Code::usage, all.refused.substr(0, all.refused.find('\n')));
+  return all;
 }
 
-std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments) {
-  return fmt::format("{} {} on {} device{}: {}, batch {}, {}. Computed from closed forms; nothing runs.\n\n",
-                     chapter.short_name(), chapter.title, arguments.devices,
-                     arguments.devices == 1 ? "" : "s", network.describe(), arguments.batch,
-                     arguments.optimizer);
+/// Of one variant each device; of several the fullest one of each.
+std::string table_of(const AllRows& all, bool is_one) {
+  if (is_one) return table(all.of_variants[0].second, all.of_variants[0].first);
+  std::vector<Row> rows;
+  for (const auto& [name, of_devices] : all.of_variants) {
+    rows.push_back(largest_of(of_devices));
+    rows.back().name = name;
+  }
+  return table(rows, "variant") +
+         "Memory is that of the fullest device. The other columns are the largest of any device.\n" +
+         all.refused;
+}
+
+nlohmann::ordered_json to_json(const CostsOfStep& c) {
+  nlohmann::ordered_json along = nlohmann::ordered_json::object();
+  for (const auto& [axes, sent] : c.along) along[axes] = {{"bytes", sent.bytes}, {"messages", sent.messages}};
+  return {{"parameters", c.parameters},
+          {"gradients", c.gradients},
+          {"state", c.state},
+          {"peak", c.peak},
+          {"bytes", c.sent.bytes},
+          {"messages", c.sent.messages},
+          {"along", along},
+          {"flops", c.operations}};
+}
+
+std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments, int devices) {
+  return fmt::format(
+      "{} {} on {} device{}: {}, batch {}, {}. A step of each engine, on tensors without memory.\n\n",
+      chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
+      arguments.batch, arguments.optimizer);
+}
+
+/// Bytes of each device of each variant.
+std::string json_of(const AllRows& all) {
+  nlohmann::ordered_json variants = nlohmann::ordered_json::object();
+  for (const auto& [name, rows] : all.of_variants)
+    for (const Row& row : rows) variants[name].push_back(to_json(row.costs));
+  return variants.dump(1) + '\n';
 }
 
 }  // namespace
 
 int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
-  if (arguments.only_variant && !variant.costs)
-    throw Error(Code::usage,
-                fmt::format("costs: expected a variant that has closed forms, given {}", variant.name));
   const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
-  std::string text = title(chapter, *network, arguments);
-  text += arguments.only_variant ? table(rows_of(variant, *network, arguments), variant.name)
-                                 : table_of_variants(chapter, *variant.workload, *network, arguments);
-  if (network->even_step_data(arguments.batch, arguments.devices))
-    text += "Costs depend on the experts that tokens choose. Here they choose them in turn.\n";
-  if (group.device_id() == 0) fmt::print("{}", text);
+  const AllRows all = all_rows(group, chapter, variant, *network, arguments);
+  if (group.device_id() != 0) return 0;
+  if (arguments.json)
+    fmt::print("{}", json_of(all));
+  else
+    fmt::print("{}{}", title(chapter, *network, arguments, group.num_devices()),
+               table_of(all, arguments.only_variant.has_value()));
+  if (!arguments.json && network->even_step_data(arguments.batch, group.num_devices()))
+    fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;
 }
 

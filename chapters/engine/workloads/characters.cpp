@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
+#include <limits>
 #include <span>
 
 #include "engine/layers/tokens.hpp"
@@ -19,16 +20,23 @@ Characters::Characters(const std::string& path) : path_(path) {
   std::error_code ignored;
   std::ifstream file;
   if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file.is_open() || file.bad())
     throw Error(Code::file,
                 fmt::format("{}: expected a text, given a file that cannot be read", printable(path, 200)));
-  const std::set<char> letters(text.begin(), text.end());
-  if (letters.size() < 2)
+  std::array<Index, 256> token_of_byte{};
+  auto byte = [](char letter) { return static_cast<unsigned char>(letter); };
+  for (char letter : text) token_of_byte[byte(letter)] = 1;
+  for (int letter = std::numeric_limits<char>::min(); letter <= std::numeric_limits<char>::max(); ++letter)
+    if (Index& token = token_of_byte[byte(static_cast<char>(letter))]; token != 0) {
+      token = vocabulary();
+      letters_ += static_cast<char>(letter);
+    }
+  if (letters_.size() < 2)
     throw Error(Code::file, fmt::format("{}: expected a text of two different characters or more, given {}",
-                                        printable(path, 200), letters.size()));
-  letters_.assign(letters.begin(), letters.end());
-  for (char c : text) tokens_.push_back(token_of(c));
+                                        printable(path, 200), letters_.size()));
+  tokens_.reserve(text.size());
+  for (char letter : text) tokens_.push_back(token_of_byte[byte(letter)]);
 }
 
 Characters::Characters(const std::string& path, Index vocabulary) : Characters(path) {

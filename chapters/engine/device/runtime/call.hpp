@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/device/runtime/agreement.hpp"
@@ -25,8 +26,11 @@ class Call {
   int place(int k) const { return ((k % devices()) + devices()) % devices(); }
 
   /// Tells the other members what this device calls. What a body sends before it awaits the agreement, the
-  /// others receive only if they make the same call.
-  void announce(MayDiffer difference) { agreement_.begin(*group_, std::move(mine_), difference); }
+  /// others receive only if they make the same call. Each tells a `number` of its own beside, if there is one.
+  void announce(MayDiffer difference, std::optional<Index> number = std::nullopt) {
+    if (number) mine_.number = *number;
+    agreement_.begin(*group_, std::move(mine_), difference);
+  }
   /// `co_await call.agreement()` returns when all members are known to make this call on shapes that fit.
   /// \throws Error mismatch, on all members, if they do not.
   Agreement& agreement() { return agreement_; }

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/device/ledger.hpp"
+#include "engine/program/training_step.hpp"
+
+namespace shard {
+
+/// What a training step takes on a device: in bytes, but for operations.
+struct CostsOfStep {
+  Index parameters = 0;
+  Index gradients = 0;   ///< the most of them at a time
+  Index state = 0;       ///< the optimizer's
+  Index peak = 0;        ///< the most that is held at a time, of all
+  Index operations = 0;  ///< of matrix products
+  Traffic sent = {};
+  std::map<std::string, Traffic> along = {};  ///< of what is sent, by axes of a mesh
+
+  bool operator==(const CostsOfStep&) const = default;
+};
+
+/// Carries out a step on each device, and returns what it took, in their order, on device 0. Tokens choose experts in
+/// turn. Tensors need have no elements. \throws Error usage when the variant cannot train this network on so many
+std::vector<CostsOfStep> costs_of_step(const Run& run);
+
+}  // namespace shard

@@ -1,0 +1,216 @@
+/// The collectives: members agree on each call as always, and what the emulator would send is booked by its closed
+/// form. Tensors and buffers are made and freed in the emulator's order.
+
+#include <fmt/format.h>
+
+#include "emu/meta/memory.hpp"
+#include "engine/device/collective_costs.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
+
+namespace shard::runtime {
+
+/// Whether the host has written the tensor: what each member tells the others.
+Index is_written(const Tensor& t) {
+  return meta::host_values(t).empty() ? 0 : 1;
+}
+
+/// What the host has written goes along, so that engines can tell each other how many rows come. `leave` and `arrive`
+/// say where the parts for each member, and from each, lie in a row. Members without elements have written nothing.
+class HostValues {
+ public:
+  HostValues(Call& call, const Tensor& t, const std::vector<Range>& leave, const std::vector<Range>& arrive) {
+    for (int d = 0; d < call.devices(); ++d) is_written_ |= call.agreement().number_of(d) == 1;
+    if (!is_written_) return;
+    leaves_ = t.to_host();
+    arrives_.resize(static_cast<std::size_t>(arrive.back().end));
+    Group& group = call.group();
+    auto part = [](std::vector<float>& row, Range r) {
+      return std::span(row).subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
+    };
+    for (int d = 0; d < call.devices(); ++d) {
+      const std::span<const float> to = part(leaves_, leave[static_cast<std::size_t>(d)]);
+      const std::span<float> from = part(arrives_, arrive[static_cast<std::size_t>(d)]);
+      const int tag = group.tag(Channel::data);
+      group.track(call.messages(), group.wire().send(d, tag, to), Side::sending, Channel::data, d);
+      group.track(call.messages(), group.wire().receive(d, tag, from), Side::receiving, Channel::data, d);
+    }
+  }
+  void write_to(Tensor& row) {
+    if (is_written_ && row.size() > 0) TensorMemory::storage(row)->from_host = std::move(arrives_);
+  }
+
+ private:
+  std::vector<float> leaves_, arrives_;
+  bool is_written_ = false;
+};
+
+namespace {
+
+void book(const Call& call, Collective collective, const Traffic& sent) {
+  if (sent.messages > 0) ledger().sent(call.group().id(), collective, sent);
+}
+
+Traffic message_of(const Tensor& t) {
+  return {t.size() > 0 ? 1 : 0, t.bytes()};
+}
+
+std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
+  std::vector<Index> sizes;
+  for (const Range& r : ranges) sizes.push_back(r.size());
+  return sizes;
+}
+
+std::vector<Range> scaled(std::vector<Range> ranges, Index of_one) {
+  for (Range& r : ranges) r = {r.begin * of_one, r.end * of_one};
+  return ranges;
+}
+
+/// The reverse of `packed`: slices one behind the other become a tensor.
+Tensor unpacked(Tensor&& row, Shape shape, int axis) {
+  if (axis == 0) return std::move(row).reshaped(std::move(shape));
+  Tensor t = TensorMemory::make(std::move(shape));
+  row = Tensor();
+  return t;
+}
+
+}  // namespace
+
+void set_up_device() {}
+std::unique_ptr<DataPlane> make_data_plane(const Group&) {
+  return nullptr;
+}
+std::unique_ptr<OnDevice> enter_device() {
+  return nullptr;
+}
+void finish_device() {}
+
+Tensor ring_buffer_of(Index elements) {
+  return TensorMemory::buffer(elements);
+}
+
+Tensor packed(Tensor&& t, int axis, const std::vector<Range>&) {
+  if (axis == 0) return std::move(t);
+  Tensor row = TensorMemory::buffer(t.size());
+  t = Tensor();
+  return row;
+}
+
+Task all_reduce(Call call, Operation& o, ReduceOp, Tensor) {
+  call.announce(MayDiffer::nothing());
+  co_await call.agreement();
+  book(call, Collective::all_reduce, ring_all_reduce(o.tensor.size(), call.devices(), call.me()));
+}
+
+Task reduce_scatter(Call call, Operation&, ReduceOp, std::vector<Range> slices, Tensor) {
+  call.announce(MayDiffer::nothing());
+  co_await call.agreement();
+  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes_of(slices), call.me()));
+}
+
+Task all_gather(Call call, Operation& o, int axis, Tensor room) {
+  call.announce(MayDiffer::along(axis), is_written(o.tensor));
+  co_await call.agreement();
+  if (call.devices() == 1) co_return;
+  std::vector<Index> extents;
+  for (int d = 0; d < call.devices(); ++d) extents.push_back(call.agreement().extent_of(d));
+  const std::vector<Range> slices = cut(extents);
+  const Shape whole = with_extent(o.tensor.shape(), axis, slices.back().end);
+  const bool has_room = num_elements(whole) > 0 && room.size() == num_elements(whole);
+  Tensor row = has_room ? std::move(room) : room_for_slices(num_elements(whole), axis);
+  const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
+  const Range all = {0, o.tensor.size()};
+  HostValues values(call, o.tensor, std::vector<Range>(slices.size(), all), elements);
+  co_await call.messages();
+  if (axis == 0) values.write_to(row);
+  book(call, Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
+  o.tensor = Tensor();
+  o.tensor = unpacked(std::move(row), whole, axis);
+}
+
+Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
+  call.announce(MayDiffer::along(concat_axis), is_written(o.tensor));
+  call.exchange_counts(sizes_of(mine));
+  co_await call.agreement();
+  co_await call.messages();
+  if (call.devices() == 1) co_return;
+  const Arrivals incoming = arrivals(call, o.tensor.shape(), split_axis, concat_axis);
+  const Index total = incoming.elements.back().end;
+  const std::vector<Range> elements =
+      scaled(mine, num_elements(with_extent(o.tensor.shape(), split_axis, 1)));
+  HostValues values(call, o.tensor, elements, incoming.elements);
+  co_await call.messages();
+  Tensor outgoing = packed(std::move(o.tensor), split_axis, mine);
+  Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
+  if (split_axis == 0 && concat_axis == 0) values.write_to(row);
+  book(call, Collective::all_to_all, pairwise_all_to_all(sizes_of(elements), call.me()));
+  outgoing = Tensor();
+  o.tensor = unpacked(std::move(row), incoming.result, concat_axis);
+}
+
+Task broadcast(Call call, Operation& o, int root) {
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  RootShape shape(call, root, o.tensor.shape());
+  co_await shape;
+  if (call.me() != root) o.tensor = TensorMemory::make(shape.shape());
+  book(call, Collective::broadcast, tree_broadcast(o.tensor.size(), call.devices(), call.me(), root));
+}
+
+Task barrier(Call call, Operation&) {
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  book(call, Collective::barrier, tree_barrier(call.devices(), call.me()));
+}
+
+Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {
+  call.announce(MayDiffer::all());
+  co_await call.agreement();
+  const std::optional<int> source = source_of(call);
+  call.exchange_shapes(src.shape(), target, source);
+  co_await call.messages();
+  if (source) require_same_shape(call, *source, dst.shape());
+  if (target && *target != call.me()) book(call, Collective::send_async, message_of(src));
+}
+
+namespace {
+
+Task send_shape(std::shared_ptr<Group> group, Tensor t, int to, bool is_rendezvous) {
+  Posts posts;
+  const std::vector<Index> numbers = numbers_of(t.shape());
+  group->post(posts, Channel::message_shape, to, numbers, is_rendezvous);
+  if (t.size() > 0) ledger().sent(group->id(), Collective::send, message_of(t));
+  co_await posts;
+}
+
+Task receive_shape(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
+  Posts posts;
+  std::vector<Index> numbers(most_shape_numbers);
+  group->post_receive(posts, Channel::message_shape, from, numbers);
+  co_await posts;
+  const Shape shape = shape_from(numbers);
+  if (is_expected && shape != o.tensor.shape())
+    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(o.tensor.shape()),
+           fmt::format("{} from device {}", to_string(shape), group->member(from)));
+  if (!is_expected) o.tensor = TensorMemory::make(shape);
+}
+
+}  // namespace
+
+Task send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_shape(std::move(group), TensorMemory::share(o.tensor), to, true);
+}
+Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
+  return send_shape(std::move(group), TensorMemory::share(o.tensor), to, false);
+}
+Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_shape(std::move(group), o, from, false);
+}
+Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
+  return receive_shape(std::move(group), o, from, true);
+}
+
+}  // namespace shard::runtime
+
+bool shard::traffic_is_booked() {
+  return true;
+}

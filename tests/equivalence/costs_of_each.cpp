@@ -1,0 +1,44 @@
+// Prints what a step takes on each device: of each variant, with each of its options, on each of its networks. The
+// program is built for each backend, and for tensors without memory (emu/meta/), which must print the same.
+
+#include <fmt/format.h>
+
+#include "engine/program/costs_of_step.hpp"
+
+namespace shard {
+namespace {
+
+void print_costs(const Run& run) {
+  const std::vector<CostsOfStep> all = costs_of_step(run);
+  for (std::size_t device = 0; device < all.size(); ++device) {
+    const CostsOfStep& c = all[device];
+    fmt::print("{}, {}, batch {}, {}: device {}: {} {} {} {}, {} operations, {} bytes in {}",
+               run.variant.name, run.network.describe(), run.arguments.batch,
+               run.arguments.options.describe(), device, c.parameters, c.gradients, c.state, c.peak,
+               c.operations, c.sent.bytes, c.sent.messages);
+    for (const auto& [axes, sent] : c.along) fmt::print(", {} {} in {}", axes, sent.bytes, sent.messages);
+    fmt::print("\n");
+  }
+}
+
+void print_all(Communicator& group) {
+  for (const Chapter& chapter : chapters())
+    for (const Variant& variant : chapter.variants)
+      for (const Options& options : variant.test_options(group.num_devices())) {
+        auto accepts = [&](const Workload& w) { return variant.accepts(group.num_devices(), w, options); };
+        for (const TestCase& c : variant.workload->cases(accepts)) {
+          Arguments arguments;
+          arguments.options = options;
+          arguments.batch = c.batch;
+          print_costs({group, variant, *c.workload, arguments});
+        }
+      }
+}
+
+}  // namespace
+}  // namespace shard
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv,
+                               [](shard::Communicator& world) { return shard::print_all(world), 0; });
+}
