@@ -111,8 +111,9 @@ inline std::vector<Comparison> compare_all(const Results& results, const Solutio
     all.push_back(
         compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0, first_row));
   }
-  for (const auto& [name, wanted] : expected)
-    if (name != "output") all.push_back(compare(name, results.gradients.at(name), wanted, background));
+  Solution wanted = expected;
+  wanted.erase("output");
+  for (Comparison& c : shard::compare_all(results.gradients, wanted, background)) all.push_back(std::move(c));
   return all;
 }
 
@@ -186,7 +187,8 @@ inline std::vector<std::reference_wrapper<const Variant>> variants_under_test() 
     all.assign(chapter.variants.begin(), chapter.variants.end());
     return all;
   }
-  for (const Chapter& chapter : chapters()) all.insert(all.end(), chapter.variants.begin(), chapter.variants.end());
+  for (const Chapter& chapter : chapters())
+    all.insert(all.end(), chapter.variants.begin(), chapter.variants.end());
   return all;
 }
 

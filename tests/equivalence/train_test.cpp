@@ -29,6 +29,10 @@ enum class Mistake {
   mask_if_wanted,     // so is the ReLU's derivative applied
   averaged,           // gradients are means over the devices
   one_device,         // device 1 alone adds 1 to a weight's gradient
+  no_input_grad,      // device 1 does not return dL/dx
+  no_layer,           // there is no gradient of layer 1
+  other_name,         // the gradient of layer 1 has another name
+  not_trained,        // the optimizer does not know layer 1
   later_steps,        // gradients are 0 from the third step on
   operations,         // device 1 makes a product too many, from step 2 on
   message,            // device 1 is told of a message too many
@@ -62,12 +66,16 @@ class Mistaken : public ShardedEngine {
     Gradients gradients;
     for (std::size_t l = weights_.size(); l-- > 0;) {
       const Tensor addend = matmul(transposed(inputs_[l].local()), d.local());
-      gradients.put(layer_name(static_cast<Index>(l)), Replicated(group(), sum_of(addend)));
+      Replicated sum(group(), sum_of(addend));
+      if (l != 1 || !is(Mistake::no_layer))
+        gradients.put(layer_name(static_cast<Index>(l == 1 && is(Mistake::other_name) ? 7 : l)),
+                      std::move(sum));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));
       const bool has_mask = is(Mistake::mask_if_wanted) ? wants_input_grad() : true;
       if (relu_before(static_cast<Index>(l)) && has_mask) d = relu_backward(std::move(d), inputs_[l]);
     }
-    if (wants_input_grad()) gradients.put(Gradients::input_grad, std::move(d));
+    if (wants_input_grad() && (!is(Mistake::no_input_grad) || device_id() != 1))
+      gradients.put(Gradients::input_grad, std::move(d));
     if (is(Mistake::operations) && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
     if (is(Mistake::claim)) Replicated(group(), Tensor({device_id() == 1 ? 2 : 3}));
     if (is(Mistake::claim_of_part)) {
@@ -77,7 +85,11 @@ class Mistaken : public ShardedEngine {
     return gradients;
   }
   Placement input_layout() const override { return Placement::sharded(0); }
-  Trainables trainable() override { return layers(weights_); }
+  Trainables trainable() override {
+    Trainables all = layers(weights_);
+    if (is(Mistake::not_trained)) all.pop_back();
+    return all;
+  }
 
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
@@ -127,9 +139,12 @@ const RegisteredChapter registered(
      .variants = {variant("right", Mistake::none), variant("without-forms", Mistake::none, false),
                   variant("reduced-if-wanted", Mistake::reduced_if_wanted),
                   variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
-                  variant("one-device", Mistake::one_device), variant("later-steps", Mistake::later_steps),
-                  variant("operations", Mistake::operations), variant("message", Mistake::message),
-                  variant("memory", Mistake::memory), variant("false-claim", Mistake::claim),
+                  variant("one-device", Mistake::one_device),
+                  variant("no-input-grad", Mistake::no_input_grad), variant("no-layer", Mistake::no_layer),
+                  variant("other-name", Mistake::other_name), variant("not-trained", Mistake::not_trained),
+                  variant("later-steps", Mistake::later_steps), variant("operations", Mistake::operations),
+                  variant("message", Mistake::message), variant("memory", Mistake::memory),
+                  variant("false-claim", Mistake::claim),
                   variant("false-claim-of-part", Mistake::claim_of_part)}});
 
 /// How a run ended.
@@ -255,6 +270,29 @@ TEST_CASE("train: a difference is explained, and the largest of all devices coun
   }
 }
 
+TEST_CASE("train: what an engine leaves out is a difference, and is named") {
+  Ended ended = train("no-input-grad");
+  CHECK(ended.code == 86);
+  if (speaks())
+    CHECK_THAT(ended.printed,
+               contains("differs: input_grad on device 1: expected a gradient, given none of that name") &&
+                   contains("the other devices' results are right"));
+  const std::string of_optimizer =
+      "gradient: expected one for every parameter, given none for layer_1/weights";
+  for (const char* name : {"no-layer", "other-name"}) {
+    CAPTURE(name);
+    const Refusal refused = refusal([name] { train(name); });
+    CHECK_THAT(refused.message, contains(of_optimizer));
+  }
+  ended = train("not-trained");
+  CHECK(ended.code == 86);
+  if (speaks())
+    CHECK_THAT(
+        ended.printed,
+        contains(
+            "layer_1/weights: expected 448 elements that the optimizer updates on some device, given 0"));
+}
+
 TEST_CASE("train: a false claim of layout is an error, also where all results are right") {
   const Refusal refused = refusal([] { train("false-claim"); });
   CHECK(refused.code == 81);
@@ -266,7 +304,7 @@ TEST_CASE("train: a false claim of layout is an error, also where all results ar
 TEST_CASE("train: a false claim of some devices ends their run") {
   const Refusal refused = refusal([] { train("false-claim-of-part"); });
   CHECK(refused.code == 81);
-  CHECK_THAT(refused.message, contains(me() == 2 ? "a gather of \"exact mode\""
+  CHECK_THAT(refused.message, contains(me() == 2 ? "a gather of \"parameters that are trained\""
                                                  : "given (2,) on device 1, and (3,) on device 0"));
   if (me() != 2) CHECK(refusal([] { group().gather("what device 2 waits in", ""); }).code == 81);
 }

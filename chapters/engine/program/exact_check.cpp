@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "engine/device/checked_communicator.hpp"
 #include "engine/host_checkpoint.hpp"
@@ -30,6 +32,29 @@ Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
+/// On device 0: each element of each parameter is updated by some device.
+std::vector<Comparison> compare_trained(ShardedEngine& engine, const ExactProblem& problem) {
+  std::string mine;
+  for (const Trainable& t : engine.trainable())
+    mine += fmt::format("{} {}\n", t.name, num_elements(t.parameter.shape()));
+  std::map<std::string, Index> trained;
+  for (const std::string& text : engine.group().gather("parameters that are trained", mine)) {
+    std::istringstream lines(text);
+    Index elements = 0;
+    for (std::string name; lines >> name >> elements;) trained[name] += elements;
+  }
+  std::vector<Comparison> missing;
+  for (const auto& [name, weights] : problem.weights)
+    if (const Index all = num_elements(weights.shape); this_device() == 0 && trained[name] < all)
+      missing.push_back(
+          {.max_ulp = all,
+           .first_difference = fmt::format("{}: expected {} elements that the optimizer updates on some "
+                                           "device, given {}",
+                                           name, all, trained[name]),
+           .cause = Cause::left_out});
+  return missing;
+}
+
 /// One step of this device, with or without dL/dx, held against the problem's solution.
 std::vector<Comparison> compare_step(const Run& run, Communicator& group, const ExactProblem& problem,
                                      const Solution& expected, bool input_grad) {
@@ -48,8 +73,11 @@ std::vector<Comparison> compare_step(const Run& run, Communicator& group, const 
   Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
   background.was_right_with_input_grad = !input_grad;  // else that step has ended the check
   const Gradients gradients = engine->forward_backward(std::move(input), loss_gradient);
-  for (const auto& [name, gradient] : gradients)
-    comparisons.push_back(compare(name, gradient, expected.at(name), background));
+  Solution wanted = expected;
+  wanted.erase("output");
+  if (!input_grad) wanted.erase(Gradients::input_grad);
+  std::ranges::move(compare_all(gradients, wanted, background), std::back_inserter(comparisons));
+  std::ranges::move(compare_trained(*engine, problem), std::back_inserter(comparisons));
   return comparisons;
 }
 
@@ -71,6 +99,7 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
     fmt::print("  differs{}: {}\n", when, lines[i]);
   if (lines.size() > most_shown) fmt::print("  and on others: {} in all\n", lines.size());
+  if (lines.size() == 1 && group.num_devices() > 1) fmt::print("  the other devices' results are right\n");
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 

@@ -27,6 +27,10 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
       batch->input(engine->input_rows(batch->rows())),
       [&](const Tensor& out, Index first_row) { return batch->output_grad(out, first_row); });
 
+  for (const Parameter& p : network->parameters())
+    if (!result.contains(p.name))
+      refuse(Code::argument, "gradients", "one for each parameter", "none for " + p.name);
+
   std::map<std::string, HostTensor> whole = batch->results(group);
   for (auto& [name, gradient] : result) {
     Tensor t = engine->whole(std::move(gradient));

@@ -25,17 +25,21 @@ std::string index_of(Index element, const Shape& shape, const Shape& begin) {
   return to_string(index);
 }
 
+/// What cannot be compared element by element: "w on device 1: TEXT".
+Comparison unlike(const std::string& name, const std::string& text, Cause cause) {
+  return {.max_ulp = farthest,
+          .relative = std::numeric_limits<double>::infinity(),
+          .first_difference = fmt::format("{} on device {}: {}", name, this_device(), text),
+          .cause = cause};
+}
+
 /// Shapes that differ: what is said of them.
 Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
-  Comparison result;
-  result.max_ulp = farthest;
-  result.relative = std::numeric_limits<double>::infinity();
   const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
-  if (is_transposed) result.cause = Cause::transposed;
-  result.first_difference =
-      fmt::format("{} on device {}: expected shape {}, given {}{}", name, this_device(), to_string(expected),
-                  to_string(given), is_transposed ? ": the transposed matrix?" : "");
-  return result;
+  return unlike(name,
+                fmt::format("expected shape {}, given {}{}", to_string(expected), to_string(given),
+                            is_transposed ? ": the transposed matrix?" : ""),
+                is_transposed ? Cause::transposed : Cause::unknown);
 }
 
 /// Compares the arrays of the evidence, which is complete only once they are known to differ.
@@ -79,6 +83,12 @@ std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices
   return slices;
 }
 
+std::string names_of(const std::map<std::string, HostTensor>& tensors) {
+  std::string names;
+  for (const auto& [name, tensor] : tensors) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 }  // namespace
 
 std::int64_t ulp_distance(float a, float b) {
@@ -118,6 +128,24 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
       for (const Background::Results& of_device : background.addends())
         e.addends.push_back(mine(of_device.at(name)));
   });
+}
+
+std::vector<Comparison> compare_all(const std::map<std::string, Placed>& gradients,
+                                    const std::map<std::string, HostTensor>& expected,
+                                    const Background& background) {
+  std::vector<Comparison> all;
+  for (const auto& [name, whole] : expected) {
+    const auto found = gradients.find(name);
+    all.push_back(found == gradients.end()
+                      ? unlike(name, "expected a gradient, given none of that name", Cause::left_out)
+                      : compare(name, found->second, whole, background));
+  }
+  for (const auto& [name, gradient] : gradients)
+    if (!expected.contains(name))
+      all.push_back(unlike(name,
+                           fmt::format("expected a gradient of {}, given another name", names_of(expected)),
+                           Cause::left_out));
+  return all;
 }
 
 }  // namespace shard

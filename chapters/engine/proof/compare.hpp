@@ -42,6 +42,12 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices = 1, int axis = 0, Index offset = 0);
 
+/// Compares all gradients of this device with all that are expected, by name: each device returns each of them. One
+/// that is left out, or that nobody expects, is a difference, too.
+std::vector<Comparison> compare_all(const std::map<std::string, Placed>& gradients,
+                                    const std::map<std::string, HostTensor>& expected,
+                                    const Background& background = {});
+
 /// Distance in units in the last place; the largest number when one is a NaN and the other is not.
 std::int64_t ulp_distance(float a, float b);
 

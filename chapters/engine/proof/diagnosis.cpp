@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace shard {
 
@@ -70,9 +72,9 @@ Index row_shift(const HostTensor& given, const HostTensor& expected) {
   return 0;
 }
 
-/// Whether most of the rows that are expected to be all zeros are not: a few may be zeros by cancellation.
-bool fills_zero_rows(const HostTensor& given, const HostTensor& expected) {
-  if (given.shape != expected.shape || given.shape.size() != 2) return false;
+/// Of the rows that are expected to be all zeros: how many there are, and how many are not.
+std::pair<Index, Index> zero_rows(const HostTensor& given, const HostTensor& expected) {
+  if (given.shape != expected.shape || given.shape.size() != 2) return {0, 0};
   const Index width = given.shape[1];
   Index zeros = 0, filled = 0;
   for (Index row = 0; row < given.shape[0]; ++row) {
@@ -83,7 +85,22 @@ bool fills_zero_rows(const HostTensor& given, const HostTensor& expected) {
     ++zeros;
     filled += is_zero(of(given)) ? 0 : 1;
   }
-  return 2 * filled > zeros;
+  return {zeros, filled};
+}
+
+/// Whether a gradient is as a forgotten mask makes it. A unit that is dead for all rows of the batch has a column of
+/// zeros, which the mask makes: most of these are filled, as a few may be zeros by cancellation. The next layer has a
+/// row of zeros for it, which its input makes: these stay. Any other wrong gradient would fill them, too.
+bool fills_columns_alone(const Evidence& e) {
+  const auto [columns, filled] = zero_rows(transposed(e.given), transposed(e.expected));
+  return 2 * filled > columns && zero_rows(e.given, e.expected).second == 0;
+}
+
+/// A float32 with so many bits less, to the nearest; of two equally near, the even one.
+float without_low_bits(float x, int bits) {
+  const auto pattern = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t half = (std::uint32_t{1} << (bits - 1)) - 1 + (pattern >> bits & 1);
+  return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
 /// Whether zeros are expected wherever elements differ.
@@ -119,6 +136,30 @@ std::string counted_n_times(const Evidence& e) {
              ? fmt::format("{} times it in every element: summed where every device has the sum?",
                            e.num_devices)
              : "";
+}
+/// By a factor that four elements share at least, each up to some roundings of its own. (Two may share one by chance, and
+/// small noise is no factor.)
+std::string scaled(const Evidence& e) {
+  if (e.given.shape != e.expected.shape) return "";
+  double factor = 1;
+  Index shared = 0;
+  for (std::size_t i = 0; i < e.given.values.size(); ++i) {
+    const double given = e.given.values[i], expected = e.expected.values[i];
+    if (expected != 0 && shared++ == 0) factor = given / expected;
+    if (!(std::abs(given - factor * expected) <= 0x1p-21 * std::abs(factor * expected))) return "";
+  }
+  const bool is_factor = shared >= 4 && std::abs(factor - 1) > 1e-3;
+  return is_factor ? fmt::format("{:.4g} times it in every element: a wrong scale?", factor) : "";
+}
+std::string rounded(const Evidence& e) {
+  auto is_rounded = [&](int bits) {
+    return e.given.shape == e.expected.shape &&
+           std::ranges::equal(e.given.values, e.expected.values, [=](float given, float expected) {
+             return given == without_low_bits(expected, bits);
+           });
+  };
+  if (is_rounded(16)) return "what bfloat16 has of it: a conversion to 16 bits?";
+  return is_rounded(13) ? "what float16 has of it: a conversion to 16 bits?" : "";
 }
 std::string previous_step(const Evidence& e) {
   return e.before && is_same(e.given, *e.before)
@@ -164,8 +205,7 @@ std::string shifted(const Evidence& e) {
   return "";
 }
 std::string mask_forgotten(const Evidence& e) {
-  return differs_at_zeros_alone(e) || fills_zero_rows(e.given, e.expected) ||
-                 fills_zero_rows(transposed(e.given), transposed(e.expected))
+  return differs_at_zeros_alone(e) || fills_columns_alone(e)
              ? "not 0 where 0 is expected: a ReLU's mask forgotten?"
              : "";
 }
@@ -183,6 +223,8 @@ constexpr std::pair<Cause, Rule> rules[] = {{Cause::only_if_wanted, only_if_want
                                             {Cause::addend_twice, addend_twice},
                                             {Cause::transposed, is_transposed},
                                             {Cause::other_slice, other_slice},
+                                            {Cause::scaled, scaled},
+                                            {Cause::rounded, rounded},
                                             {Cause::shifted, shifted},
                                             {Cause::mask_forgotten, mask_forgotten}};
 

@@ -28,12 +28,15 @@ struct Evidence {
 
 /// The causes that the rules know, in the order in which they are tried: the first one that fits counts.
 enum class Cause {
+  left_out,         ///< there is no result of this name, or none is expected: no rule
   only_if_wanted,   ///< right where dL/dx is wanted
   not_finite,       ///< an element is not finite, and is expected to be
   zero,             ///< every element is 0
   negated,          ///< every element times −1
   averaged,         ///< every element times 1/N
   counted_n_times,  ///< every element times N
+  scaled,           ///< every element times another factor
+  rounded,          ///< every element as 16 bits have it
   previous_step,    ///< what was expected one step before
   one_addend,       ///< one device's addend of the sum
   addend_missing,   ///< the sum without one device's addend
@@ -41,7 +44,7 @@ enum class Cause {
   transposed,       ///< of a square matrix, or under the transposed shape
   other_slice,      ///< another device's slice
   shifted,          ///< rows or columns begin at another index
-  mask_forgotten,   ///< differs only where 0 is expected, or most rows or columns that are to be 0 are not
+  mask_forgotten,   ///< differs only where 0 is expected; or most columns that are to be 0 are not, and rows are
   unknown
 };
 
