@@ -38,6 +38,9 @@ class Graded(unittest.TestCase):
         cls.submission("gathers", lambda file, text: text.replace(
             "Sharded<1> h = relu(matmul(x, block.w0));", "all_gather(block.w0);\n      Sharded<1> h = "
             "relu(matmul(x, block.w0));"))
+        cls.submission("a brace too few", lambda file, text: text.replace(
+            "Sharded<1> h = relu(matmul(x, block.w0));", "if (true) {\n Sharded<1> h = relu(matmul(x, block.w0));"))
+        (cls.folder / "handed in nothing").mkdir()
         cls.job = subprocess.run(
             [course / "grade", "--exercises", ASKED, "--seed", "test", "--work", work, "--csv",
              cls.folder / "all.csv", "--json", cls.folder / "%s.json", "--junit", cls.folder / "%s.xml",
@@ -51,7 +54,8 @@ class Graded(unittest.TestCase):
 
     @staticmethod
     def names():
-        return ["untouched", "solved", "one mistake", "waits", "does not compile", "gathers"]
+        return ["untouched", "solved", "one mistake", "waits", "does not compile", "gathers", "a brace too few",
+                "handed in nothing"]
 
     @classmethod
     def submission(cls, name, change):
@@ -92,6 +96,13 @@ class Graded(unittest.TestCase):
     def test_what_does_not_compile(self):
         self.assertEqual(self.points["does not compile"], [0, 8, 10, 6])
         self.assertIn("‘arrive’ was not declared in this scope", self.why("does not compile"))
+        self.assertIn("only functions' bodies are taken", self.why("does not compile"))
+
+    def test_what_is_none_costs_its_own_points_alone(self):
+        self.assertEqual(self.points["a brace too few"], [8, 0, 10, 6])
+        self.assertIn(f"{ENGINE}: expected a closing brace", self.why("a brace too few"))
+        self.assertEqual(self.points["handed in nothing"], [0, 0, 0, 0])
+        self.assertIn("expected a starter repository", self.why("handed in nothing"))
 
     def test_what_sends_more(self):
         forward = self.points["gathers"][1]
@@ -105,7 +116,7 @@ class Graded(unittest.TestCase):
         self.assertNotIn(secret, self.job.stdout)
 
     def test_nothing_is_left(self):
-        self.assertEqual(sorted(p.name for p in work.iterdir()), ["scratch", "staff", "tree"])
+        self.assertEqual(sorted(p.name for p in work.iterdir()), ["lock", "scratch", "staff", "tree"])
         self.assertEqual(list((work / "scratch").iterdir()), [])
 
 

@@ -164,9 +164,28 @@ class Submissions(Folder):
         self.assertIn("expected one function", said)
 
     def test_bytes_that_are_no_text(self):
+        self.answer("return x;  // f\u00fcr alle\n")
+        path = self.folder / "chapters" / HOLE.file
+        path.write_bytes(path.read_text().encode("latin-1"))
+        self.assertIn("return x;", submission.answer_to(ALL["03.1"], self.folder).bodies[HOLE])
+        for junk in (b"\xff\xfe", path.read_text(errors="replace").encode("utf-16")):
+            path.write_bytes(junk)
+            said = f"chapters/{HOLE.file}: expected one function"
+            self.assertIn(said, submission.answer_to(ALL["03.1"], self.folder).refused)
+
+    def test_a_brace_too_few(self):
+        path = self.folder / "chapters" / HOLE.file
         self.answer("")
-        (self.folder / "chapters" / HOLE.file).write_bytes(b"\xff\xfe")
-        self.assertIn("can't decode", submission.answer_to(ALL["03.1"], self.folder).refused)
+        text = exercises.source(HOLE.file).read_text()
+        begin, end = HOLE.body(text)
+        path.write_text(text[:begin] + " if (a) { return 1; " + text[end:])
+        self.assertIn("expected a closing brace", submission.answer_to(ALL["03.1"], self.folder).refused)
+        path.write_text(text[:begin] + " if (a) { return 1; } " + text[end:])
+        self.assertEqual(submission.answer_to(ALL["03.1"], self.folder).refused, "")
+
+    def test_a_lambda_may_have_any_name(self):
+        self.assertEqual(self.answer(" auto open = [] { return 1; };\n return open(); ").refused, "")
+        self.assertIn("`open`", self.answer(" return open(); ").refused)
 
 
 class Box(Folder):
@@ -505,7 +524,7 @@ class Written(Folder):
         self.assertEqual((content["score"], content["execution_time"]), (4, 2.0))
         self.assertEqual([t["score"] for t in content["tests"]], [3, 0, 1])
         self.assertEqual([t["visibility"] for t in content["tests"]], ["visible", "after_published", "visible"])
-        self.assertEqual([entry["value"] for entry in content["leaderboard"]], [10, 20, 1.5])
+        self.assertEqual([entry["value"] for entry in content["leaderboard"]], [4, 10, 20, 1.5])
 
     def test_junit(self):
         results.write_junit(self.graded, self.folder / "r.xml")

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -593,6 +594,15 @@ class Results(Suite):
         shardbook.write(self.results / "results.safetensors", wrong)
         self.assertIn("output on device 0 at (0, 0): expected -5, given -4: no known cause",
                       self.check(code=86))
+
+    def test_small_noise_is_no_other_order(self):
+        want, limit = np.arange(12.0).reshape(4, 3), np.full((4, 3), 0.01)
+        def said(given):
+            return shardbook.reordered(SimpleNamespace(given=given, want=want, limit=limit))
+        self.assertEqual(said(want[::-1]), "its rows in another order")
+        self.assertEqual(said(want + 0.03), None)
+        alike = want / 1000  # rows that differ by less than the bounds
+        self.assertEqual(shardbook.reordered(SimpleNamespace(given=alike + 0.03, want=alike, limit=limit)), None)
 
     def test_bf16_rounds_to_nearest_and_ties_to_even(self):
         shardbook.write(self.scratch / "t.safetensors", {"x": [1 + 2**-8, 1 + 3 * 2**-8, -3.14159]}, "BF16")

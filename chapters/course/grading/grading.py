@@ -1,5 +1,6 @@
 """Grades a submission: its bodies all together first, and each exercise that loses a point by itself. So a
 mistake in one exercise costs no point in another one."""
+import re
 import shutil
 import time
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,14 @@ class Grader:
         self.staff = {}  # by what is asked: what the staff's programs make of it
 
     # ---- A submission ------------------------------------------------------------------------------------
+    def refuse(self, name, why):
+        """What cannot be graded has no points."""
+        graded = Graded(name)
+        for i, exercise in self.exercises.items():
+            graded.parts += parts_of(exercise, self.asked[i], None, why)
+            graded.figures[i] = {}
+        return graded
+
     def grade(self, name, folder):
         start, graded = time.monotonic(), Graded(name)
         answers = {e.id: answer_to(e, folder) for e in self.exercises.values()}
@@ -106,6 +115,8 @@ class Grader:
             for i, a in left.items():
                 if mine := [text for hole in a.bodies for text in errors.get(hole, [])]:
                     refused[i] = "it does not compile: " + "; ".join(mine[:3])
+                    if re.search("was not declared|not a member|has no member", refused[i]):
+                        refused[i] += " (only functions' bodies are taken from what you hand in)"
             if not errors:  # nothing says which: what links or parses elsewhere, or a limit
                 refused |= {i: "it does not compile with the project's own files: only functions' bodies are "
                                "taken from what you hand in" for i in left} if len(left) == 1 else \

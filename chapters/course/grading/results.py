@@ -47,12 +47,14 @@ def write_json(graded, file):
 
 
 def leaderboard(graded):
-    """Bytes sent, most bytes held, and the time of a job relative to the staff's, over the exercises that were
-    right in a large network."""
+    """Points; then bytes sent, most bytes held, and the time of a job relative to the staff's, over the exercises that
+    were right in a large network."""
     right = [figures for figures in graded.figures.values() if figures]
+    points = {"name": "points", "value": round(graded.earned, 2), "order": "desc"}
     if not right:
-        return []
-    return [{"name": "bytes sent", "value": sum(f["kernel_bytes"] for f in right), "order": "asc"},
+        return [points]
+    return [points,
+            {"name": "bytes sent", "value": sum(f["kernel_bytes"] for f in right), "order": "asc"},
             {"name": "most bytes held", "value": max(f["kernel_held"] for f in right), "order": "asc"},
             {"name": "time, relative to the staff's", "order": "asc",
              "value": round(sum(f["time_ratio"] for f in right) / len(right), 2)}]

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from setup import fail
+from setup import fail, run
 
 INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set where this process is in namespaces of its own
 
@@ -72,7 +72,9 @@ def enter(kind):
     if tried.returncode:
         fail(69, "--sandbox namespaces: expected a kernel that lets this user make them, given: "
                  f"{tried.stderr.strip()}; root can take --sandbox user, which isolates less")
-    os.execvpe("unshare", ["unshare", *flags, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+    # unshare ignores TERM while it waits; what it has started ends with it.
+    sys.exit(run(["unshare", *flags, sys.executable, *sys.argv], at_signal=lambda child: child.kill(),
+                 env={**os.environ, INSIDE: "1"}))
 
 
 def loopback_up():

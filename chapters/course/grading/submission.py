@@ -39,9 +39,10 @@ def answer_to(exercise, folder):
         try:
             text = text_of(folder, hole.file)
             begin, end = hole.body(text)
-        except (Misplaced, OSError, UnicodeDecodeError) as error:
+            body = text[begin:end]
+            require_own_braces(hole, body)
+        except (Misplaced, OSError) as error:
             return Answer(exercise, refused=str(error))
-        body = text[begin:end]
         if re.search(r"\b(not_done|left_out)\s*\(", visible(body)):
             answer.is_done = False
         if refused := refusal(hole, text, begin, body):
@@ -50,14 +51,23 @@ def answer_to(exercise, folder):
     return answer
 
 
+def require_own_braces(hole, body):
+    """That a body ends where its function does: with a brace too few, it would take in the next one."""
+    text = source(hole.file).read_text()
+    behind = text[hole.body(text)[1] + 1:].strip().split("\n")[0].strip()
+    if not hole.is_file and behind in map(str.strip, body.split("\n")):
+        raise Misplaced(f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none before "
+                        "the next function")
+
+
 def text_of(folder, file):
-    """A file of a submission, which must be a plain one inside it."""
+    """A file of a submission, which must be a plain one inside it. Bytes that are no UTF-8 are legal in a comment."""
     path = (folder / "chapters" / file)
     if not path.resolve().is_relative_to(folder.resolve()) or path.is_symlink() or not path.is_file():
         raise Misplaced(f"chapters/{file}: expected a file, given none")
     if path.stat().st_size > MOST_BYTES:
         raise Misplaced(f"chapters/{file}: expected at most 1 MiB, given {path.stat().st_size >> 20} MiB")
-    return path.read_text()
+    return path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
 
 
 def visible(body):
@@ -74,7 +84,9 @@ def refusal(hole, text, begin, body):
     plain = visible(body)
     for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:
         for searched in (body, plain) if pattern == GOES_ON else (plain,):
-            if found := re.search(pattern, searched):
+            uses = (use for use in re.finditer(pattern, searched)
+                    if not re.search(rf"\bauto\s+{re.escape(use[0].strip(' ('))}\s*=", plain))  # a lambda of this name
+            if found := next(uses, None):
                 line = text[:begin + found.start()].count("\n") + 1
                 return f"chapters/{hole.file}:{line}: `{found[0].strip(' (')}`: an exercise must not use {what}"
     return ""

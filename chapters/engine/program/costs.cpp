@@ -40,6 +40,21 @@ std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& 
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
 
+/// The variant whose kind of network a config.json is of: the first one that reads it. \throws Error as the first
+/// variant does, where none reads it
+const Variant& reader_of(const Chapter& chapter, const Variant& first, const Arguments& arguments) {
+  if (arguments.config.empty() || arguments.only_variant) return first;
+  for (const Variant& v : chapter.variants) {
+    try {
+      network_of(*v.workload, arguments);
+      return v;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return first;
+}
+
 /// The memory of the fullest device, and the most that any device sends and computes.
 Row largest_of(const std::vector<Row>& rows) {
   Row row = *std::ranges::max_element(rows, {}, [](const Row& r) { return r.costs.peak; });
@@ -165,7 +180,8 @@ std::string json_of(const AllRows& all) {
 
 }  // namespace
 
-int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
+int costs(Communicator& group, const Chapter& chapter, const Variant& first, const Arguments& arguments) {
+  const Variant& variant = reader_of(chapter, first, arguments);
   const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
   const AllRows all = all_rows(group, chapter, variant, *network, arguments);
   if (group.device_id() != 0) return 0;

@@ -36,7 +36,7 @@ struct MixtureOptions {
     capacity_factor.accepts = [](const std::string& text) {
       return text == "none" || is_number(text, [](double x) { return x > 0 && std::isfinite(x); });
     };
-    top_k.expected = "a whole number from 2 to 2^30";
+    top_k.expected = "a whole number from 2 to 2^30 (1 is what the variants switch and switch-data do)";
     top_k.accepts = [](const std::string& text) {
       return is_number(text, [](Index n) { return n >= 2 && n <= Index{1} << 30; });
     };

@@ -43,7 +43,8 @@ void print_error(const std::string& line) {
   std::string text = "error: ";
   for (std::string_view rest = std::string_view(line).substr(0, longest); !rest.empty();) {
     const std::size_t obeyed = bytes_obeyed(rest);
-    for (const char c : rest.substr(0, obeyed)) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    for (const char c : rest.substr(0, obeyed))
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     if (obeyed == 0) text += rest[0];
     rest.remove_prefix(std::max(obeyed, std::size_t{1}));
   }
