@@ -44,7 +44,7 @@ enum class Cause {
   transposed,       ///< of a square matrix, or under the transposed shape
   other_slice,      ///< another device's slice
   shifted,          ///< rows or columns begin at another index
-  mask_forgotten,   ///< differs only where 0 is expected; or most columns that are to be 0 are not, and rows are
+  mask_forgotten,  ///< differs only where 0 is expected; or most columns that are to be 0 are not, and rows are
   unknown
 };
 
