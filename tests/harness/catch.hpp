@@ -1,7 +1,7 @@
 #pragma once
 
 /// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include
-/// this header; `main.hpp` defines SHARDBOOK_TEST_MAIN before and gets the means to run them as well.
+/// this header; `main.hpp` defines SHARDBOOK_TEST_MAIN before and gets listeners, too. `session.cpp` runs the tests.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_template_test_macros.hpp>
@@ -18,7 +18,7 @@
 #define SHARDBOOK_CATCH_VERSION 3
 #else
 #ifdef SHARDBOOK_TEST_MAIN
-#define CATCH_CONFIG_RUNNER
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
 #endif
 #include <catch2/catch.hpp>
 #define SHARDBOOK_CATCH_VERSION 2

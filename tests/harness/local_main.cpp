@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "emu/local/job.hpp"
-#include "tests/harness/devices.hpp"
 #include "tests/harness/main.hpp"
 
 namespace shard::testing {
@@ -32,11 +31,11 @@ void run_in_groups(void (*body)()) {
 
 int run_tests(int argc, char** argv) {
   take_options(argc, argv);
-  Catch::Session session;
-  if (int refused = session.applyCommandLine(argc, argv); refused != 0) return refused;
-  restrain(session.configData(), true);
-  if (test_options().brief) session.configData().abortAfter = 1;
-  return session.run() == 0 ? 0 : 1;
+  const int failed = run_session(argc, argv, [](Catch::ConfigData& config) {
+    restrain(config, true);
+    if (test_options().brief) config.abortAfter = 1;
+  });
+  return failed == 0 ? 0 : 1;
 }
 
 }  // namespace

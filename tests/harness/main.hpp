@@ -1,6 +1,6 @@
 #pragma once
 
-/// What both mains of the test programs are made of; each includes it, and nobody else: on how many devices tests run, and how a failure is told.
+/// What the two mains of test programs share: on how many devices tests run, and how a failure is told.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -18,6 +19,7 @@
 #include "engine/device/error.hpp"
 #define SHARDBOOK_TEST_MAIN
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
@@ -30,9 +32,6 @@ inline RunsOn numbers_of(const char* file) {
   const auto found = numbers_of_devices().find(file);
   return found == numbers_of_devices().end() ? RunsOn() : found->second;
 }
-bool set_numbers_of_devices(const char* file, const RunsOn& numbers) {
-  return numbers_of_devices().emplace(file, numbers).second;
-}
 
 /// What is for the main, and not for Catch2.
 struct TestOptions {
@@ -44,16 +43,8 @@ inline TestOptions& test_options() {
   static TestOptions options;
   return options;
 }
-bool with_all() {
-  return test_options().all;
-}
 /// How many assertions have failed in this test case on this device.
 inline Index failures_here = 0;
-
-std::string& chapter_under_test() {
-  static std::string folder;
-  return folder;
-}
 
 /// \throws Error usage
 inline int number_of_devices(const std::string& text) {
@@ -142,5 +133,8 @@ class FailureListener : public Listener {
   std::vector<std::string> path_;  // the test case, then its sections
   bool is_dying_ = false;
 };
+
+/// Runs the test cases that the command line chooses, with Catch2's options as `configure` changes them. 0: all passed.
+int run_session(int argc, char** argv, const std::function<void(Catch::ConfigData&)>& configure);
 
 }  // namespace shard::testing

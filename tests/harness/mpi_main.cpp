@@ -14,7 +14,6 @@
 
 #include "engine/device/device.hpp"
 #include "engine/device/runtime/control_plane.hpp"
-#include "tests/harness/devices.hpp"
 #include "tests/harness/main.hpp"
 
 namespace shard::testing {
@@ -86,17 +85,16 @@ void print_summary() {
 }
 
 int run_tests(int argc, char** argv) {
-  Catch::Session session;
-  if (int refused = session.applyCommandLine(argc, argv); refused != 0) return refused;
   const bool is_speaker = group().device_id() == 0;
-  restrain(session.configData(), is_speaker);
-  if (!is_speaker && std::freopen("/dev/null", "w", stdout) == nullptr) return 1;
-  // A random order, where one is asked for, is everybody's order.
-  session.configData().rngSeed =
-      static_cast<unsigned>(group().exchange("seed", static_cast<Index>(session.configData().rngSeed))[0]);
   int failed = 1;
   try {
-    failed = session.run();
+    failed = run_session(argc, argv, [is_speaker](Catch::ConfigData& config) {
+      restrain(config, is_speaker);
+      if (!is_speaker && std::freopen("/dev/null", "w", stdout) == nullptr)
+        refuse(Code::internal, "/dev/null", "a file to write to", "none");
+      // A random order, where one is asked for, is everybody's order.
+      config.rngSeed = static_cast<unsigned>(group().exchange("seed", static_cast<Index>(config.rngSeed))[0]);
+    });
   } catch (const EndOfTests&) {  // after a failure
   }
   if (!progress.has_begun) return failed;
