@@ -7,13 +7,12 @@
 
 namespace shard {
 
-/// Trains the unsharded network on the batches of a run that has ended, and compares the losses
-/// (loss_curve.hpp).
+/// Trains the unsharded network on the first ten batches of a run that has ended, and compares the losses
+/// (loss_curve.hpp). A wrong update shows in the next loss; later losses add time, and rounding.
 ///
-/// The first device trains it as it is, and meanwhile the last one trains it with its weights moved in each
-/// step. So it takes as long as the same number of steps on one device (`./chapters/run 01 train` tells how
-/// long), and on one device twice that. A collective. Device 0 returns the comparison; other devices, and a
-/// variant that has nothing to be compared with, return nothing.
+/// The first device trains the network as it is, and meanwhile the last one trains it with its weights moved in
+/// each step. A collective. Device 0 returns the comparison; other devices, and a variant that has nothing to be
+/// compared with, return nothing.
 std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
                                                       const LossCurve& trained);
 
