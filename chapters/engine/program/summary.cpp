@@ -14,7 +14,8 @@ std::string curve_notes(const std::vector<Report>& reports) {
   double largest = 0;
   for (const Report& r : reports)
     if (r.curve) largest = std::max(largest, r.curve->largest);
-  return fmt::format("The losses of the first ten steps are the unsharded network's to a relative {:.1e}.\n", largest);
+  return fmt::format("The losses of the first ten steps are the unsharded network's to a relative {:.1e}.\n",
+                     largest);
 }
 
 }  // namespace
