@@ -23,11 +23,11 @@ def engine(root, base):
 
 
 def sources(folder):
-    """Reading order: the engine; headers, first as README.md links to them; closed forms; the program."""
+    """Reading order: the engine; its main; headers, first as README.md links to them; closed forms; the rest."""
     linked = re.findall(r"\]\((?:\./)?(\w+\.hpp)\)", (folder / "README.md").read_text("utf-8"))
     headers = sorted(path.name for path in folder.glob("*.hpp"))
     last = ["costs.hpp", "chapter.hpp"] + sorted(path.name for path in folder.glob("*.cpp"))
-    order = [re.sub(r"^\d+_", "", folder.name) + ".hpp"]
+    order = [re.sub(r"^\d+_", "", folder.name) + ".hpp", "main.cpp"]
     order += [name for name in linked + headers if name not in last] + last
     return [folder / name for name in dict.fromkeys(order) if (folder / name).is_file()]
 

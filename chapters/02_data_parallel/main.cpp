@@ -1,0 +1,42 @@
+/// Chapter 02 in one main: every device has the whole network, and its rows of each batch.
+///
+///     cmake --build build --target 02_data_parallel.main && mpirun -n 4 build/emu/02_data_parallel.main
+
+#include <fmt/format.h>
+
+#include "data_parallel.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/workloads/mlp.hpp"
+
+using namespace shard;
+using namespace shard::data_parallel;
+
+int main(int argc, char** argv) {
+  return run_on_devices(argc, argv, [](Communicator& world) {
+    constexpr Index rows = 64, steps = 200;
+    constexpr std::uint64_t seed = 0;
+    // 1. The network, two layers, and the digits that it learns to mend.
+    Mlp network(Model{.num_layers = 2, .model_dim = 64, .hidden_dim = 128});
+    network.open_data();
+    // 2. An engine on all devices. Each loads the whole network, the same one.
+    DataParallel engine(world);
+    engine.load_checkpoint(*generate_checkpoint(network.parameters(), seed));
+    // 3. An optimizer. Each device has its whole state.
+    Adam adam({.rate = 0.003F});
+    for (Index step = 1; step <= steps; ++step) {
+      // 4. A batch, of which this device has some rows.
+      const std::unique_ptr<TrainingBatch> batch = network.batch(rows, seed, step);
+      Tensor input = batch->input(engine.input_rows(rows));
+      // 5. Forward and backward on these rows. Then an all-reduce sums the devices' gradients.
+      Gradients gradients = engine.forward_backward(
+          std::move(input), [&](const Tensor& out, Index row) { return batch->loss_gradient(out, row); });
+      // 6. Each device makes the same step, so the networks stay equal.
+      adam.step(engine, gradients);
+      // 7. The loss over the whole batch: each device adds the rows that it has seen.
+      const double loss = batch->loss(world);
+      if (world.device_id() == 0 && (step == 1 || step % 40 == 0))
+        fmt::print("step {:3}   loss {:.5f}\n", step, loss);
+    }
+    return 0;
+  });
+}
