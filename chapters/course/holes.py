@@ -80,6 +80,14 @@ def closing_brace(text, begin, hole):
     raise Misplaced(f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none")
 
 
+def outside(text, holes):
+    """A file's text without the bodies of these functions, of which it has each once, and without empty lines."""
+    for hole in holes:
+        begin, end = hole.body(text)
+        text = text[:begin] + text[end:]
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
 def with_include(text, header):
     """A header's text that includes another one, too, after all its own includes."""
     last = [line.end() for line in re.finditer(r"^#include .*\n|^#pragma once\n", text, re.M)][-1]

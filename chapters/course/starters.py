@@ -1,14 +1,16 @@
 """Starter repositories: a copy of the project with holes, and without anything that fills them."""
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import setup
 from exercises import CHAPTERS, here, source
-from holes import with_include
+from holes import outside, with_include
 from setup import fail, root
 
 FOLDERS = ("chapters", "emu", "cuda", "docs")
@@ -156,17 +158,35 @@ def mend_links(out):
 def add_own_files(out, some, seed):
     own = here / "starter"
     shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")
-    shutil.copy(own / "check", out / "check")
+    for name in ("check", "from_pytorch.md"):
+        shutil.copy(own / name, out / name)
     for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
         (out / place).mkdir(parents=True)
         text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages))
         (out / place / name).write_text(text)
+    shutil.copy(here / "holes.py", out / "chapters/holes.py")
     known = [known_to_students(e, seed) for e in some.values()]
+    (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1))
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
     for name in ("check", "README.md"):  # what they show as an example is one of these
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
+
+
+def outside_of_holes(out, some):
+    """{file: [its holes, what is outside of them]}, for `check` to see what else was changed."""
+    holes = {}
+    for e in some.values():
+        for hole in e.holes:
+            if not hole.is_file:
+                holes.setdefault(hole.file, []).append(hole)
+    return {file: [list(map(asdict, here_are)), sha256(outside((out / "chapters" / file).read_text(), here_are))]
+            for file, here_are in holes.items()}
+
+
+def sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def known_to_students(e, seed):

@@ -206,6 +206,21 @@ class Starters(unittest.TestCase):
         self.assertEqual(code, 64)
         self.assertEqual(err, "error: expected a chapter or an exercise, such as 00.1, given 7.1\n")
 
+    def test_what_grading_would_not_take_is_said(self):
+        out = self.scratch / "changed"
+        run(course / "make", out, "--exercises", "03.1")
+        file = "chapters/03_tensor_parallel/tensor_parallel.hpp"
+        text = (out / file).read_text()
+        for change, code, said in (
+                (('not_done("03.1");', "int a;"), 0, ""),
+                (("#pragma once", "#pragma once\n#include <numeric>"), 0,
+                 f"{file}: changed outside of the exercises' functions; grading takes only their bodies\n"),
+                (("Placed forward(Tensor input)", "Placed forward(Tensor in)"), 65,
+                 f'error: {file}: expected one function "Placed forward(Tensor input) override", given 0\n')):
+            (out / file).write_text(text.replace(*change))
+            ended = self.checked(out, build / "emu", "03.1")
+            self.assertEqual((ended[0], ended[2]), (code, said))
+
     def test_wrong_results_do_not_pass(self):
         out, programs = self.scratch / "wrong", self.scratch / "programs"
         run(course / "make", out, "--exercises", "03.1")
