@@ -149,8 +149,9 @@ def find_chapter(name):
         fail(64, f"expected one chapter, given {name}: {' '.join(found)}")
     return name if name in found else found[0] if found else None
 
-def build(preset, targets, options=None, folder="build"):
-    """Builds targets, configuring where options ask for it, and says how far it is."""
+def build(preset, targets, options=None, folder="build", explain=lambda said: ""):
+    """Builds targets, configuring where options ask for it, and says how far it is. Of an error, it first says how
+    `explain` puts what the compiler said."""
     folder = root / folder
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
@@ -160,7 +161,7 @@ def build(preset, targets, options=None, folder="build"):
             say(f"waiting for another run, which builds in {folder.name}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         configure(preset, folder, options or {})
-        run_ninja(folder, targets)
+        run_ninja(folder, targets, explain)
 
 def configure(preset, folder, options):
     """Runs CMake, but not where it has run with these options: ninja repeats it when a file asks for it."""
@@ -170,7 +171,7 @@ def configure(preset, folder, options):
     known = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M)) if cache.exists() else {}
     known.setdefault("SHARDBOOK_MPI", "ON")
     if not rules.exists():
-        say(f"building in {folder.name}, a minute or two the first time")
+        say(f"building in {folder.name}, some minutes the first time")
     if not rules.exists() or lacks_gpus() or not options.items() <= known.items():
         words = [f"-D{name}={value}" for name, value in options.items()]
         with open(log, "w") as out:
@@ -181,7 +182,7 @@ def configure(preset, folder, options):
     if lacks_gpus():
         fail(69, "cuda: expected the CUDA Toolkit, 12 or later, and NCCL, given none that CMake finds")
 
-def run_ninja(folder, targets):
+def run_ninja(folder, targets, explain):
     """Builds. On a terminal a line changes, else there is one every 5 s. Prints the first error in full."""
     log, start, is_terminal = folder / "build.log", time.monotonic(), sys.stderr.isatty()
     def show(_):
@@ -197,5 +198,5 @@ def run_ninja(folder, targets):
     if code != 0:
         text = log.read_text(errors="replace")
         first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
-        say(first[1].rstrip() if first else text[-2000:])
+        say(explain(text) + (first[1].rstrip() if first else text[-2000:]))
         fail(70, f"could not build: see {log}")

@@ -25,6 +25,8 @@ class Exercise:
     allowed: str     # what may be used
     holes: list      # of Hole: the functions that the student writes
     also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
+    needs: list      # of Hole: what its tests call; given, also where another exercise would cut it
+    repeated_from: str  # the first chapter that repeats its solution with other types
     prints: dict     # by test: a text that the program must print
     tests: list      # words for the chapter's program, each with its number of devices
     questions: list  # of {"text", "rubric"}
@@ -69,13 +71,14 @@ WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 def exercise_of(path, entry):
     """An entry of a file, checked."""
-    usual = {"also": [], "hidden": [], "large": "", "beats": "", "weights": {}, "prints": {}}
+    usual = {"also": [], "needs": [], "repeated_from": "", "hidden": [], "large": "", "beats": "", "weights": {},
+             "prints": {}}
 
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
     kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int,
-             "difficulty": int, "allowed": str, "holes": list, "also": list, "tests": list, "questions": list,
-             "hidden": list, "large": str, "beats": str, "weights": dict,
+             "difficulty": int, "allowed": str, "holes": list, "also": list, "needs": list, "repeated_from": str,
+             "tests": list, "questions": list, "hidden": list, "large": str, "beats": str, "weights": dict,
              "prints": dict}
     for name, kind in kinds.items():
         if name in usual and name not in entry:
@@ -103,8 +106,8 @@ def exercise_of(path, entry):
     for question in entry["questions"]:
         if set(question) != {"text", "rubric"}:
             refuse("a question", "a text and a rubric", ", ".join(sorted(question)))
-    holes, also = ([Hole.named(hole) for hole in entry.get(name, [])] for name in ("holes", "also"))
-    for hole in holes + also:
+    named = {name: [Hole.named(hole) for hole in entry.get(name, [])] for name in ("holes", "also", "needs")}
+    for hole in sum(named.values(), []):
         if not source(hole.file).is_file():
             refuse("a hole", "a file of chapters/", hole.file)
         try:
@@ -112,9 +115,9 @@ def exercise_of(path, entry):
         except Misplaced as error:
             fail(65, f"{path}: {entry['id']}: {error}")
     fields = {name: entry.get(name, usual.get(name)) for name in kinds
-              if name not in ("holes", "also", "weights")}
+              if name not in (*named, "weights")}
     weights = WEIGHTS | entry.get("weights", {})
-    return Exercise(chapter=path.stem, holes=holes, also=also, weights=weights, **fields)
+    return Exercise(chapter=path.stem, **named, weights=weights, **fields)
 
 
 def chosen(exercises, text):

@@ -42,21 +42,27 @@ class Hole:
 
     def body(self, text):
         """Where the body begins and ends in the file's text, without its braces."""
-        begin, end = 0, len(text)
+        return self.place(text)[1:]
+
+    def place(self, text):
+        """Where the function begins, and its body begins and ends. Spaces may stand elsewhere in the signature."""
+        first, begin, end = 0, 0, len(text)
         if self.is_file:
-            return begin, end
+            return first, begin, end
         if self.inside:
-            begin, end = self.found_once(rf"class {self.inside}\b[^;{{]*\{{", text, 0, end)
-        pattern = r"\s+".join(map(re.escape, self.signature.split())) + r"\s*\{"
+            _, begin, end = self.found_once(rf"class {self.inside}\b[^;{{]*\{{", text, 0, end)
+        words = re.findall(r"\w+|\S", self.signature)
+        spaces = (r"\s+" if (a[-1] + b[0]).isidentifier() else r"\s*" for a, b in zip(words, words[1:]))
+        pattern = "".join(re.escape(a) + b for a, b in zip(words, [*spaces, r"\s*\{"]))
         return self.found_once(pattern, text, begin, end)
 
     def found_once(self, pattern, text, begin, end):
-        """What stands in the braces that the only such text between two places opens."""
+        """Where the only such text between two places begins, and what stands in the braces that it opens."""
         found = list(re.compile(pattern).finditer(text, begin, end))
         if len(found) != 1:
             name = f"{self.inside} / {self.signature}" if self.inside else self.signature
             raise Misplaced(f"chapters/{self.file}: expected one function \"{name}\", given {len(found)}")
-        return found[0].end(), closing_brace(text, found[0].end(), self)
+        return found[0].start(), found[0].end(), closing_brace(text, found[0].end(), self)
 
     def cut(self, text, exercise, says="not_done"):
         """The file's text with the hole in it, which says so when it is called."""
@@ -78,6 +84,33 @@ def closing_brace(text, begin, hole):
         if depth == 0:
             return begin + place.start()
     raise Misplaced(f"chapters/{hole.file}: expected a closing brace of \"{hole.signature}\", given none")
+
+
+def require_braces(text, file):
+    """That as many are closed as opened: else a function ends behind what follows it."""
+    visible = HIDDEN.sub("", text)
+    if (opened := visible.count("{")) != (closed := visible.count("}")):
+        raise Misplaced(f"chapters/{file}: expected as many closing braces as opening ones, given {closed} and {opened}")
+
+
+def outside(text, holes):
+    """The lines of a file without these functions, of which it has each once: {number: what counts of it}."""
+    for hole in holes:
+        begin, _, end = hole.place(text)
+        text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:end + 1]) + text[end + 1:]
+    lines = (re.sub(r"\s+", "", re.sub(r"//.*", "", line)) for line in text.split("\n"))
+    return {number: line for number, line in enumerate(lines, 1) if line}
+
+
+def additions(lines, own):
+    """The numbers of the lines that a file, {number: line}, has beside its own, which it must have all; else None."""
+    left, added = list(reversed(own)), []
+    for number, line in lines.items():
+        if left and left[-1] == line:
+            left.pop()
+        else:
+            added.append(number)
+    return None if left else added
 
 
 def with_include(text, header):

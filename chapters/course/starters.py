@@ -1,14 +1,16 @@
 """Starter repositories: a copy of the project with holes, and without anything that fills them."""
+import functools
 import json
 import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import setup
 from exercises import CHAPTERS, here, source
-from holes import with_include
+from holes import outside, with_include
 from setup import fail, root
 
 FOLDERS = ("chapters", "emu", "cuda", "docs")
@@ -22,7 +24,7 @@ LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", 
 
 
 def write(out, some, seed):
-    """Writes the folder, or nothing."""
+    """Writes the folder, or nothing. Returns sentences on what in it shows a solution."""
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     try:
@@ -35,6 +37,7 @@ def write(out, some, seed):
         if found := leaks(part, some):
             fail(70, "\n".join(found))
         part.rename(out)
+        return shown(some)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -57,7 +60,7 @@ def copy(out, last_chapter):
 
 def cut(out, some):
     """Makes the holes."""
-    holes = {hole: (e.id, "left_out") for e in some.values() for hole in e.also}
+    holes = {hole: (e.id, "left_out") for e in some.values() for hole in e.also if hole not in given(some)}
     holes |= {hole: (e.id, "not_done") for e in some.values() for hole in e.holes}  # it is no other's
     for file in sorted({hole.file for hole in holes}):
         path = out / "chapters" / file
@@ -70,6 +73,21 @@ def cut(out, some):
             elif hole.file == file:
                 text = hole.cut(text, exercise, says)
         path.write_text(text if "engine/not_done.hpp" in text else with_include(text, "engine/not_done.hpp"))
+
+
+def given(some):
+    """{function: the exercise that needs it} of those that nobody is to write."""
+    holes = {hole for e in some.values() for hole in e.holes}
+    return {hole: e.id for e in some.values() for hole in e.needs if hole not in holes}
+
+
+def shown(some):
+    """Which solutions can be read in this starter, and where: what another exercise needs cannot be left out."""
+    last = max(e.chapter for e in some.values())
+    return [f"{hole.file} has {hole.name}, which {given(some)[hole]} needs: it shows much of {e.id}"
+            for e in some.values() for hole in e.also if hole in given(some)] + \
+           [f"chapters from {e.repeated_from} on repeat {e.id} with other types"
+            for e in some.values() if e.repeated_from and e.repeated_from <= last]
 
 
 # ---- What a solution is known by -------------------------------------------------------------------------
@@ -95,39 +113,57 @@ def body_in(hole):
 
 def leaks(out, some):
     """Where three lines of a solution stand one behind the other, or all of it where it has fewer. Lines that
-    stand in five files of the chapters or more, such as the end of a loop, tell nobody anything."""
+    stand in four files of the chapters or more, such as the end of a loop, tell nobody anything."""
     runs = {}
     for exercise, bodies in solution_lines(some).items():
         for body in bodies if not some[exercise].beats else ():  # a free one may be begun with any engine
             length = min(3, len(body))
             for i in range(len(body) - length + 1):
                 runs[tuple(body[i:i + length])] = exercise
-    in_files = Counter(line for path in CHAPTERS.rglob("*.hpp")
-                       for line in {line for _, line in lines_of(path.read_text())})
-    found = []
+    tells, found = telling(), []
     for path in sorted(out.rglob("*")):
         if not path.is_file() or path.suffix not in (".hpp", ".cpp", ".md", ".py", ""):
             continue
-        lines = lines_of(path.read_text(errors="replace"))
+        text = path.read_text(errors="replace")
+        for hole in given(some):
+            if path == out / "chapters" / hole.file:
+                text = hole.cut(text, "")
+        lines = lines_of(text)
         for i, (number, _) in enumerate(lines):
             for length in (1, 2, 3):
                 run = tuple(line for _, line in lines[i:i + length])
-                if run in runs and any(in_files[line] < 5 for line in run):
+                if run in runs and any(map(tells, run)):
                     found.append(f"{path.relative_to(out)}:{number}: expected no line of {runs[run]}'s "
                                  "solution")
     return found
 
 
+@functools.cache
+def telling():
+    """Whether a line tells anything: one of four files or more, such as the end of a loop, does not."""
+    in_files = Counter(line for path in CHAPTERS.rglob("*.hpp")
+                       for line in {line for _, line in lines_of(path.read_text())})
+    return lambda line: in_files[line] < 4
+
+
 # ---- Pages -----------------------------------------------------------------------------------------------
 def redact_pages(out, some):
-    """Blocks of code with a solution's lines become a note."""
-    known = {line: exercise for exercise, bodies in solution_lines(some).items() for line in sum(bodies, [])}
+    """Blocks of code with a solution's lines become a note, and a piece of such a line within a sentence, too."""
+    lines = {line: exercise for exercise, bodies in solution_lines(some).items() for line in sum(bodies, [])}
+    known = {line: exercise for line, exercise in lines.items() if telling()(line)}
 
-    def shown(block):
+    def instead_of_block(block):
         of = [known[line] for _, line in lines_of(block[0]) if line in known]
         return f"(Exercise {of[0]}: yours to write.)" if of else block[0]
+
+    def instead_of_span(span):
+        code = re.sub(r"\s+", "", span[1])
+        is_call = len(code) > 15 and "(" in code and not code.endswith("()")
+        of = next((exercise for line, exercise in lines.items() if is_call and code in line), "")
+        return f"(the code of exercise {of})" if of else span[0]
     for path in out.rglob("*.md"):
-        path.write_text(re.sub(r"^( *)```.*?^\1```", shown, path.read_text(), flags=re.M | re.S))
+        text = re.sub(r"^( *)```.*?^\1```", instead_of_block, path.read_text(), flags=re.M | re.S)
+        path.write_text(re.sub(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)", instead_of_span, text))
 
 
 def note_what_needs_a_hole(out, some):
@@ -156,17 +192,33 @@ def mend_links(out):
 def add_own_files(out, some, seed):
     own = here / "starter"
     shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")
-    shutil.copy(own / "check", out / "check")
+    for name in ("check", "from_pytorch.md"):
+        shutil.copy(own / name, out / name)
     for name, place in (("devcontainer.json", ".devcontainer"), ("classroom.yml", ".github/workflows")):
         (out / place).mkdir(parents=True)
         text = (own / name).read_text().replace("PACKAGES", " ".join(setup.packages))
         (out / place / name).write_text(text)
+    for name in ("compiler.py", "holes.py"):
+        shutil.copy(here / name, out / "chapters" / name)
     known = [known_to_students(e, seed) for e in some.values()]
+    (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1))
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
     for name in ("check", "README.md"):  # what they show as an example is one of these
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
+
+
+def outside_of_holes(out, some):
+    """{file: [its holes, what is outside of them]}, for `check` to see what else was changed."""
+    holes = {}
+    for e in some.values():
+        for hole in e.holes:
+            if not hole.is_file:
+                holes.setdefault(hole.file, []).append(hole)
+    return {file: [list(map(asdict, here_are)),
+                   list(outside((out / "chapters" / file).read_text(), here_are).values())]
+            for file, here_are in holes.items()}
 
 
 def known_to_students(e, seed):

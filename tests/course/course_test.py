@@ -12,17 +12,32 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from unittest import mock
 
 root = Path(__file__).resolve().parents[2]
 build = Path(sys.argv.pop(1)).resolve()
 course = root / "chapters/course"
 sys.path[:0] = [str(course), str(root / "chapters")]
+sys.dont_write_bytecode = True
+import compiler
 import exercises
 import starters
-from holes import Hole, Misplaced, with_include
+from holes import Hole, Misplaced, additions, outside, with_include
 
 ALL = exercises.read_all()
+SCHEDULES = "engine/schedules/schedules.hpp"  # each function is another engine's
+
+
+def solved():
+    """The command of this name, as a module."""
+    loader = SourceFileLoader("solved", str(root / "tests/course/solved"))
+    module = module_from_spec(spec_from_loader("solved", loader))
+    with mock.patch("setup.main"):
+        loader.exec_module(module)
+    return module
 
 
 def run(*words, **options):
@@ -51,6 +66,23 @@ int c() { return 2; }
         hole = Hole("f.hpp", "int b(int x, int y)")
         self.assertEqual(hole.filled_from(hole.cut(self.text, "9.1"), self.text), self.text)
 
+    def test_a_signature_with_other_spaces(self):
+        text = "int b (int x,\n std::vector< int > & y)\n{ return 1; }"
+        begin, end = Hole("f.hpp", "int b(int x, std::vector<int>& y)").body(text)
+        self.assertEqual(end - begin, len(" return 1; "))
+        for text in ("intb(int x, std::vector<int>& y) {}", "int b(int x, std::vector<int>& z) {}"):
+            with self.assertRaises(Misplaced):
+                Hole("f.hpp", "int b(int x, std::vector<int>& y)").body(text)
+
+    def test_what_stands_outside(self):
+        own = "#include <a>\nint a;  // a comment\n" + self.text
+        hole = Hole("f.hpp", "int b(int x, int y)")
+        lines = list(outside(own, [hole]).values())
+        for change, added in ((("return y;", "return x;"), []), (("int a;", "int  a ;  // another one"), []),
+                              (("int a;", "int d() { return 3; }\nint a;"), [2]), (("<a>", "<b>"), None),
+                              (("int c()", "int e()"), None), (("int x,\n", "int x ,"), [])):
+            self.assertEqual(additions(outside(own.replace(*change), [hole]), lines), added, change)
+
     def test_an_include_comes_last(self):
         self.assertEqual(with_include("#pragma once\n#include <a>\n#include \"b\"\nint x;\n", "c"),
                          "#pragma once\n#include <a>\n#include \"b\"\n#include \"c\"\nint x;\n")
@@ -61,6 +93,25 @@ int c() { return 2; }
                 Hole("f.hpp", "void f()").cut(text, "9.1")
             self.assertEqual(str(said.exception),
                              f'chapters/f.hpp: expected one function "void f()", given {given}')
+
+
+class Compiler(unittest.TestCase):
+    def test_errors_are_said_at_the_lines_that_somebody_wrote(self):
+        """As gcc writes them: a template of the library, one of the engine, an error in a line, and one elsewhere."""
+        said = """/usr/include/c++/12/bits/alloc_traits.h: In instantiation of ...
+/usr/include/c++/12/bits/stl_vector.h:1281:30:   required from 'constexpr void std::vector<_Tp>::push_back(...)'
+/home/a b/chapters/starter/chapters/03_x/x.hpp:7:9:   required from here
+/usr/include/c++/12/bits/alloc_traits.h:518:28: error: no matching function for call to \
+'construct_at(shard::Sharded<0>*&, const shard::Sharded<0>&)'
+../chapters/03_x/x.hpp:9:2: error: use of deleted function 'shard::Tensor::Tensor(const shard::Tensor&)'
+../chapters/engine/layouts.hpp:5:1: error: of somebody else
+../chapters/03_x/x.hpp:10:2: error: 'y' was not declared in this scope; did you mean 'x'?
+""".replace("\\\n", "")
+        found = compiler.errors_at(said, lambda file, line: file == "03_x/x.hpp")
+        self.assertEqual([(line, text.split(" (")[0]) for _, line, text in found], [
+            (7, "a Sharded<0> is not copied: write std::move(x), or x.clone() of a Tensor"),
+            (9, "a Tensor is not copied: write std::move(x), or x.clone() of a Tensor"),
+            (10, "'y' was not declared in this scope; did you mean 'x'?")])
 
 
 class Exercises(unittest.TestCase):
@@ -146,30 +197,62 @@ class Starters(unittest.TestCase):
 
     def test_each_exercise_alone(self):
         for e in ALL.values():
-            code, said, err = run(course / "make", self.scratch / f"alone {e.id}", "--exercises", e.id)
-            self.assertEqual((code, err), (0, ""))
-            self.assertIn(": 1 exercises, ", said)
+            out = self.scratch / f"alone {e.id}"
+            self.assertEqual([note for note in starters.write(out, {e.id: e}, None) if e.chapter[:2] != "01"], [])
+            self.require_solvable(out, [e])
+            shutil.rmtree(out)
+
+    def test_pairs_and_weeks(self):
+        """What their exercises need is not left out. (`solved` lets the tests of all of them run.)"""
+        for ids in solved().sets_of(ALL):
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder)
+                for hole in {hole for e in ALL.values() for hole in e.holes + e.also}:
+                    (out / "chapters" / hole.file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(exercises.source(hole.file), out / "chapters" / hole.file)
+                starters.cut(out, {i: ALL[i] for i in ids})
+                self.require_solvable(out, [ALL[i] for i in ids])
+
+    def require_solvable(self, out, some):
+        """That its functions are holes, and nothing else of their files is left out, nor what they need."""
+        for e in some:
             for hole in e.holes:
-                text = (self.scratch / f"alone {e.id}/chapters" / hole.file).read_text()
-                self.assertIn(f'not_done("{e.id}")', text)
+                text = (out / "chapters" / hole.file).read_text()
+                self.assertIn(f'not_done("{e.id}")', text[slice(*hole.body(text))])
+                if hole.file != SCHEDULES:
+                    self.assertNotIn("left_out(", text)
+            for hole in e.needs:
+                text = (out / "chapters" / hole.file).read_text()
+                self.assertNotIn("left_out(", text[slice(*hole.body(text))])
+
+    def test_what_shows_a_solution_is_named(self):
+        out = self.scratch / "shown"
+        for ids, said in (
+                ("02.1,06.1", "06_fully_sharded/zero1.hpp has backward_rows, which 06.1 needs: it shows much of 02.1\n"),
+                ("01.2,02.1", "chapters from 02_data_parallel on repeat 01.2 with other types\n")):
+            code, text, err = run(course / "make", out, "--exercises", ids)
+            self.assertEqual((code, err, text[text.index("\n") + 1:]), (0, "", said))
+            shutil.rmtree(out)
 
     def test_a_solution_elsewhere_is_found(self):
-        some = {"04.2": dataclasses.replace(ALL["04.2"], also=[])}
+        some = {"06.1": dataclasses.replace(ALL["06.1"], also=[])}
         with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(io.StringIO()) as said:
             starters.write(self.scratch / "leak", some, None)
         self.assertEqual(ended.exception.code, 70)
-        self.assertIn("schedules.hpp:80: expected no line of 04.2's solution", said.getvalue())
+        self.assertIn("zero2.hpp:45: expected no line of 06.1's solution", said.getvalue())
         self.assertFalse(list(self.scratch.glob("leak*")))
 
     def test_a_page_loses_the_block_with_a_solution(self):
         page = self.scratch / "pages/page.md"
         page.parent.mkdir()
-        page.write_text("Before.\n\n```cpp\nint a;\nPartial dx = matmul(dz, transposed(block.w0));  // P\n"
-                        "```\n\n```cpp\nint b;\n```\n[a link](none.md) and [another](#here)\n")
+        page.write_text("Before: `matmul(dz,\ntransposed(block.w0))` and `wants_input_grad()`.\n\n```cpp\nint a;\n"
+                        "Partial dx = matmul(dz, transposed(block.w0));  // P\n```\n\n```cpp\nint b;\n"
+                        "Gradients gradients;\n```\n[a link](none.md) and [another](#here)\n")
         starters.redact_pages(page.parent, ALL)
         starters.mend_links(page.parent)
-        self.assertEqual(page.read_text(), "Before.\n\n(Exercise 03.2: yours to write.)\n\n```cpp\nint b;\n```\n"
-                                           "a link and [another](#here)\n")
+        self.assertEqual(page.read_text(), "Before: (the code of exercise 03.2) and `wants_input_grad()`.\n\n"
+                         "(Exercise 03.2: yours to write.)\n\n```cpp\nint b;\nGradients gradients;\n```\n"
+                         "a link and [another](#here)\n")
 
     def test_bad_words(self):
         for words, code, said in ((("--exercises", "99", "x"), 64, "--exercises: expected ids .*, given 99"),
@@ -205,6 +288,26 @@ class Starters(unittest.TestCase):
         code, _, err = self.checked(self.out, build / "emu", "7.1")
         self.assertEqual(code, 64)
         self.assertEqual(err, "error: expected a chapter or an exercise, such as 00.1, given 7.1\n")
+
+    def test_what_grading_would_not_take_is_said(self):
+        out = self.scratch / "changed"
+        run(course / "make", out, "--exercises", "03.1")
+        file = "chapters/03_tensor_parallel/tensor_parallel.hpp"
+        text = (out / file).read_text()
+        for change, code, said in (
+                (('not_done("03.1");', "int a;"), 0, ""),
+                (("#pragma once", "#pragma once\n#include <numeric>"), 0,
+                 ""),
+                (("#pragma once", "#pragma twice"), 0,
+                 f"{file}: lines are missing or changed outside of the exercises' functions: grading takes only "
+                 "these functions' bodies from it\n"),
+                (("Placed forward(Tensor input)", "Placed forward(Tensor in)"), 65,
+                 f'error: {file}: expected one function "Placed forward(Tensor input) override", given 0\n'),
+                (('not_done("03.1");', "if (true) {"), 65,
+                 f"error: {file}: expected as many closing braces as opening ones, given 12 and 13\n")):
+            (out / file).write_text(text.replace(*change))
+            ended = self.checked(out, build / "emu", "03.1")
+            self.assertEqual((ended[0], ended[2]), (code, said))
 
     def test_wrong_results_do_not_pass(self):
         out, programs = self.scratch / "wrong", self.scratch / "programs"

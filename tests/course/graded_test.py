@@ -40,6 +40,18 @@ class Graded(unittest.TestCase):
             "relu(matmul(x, block.w0));"))
         cls.submission("a brace too few", lambda file, text: text.replace(
             "Sharded<1> h = relu(matmul(x, block.w0));", "if (true) {\n Sharded<1> h = relu(matmul(x, block.w0));"))
+        forward = "Placed forward(Tensor input) override {"
+        cls.submission("adds", lambda file, text: text.replace(
+            "#pragma once", "#pragma once\n#include <numeric>").replace(
+            "  /// ## Forward\n", "  static int twice(int i) { return std::midpoint(3 * i, i); }\n").replace(
+            forward, "Placed forward( Tensor input )\n override {\n  if (twice(2) != 4) throw 1;"))
+        cls.submission("adds what does not compile", lambda file, text: text.replace(
+            "  /// ## Forward\n", "  int twice(int i) { return j; }\n").replace(
+            forward, f"{forward}\n  twice(2);"))
+        cls.submission("copies", lambda file, text: text.replace("kept.push_back({std::move(x), std::move(h)});",
+                                                                 "std::vector<Replicated> xs; xs.push_back(x);"))
+        shutil.move(cls.folder / "adds", cls.folder / "inner")
+        shutil.copytree(cls.folder / "inner", cls.folder / "adds/week 3/inner")
         (cls.folder / "handed in nothing").mkdir()
         cls.job = subprocess.run(
             [course / "grade", "--exercises", ASKED, "--seed", "test", "--work", work, "--csv",
@@ -55,7 +67,7 @@ class Graded(unittest.TestCase):
     @staticmethod
     def names():
         return ["untouched", "solved", "one mistake", "waits", "does not compile", "gathers", "a brace too few",
-                "handed in nothing"]
+                "handed in nothing", "adds", "adds what does not compile", "copies"]
 
     @classmethod
     def submission(cls, name, change):
@@ -84,7 +96,7 @@ class Graded(unittest.TestCase):
     def test_a_mistake_costs_its_exercise_alone(self):
         ring, forward, backward, split = self.points["one mistake"]
         self.assertEqual((ring, forward, split), (8, 8, 6))
-        self.assertLess(backward, 5)
+        self.assertEqual(backward, 5)  # communication and memory are kept
         self.assertRegex(self.why("one mistake"), r"layer_0/weights on device \d at \(\d+, \d+\): expected .*, "
                                                   r"given .*: a ReLU's mask forgotten\?")
 
@@ -96,13 +108,23 @@ class Graded(unittest.TestCase):
     def test_what_does_not_compile(self):
         self.assertEqual(self.points["does not compile"], [0, 8, 10, 6])
         self.assertIn("‘arrive’ was not declared in this scope", self.why("does not compile"))
-        self.assertIn("only functions' bodies are taken", self.why("does not compile"))
+        self.assertIn("only functions and includes that are added are taken", self.why("does not compile"))
 
     def test_what_is_none_costs_its_own_points_alone(self):
         self.assertEqual(self.points["a brace too few"], [8, 0, 10, 6])
         self.assertIn(f"{ENGINE}: expected a closing brace", self.why("a brace too few"))
         self.assertEqual(self.points["handed in nothing"], [0, 0, 0, 0])
-        self.assertIn("expected a starter repository", self.why("handed in nothing"))
+        self.assertIn("expected your repository, with the folder chapters/ in it", self.why("handed in nothing"))
+
+    def test_what_is_added_is_taken(self):
+        self.assertEqual(self.points["adds"], [8, 8, 10, 6], self.why("adds"))
+        self.assertEqual(self.points["adds what does not compile"], [8, 0, 10, 6])
+        self.assertIn("‘twice’ was not declared in this scope", self.why("adds what does not compile"))
+
+    def test_what_copies_is_said_in_our_words(self):
+        self.assertEqual(self.points["copies"], [8, 0, 10, 6])
+        self.assertRegex(self.why("copies"), r"it does not compile: a Replicated is not copied: write std::move\(x\), "
+                                             r"or x.clone\(\) of a Tensor \(.*\) \(at `std::vector<Replicated> xs; xs.p")
 
     def test_what_sends_more(self):
         forward = self.points["gathers"][1]

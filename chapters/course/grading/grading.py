@@ -5,16 +5,21 @@ import shutil
 import time
 from dataclasses import dataclass, field, replace
 
-from judge import Counted, Outcome, judge, read_device
+from holes import Misplaced
+from judge import Counted, Outcome, cause_in, judge, read_device
 from layer_problems import LayerProblem
 from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
-from submission import answer_to
+from submission import answer_to, repository_in
 from trees import in_bodies
 
 RUN = Limits(seconds=15)  # of a test, which takes less than two
 # The devices' messages through the loopback, where the kernel counts them.
 COUNTED = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"}
+
+
+TAKEN = "of what stands outside of the exercises' functions, only functions and includes that are added are taken, " \
+        "if they compile, and if all else there is as it was"
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Graded:
     parts: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)  # {exercise: {name: number}}
     seconds: float = 0
+    answers: dict = field(default_factory=dict)  # {exercise: {hole: text}} of what was handed in
 
     @property
     def points(self):
@@ -77,13 +83,13 @@ class Grader:
         self.staff = {}  # by what is asked: what the staff's programs make of it
 
     # ---- A submission ------------------------------------------------------------------------------------
-    def refuse(self, name, why):
-        """What cannot be graded has no points."""
-        graded = Graded(name)
-        for i, exercise in self.exercises.items():
-            graded.parts += parts_of(exercise, self.asked[i], None, why)
-            graded.figures[i] = {}
-        return graded
+    def hand_in(self, name, folder):
+        """Grades what a student handed in, a folder; what is no starter repository has no points."""
+        try:
+            return self.grade(name, repository_in(folder))
+        except Misplaced as why:
+            return Graded(name, [part for i, e in self.exercises.items()
+                                 for part in parts_of(e, self.asked[i], None, f"{folder.name}: {why}")])
 
     def grade(self, name, folder):
         start, graded = time.monotonic(), Graded(name)
@@ -92,6 +98,7 @@ class Grader:
         refused |= {i: f"exercise {i} is not done yet" for i, a in answers.items()
                     if i not in refused and not a.is_done}
         left = {i: a for i, a in answers.items() if i not in refused}
+        graded.answers = {i: a.bodies for i, a in left.items()}
         refused |= self.build(left)
         outcomes = {i: self.outcomes(self.exercises[i]) for i in left if i not in refused}
         if len(outcomes) > 1:
@@ -104,10 +111,11 @@ class Grader:
 
     def build(self, answers):
         """Builds these answers together. What does not compile is left out, with the reason: {id: text}."""
-        refused = {}
+        refused, with_files = {}, True
         while left := {i: a for i, a in answers.items() if i not in refused}:
             bodies = {hole: body for a in left.values() for hole, body in a.bodies.items()}
-            self.tree.refresh(bodies)
+            files = {file: text for a in left.values() for file, text in a.files.items() if with_files}
+            self.tree.refresh(bodies, files)
             said = self.tree.make(sorted({a.program for i in left for a in self.asked[i]}))
             if not said:
                 return refused
@@ -116,10 +124,12 @@ class Grader:
                 if mine := [text for hole in a.bodies for text in errors.get(hole, [])]:
                     refused[i] = "it does not compile: " + "; ".join(mine[:3])
                     if re.search("was not declared|not a member|has no member", refused[i]):
-                        refused[i] += " (only functions' bodies are taken from what you hand in)"
-            if not errors:  # nothing says which: what links or parses elsewhere, or a limit
-                refused |= {i: "it does not compile with the project's own files: only functions' bodies are "
-                               "taken from what you hand in" for i in left} if len(left) == 1 else \
+                        refused[i] += f" ({TAKEN})"
+            if not errors and files:  # what stands outside of the functions may not compile
+                with_files = False
+            elif not errors:  # nothing says which: what links or parses elsewhere, or a limit
+                refused |= {i: f"it does not compile with the project's own files: {TAKEN}" for i in left} \
+                    if len(left) == 1 else \
                     self.each_build(left)
         return refused
 
@@ -249,10 +259,23 @@ def parts_of(exercise, asked, outcomes, refused):
         points = unit * weights[a.test.kind] / counts[a.test.kind]
         parts.append(Part(exercise.id, a.test.text, a.test.kind, points, points * (not outcome.results),
                           outcome.results))
+    found = outcomes or [Outcome(results=[refused])]
+    judged = found if is_one_mistake(found) else [o for o in found if not o.results]
     for kind in ("communication", "memory"):
         if weights.get(kind):
-            found = outcomes or [Outcome(communication=[refused], memory=[refused])]
-            why = list(dict.fromkeys(text for o in found for text in getattr(o, kind)))
+            why = list(dict.fromkeys(text for o in judged for text in getattr(o, kind)))
             points = unit * weights[kind]
-            parts.append(Part(exercise.id, kind, kind, points, points * (not why), why[:3]))
+            earned = points * (not why) * len(judged) / len(found)
+            if len(judged) < len(found):
+                wrong = f"the results of {len(found) - len(judged)} of {len(found)} tests are not right"
+                why.append(wrong if outcomes else refused)
+            parts.append(Part(exercise.id, kind, kind, points, earned, why[:3]))
     return parts
+
+
+def is_one_mistake(outcomes):
+    """Whether wrong results have one known cause, which is the same in all tests. Then what is sent and held is
+    judged all the same. A program that computes nothing has no such cause."""
+    wrong = [o for o in outcomes if o.results]
+    causes = {cause_in(text) for o in wrong for text in o.results} - {""}
+    return len(causes) == 1 and all(o.has_figures for o in wrong) and "never written" not in causes.pop()

@@ -36,10 +36,17 @@ class Outcome:
     memory: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
     broke: str = ""  # which limit
+    has_figures: bool = False  # it ran to its end, and what it sent and held is judged, whatever it computed
 
     @staticmethod
     def not_run(broke):
         return Outcome(*[[f"not run: an earlier test broke a limit: {broke}"] for _ in range(3)])
+
+
+def cause_in(sentence):
+    """The likely cause that a sentence ends with, without this test's numbers; or nothing."""
+    words = sentence.rsplit(": ", 1)[-1]
+    return words if words.endswith("?") and "\n" not in words else ""
 
 
 def read_device(folder, device):
@@ -176,12 +183,13 @@ def judge(asked, ended, folder, forms, counted=None):
         found, verdict = results_of(asked, folder)
         unknown_last = sorted(verdict.differences, key=lambda d: d.cause == "no known cause")
         outcome.results += [str(d) for d in unknown_last[:6]]
-        if not outcome.results:
+        if found:
+            outcome.has_figures = True
             hold_figures(outcome, found, forms)
-    if outcome.results:  # nothing that computes something else has communication or memory to judge
-        outcome.communication = outcome.memory = ["the results are not right"]
-    elif counted:
-        hold_counted(outcome, *counted)
+            if counted:
+                hold_counted(outcome, *counted)
+    if outcome.results:  # of which no board and no table should speak
+        outcome.figures = {}
     return outcome
 
 

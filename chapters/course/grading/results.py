@@ -1,5 +1,4 @@
 """What a student, an instructor and other programs read of a grading."""
-import csv
 import json
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -75,14 +74,3 @@ def write_junit(graded, file):
 def plain(text):
     """Without characters that XML cannot hold: a program may print any."""
     return "".join(c if c in "\n\t" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" else "?" for c in text)
-
-
-def write_csv(all_graded, file):
-    """A row for each submission, a column for each exercise."""
-    exercises = list(dict.fromkeys(part.exercise for graded in all_graded for part in graded.parts))
-    with open(file, "w", newline="") as out:
-        table = csv.writer(out)
-        table.writerow(["submission", "points", *exercises])
-        for graded in all_graded:
-            of = [sum(part.earned for part in graded.parts if part.exercise == e) for e in exercises]
-            table.writerow([graded.name, number(graded.earned), *map(number, of)])

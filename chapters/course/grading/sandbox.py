@@ -19,6 +19,7 @@ from pathlib import Path
 
 from setup import fail, run
 
+SHARED = ("/tmp", "/dev/shm", "/var/tmp")  # where every user may write
 INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set where this process is in namespaces of its own
 
 
@@ -106,6 +107,10 @@ class Sandbox:
             fail(69, "--sandbox user: expected the user student or nobody, given neither")
         else:
             self.account = pwd.getpwnam(account)
+            if mine := [*self.of_account(), *self.files_of_account()]:
+                fail(69, f"--sandbox user: expected that {account}, as whom submissions run, has no other processes "
+                         f"and no files in {', '.join(SHARED)}, since they would be ended and deleted; given "
+                         f"{len(mine)}")
 
     def run(self, command, sees=(), writes=(), limits=Limits(), environment=None):
         """Runs a command which sees these folders, beside the system's programs, and writes into those."""
@@ -156,10 +161,11 @@ class Sandbox:
                     except OSError:
                         pass
                 time.sleep(0.005)
-            for folder in map(Path, ("/tmp", "/dev/shm", "/var/tmp")):
-                for path in folder.iterdir():
-                    if is_of(path, self.account.pw_uid):
-                        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+            for path in self.files_of_account():
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+    def files_of_account(self):
+        return [path for folder in SHARED for path in Path(folder).iterdir() if is_of(path, self.account.pw_uid)]
 
     def of_account(self):
         """The other user's processes, but for those that have ended."""

@@ -1,10 +1,13 @@
-"""What is taken of a submission: the bodies of its exercises' functions, and nothing else."""
+"""What is taken of a submission: the bodies of its exercises' functions, and what it adds to their files, such as a
+function of its own."""
+import functools
 import re
 from dataclasses import dataclass, field
 
-from holes import HIDDEN, Misplaced
-from exercises import CHAPTERS, source
+from holes import HIDDEN, Misplaced, additions, outside
+from exercises import CHAPTERS, read_all, source
 
+NOT_DONE = "engine/not_done.hpp"  # what a starter's files include, too
 MOST_BYTES = 1 << 20  # of a file
 GOES_ON = r"\\\n"
 # What no exercise needs: a way around the compiler's view of a body, or out of the program. The sandbox holds
@@ -28,12 +31,13 @@ class Answer:
     """What a submission says to an exercise."""
     exercise: object
     bodies: dict = field(default_factory=dict)  # {hole: text}, none where `refused` says why
+    files: dict = field(default_factory=dict)   # {file: its text, with the solutions, and what was added to it}
     is_done: bool = True
     refused: str = ""
 
 
 def answer_to(exercise, folder):
-    """The bodies that a submission has for an exercise."""
+    """What a submission has for an exercise."""
     answer = Answer(exercise)
     for hole in exercise.holes:
         try:
@@ -48,7 +52,48 @@ def answer_to(exercise, folder):
         if refused := refusal(hole, text, begin, body):
             return Answer(exercise, refused=refused)
         answer.bodies[hole] = body
+        if not hole.is_file and (whole := with_solutions(hole, text)):
+            answer.files[hole.file] = whole
     return answer
+
+
+def repository_in(folder):
+    """The starter repository that a folder is, or has in folders around it.
+    \\throws Misplaced where there is none, or more than one"""
+    level = [folder]
+    for _ in range(4):
+        found = [path for path in level if (path / "chapters").is_dir() and not path.is_symlink()]
+        if len(found) > 1:
+            given = " and ".join(str(path.relative_to(folder)) for path in found)
+            raise Misplaced(f"expected one folder with chapters/ in it, given {given}")
+        if found:
+            return found[0]
+        level = sorted(inner for path in level for inner in path.iterdir()
+                       if inner.is_dir() and not inner.is_symlink() and inner.name != "__MACOSX")
+    given = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "nothing"
+    raise Misplaced(f"expected your repository, with the folder chapters/ in it, given {given}")
+
+
+@functools.cache
+def functions_of(file):
+    """All functions of a file that a starter may have cut."""
+    return list(dict.fromkeys(h for e in read_all().values() for h in e.holes + e.also if h.file == file))
+
+
+def with_solutions(hole, text):
+    """A submission's file with the solutions in it, if it has all lines of the project's own file and more, of which
+    none is refused; else nothing. What it adds, a function or an include, then belongs to the answer."""
+    own, functions = source(hole.file).read_text(), functions_of(hole.file)
+    text = text.replace(f'#include "{NOT_DONE}"\n', "")
+    try:
+        for function in functions:
+            text = function.filled_from(text, own)
+        added = additions(outside(text, functions), list(outside(own, functions).values()))
+    except Misplaced:
+        return None
+    lines = text.split("\n")
+    more = "\n".join(line if number in (added or ()) else "" for number, line in enumerate(lines, 1))
+    return text if added and not refusal(hole, more, 0, more, may_include=True) else None
 
 
 def require_own_braces(hole, body):
@@ -76,10 +121,10 @@ def visible(body):
                       re.sub(r"[^\n]", " ", found[0]), body)
 
 
-def refusal(hole, text, begin, body):
+def refusal(hole, text, begin, body, may_include=False):
     """What an exercise must not use, and where; or nothing."""
-    if hole.is_file:  # it includes what the engine offers
-        body = re.sub(r'^#(pragma once|include ("engine/[\w./]+"|<[\w.]+>))$',
+    if hole.is_file or may_include:  # it includes what the engine offers
+        body = re.sub(r'^#(pragma once|include ("engine/[\w./]+"|<[\w.]+>))[ \t]*(//.*)?$',
                       lambda found: " " * len(found[0]), body, flags=re.M)
     plain = visible(body)
     for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:

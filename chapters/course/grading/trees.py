@@ -8,15 +8,16 @@ from pathlib import Path
 
 import exercises
 import starters
+from compiler import errors_at
 from holes import with_include
 from sandbox import Limits
 from setup import fail, root
+from submission import NOT_DONE
 
 NEEDED = ("chapters", "emu", "CMakeLists.txt", "CMakePresets.json")
 # Of the course, no submission needs more than the programs: not the hidden tests, not the grader.
 LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|chapters/data/|.*/__pycache__/|"
                       r".*(\.md|skeleton\.hpp)$")
-NOT_DONE = "engine/not_done.hpp"
 COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
 COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's: all of the project, on a machine that others use
 
@@ -26,9 +27,10 @@ class Tree:
         self.folder, self.sandbox, self.staff = folder / "tree", sandbox, folder / "staff"
         self.build = self.folder / "build"
 
-    def refresh(self, bodies=None):
-        """Makes the sources those of the project, with these bodies, {hole: text}. Touches what differs."""
-        wanted = self.wanted(bodies or {})
+    def refresh(self, bodies=None, files=None):
+        """Makes the sources those of the project, with these files, {file: text}, in the place of its own, and these
+        bodies, {hole: text}. Touches what differs."""
+        wanted = self.wanted(bodies or {}, files or {})
         for path in self.sources():
             if str(path.relative_to(self.folder)) not in wanted:
                 path.unlink()
@@ -39,15 +41,15 @@ class Tree:
                 path.write_bytes(content)
                 shutil.copymode(root / name, path) if (root / name).exists() else None
 
-    def wanted(self, bodies):
+    def wanted(self, bodies, files):
         """{name: content} of the sources."""
         wanted = {f"chapters/{NOT_DONE}": (exercises.here / "starter/not_done.hpp").read_bytes()}
         with_holes = {f"chapters/{hole.file}" for e in exercises.read_all().values() for hole in e.holes}
-        for name in files():
+        for name in names():
             content = (root / name).read_bytes()
             name = re.sub(starters.OWN_CHAPTER, r"chapters/\1/", name)
             if name in with_holes:  # the include always, so that the staff's body compiles nothing anew
-                text = content.decode()
+                text = files.get(name.removeprefix("chapters/"), content.decode())
                 for hole, body in bodies.items():
                     if f"chapters/{hole.file}" == name:
                         begin, end = hole.body(text)
@@ -81,7 +83,7 @@ class Tree:
     def make_staff(self, programs):
         """The staff's own programs, in a folder of their own, unless they are there and of these sources."""
         stamp, sources = self.staff / "stamp", hashlib.sha256()
-        for name, content in sorted(self.wanted({}).items()):
+        for name, content in sorted(self.wanted({}, {}).items()):
             sources.update(f"{name} {len(content)}\n".encode() + content)
         is_of_these = stamp.exists() and stamp.read_text() == sources.hexdigest()
         if is_of_these and all((self.staff / name).exists() for name in programs):
@@ -100,7 +102,7 @@ class Tree:
         return self.build / "course" / name
 
 
-def files():
+def names():
     """The project's own files that a build needs."""
     for top in NEEDED:
         for path in [root / top, *sorted((root / top).rglob("*"))]:
@@ -111,20 +113,13 @@ def files():
 
 def in_bodies(said, tree, bodies):
     """What a compiler says of each body: {hole: [sentence]}. Of other places it may quote a solution."""
-    lines_of, found, from_bodies = {}, {}, []
+    places = {}
     for hole in bodies:
         text = (tree.folder / "chapters" / hole.file).read_text()
-        lines_of[hole] = [text[:at].count("\n") + 1 for at in hole.body(text)], text.splitlines()
-    line_of_message = r"(?:^|/)chapters/([^\s:]+):(\d+):\d+: +(required from |(?:fatal )?error: .*$)"
-    for file, line, text in re.findall(line_of_message, said, re.M):
-        here = [(hole, lines[int(line) - 1].strip()) for hole, ((begin, end), lines) in lines_of.items()
-                if hole.file == file and begin <= int(line) <= end]
-        if "error: " not in text:
-            from_bodies += here
-            continue
-        for hole, inside in here or from_bodies[:1]:
-            sentence = f"{text.split('error: ', 1)[1]} (at `{inside}`)"
-            if sentence not in found.setdefault(hole, []):
-                found[hole].append(sentence)
-        from_bodies = []
+        begin, end = (text[:at].count("\n") + 1 for at in hole.body(text))
+        places |= {(hole.file, line): (hole, text.split("\n")[line - 1].strip()) for line in range(begin, end + 1)}
+    found = {}
+    for file, line, sentence in errors_at(said, lambda *place: place in places):
+        hole, inside = places[file, line]
+        found.setdefault(hole, []).append(f"{sentence} (at `{inside}`)")
     return found

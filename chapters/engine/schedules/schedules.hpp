@@ -88,18 +88,19 @@ inline Work interleaved(int devices, int virtual_stages, Index micro_batches) {
 /// before waits for dL/da only. So device d computes dL/dw later, by d micro-batches, at a time when it would
 /// idle. A device holds at most N micro-batches until their second half is done.
 inline Work zero_bubble(int devices, Index micro_batches) {
-  Work work(static_cast<std::size_t>(devices));
+  Work work = one_forward_one_backward(devices, micro_batches);
   for (int d = 0; d < devices; ++d) {
-    std::vector<Action>& mine = work[static_cast<std::size_t>(d)];
-    const Index ahead = std::min<Index>(micro_batches, devices - d - 1);
-    for (Index m = 0; m < ahead; ++m) mine.push_back({Action::Kind::forward, m, d});
-    for (Index m = 0; m < micro_batches; ++m) {
-      if (m + ahead < micro_batches) mine.push_back({Action::Kind::forward, m + ahead, d});
-      mine.push_back({Action::Kind::backward_input, m, d});
-      if (m >= d) mine.push_back({Action::Kind::backward_weights, m - d, d});
+    std::vector<Action> mine;
+    for (const Action& action : work[static_cast<std::size_t>(d)]) {
+      mine.push_back(action);
+      if (action.kind != Action::Kind::backward) continue;
+      mine.back().kind = Action::Kind::backward_input;
+      const Index m = action.micro_batch - d;
+      if (m >= 0) mine.push_back({Action::Kind::backward_weights, m, d});
     }
     for (Index m = std::max<Index>(micro_batches - d, 0); m < micro_batches; ++m)
       mine.push_back({Action::Kind::backward_weights, m, d});
+    work[static_cast<std::size_t>(d)] = std::move(mine);
   }
   return work;
 }

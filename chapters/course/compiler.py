@@ -1,0 +1,34 @@
+"""What a compiler says of lines that somebody wrote, and in our words where we have some."""
+import re
+
+MESSAGE = r"^(?:.*\bchapters/)?(.+?):(\d+):\d+: +(required from |(?:fatal )?error: .*$)"
+WORDS = [
+    (r"(?:deleted function|construct_at|constructible).*const shard::(\w+(?:<\d+>)?) ?&",
+     r"a \1 is not copied: write std::move(x), or x.clone() of a Tensor"),
+    (r"result type must be constructible", "a vector of tensors is not copied: write std::move(v)"),
+    (r"cannot bind rvalue reference of type .(?:shard::)?(\w+(?:<\d+>)?)&&. to lvalue",
+     r"this takes the \1 away from you: write std::move(x)"),
+    (r"a function-definition is not allowed here", "a closing brace is missing in the function before this line"),
+]
+
+
+def errors_at(said, is_mine):
+    """[(file, line, sentence)] of errors at lines for which `is_mine(file, line)`. The error of a template stands in the
+    library's files, behind the line that asked for it."""
+    found, asked = [], []
+    for file, line, text in re.findall(MESSAGE, said, re.M):
+        place = (file, int(line))
+        if "error: " not in text:
+            asked += [place] if is_mine(*place) else []
+            continue
+        for mine in [place] if is_mine(*place) else asked[:1]:
+            sentence = (*mine, in_our_words(text.split("error: ", 1)[1]))
+            found += [sentence] if sentence not in found else []
+        asked = []
+    return found
+
+
+def in_our_words(text):
+    """A compiler's error, behind our sentence where we have one."""
+    ours = next((found.expand(words) for pattern, words in WORDS if (found := re.search(pattern, text))), "")
+    return f"{ours} ({text})" if ours else text
