@@ -10,7 +10,7 @@ from pathlib import Path
 
 import setup
 from exercises import CHAPTERS, here, source
-from holes import outside, with_include
+from holes import outside, sum_of, with_include
 from setup import fail, root
 
 FOLDERS = ("chapters", "emu", "cuda", "docs")
@@ -201,7 +201,7 @@ def add_own_files(out, some, seed):
     for name in ("compiler.py", "holes.py"):
         shutil.copy(here / name, out / "chapters" / name)
     known = [known_to_students(e, seed) for e in some.values()]
-    (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1))
+    (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1) + "\n")
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
     for name in ("check", "README.md"):  # what they show as an example is one of these
@@ -210,15 +210,20 @@ def add_own_files(out, some, seed):
 
 
 def outside_of_holes(out, some):
-    """{file: [its holes, what is outside of them]}, for `check` to see what else was changed."""
+    """For `check` to see what else was changed: {file: [its holes, what is outside of them]}, and the sums of other
+    sources."""
     holes = {}
     for e in some.values():
         for hole in e.holes:
             if not hole.is_file:
                 holes.setdefault(hole.file, []).append(hole)
-    return {file: [list(map(asdict, here_are)),
-                   list(outside((out / "chapters" / file).read_text(), here_are).values())]
-            for file, here_are in holes.items()}
+    mine = {f"chapters/{hole.file}" for e in some.values() for hole in e.holes}
+    sources = {str(path.relative_to(out)): path for top in ("chapters", "emu") for path in sorted((out / top).rglob("*"))
+               if path.suffix in (".hpp", ".cpp", ".txt")}
+    return {"files": {file: [list(map(asdict, here_are)),
+                             list(outside((out / "chapters" / file).read_text(), here_are).values())]
+                      for file, here_are in holes.items()},
+            "others": {name: sum_of(path) for name, path in sources.items() if name not in mine}}
 
 
 def known_to_students(e, seed):

@@ -623,13 +623,15 @@ class Written(Folder):
         cause, told = "a mean where a sum is meant?", []
         for name, why, kind in (
                 ("a", f"output on device 0: 1/2 of it: {cause}", "public"), ("b", f"x: 1/3: {cause}", "hidden"),
-                ("c", "it does not compile: x", "public"), ("d", "device 1 sent 5 bytes", "communication"),
-                ("e", "exercise 03.1 is not done yet", "memory")):
+                ("c", "it does not compile: f is unavailable: a Partial (at `x`)", "public"), ("d", "device 1 sent 5 bytes", "communication"),
+                ("e", "exercise 03.1 is not done yet", "memory"),
+                ("f", "error: device 1: layer_0/w: expected a part, given 3", "public")):
             unknown = [Part("03.1", "u", kind, 4, 0, ["y: no known cause"])] * (kind != "memory")
             told.append(Graded(name, [Part("03.1", "t", kind, 4, 0, [why]), *unknown]))
         rows = class_view.reasons(class_view.students_of(told, {}, "", "best"), ["03.1"])
         self.assertIn(["03.1", cause, 2, "a, b"], rows)
-        self.assertEqual({row[1] for row in rows}, {cause, "does not compile", "sends something else", "not done",
+        self.assertEqual({row[1] for row in rows}, {cause, "does not compile: a Partial", "sends something else", "not done",
+                                                    "ends with an error: expected a part",
                                                     "wrong results of no known cause"})
 
     def test_answers_that_are_alike(self):
@@ -640,11 +642,12 @@ class Written(Folder):
                 for name, body in (("a", text), ("b", renamed), ("c", other))]
         students = class_view.students_of(told, {}, "", "best")
         self.assertEqual(class_view.alike(students), [("03.1", ["a", "b"], False)])
-        self.assertEqual([row[-1] for row in self.table(*told)[0][1:]], ["b", "a", ""])
+        self.assertEqual([row[-1] for row in self.table(*told)[0][1:]], ["03.1: b", "03.1: a", ""])
         solution = exercises.source(HOLE.file).read_text()
         for one in told[:2]:
             one.answers["03.1"] = {HOLE: solution[slice(*HOLE.body(solution))]}
         self.assertEqual(class_view.alike(students), [("03.1", ["a", "b"], True)])
+        self.assertEqual([row[-1] for row in self.table(*told)[0][1:]], ["03.1: the chapter", "03.1: the chapter", ""])
 
     def test_text(self):
         self.assertEqual(results.as_text(self.graded).splitlines()[:3],

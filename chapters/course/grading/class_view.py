@@ -16,8 +16,10 @@ from results import number
 from setup import fail
 
 # Of a sentence that tells why points were lost: what it is, in a word.
-KINDS = [(r"is not done yet", "not done"), (r"it does not compile", "does not compile"),
-         (r"must not use", "uses what it must not"), (r"error: (\w+)", r"ends with an error: \1"),
+KINDS = [(r"is not done yet", "not done"), (r"must not use", "uses what it must not"),
+         (r"it does not compile: (?:[^;]*?(?:is unavailable|static assertion failed): )?([^(;:]{1,90})",
+          r"does not compile: \1"), ("it does not compile", "does not compile"),
+         (r"error: (?:device \d+: )?(?:[\w/]+/\w+: )?([^:,\n]{1,90})", r"ends with an error: \1"),
          (r"(time|memory|output|processes): expected", r"breaks a limit: \1"),
          (r"chapters/.*expected|expected your repository|expected one folder", "not found in what was handed in")]
 STEPS = ("none", "to 25 %", "to 50 %", "to 75 %", "more", "all")
@@ -61,7 +63,7 @@ class Student:
         for part in self.graded.parts:
             for text in part.why if part.exercise == exercise and part.earned < part.points else ():
                 usual = {"communication": "sends something else", "memory": "holds too much"}
-                kind = cause_in(text) or next((match.expand(words) for pattern, words in KINDS
+                kind = cause_in(text) or next((match.expand(words).rstrip() for pattern, words in KINDS
                                                if (match := re.search(pattern, text))), "")
                 if not re.match(r"the results of \d+ of|not run:", text):
                     found.setdefault(kind or usual.get(part.kind, "wrong results of no known cause"), text)
@@ -143,7 +145,7 @@ def alike(students):
         if len(some) > 1:
             solution = tuple(tokens(body_in(hole, source(hole.file).read_text())) for hole in some[0][1])
             found.append((exercise, [name for name, _ in some], text == solution))
-    return sorted(found, key=lambda group: group[0])
+    return sorted(found, key=lambda group: (group[2], group[0]))
 
 
 def body_in(hole, text):
@@ -160,11 +162,12 @@ def write_csv(students, exercises, file, due=""):
         table.writerow(["submission", *["student"] * with_names, *ids, *["late days"] * bool(due), "points", "maximum",
                         *exercises, *["questions"] * questions, "same text as"])
         for s in students:
-            twins = {name for _, names, _ in alike(students) if s.name in names for name in names} - {s.name}
+            twins = [f"{e}: {'the chapter' if is_chapters else ', '.join(name for name in names if name != s.name)}"
+                     for e, names, is_chapters in alike(students) if s.name in names]
             table.writerow([s.graded.name, *[s.name] * with_names, *(s.ids.get(name, "") for name in ids),
                             *[s.late] * bool(due), number(s.points), number(s.graded.points),
                             *(number(s.of(e)[0]) for e in exercises),
-                            *[number(sum(s.questions.values()))] * questions, ", ".join(sorted(twins))])
+                            *[number(sum(s.questions.values()))] * questions, "; ".join(twins)])
 
 
 # ---- The page --------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def with_solutions(hole, text):
         return None
     lines = text.split("\n")
     more = "\n".join(line if number in (added or ()) else "" for number, line in enumerate(lines, 1))
-    return text if added and not refusal(hole, more, 0, more, may_include=True) else None
+    return text if added and not refusal(hole, more, 0, more, True) else None
 
 
 def require_own_braces(hole, body):
