@@ -110,7 +110,7 @@ SUBJECTS = {"collectives_test": ["collectives/*"], "layouts_test": ["layouts/*"]
             "safetensors_test": ["files/*"], "engine_test": ["*/engine_test", "*/optimizer_test"],
             "proof_test": ["*/proof_test", "*/report_test"],
             "equivalence": ["*/equivalence_test", "*/generation_test", "*/resume_test"]}
-PROGRAMS = {"safetensors_test": "files_test", "deadlock_test": "emu_tests", "train_test": "train_test"}
+PROGRAMS = {"deadlock_test": "emu_tests", "train_test": "train_test"}
 PROCESSES = {"deadlock_test": 1, "train_test": 3}
 
 
@@ -123,7 +123,9 @@ class Test:
         self.subject, _, self.devices = self.name.partition("@")
         self.chapter, _, suite = self.subject.rpartition(".")
         patterns = SUBJECTS.get(suite, [f"*/{suite}"])
-        self.files = [path.stem for pattern in patterns for path in ROOT.glob(f"tests/{pattern}.cpp")]
+        paths = [path for pattern in patterns for path in ROOT.glob(f"tests/{pattern}.cpp")]
+        self.files = [path.stem for path in paths]
+        self.is_of_files = any(path.parent.name == "files" for path in paths)
         if not self.files and suite != "wrong_programs":
             raise SystemExit(f"{text}: expected a name of tests")
         if self.chapter:
@@ -137,7 +139,8 @@ class Test:
         others = rf"/(?!({'|'.join(self.files)})\.)\w+_test\.cpp\.o$"
         if self.chapter:
             others += rf"|/(?!{self.chapter}\.)\d\d_\w+\.objects\.dir/"
-        return f"tests/{PROGRAMS.get(self.subject, 'local_tests')}", others
+        program = "files_test" if self.is_of_files else PROGRAMS.get(self.subject, "local_tests")
+        return f"tests/{program}", others
 
     def command(self):
         """The words after the program's name."""
