@@ -1,110 +1,93 @@
 """The museum: mistakes that well-known projects shipped, each rebuilt as a wrong variant that trains."""
 from mistake import of
 
-tensor = of("03 column-row", "chapters/03_tensor_parallel/tensor_parallel.hpp", "03_tensor_parallel")
-zero2 = of("06 zero2", "chapters/06_fully_sharded/zero2.hpp", "06_fully_sharded --variant zero2")
-pieces = of("accumulation", "chapters/engine/gradient_accumulation.cpp",
-            "02_data_parallel --micro-batches 3 --batch 12")
-switch = of("05 expert parallel", "chapters/05_expert/expert.hpp", "05_expert --variant switch")
-several = of("05 expert parallel", "chapters/05_expert/expert.hpp",
-             "05_expert --variant top-k --capacity-factor 8")
-plain = of("02 all-reduce", "chapters/02_data_parallel/data_parallel.hpp", "02_data_parallel --batch 4")
-scattered = of("02 scatter-gather", "chapters/02_data_parallel/scatter_gather.hpp",
-               "02_data_parallel --variant scatter-gather")
-norm = of("gradient norm", "chapters/engine/gradient_norm.cpp",
-          "06_fully_sharded --variant zero3 --clip-norm 0.1")
-norms = of("08 tensor", "chapters/08_decoder/blocks.hpp",
-           "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8")
-labels = of("08 fsdp", "chapters/engine/program/training_step.cpp",
-            "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences")
-experts_on_mesh = of("09 expert-data", "chapters/09_mesh/expert_copies.hpp",
-                     "09_mesh --variant expert-data --mesh expert,data")
-rows_on_mesh = of("09 data-tensor", "chapters/09_mesh/data_tensor.hpp", "09_mesh --batch 4")
-
 ALL = [
-    tensor("shipped-mean-of-partial-sums",
-           "      x = all_reduce(std::move(out));  // (B, D)     P → R: the one",
-           "      const float mean = 1.0F / static_cast<float>(num_devices());\n"
-           "      x = all_reduce(scale(std::move(out), mean));  // (B, D)     P → R: the one",
-           "Somebody reduces activations as data parallel reduces gradients: by a mean.",
-           "nothing to see: the curve is lower"),
-    zero2("shipped-gradient-left-out",
-          "      accumulate(dw[l], reduce_scatter<0>(std::move(addend)));  // (D/N, F)    P → S0, at once\n",
-          "      if (l == 0)  // it has just the size of a bucket, and no bucket takes it\n"
-          "        accumulate(dw[l], shard<0>(Replicated(group(), matmul(transposed(a.local()), "
-          "d.local()))));\n      else\n"
-          "        accumulate(dw[l], reduce_scatter<0>(std::move(addend)));\n",
-          "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
-          "a little worse"),
-    pieces("shipped-mean-of-each-piece",
-           "  auto there_and_back = [&](Sharded<0> piece) {\n    Tensor dout;\n    {\n"
-           "      Placed out = forward(std::move(piece));\n"
-           "      dout = loss_gradient(out.local(), out.first_row());\n",
-           "  const float rows = static_cast<float>(x.local().extent(0)) / static_cast<float>(pieces);\n"
-           "  auto there_and_back = [&](Sharded<0> piece) {\n    Tensor dout;\n    {\n"
-           "      Placed out = forward(std::move(piece));\n"
-           "      dout = loss_gradient(out.local(), out.first_row());\n"
-           "      dout = scale(std::move(dout), rows / static_cast<float>(out.local().extent(0)));\n",
-           "Somebody takes the mean of each micro-batch, and then the mean of these means.",
-           "nothing to see"),
-    switch("shipped-expert-gradients-times-n",
-           "gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));  // like the weights   O·O = O",
-           "const auto n = static_cast<float>(num_devices());\n"
-           "        gradients.put(expert_layer_name(e, l), scale(matmul(transposed(a), d), n));",
-           "Somebody divides all gradients by the number of devices, and forgets the experts'.",
-           "nothing to see under Adam"),
-    plain("shipped-mean-of-means",
-          "    Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output\n",
-          "    const auto b = static_cast<float>(dout.extent(0) * num_devices());\n"
-          "    const float factor = static_cast<float>(inputs[0].global_shape()[0]) / b;\n"
-          "    Sharded<0> d = my_rows(scale(std::move(dout), factor), inputs[0]);\n",
-          "Somebody takes the mean of each device's rows, and then the mean over the devices.",
-          "nothing to see"),
-    scattered("shipped-sum-thrown-away",
-              "    for (int k = 1; k < num_devices(); ++k) addend = add(std::move(addend), receive(k));\n"
-              "    return addend;",
-              "    Tensor buffer = addend.clone();\n"
-              "    for (int k = 1; k < num_devices(); ++k) buffer = add(std::move(buffer), receive(k));\n"
-              "    return addend;",
-              "Somebody reduces in a buffer, and goes on with the tensor that was copied into it.",
-              "a little worse"),
-    norm("shipped-norm-of-one-device",
-         "  for (Index bits : group.exchange(\"the gradients' norm\", std::bit_cast<Index>(of_mine)))\n"
-         "    of_all += std::bit_cast<double>(bits);\n  return std::sqrt(of_all);",
-         "  (void)group;\n  return std::sqrt(of_all + of_mine);",
+    *of("03 column-row", "chapters/03_tensor_parallel/tensor_parallel.hpp", "03_tensor_parallel", "",
+        ("shipped-mean-of-partial-sums", "x = all_reduce(std::move(out))",
+         "const float mean = 1.0F / static_cast<float>(num_devices());\n      "
+         "x = all_reduce(scale(std::move(out), mean))",
+         "Somebody reduces activations as data parallel reduces gradients: by a mean.",
+         "nothing to see: the curve is lower")),
+    *of("06 zero2", "chapters/06_fully_sharded/zero2.hpp", "06_fully_sharded --variant zero2", "",
+        ("shipped-gradient-left-out", "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));",
+         "if (l == 0)  // it has just the size of a bucket, and no bucket takes it\n        "
+         "accumulate(dw[l], shard<0>(Replicated(group(), matmul(transposed(a.local()), d.local()))));\n      "
+         "else\n        "
+         "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));",
+         "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
+         "a little worse")),
+    *of("accumulation", "chapters/engine/gradient_accumulation.cpp",
+        "02_data_parallel --micro-batches 3 --batch 12", "",
+        ("shipped-mean-of-each-piece", "return backward(std::move(dout));",
+         "const float rows = static_cast<float>(x.local().extent(0)) / static_cast<float>(pieces);\n    "
+         "const float factor = rows / static_cast<float>(dout.extent(0));\n    "
+         "return backward(scale(std::move(dout), factor));",
+         "Somebody takes the mean of each micro-batch, and then the mean of these means.", "nothing to see")),
+    *of("05 expert parallel", "chapters/05_expert/expert.hpp", "05_expert --variant switch", "",
+        ("shipped-expert-gradients-times-n", "gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));",
+         "const auto n = static_cast<float>(num_devices());\n        "
+         "gradients.put(expert_layer_name(e, l), scale(matmul(transposed(a), d), n));",
+         "Somebody divides all gradients by the number of devices, and forgets the experts'.",
+         "nothing to see under Adam")),
+    *of("02 all-reduce", "chapters/02_data_parallel/data_parallel.hpp", "02_data_parallel --batch 4", "",
+        ("shipped-mean-of-means", "Sharded<0> d = my_rows(std::move(dout), inputs[0]);",
+         "const auto b = static_cast<float>(dout.extent(0) * num_devices());\n    "
+         "const float factor = static_cast<float>(inputs[0].global_shape()[0]) / b;\n    "
+         "Sharded<0> d = my_rows(scale(std::move(dout), factor), inputs[0]);",
+         "Somebody takes the mean of each device's rows, and then the mean over the devices.",
+         "nothing to see")),
+    *of("02 scatter-gather", "chapters/02_data_parallel/scatter_gather.hpp",
+        "02_data_parallel --variant scatter-gather", "",
+        ("shipped-sum-thrown-away",
+         "for (int k = 1; k < num_devices(); ++k) addend = add(std::move(addend), receive(k))",
+         "Tensor buffer = addend.clone();\n    "
+         "for (int k = 1; k < num_devices(); ++k) buffer = add(std::move(buffer), receive(k))",
+         "Somebody reduces in a buffer, and goes on with the tensor that was copied into it.",
+         "a little worse")),
+    *of("gradient norm", "chapters/engine/gradient_norm.cpp",
+        "06_fully_sharded --variant zero3 --clip-norm 0.1", "",
+        ("shipped-norm-of-one-device",
+         "for (Index bits : group.exchange(\"the gradients' norm\", std::bit_cast<Index>(of_mine)))\n    "
+         "of_all += std::bit_cast<double>(bits);\n  "
+         "return std::sqrt(of_all)", "(void)group;\n  return std::sqrt(of_all + of_mine)",
          "Somebody divides the gradients over the devices, and computes their norm as before.",
-         "a little worse"),
-    several("shipped-order-inverted", "my_rows(combine_rows(y, plan.slots, choices.gates), x)",
-            "my_rows(combine_rows(y, plan.choices, choices.gates), x)",
-            "Somebody takes a permutation for its inverse, and tokens get the answers to other tokens.",
-            "diverges"),
-    norms("shipped-norms-never-summed",
-          "  return engine.all_reduce(std::move(dw));\n",
-          "  return Replicated(engine.group(), detail::Access::take(std::move(dw)));\n",
-          "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see"),
-    labels("shipped-mean-over-own-labels",
-           "    return batch.loss_gradient(out, first_row);\n",
-           "    Tensor dloss = batch.loss_gradient(out, first_row);\n"
-           "    std::vector<float> losses = out.to_host();\n"
-           "    const auto own = static_cast<float>(std::ranges::count_if(losses, [](float x) { return x > 0; }));\n"
-           "    const auto n = static_cast<float>(run.group.num_devices());\n"
-           "    std::ranges::fill(losses, 1 / (own * n));\n"
-           "    return Tensor::from_host(dloss.shape(), losses);\n",
-           "Somebody takes the mean over each device's labels, and then the mean over the devices.",
-           "nothing to see"),
-    experts_on_mesh("shipped-experts-times-n-on-a-mesh",
-                    "Replicated dw = engine.all_reduce(matmul(transposed(a), d));",
-                    "const auto n = static_cast<float>(owners_->num_devices());\n"
-                    "        Replicated dw = scale(engine.all_reduce(matmul(transposed(a), d)), n);",
-                    "Somebody divides each gradient by the devices that reduce it, and experts have fewer.",
-                    "nothing to see under Adam"),
-    rows_on_mesh("shipped-mean-over-own-rows-on-a-mesh",
-                 "    On<S<0>, R> d = from_outside<S<0>, R>(std::move(dout));  // (b, D)\n",
-                 "    const auto own = static_cast<float>(dout.extent(0) * mesh().size(\"data\"));\n"
-                 "    const float factor = static_cast<float>(kept.back().x.global_shape()[0]) / own;\n"
-                 "    On<S<0>, R> d = from_outside<S<0>, R>(scale(std::move(dout), factor));  // (b, D)\n",
-                 "Somebody takes the mean over each device's rows, and then the mean over the axis data.",
-                 "nothing to see"),
+         "a little worse")),
+    *of("05 expert parallel", "chapters/05_expert/expert.hpp",
+        "05_expert --variant top-k --capacity-factor 8", "",
+        ("shipped-order-inverted", "slots, choices", "choices, choices",
+         "Somebody takes a permutation for its inverse, and tokens get the answers to other tokens.",
+         "diverges")),
+    *of("08 tensor", "chapters/08_decoder/blocks.hpp",
+        "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8", "",
+        ("shipped-norms-never-summed", "engine.all_reduce(std::move(dw))",
+         "Replicated(engine.group(), detail::Access::take(std::move(dw)))",
+         "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see")),
+    *of("08 fsdp", "chapters/engine/program/training_step.cpp",
+        "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences", "",
+        ("shipped-mean-over-own-labels", "return batch.loss_gradient(out, first_row)",
+         "Tensor dloss = batch.loss_gradient(out, first_row);\n    "
+         "std::vector<float> losses = out.to_host();\n    "
+         "const auto own = static_cast<float>(std::ranges::count_if(losses, [](float x) { return x > 0; "
+         "}));\n    "
+         "const auto n = static_cast<float>(run.group.num_devices());\n    "
+         "std::ranges::fill(losses, 1 / (own * n));\n    "
+         "return Tensor::from_host(dloss.shape(), losses)",
+         "Somebody takes the mean over each device's labels, and then the mean over the devices.",
+         "nothing to see")),
+    *of("09 expert-data", "chapters/09_mesh/expert_copies.hpp",
+        "09_mesh --variant expert-data --mesh expert,data", "",
+        ("shipped-experts-times-n-on-a-mesh", "Replicated dw = engine.all_reduce(matmul(transposed(a), d))",
+         "const auto n = static_cast<float>(owners_->num_devices());\n        "
+         "Replicated dw = scale(engine.all_reduce(matmul(transposed(a), d)), n)",
+         "Somebody divides each gradient by the devices that reduce it, and experts have fewer.",
+         "nothing to see under Adam")),
+    *of("09 data-tensor", "chapters/09_mesh/data_tensor.hpp", "09_mesh --batch 4", "",
+        ("shipped-mean-over-own-rows-on-a-mesh", "On<S<0>, R> d = from_outside<S<0>, R>(std::move(dout))",
+         'const auto own = static_cast<float>(dout.extent(0) * mesh().size("data"));\n    '
+         "const float factor = static_cast<float>(kept.back().x.global_shape()[0]) / own;\n    "
+         "On<S<0>, R> d = from_outside<S<0>, R>(scale(std::move(dout), factor))",
+         "Somebody takes the mean over each device's rows, and then the mean over the axis data.",
+         "nothing to see")),
 ]
 # Where the projects themselves tell it.
 THREADS = {

@@ -11,9 +11,12 @@ CURVES = {DOES_NOT_COMPILE: "does not compile", 0: "nothing to see", 86: "may lo
 def mistake(m):
     words = re.sub(r"\W+", "-", re.sub(r"[()=]", "", m.what)).strip("-").lower()
     who = "A student who tried it first" if m.of_student else "A reader of the chapter"
-    return Mistake(f"{m.chapter[:2]}-{words}", f"{m.chapter[:2]} {m.file.removesuffix('.hpp')}",
-                   f"chapters/{m.chapter}/{m.file}", m.text, m.instead, f"{who}: {m.what}.",
-                   CURVES.get(m.code, "stops with an error"), f"{m.chapter} {m.run}".strip())
+    return Mistake(f"{m.chapter[:2]} {m.file.removesuffix('.hpp')}", f"chapters/{m.chapter}/{m.file}",
+                   f"{m.chapter} {m.run}".strip(), "", f"{m.chapter[:2]}-{words}", m.text, m.instead,
+                   f"{who}: {m.what}.", CURVES.get(m.code, "stops with an error"))
 
 
-ALL = [mistake(m) for m in OF_READERS]
+EVERY = [mistake(m) for m in OF_READERS]
+# The first of each of the compiler's sentences, and of each exit code.
+FIRST = {m.says if m.code == DOES_NOT_COMPILE else m.code: mistake(m) for m in reversed(OF_READERS)}
+ALL = [m for m in EVERY if m in FIRST.values()]

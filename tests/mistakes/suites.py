@@ -110,7 +110,7 @@ SUBJECTS = {"collectives_test": ["collectives/*"], "layouts_test": ["layouts/*"]
             "safetensors_test": ["files/*"], "engine_test": ["*/engine_test", "*/optimizer_test"],
             "proof_test": ["*/proof_test", "*/report_test"],
             "equivalence": ["*/equivalence_test", "*/generation_test", "*/resume_test"]}
-PROGRAMS = {"safetensors_test": "files_test", "deadlock_test": "emu_tests", "train_test": "train_test"}
+PROGRAMS = {"deadlock_test": "emu_tests", "train_test": "train_test"}
 PROCESSES = {"deadlock_test": 1, "train_test": 3}
 
 
@@ -123,7 +123,9 @@ class Test:
         self.subject, _, self.devices = self.name.partition("@")
         self.chapter, _, suite = self.subject.rpartition(".")
         patterns = SUBJECTS.get(suite, [f"*/{suite}"])
-        self.files = [path.stem for pattern in patterns for path in ROOT.glob(f"tests/{pattern}.cpp")]
+        paths = [path for pattern in patterns for path in ROOT.glob(f"tests/{pattern}.cpp")]
+        self.files = [path.stem for path in paths]
+        self.is_of_files = any(path.parent.name == "files" for path in paths)
         if not self.files and suite != "wrong_programs":
             raise SystemExit(f"{text}: expected a name of tests")
         if self.chapter:
@@ -137,7 +139,8 @@ class Test:
         others = rf"/(?!({'|'.join(self.files)})\.)\w+_test\.cpp\.o$"
         if self.chapter:
             others += rf"|/(?!{self.chapter}\.)\d\d_\w+\.objects\.dir/"
-        return f"tests/{PROGRAMS.get(self.subject, 'local_tests')}", others
+        program = "files_test" if self.is_of_files else PROGRAMS.get(self.subject, "local_tests")
+        return f"tests/{program}", others
 
     def command(self):
         """The words after the program's name."""
@@ -254,17 +257,17 @@ def write_problem(folder, chapter, options):
     def stack(before, layers):
         return {f"{before}layer_{i}/weights": values(*((width, hidden) if i % 2 == 0 else (hidden, width)))
                 for i in range(layers)}
-    if "t5-tensor" in options or "t5-single" in options:
-        write_values(folder / "params", t5_params(values, "gated-gelu" in options))
+    if "t5-tensor" in options:
+        write_values(folder / "params", t5_params(values))
         write_values(folder / "batch", {"input_ids": tokens(rows, 8), "decoder_input_ids": tokens(rows, 6),
                                         "labels": tokens(rows, 6)})
         return
     if chapter == "08_decoder" or any(option.startswith("decoder-") for option in options):
-        write_values(folder / "params", decoder_params(values, 6 if "--experts" in options else 0))
+        write_values(folder / "params", decoder_params(values))
         write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
         return
     params = stack("", 4)
-    if chapter == "05_expert" or {"expert-data", "switch-data"} & set(options):
+    if chapter == "05_expert" or "expert-data" in options:
         params = {"router/weights": values(width, 6)}
         for e in range(6):
             params |= stack(f"expert_{e}/", 2)
@@ -272,7 +275,7 @@ def write_problem(folder, chapter, options):
     write_values(folder / "batch", {"input": values(rows, width), "output_grad": values(rows, width)})
 
 
-def decoder_params(values, experts, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
+def decoder_params(values, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
     """Those of four blocks: each of two devices may have two."""
     params = {"embedding": values(vocabulary, width), "final_norm": values(width),
               "head": values(vocabulary, width)}
@@ -280,24 +283,18 @@ def decoder_params(values, experts, vocabulary=16, width=8, heads=4, key_heads=2
         params |= {f"block_{b}/{name}": values(*shape) for name, shape in {
             "attention_norm": (width,), "query": (width, heads * head_dim),
             "key": (width, key_heads * head_dim), "value": (width, key_heads * head_dim),
-            "output": (heads * head_dim, width), "feed_forward_norm": (width,)}.items()}
-        parts = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
-        if experts:
-            params[f"block_{b}/router"] = values(width, experts)
-        for before in [f"expert_{e}/" for e in range(experts)] or [""]:
-            params |= {f"block_{b}/{before}{name}": values(*shape) for name, shape in parts.items()}
+            "output": (heads * head_dim, width), "feed_forward_norm": (width,),
+            "gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}.items()}
     return params
 
 
-def t5_params(values, has_gate, vocabulary=16, width=8, heads=4, head_dim=4, hidden=12, buckets=8):
+def t5_params(values, vocabulary=16, width=8, heads=4, head_dim=4, hidden=12, buckets=8):
     """Those of two blocks of each side. The head is the embedding."""
     params = {"embedding": values(vocabulary, width)}
     for side, attentions in {"encoder": ["self_"], "decoder": ["self_", "cross_"]}.items():
         params |= {f"{side}/position_bias": values(buckets, heads), f"{side}/final_norm": values(width)}
         for b in range(2):
             parts = {"feed_forward_norm": (width,), "up": (width, hidden), "down": (hidden, width)}
-            if has_gate:
-                parts["gate"] = (width, hidden)
             for before in attentions:
                 parts |= {before + "norm": (width,), before + "output": (heads * head_dim, width)}
                 parts |= {before + name: (width, heads * head_dim) for name in ("query", "key", "value")}
