@@ -558,7 +558,8 @@ class Points(unittest.TestCase):
         zero = "output on device 0 at (0, 0): expected 4, given 0: 0 in every element: never written, or left out?"
         for sentences, changes, earned in (
                 ([mean], {}, 5), ([mean, none], {}, 5), ([none], {}, 0), ([mean, other], {}, 0), ([zero], {}, 0),
-                ([mean], {"communication": ["sent 5"]}, 2), ([mean], {"has_figures": False}, 0)):
+                ([mean], {"communication": ["sent 5"]}, 0), ([mean], {"memory": ["held 5"]}, 3),
+                ([mean], {"has_figures": False}, 0)):
             outcomes = [judge.Outcome([text.replace("1/2", f"1/{2 + i}") for text in sentences], has_figures=True)
                         for i in range(len(asked))]
             for name, value in changes.items():

@@ -274,8 +274,9 @@ def parts_of(exercise, asked, outcomes, refused):
 
 
 def is_one_mistake(outcomes):
-    """Whether wrong results have one known cause, which is the same in all tests. Then what is sent and held is
-    judged all the same. A program that computes nothing has no such cause."""
+    """Whether wrong results have one known cause, the same in all tests, and what is sent is right. A program that
+    computes nothing has no such cause."""
     wrong = [o for o in outcomes if o.results]
     causes = {cause_in(text) for o in wrong for text in o.results} - {""}
-    return len(causes) == 1 and all(o.has_figures for o in wrong) and "never written" not in causes.pop()
+    is_whole = all(o.has_figures and not o.communication for o in wrong)
+    return is_whole and len(causes) == 1 and "never written" not in causes.pop()
