@@ -3,14 +3,12 @@ from mistake import of
 
 HERE, ENGINE = "chapters/09_mesh/", "chapters/engine/"
 EXACT, NORM = "09_mesh.equivalence@4 exact mode: output*", "09_mesh.equivalence@4 the norm*"
-FORMS, ON_MESH = "09_mesh.equivalence@4 closed forms: bytes*", "layouts_test@4"
+ON_MESH = "layouts_test@4"
 data_tensor = of("09 data-tensor", HERE + "data_tensor.hpp", "09_mesh", EXACT)
 fsdp = of("09 fsdp-tensor", HERE + "fsdp_tensor.hpp", "09_mesh --variant fsdp-tensor", EXACT)
 hsdp = of("09 hsdp", HERE + "hsdp.hpp", "09_mesh --variant hsdp", EXACT)
 mixture = of("09 expert-data", HERE + "expert_data.hpp", "09_mesh --variant expert-data", EXACT)
 experts = of("09 expert-data", HERE + "expert_copies.hpp", "09_mesh --variant expert-data", EXACT)
-costs = of("09 closed forms", HERE + "costs.hpp", "09_mesh", FORMS)
-expert_costs = of("09 closed forms", HERE + "expert_data_costs.hpp", "09_mesh --variant expert-data", FORMS)
 TWO_AXES = "09_mesh --variant decoder-data-tensor"
 OVER_TENSOR = TWO_AXES + " --mesh tensor,data --key-heads 1"
 decoder = of("09 decoder-data-tensor", HERE + "decoder_data_tensor.hpp", TWO_AXES, EXACT)
@@ -18,7 +16,6 @@ decoder_fsdp = of("09 decoder-fsdp-tensor", HERE + "decoder_fsdp_tensor.hpp",
                   "09_mesh --variant decoder-fsdp-tensor", EXACT)
 decoder_blocks = of("09 decoder-data-tensor", HERE + "decoder_blocks.hpp", OVER_TENSOR, EXACT)
 decoder_tensors = of("09 decoder-data-tensor", HERE + "decoder_tensors.hpp", OVER_TENSOR, EXACT)
-decoder_costs = of("09 closed forms", HERE + "decoder_costs.cpp", TWO_AXES, FORMS)
 groups = of("mesh", ENGINE + "mesh.cpp", tests=ON_MESH)
 shape = of("mesh", ENGINE + "mesh_shape.cpp", tests=ON_MESH)
 cut = of("mesh", ENGINE + "mesh_cut.cpp", tests=ON_MESH)
@@ -172,12 +169,6 @@ ALL = [
           "in_whole += (part[d].begin + (is_outer", "in_whole += ((d == 0 ? part[d].begin : 0) + (is_outer",
           "Somebody reads the first columns of my rows for my columns.",
           "learns, and a checkpoint is read wrongly"),
-    costs("mesh-form-over-the-other-axis",
-          "z.layers * ring_all_reduce(z.weights(), z.data.devices, z.data.place));",
-          "z.layers * ring_all_reduce(z.weights(), z.tensor.devices, z.tensor.place));",
-          "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
-    expert_costs("mesh-form-without-copies", "z.copies.push_back(of_all_copies > 0 ? data.devices : 1);", "",
-                 "Somebody forgets the buffer of a reduction over copies.", "nothing to see"),
 
     decoder("mesh-decoder-gradient-not-reduced", OF_WEIGHT, "gradients.put(name, std::move(dw));",
             "Somebody runs tensor parallel in several groups, and forgets that these have one network.",
@@ -244,7 +235,4 @@ ALL = [
     letters("mesh-heads-cut-apart", "keeps_pieces<L> ? mesh.pieces(axis) : 0", "0",
             "Somebody cuts heads and sequences as any other dimension.", "stops with an error",
             tests=ON_MESH, train=TWO_AXES),
-    decoder_costs("mesh-decoder-form-over-the-other-axis", "over_data_(t_, data_) {",
-                  "over_data_(t_, Along(mesh, \"tensor\", s.device)) {",
-                  "Somebody counts the gradients' bytes over the other axis.", "nothing to see"),
 ]
