@@ -52,20 +52,16 @@ inline Index experts_forward(Peak& peak, const MixtureSetting& s, Index held,
 }
 
 /// The experts' backward passes, while the device holds `held` other elements. They hold the gradient d of a
-/// layer's output, all weights' gradients so far, and then the gradient of the layer's input beside d. If
-/// `copies` of an expert see different tokens, a gradient is all-reduced first. Returns the elements of all
-/// weights' gradients.
+/// layer's output, all weights' gradients so far, and then the gradient of the layer's input beside d. Returns
+/// the elements of all weights' gradients.
 inline Index experts_backward(Peak& peak, const MixtureSetting& s, Index held, Index kept,
-                              const std::vector<Index>& rows, std::vector<int> copies = {}) {
+                              const std::vector<Index>& rows) {
   const MixtureModel& m = s.model;
   Index dw = 0;
-  copies.resize(rows.size(), 1);
-  for (std::size_t e = 0; e < rows.size(); ++e) {
-    const Index m_e = rows[e];
+  for (Index m_e : rows) {
     peak.at({held, kept, dw, m_e * m.width(m.num_layers)});
     for (Index l = m.num_layers - 1; l >= 0; --l) {
       dw += m.weights(l);
-      peak.at({held, kept, dw, m_e * m.width(l + 1), ring_buffer(m.weights(l), copies[e])});
       peak.at({held, kept, dw, m_e * m.width(l + 1), l > 0 || s.input_grad ? m_e * m.width(l) : 0});
       kept -= m_e * m.width(l);
     }
@@ -81,12 +77,10 @@ inline void router_backward(Peak& peak, const MixtureSetting& s, Index held, Ind
   if (s.rule.top_k > 1) peak.at({held, of_logits, of_logits});
 }
 
-/// Sizes of one device's part, for the closed form of `switch` and `top-k`, in the letters above. The experts
-/// are divided over the devices of the setting. More devices divide the tokens if each expert has copies.
+/// Sizes of one device's part, for the closed form of `switch` and `top-k`, in the letters above. Tokens
+/// and experts are divided over the devices.
 struct ExpertSizes {
   Index k, E, D, D_out, b;
-  int of_tokens, place;         ///< devices that divide the tokens, and the place of this one
-  std::vector<int> copies;      ///< of each expert
   Range mine;                   ///< my experts
   std::vector<Index> rows;      ///< m_e of each
   std::vector<Index> to, from;  ///< (N) n by the device that receives, m by the device that sends
@@ -98,8 +92,6 @@ struct ExpertSizes {
         D(s.model.width(0)),
         D_out(s.model.width(s.model.num_layers)),
         b(part(s.batch, s.devices, s.device).size()),
-        of_tokens(s.devices),
-        place(s.device),
         mine(part(E, s.devices, s.device)),
         rows(expert_rows(s, mine)) {
     for (int d = 0; d < s.devices; ++d) {
@@ -126,7 +118,7 @@ inline Peak expert_parallel_peak(const MixtureSetting& s, const ExpertSizes& z) 
   const Index answers = z.n * z.D_out;  // to my tokens
   const Index held = always_held(s, z.parameters(s.model), z.b);
   Peak peak;
-  peak.at({held, counts, z.of_tokens > 1 ? z.of_tokens * counts : 0});
+  peak.at({held, counts, across * s.devices * counts});
   peak.at({held, z.n * z.D, across * z.m * z.D});  // tokens to the experts
   const Index kept = experts_forward(peak, s, held + z.m * z.D + y, z.rows);
   peak.at({held, kept, y, across * answers});          // answers back
@@ -134,10 +126,10 @@ inline Peak expert_parallel_peak(const MixtureSetting& s, const ExpertSizes& z) 
   peak.at({held, kept, answers, out, dgates});         // with dL/dout and dL/dgates
   peak.at({held, kept, dgates, answers, across * y});  // gradients of answers to the experts
   const Index dtokens = s.input_grad ? z.m * z.D : 0;
-  Index dw = experts_backward(peak, s, held + dgates + y + dtokens, kept, z.rows, z.copies);
+  Index dw = experts_backward(peak, s, held + dgates + y + dtokens, kept, z.rows);
   router_backward(peak, s, held + dw + dtokens, z.b);
   dw += z.router();
-  peak.at({held, dw, dtokens, dlogits, ring_buffer(z.router(), z.of_tokens)});
+  peak.at({held, dw, dtokens, dlogits, ring_buffer(z.router(), s.devices)});
   if (!s.input_grad) return peak;
   peak.at({held, dw, dlogits, dtokens, across * z.n * z.D});  // gradients of tokens back
   peak.at({held, dw, dlogits, z.n * z.D, x});                 // dL/dx through the experts
@@ -160,9 +152,9 @@ inline Costs expert_parallel_costs(const MixtureSetting& s, const ExpertSizes& z
       all_to_all(z.to, z.D) + all_to_all(z.from, z.D_out) + all_to_all(z.to, z.D_out);
   if (s.input_grad) costs[Collective::all_to_all] += all_to_all(z.from, z.D);
   // The counts, k E numbers from each device, and the sum of the router's gradients.
-  const std::vector<Index> counts(static_cast<std::size_t>(z.of_tokens), z.k * z.E);
-  costs[Collective::all_gather] = ring_all_gather(counts, z.place);
-  costs[Collective::all_reduce] = ring_all_reduce(z.router(), z.of_tokens, z.place);
+  const std::vector<Index> counts(static_cast<std::size_t>(s.devices), z.k * z.E);
+  costs[Collective::all_gather] = ring_all_gather(counts, s.device);
+  costs[Collective::all_reduce] = ring_all_reduce(z.router(), s.devices, s.device);
   costs.peak_bytes = expert_parallel_peak(s, z).bytes();
   return costs;
 }

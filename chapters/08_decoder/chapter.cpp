@@ -1,5 +1,4 @@
 #include "context.hpp"
-#include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder.hpp"
 #include "engine/workloads/t5.hpp"
@@ -7,7 +6,6 @@
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
-#include "t5_costs.hpp"
 #include "t5_layers.hpp"
 #include "t5_single.hpp"
 #include "t5_tensor.hpp"
@@ -63,7 +61,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
                  },
-             .costs = [](const Setting& s, const Options&) { return single_costs(s); },
              .reference = "single"},
             {.name = "tensor",
              .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
@@ -72,10 +69,6 @@ const RegisteredChapter chapter({
                    const DecoderModel& m = as_decoder(w).model();
                    return o[sequence_parallel] == "yes" ? by_heads<TensorSequenceDecoder>(group, m)
                                                         : by_heads<TensorDecoder>(group, m);
-                 },
-             .costs =
-                 [](const Setting& s, const Options& o) {
-                   return o[sequence_parallel] == "yes" ? tensor_sequence_costs(s) : tensor_costs(s);
                  },
              .options = {sequence_parallel},
              .tested_with = {Options(), Options().with(sequence_parallel, "yes")},
@@ -86,7 +79,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                  },
-             .costs = [](const Setting& s, const Options& o) { return context_costs(s, cut_of(o)); },
              .options = {balance},
              .tested_with = {Options(), Options().with(balance, "zigzag")},
              .reference = "single"},
@@ -96,7 +88,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
                  },
-             .costs = [](const Setting& s, const Options&) { return ulysses_costs(s); },
              .reference = "single"},
             {.name = "experts",
              .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
@@ -104,7 +95,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
                  },
-             .costs = [](const Setting& s, const Options&) { return experts_costs(s); },
              .require =
                  [](int, const Workload& w, const Options&) {
                    if (!as_decoder(w).model().is_mixture())
@@ -119,7 +109,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
                  },
-             .costs = [](const Setting& s, const Options&) { return fsdp_costs(s); },
              .reference = "single"},
             {.name = "layers",
              .summary = "blocks divided; activations go from device to device, one forward, one backward",
@@ -127,12 +116,6 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<LayersDecoder>(group, as_decoder(w).model(), o[split],
                                                           o[micro_batches]);
-                 },
-             .costs =
-                 [](const Setting& s, const Options& o) {
-                   const std::vector<Range> parts =
-                       split_blocks(as_decoder(*s.workload).model(), s.devices, o[split]);
-                   return layers_costs(s, parts, o[micro_batches]);
                  },
              .options = {split, micro_batches},
              .tested_with = {Options().with(micro_batches, 1),
@@ -145,14 +128,12 @@ const RegisteredChapter chapter({
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
-             .costs = [](const Setting& s, const Options&) { return t5_single_costs(s); },
              .workload = &t5(),
              .reference = "t5-single"},
             {.name = "t5-tensor",
              .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
-             .costs = [](const Setting& s, const Options&) { return t5_tensor_costs(s); },
              .workload = &t5(),
              .reference = "t5-single"},
             {.name = "t5-layers",
@@ -160,11 +141,6 @@ const RegisteredChapter chapter({
              .make =
                  [](Communicator& group, const Workload& w, const Options& o) {
                    return std::make_unique<T5Layers>(group, as_t5(w).model(), o[split], o[micro_batches]);
-                 },
-             .costs =
-                 [](const Setting& s, const Options& o) {
-                   const T5Split places(as_t5(*s.workload).model(), s.devices, o[split]);
-                   return t5_layers_costs(s, places, o[micro_batches]);
                  },
              .options = {split, micro_batches},
              .tested_with = {Options().with(micro_batches, 1),

@@ -16,6 +16,15 @@ namespace {
   throw Error(Code::usage, fmt::format("--split: expected {}, given {}", expected, given));
 }
 
+/// The elements of one block's parameters.
+Index elements_of_block(DecoderModel model) {
+  model.num_blocks = 1;
+  Index elements = 0;
+  for (const Parameter& p : model.parameters())
+    if (p.name.starts_with("block_")) elements += num_elements(p.shape);
+  return elements;
+}
+
 /// Elements of each block, with what its device has before the first block and after the last one.
 std::vector<Index> elements_with_ends(const DecoderModel& m) {
   std::vector<Index> elements(static_cast<std::size_t>(m.num_blocks), elements_of_block(m));
@@ -26,14 +35,6 @@ std::vector<Index> elements_with_ends(const DecoderModel& m) {
 }
 
 }  // namespace
-
-Index elements_of_block(DecoderModel model) {
-  model.num_blocks = 1;
-  Index elements = 0;
-  for (const Parameter& p : model.parameters())
-    if (p.name.starts_with("block_")) elements += num_elements(p.shape);
-  return elements;
-}
 
 std::vector<Range> split_blocks(const std::vector<Index>& elements, int devices, const std::string& how) {
   const auto num_blocks = static_cast<Index>(elements.size());

@@ -9,9 +9,6 @@
 
 namespace shard::decoders {
 
-/// The elements of one block's parameters.
-Index elements_of_block(DecoderModel model);
-
 /// Cuts blocks into as many contiguous parts as there are devices. `elements`: of the parameters that lie with
 /// each block. `how` is one of these:
 ///   even    as many blocks for each device; if there is a rest, one more for each of the first devices

@@ -1,14 +1,10 @@
 #include <fmt/format.h>
 
 #include "blocks.hpp"
-#include "blocks_costs.hpp"
 #include "cannon.hpp"
-#include "cannon_costs.hpp"
 #include "gather_both.hpp"
-#include "gather_both_costs.hpp"
 #include "mesh_option.hpp"
 #include "summa.hpp"
-#include "summa_costs.hpp"
 #include "variants.hpp"
 
 namespace shard::meshes {
@@ -24,8 +20,8 @@ void require_square(const MeshShape& mesh) {
 }
 
 Variant on_squares(const MeshOption& mesh) {
-  Variant v = mesh.variant<Blocks<Cannon>>(
-      "cannon", "each matrix in blocks, which go around on a square mesh", blocks_costs<CannonCosts>);
+  Variant v =
+      mesh.variant<Blocks<Cannon>>("cannon", "each matrix in blocks, which go around on a square mesh");
   v.tested_on = [mesh, every = v.tested_on](int devices) {
     std::vector<Options> squares;
     for (const Options& o : every(devices))
@@ -43,12 +39,10 @@ Variant on_squares(const MeshOption& mesh) {
 std::vector<Variant> variants_of_blocks() {
   const MeshOption mesh(BlockAxes::names());
   return {mesh.variant<Blocks<Summa>>("summa",
-                                      "each matrix in blocks: panels go along rows and columns of devices",
-                                      blocks_costs<SummaCosts>),
+                                      "each matrix in blocks: panels go along rows and columns of devices"),
           on_squares(mesh),
-          mesh.variant<Blocks<GatherBoth>>("gather-both",
-                                           "each matrix in blocks: a product gathers rows and columns first",
-                                           blocks_costs<GatherBothCosts>)};
+          mesh.variant<Blocks<GatherBoth>>(
+              "gather-both", "each matrix in blocks: a product gathers rows and columns first")};
 }
 
 }  // namespace shard::meshes

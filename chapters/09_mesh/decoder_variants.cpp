@@ -1,6 +1,4 @@
 #include "08_decoder/single.hpp"
-#include "08_decoder/single_costs.hpp"
-#include "decoder_costs.hpp"
 #include "decoder_data_tensor.hpp"
 #include "decoder_fsdp_tensor.hpp"
 #include "engine/workloads/decoder.hpp"
@@ -13,8 +11,7 @@ namespace {
 
 /// A decoder on a mesh. The engine's form divides key-value heads, if every device along tensor can have one.
 template <template <class> class Engine>
-Variant decoder_on_mesh(const std::string& name, const std::string& summary,
-                        Costs (*costs)(const decoders::DecoderSetting&, const MeshShape&)) {
+Variant decoder_on_mesh(const std::string& name, const std::string& summary) {
   const MeshOption mesh(DataTensorAxes::names());
   Variant v = mesh.without_engine(name, summary);
   v.make = [mesh](Communicator& group, const Workload& w,
@@ -25,7 +22,6 @@ Variant decoder_on_mesh(const std::string& name, const std::string& summary,
       return std::make_unique<Engine<W<1>>>(group, shape, m);
     return std::make_unique<Engine<R>>(group, shape, m);
   };
-  v.costs = [mesh, costs](const Setting& s, const Options& o) { return costs(s, mesh.shape(s.devices, o)); };
   v.workload = &decoder();
   v.reference = "decoder-single";
   return v;
@@ -35,18 +31,15 @@ Variant decoder_on_mesh(const std::string& name, const std::string& summary,
 
 std::vector<Variant> variants_of_decoders() {
   return {decoder_on_mesh<DecoderDataTensor>(
-              "decoder-data-tensor", "a decoder: sequences over data, heads and hidden units over tensor",
-              decoder_data_tensor_costs),
+              "decoder-data-tensor", "a decoder: sequences over data, heads and hidden units over tensor"),
           decoder_on_mesh<DecoderFsdpTensor>(
-              "decoder-fsdp-tensor", "the same, with parameters over both, a block gathered at a time",
-              decoder_fsdp_tensor_costs),
+              "decoder-fsdp-tensor", "the same, with parameters over both, a block gathered at a time"),
           {.name = "decoder-single",
            .summary = "the decoder that these must equal, on one device",
            .make =
                [](Communicator& group, const Workload& w, const Options&) {
                  return std::make_unique<decoders::SingleDecoder>(group, as_decoder(w).model());
                },
-           .costs = [](const Setting& s, const Options&) { return decoders::single_costs(s); },
            .workload = &decoder(),
            .reference = "decoder-single"}};
 }

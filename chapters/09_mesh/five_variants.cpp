@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include "08_decoder/single.hpp"
-#include "08_decoder/single_costs.hpp"
 #include "engine/workloads/decoder.hpp"
 #include "five.hpp"
-#include "five_costs.hpp"
 #include "mesh_option.hpp"
 #include "variants.hpp"
 
@@ -82,9 +80,6 @@ Variant decoder_over(const std::string& name, const std::string& summary,
   v.make = [shape](Communicator& group, const Workload& w, const Options& o) {
     return make_engine(group, as_decoder(w).model(), shape(group.num_devices(), o), o);
   };
-  v.costs = [shape](const Setting& s, const Options& o) {
-    return five_costs(s, shape(s.devices, o), cut_of(o), o[options().micro_batches]);
-  };
   v.options.push_back(options().micro_batches);
   if (std::ranges::find(axes, context::name) != axes.end()) v.options.push_back(options().balance);
   v.tested_on = [mesh, axes](int devices) { return every_mesh(mesh, axes, devices); };
@@ -109,7 +104,6 @@ std::vector<Variant> variants_of_five_axes() {
        .summary = "the mixture decoder that these must equal, on one device",
        .make = [](Communicator& group, const Workload& w,
                   const Options&) { return std::make_unique<SingleDecoder>(group, as_decoder(w).model()); },
-       .costs = [](const Setting& s, const Options&) { return single_costs(s); },
        .workload = &decoder(usual_experts),
        .reference = "five-single"}};
 }

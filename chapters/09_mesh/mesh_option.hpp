@@ -19,19 +19,17 @@ class MeshOption {
   std::vector<Options> every(int devices, const std::vector<std::string>& order,
                              const Options& others = {}) const;
 
-  /// A variant whose engine takes nothing but the mesh. `costs` are its closed forms. It is tested on every
-  /// factorisation, and once with the axes in reverse order.
-  template <class Engine, class OfWorkload>
-  Variant variant(const std::string& name, const std::string& summary,
-                  Costs (*costs)(const OfWorkload&, const MeshShape&)) const {
+  /// A variant whose engine takes nothing but the mesh. It is tested on every factorisation, and once with
+  /// the axes in reverse order.
+  template <class Engine>
+  Variant variant(const std::string& name, const std::string& summary) const {
     Variant v = without_engine(name, summary);
     v.make = [*this](Communicator& group, const Workload&, const Options& o) {
       return std::make_unique<Engine>(group, shape(group.num_devices(), o));
     };
-    v.costs = [*this, costs](const Setting& s, const Options& o) { return costs(s, shape(s.devices, o)); };
     return v;
   }
-  /// The same before `make` and `costs` are set.
+  /// The same before `make` is set.
   Variant without_engine(const std::string& name, const std::string& summary) const;
 
  private:

@@ -1,6 +1,6 @@
 #include "05_expert/single_mixture.hpp"
+#include "engine/workloads/mixture.hpp"
 #include "expert_data.hpp"
-#include "expert_data_costs.hpp"
 #include "mesh_option.hpp"
 #include "variants.hpp"
 
@@ -15,9 +15,6 @@ Variant mixture_on_mesh(const std::string& name, const std::string& summary, Ind
   v.make = [mesh](Communicator& group, const Workload& w, const Options& o) {
     return std::make_unique<ExpertData>(group, mesh.shape(group.num_devices(), o), as_mixture(w).rule());
   };
-  v.costs = [mesh](const Setting& s, const Options& o) {
-    return expert_data_costs(s, mesh.shape(s.devices, o));
-  };
   v.workload = &mixture(top_k);
   v.reference = name + "-single";
   return v;
@@ -29,7 +26,6 @@ Variant single_mixture(const std::string& of, Index top_k) {
           .summary = "the mixture that " + of + " must equal, on one device",
           .make = [](Communicator& group, const Workload& w,
                      const Options&) { return std::make_unique<SingleMixture>(group, as_mixture(w).rule()); },
-          .costs = [](const Setting& s, const Options&) { return single_mixture_costs(s); },
           .workload = &mixture(top_k),
           .reference = of + "-single"};
 }

@@ -2,8 +2,8 @@
 
 #include "data_pipeline_tensor.hpp"
 #include "engine/schedules/schedules.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "mesh_option.hpp"
-#include "pipeline_costs.hpp"
 #include "variants.hpp"
 
 namespace shard::meshes {
@@ -47,14 +47,6 @@ StagePlan plan(const Options& o) {
           each};
 }
 
-Costs costs(const Setting& s, const Options& o) {
-  const MeshShape on = shape(s.devices, o);
-  const StagePlan p = plan(o);
-  const int places = on.size(pipeline::name);
-  return data_pipeline_tensor_costs(
-      s, on, with_messages(places * p.virtual_stages, p.micro_batches, p.work(places, p.micro_batches)));
-}
-
 void require_stages(int devices, const Workload& network, const Options& o) {
   require_blocks(network);
   const Index stages = Index{shape(devices, o).size(pipeline::name)} * plan(o).virtual_stages;
@@ -88,7 +80,6 @@ std::vector<Variant> variants_with_stages() {
   v.make = [](Communicator& group, const Workload&, const Options& o) {
     return std::make_unique<DataPipelineTensor>(group, shape(group.num_devices(), o), plan(o));
   };
-  v.costs = costs;
   v.options = {options().mesh.option(), options().schedule, options().micro_batches,
                options().virtual_stages};
   v.tested_on = every_mesh;

@@ -1,5 +1,5 @@
-#include "costs.hpp"
 #include "data_tensor.hpp"
+#include "engine/workloads/mlp.hpp"
 #include "fsdp_tensor.hpp"
 #include "hsdp.hpp"
 #include "mesh_option.hpp"
@@ -11,14 +11,13 @@ std::vector<Variant> variants_of_two_axes() {
   const MeshOption data_tensor(DataTensorAxes::names());
   const MeshOption replica_shard(HsdpAxes::names());
   auto blocks = [](int, const Workload& network, const Options&) { require_blocks(network); };
-  return {that_requires(data_tensor.variant<DataTensor>(
-                            "data-tensor", "the batch over data, each matrix over tensor", data_tensor_costs),
-                        blocks),
-          that_requires(data_tensor.variant<FsdpTensor>(
-                            "fsdp-tensor", "each matrix over both, gathered over data", fsdp_tensor_costs),
-                        blocks),
-          replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both",
-                                      hsdp_costs)};
+  return {that_requires(
+              data_tensor.variant<DataTensor>("data-tensor", "the batch over data, each matrix over tensor"),
+              blocks),
+          that_requires(
+              data_tensor.variant<FsdpTensor>("fsdp-tensor", "each matrix over both, gathered over data"),
+              blocks),
+          replica_shard.variant<Hsdp>("hsdp", "parameters over shard, copies over replica, rows over both")};
 }
 
 }  // namespace shard::meshes

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The axes of a mesh as numbers: their names and sizes, and where each device lies. Closed forms need no
-/// more. (mesh.hpp has the groups of devices.)
+/// The axes of a mesh as numbers: their names and sizes, and where each device lies. (mesh.hpp has the groups of
+/// devices.)
 
 #include <string>
 #include <vector>

@@ -8,16 +8,25 @@
 namespace shard {
 namespace {
 
-void print_costs(const Run& run) {
+/// \throws Error internal if a device of a mesh has sent more, or less, than along all axes
+void print_costs(const std::string& chapter, const Run& run) {
   const std::vector<CostsOfStep> all = costs_of_step(run);
   for (std::size_t device = 0; device < all.size(); ++device) {
     const CostsOfStep& c = all[device];
-    fmt::print("{}, {}, batch {}, {}: device {}: {} {} {} {}, {} operations, {} bytes in {}",
-               run.variant.name, run.network.describe(), run.arguments.batch,
-               run.arguments.options.describe(), device, c.parameters, c.gradients, c.state, c.peak,
-               c.operations, c.sent.bytes, c.sent.messages);
-    for (const auto& [axes, sent] : c.along) fmt::print(", {} {} in {}", axes, sent.bytes, sent.messages);
+    const std::string options = run.arguments.options.describe();
+    fmt::print("{} {}{}{}; {}, batch {}; device {}; {} {} {} {} {} {} {} {} {}", chapter, run.variant.name,
+               options.empty() ? "" : " ", options, run.network.describe(), run.arguments.batch, device,
+               c.parameters, c.gradients, c.state, c.activations, c.buffers, c.peak, c.operations,
+               c.sent.bytes, c.sent.messages);
+    Traffic along;
+    for (const auto& [axes, sent] : c.along) {
+      fmt::print(", {} {} in {}", axes, sent.bytes, sent.messages);
+      along += sent;
+    }
     fmt::print("\n");
+    if (!c.along.empty() && along != c.sent)
+      throw Error(Code::internal, fmt::format("sent: expected {} bytes along some axes, given {}",
+                                              c.sent.bytes, along.bytes));
   }
 }
 
@@ -30,7 +39,7 @@ void print_all(Communicator& group) {
           Arguments arguments;
           arguments.options = options;
           arguments.batch = c.batch;
-          print_costs({group, variant, *c.workload, arguments});
+          print_costs(chapter.folder, {group, variant, *c.workload, arguments});
         }
       }
 }

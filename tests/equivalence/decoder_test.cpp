@@ -9,7 +9,6 @@
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/host_checkpoint.hpp"
 #include "engine/program/training_step.hpp"
-#include "engine/workloads/chosen_experts.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "tests/equivalence/decoder_reference.hpp"
 #include "tests/equivalence/finite_differences.hpp"
@@ -41,24 +40,6 @@ TEST_CASE("decoder: the gradients of the single engine are the definition's fini
     SingleDecoder engine(group(), model);
     check_gradients<SampledDecoder>(engine, model, AtPoint(Decoder(model, 4)));
   }
-}
-
-TEST_CASE("decoder: even choices are of all experts in turn, in each block") {
-  const Index batch = 2, length = 7;
-  const DecoderModel model = tiny_mixture();
-  const auto data = Decoder(model, length).even_step_data(batch, 1);
-  const auto& chosen = dynamic_cast<const ChosenExperts&>(*data);
-  REQUIRE(chosen.of_block.size() == static_cast<std::size_t>(model.num_blocks));
-  const Index choices = batch * length * model.top_k;
-  for (Index b = 0; b < model.num_blocks; ++b) {
-    Index all = 0;
-    for (Index of_expert : chosen.counts(b, Range{0, batch * length})) {
-      CHECK((of_expert == choices / model.experts || of_expert == choices / model.experts + 1));
-      all += of_expert;
-    }
-    CHECK(all == choices);
-  }
-  CHECK(Decoder(tiny_model(), length).even_step_data(batch, 1) == nullptr);
 }
 
 TEST_CASE("decoder: in exact problems, 90 % or more of each gradient's elements that are reached are not 0") {

@@ -42,29 +42,6 @@ void load(Engine& engine, const Weights& weights) {
 
 }  // namespace
 
-TEST_CASE("even choices: experts in turn, each token's choices on the device that holds the token") {
-  const Index B = 23, E = 5, k = 2;
-  const Mixture network({2, 3, 4, E}, {k, 1.25, 0, 0});
-  const Index capacity = network.rule().capacity(B, E);
-  for (int devices : {1, 3}) {
-    CAPTURE(devices);
-    const RoutedCounts counts = route_in_turn(network, B, devices);
-    Index all = 0;
-    for (Index e = 0; e < E; ++e) {
-      all += counts.chosen_for(e);
-      CHECK((counts.chosen_for(e) == B * k / E || counts.chosen_for(e) == B * k / E + 1));
-      CHECK(counts.kept_for(e) == std::min(counts.chosen_for(e), capacity));
-    }
-    CHECK(all == B * k);
-    for (int d = 0; d < devices; ++d)
-      for (Index r = 0; r < k; ++r) {
-        Index of_rank = 0;
-        for (Index e = 0; e < E; ++e) of_rank += counts.at(counts.chosen, d, r, e);
-        CHECK(of_rank == part(B, devices, d).size());
-      }
-  }
-}
-
 TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
   for (Index layers : {1, 2, 3, 6}) {
     CAPTURE(layers);

@@ -50,21 +50,15 @@ TEST_CASE("a report is good only if each figure of each device is its form's") {
   CHECK_FALSE(report.is_good());
 }
 
-TEST_CASE("on a mesh, a report has the figures of each axis, and is good only if they are their forms'") {
+TEST_CASE("on a mesh, a report has the figures of each axis along which something is sent") {
   Report report;
   report.losses = {1};
-  report.along = {{"data", {{4, 12288}, {4, 12288}}, {{1, 2}, {1, 2}}},
-                  {"tensor", {{0, 0}, {0, 0}}, {{0, 0}, {0, 0}}}};
-  CHECK(report.is_good());
-  CHECK_THAT(table({report}), contains("along data ") && contains("12,288 =") && !contains("along tensor"));
+  report.along = {{"data", {{4, 12288}}, {{1, 2}}}, {"tensor", {{0, 0}}, {{0, 0}}}};
+  CHECK_THAT(table({report}), contains("along data ") && contains("12,288 –") && !contains("along tensor"));
   CHECK_THAT(table({report, report}), !contains("along"));
   TextFile file("");
   write_report(file.path(), report);
   CHECK(table({read_report(file.path())}) == table({report}));
-  report.along[1].messages.measured[0] = 3;
-  CHECK_FALSE(report.is_good());
-  CHECK_THAT(table({report}), contains("along tensor ") && contains("3 not 0"));
-  CHECK_THAT(table({report, report}), contains("along tensor ") && !contains("along data"));
 }
 
 TEST_CASE("a summary holds each run to its own comparison of loss curves, and to nothing else") {

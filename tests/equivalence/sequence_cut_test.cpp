@@ -2,12 +2,14 @@
 
 #include "08_decoder/sequence_cut.hpp"
 
-#include "08_decoder/costs.hpp"
+#include "engine/program/costs_of_step.hpp"
 #include "engine/workloads/decoder.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
+
+RUNS_ON(.in_one_process = {1, 2, 3, 8});
 
 using decoders::CutSequences;
 using decoders::SequenceCut;
@@ -33,30 +35,34 @@ TEST_CASE("each place of each sequence belongs to one device, and rows follow on
 
 namespace {
 
-/// What a device computes in a step more than another one, as scores of one head: a score costs seven products of
-/// the head's width, forward and backward.
-Index more_scores(CutSequences rule, Index length, int devices, int device, int than) {
+/// What each device computes in a step more than the first one, as scores of one head: a score costs seven products
+/// of the head's width, forward and backward. On device 0.
+std::vector<Index> more_scores(const std::string& balance, Index length) {
   DecoderModel m;
   m.num_blocks = 1, m.model_dim = 4, m.heads = 1, m.key_heads = 1, m.head_dim = 2, m.hidden_dim = 3;
   m.vocabulary = 5;
   const Decoder network(m, length);
-  auto flops = [&](int d) {
-    return decoders::context_costs(Setting{&network, 1, false, devices, d}, rule).flops;
-  };
-  return (flops(device) - flops(than)) / (7 * product_flops(1, m.head_dim, 1));
+  Arguments arguments;
+  arguments.batch = 1;
+  arguments.options.set("--balance", balance);
+  std::vector<Index> more;
+  const auto all = costs_of_step({group(), find_chapter("08").variant("context"), network, arguments});
+  for (const CostsOfStep& costs : all)
+    more.push_back((costs.operations - all[0].operations) / (7 * product_flops(1, m.head_dim, 1)));
+  return more;
 }
 
 }  // namespace
 
 TEST_CASE("zigzag balances attention: devices compute as many scores, the last one a block more") {
-  for (int devices : {2, 3, 8}) {
-    CAPTURE(devices);
-    const Index part = 4, length = 2 * devices * part;  // parts of a zigzag; a block has part² scores
-    for (int device = 1; device < devices; ++device) {
-      const bool is_last = device == devices - 1;  // its two parts touch, and make one run
-      CHECK(more_scores(SequenceCut::contiguous, length, devices, device, 0) == 4 * device * part * part);
-      CHECK(more_scores(SequenceCut::zigzag, length, devices, device, 0) == (is_last ? 1 : 0) * part * part);
-    }
+  const Index part = 4;  // tokens of a part of a zigzag: a block has part² scores
+  const Index length = 2 * group().num_devices() * part;
+  const std::vector<Index> contiguous = more_scores("contiguous", length);
+  const std::vector<Index> zigzag = more_scores("zigzag", length);
+  for (std::size_t device = 1; device < zigzag.size(); ++device) {
+    const bool is_last = device + 1 == zigzag.size();  // its two parts touch, and make one run
+    CHECK(contiguous[device] == 4 * static_cast<Index>(device) * part * part);
+    CHECK(zigzag[device] == (is_last ? 1 : 0) * part * part);
   }
 }
 

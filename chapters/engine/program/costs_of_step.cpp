@@ -52,6 +52,8 @@ CostsOfStep my_costs(const Run& run) {
   return {.parameters = parameters,
           .gradients = ledger().peak(Purpose::gradients),
           .state = ledger().live(Purpose::optimizer),
+          .activations = ledger().peak(Purpose::activations),
+          .buffers = ledger().peak(Purpose::buffers),
           .peak = ledger().peak(),
           .operations = ledger().flops(),
           .sent = ledger().traffic(),
@@ -59,8 +61,9 @@ CostsOfStep my_costs(const Run& run) {
 }
 
 std::string as_text(const CostsOfStep& c) {
-  std::string text = fmt::format("{} {} {} {} {} {} {}", c.parameters, c.gradients, c.state, c.peak,
-                                 c.operations, c.sent.messages, c.sent.bytes);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", c.parameters, c.gradients, c.state, c.activations, c.buffers,
+                  c.peak, c.operations, c.sent.messages, c.sent.bytes);
   for (const auto& [axes, sent] : c.along) text += fmt::format(" {} {} {}", axes, sent.messages, sent.bytes);
   return text;
 }
@@ -68,7 +71,8 @@ std::string as_text(const CostsOfStep& c) {
 CostsOfStep costs_from(const std::string& text) {
   CostsOfStep c;
   std::istringstream in(text);
-  in >> c.parameters >> c.gradients >> c.state >> c.peak >> c.operations >> c.sent.messages >> c.sent.bytes;
+  in >> c.parameters >> c.gradients >> c.state >> c.activations >> c.buffers >> c.peak >> c.operations;
+  in >> c.sent.messages >> c.sent.bytes;
   Traffic sent;
   for (std::string axes; in >> axes >> sent.messages >> sent.bytes;) c.along[axes] = sent;
   return c;

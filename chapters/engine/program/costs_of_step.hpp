@@ -12,10 +12,12 @@ namespace shard {
 /// What a training step takes on a device: in bytes, but for operations.
 struct CostsOfStep {
   Index parameters = 0;
-  Index gradients = 0;   ///< the most of them at a time
-  Index state = 0;       ///< the optimizer's
-  Index peak = 0;        ///< the most that is held at a time, of all
-  Index operations = 0;  ///< of matrix products
+  Index gradients = 0;    ///< the most of them at a time
+  Index state = 0;        ///< the optimizer's
+  Index activations = 0;  ///< the most of them at a time
+  Index buffers = 0;      ///< the most of them at a time
+  Index peak = 0;         ///< the most that is held at a time, of all
+  Index operations = 0;   ///< of matrix products
   Traffic sent = {};
   std::map<std::string, Traffic> along = {};  ///< of what is sent, by axes of a mesh
 

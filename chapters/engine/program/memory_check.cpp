@@ -70,11 +70,14 @@ void require_room_for_step(Communicator& group, const Variant& variant, const Wo
                            const ShardedEngine& engine, const Arguments& arguments) {
   const std::optional<Room> room = room_for_devices();
   const int devices = group.num_devices();
+  const double parameters =  // each once, with its gradient and its state
+      network.parameter_elements() * bytes_per_element *
+      static_cast<double>(2 + state_per_element(arguments));
   // Forms of sizes that do not fit could overflow, so the rows are doubled until something does not fit.
   const bool has_form = variant.costs && network.step_data(engine) == nullptr;
   for (Index rows = 1;; rows = std::min(2 * rows, arguments.batch)) {
-    double each = static_cast<double>(num_elements(network.input_shape(rows)) * bytes_per_element) / devices;
-    double all = each * devices;
+    double all = network.kept_elements(rows) * bytes_per_element + parameters;
+    double each = all / devices;
     if (has_form) {
       const std::vector<Index> bytes = step_bytes(group, variant, network, arguments, rows);
       each = static_cast<double>(std::ranges::max(bytes));

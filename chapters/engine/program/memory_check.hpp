@@ -11,7 +11,8 @@ namespace shard {
 /// Of the parameters: them, their gradients and the optimizer's state, and what exact mode keeps of them.
 void require_room_for_parameters(const Communicator& group, const Workload& network,
                                  const Arguments& arguments);
-/// Of a step with so many rows: what its closed form says, or without one the batch. A collective.
+/// Of a step: what its closed form says. Without one, what all devices together hold at the least: parameters,
+/// gradients, state, and what the backward pass needs of the forward pass. A collective.
 void require_room_for_step(Communicator& group, const Variant& variant, const Workload& network,
                            const ShardedEngine& engine, const Arguments& arguments);
 /// @}

@@ -172,7 +172,7 @@ std::string table(const std::vector<Report>& reports) {
                         right(cell(r.bytes), 16), right(cell(r.messages), 9), right(cell(r.peak), 16),
                         r.milliseconds);
     for (const AxisFigures& a : r.along)
-      if ((reports.size() == 1 && a.bytes.largest() > 0) || !a.is_met())
+      if (reports.size() == 1 && a.bytes.largest() > 0)
         text += fmt::format("{:<{}} {} {}\n", "    along " + a.axes, width + 51, right(cell(a.bytes), 16),
                             right(cell(a.messages), 9));
   }

@@ -31,14 +31,8 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
               return c.step_peak_bytes(optimizer.state_per_element(), step == 1);
             }));
   for (const auto& [axes, sent] : engine.sent_along()) {
-    auto form_along = [&, &axes = axes](Index Traffic::*figure) {
-      return form([&](const Costs& c) {
-        const auto of_axes = c.sent_along.find(axes);
-        return of_axes == c.sent_along.end() ? 0 : of_axes->second.*figure;
-      });
-    };
-    along_[axes].bytes.add(step, sent.bytes, form_along(&Traffic::bytes));
-    along_[axes].messages.add(step, sent.messages, form_along(&Traffic::messages));
+    Traffic& most = along_[axes];
+    most = {std::max(most.messages, sent.messages), std::max(most.bytes, sent.bytes)};
   }
   all_flops_ += ledger().flops();
 }
@@ -51,9 +45,9 @@ void StepFigures::gather_into(Report& report, const Run& run) const {
   report.bytes = gather("bytes", bytes_);
   report.messages = gather("messages", messages_);
   report.bytes.is_booked = report.messages.is_booked = traffic_is_booked();
-  for (const auto& [axes, worst] : along_) {
-    report.along.push_back(
-        {axes, gather("bytes along an axis", worst.bytes), gather("messages along an axis", worst.messages)});
+  for (const auto& [axes, most] : along_) {
+    report.along.push_back({axes, gather_figure(run.group, "bytes along an axis", most.bytes),
+                            gather_figure(run.group, "messages along an axis", most.messages)});
     report.along.back().bytes.is_booked = report.along.back().messages.is_booked = traffic_is_booked();
   }
   report.flops = gather("flops", flops_);
@@ -62,17 +56,13 @@ void StepFigures::gather_into(Report& report, const Run& run) const {
 
 std::vector<std::string> StepFigures::misses(const Run& run) const {
   std::string mine;
-  auto add = [&](const std::string& what, const Worst& w) {
+  auto add = [&](const char* what, const Worst& w) {
     if (w.measured != w.formula)
       mine += fmt::format("device {}, step {}: {}: measured {}, formula {}\n", this_device(), w.step, what,
                           with_commas(w.measured), with_commas(w.formula));
   };
   add("bytes sent", bytes_);
   add("messages", messages_);
-  for (const auto& [axes, worst] : along_) {
-    add(fmt::format("bytes sent along {}", axes), worst.bytes);
-    add(fmt::format("messages along {}", axes), worst.messages);
-  }
   add("operations", flops_);
   add("bytes held", peak_);
   std::vector<std::string> lines;

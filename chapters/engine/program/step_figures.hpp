@@ -34,12 +34,8 @@ class StepFigures {
   std::vector<std::string> misses(const Run& run) const;
 
  private:
-  struct Along {
-    Worst bytes, messages;
-  };
-
   Worst bytes_, messages_, flops_, peak_;
-  std::map<std::string, Along> along_;  // by axes of a mesh
+  std::map<std::string, Traffic> along_;  // by axes of a mesh, the most in a step
   Index all_flops_ = 0;
 };
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,8 +44,6 @@ struct Setting {
 struct Costs {
   std::array<Traffic, num_collectives> sent{};             ///< per collective, forward and backward
   std::array<Traffic, num_collectives> sent_after_step{};  ///< per collective, in `after_step()`
-  /// On a mesh: what of this goes along an axis, or along several together: "data", "data,expert".
-  std::map<std::string, Traffic> sent_along{};
   Index flops = 0;            ///< of matrix products
   Index parameter_bytes = 0;  ///< of what this device holds between steps
   /// Bytes of the parameters that this device's optimizer updates, if these are not all that it holds. Their
@@ -60,11 +57,6 @@ struct Costs {
 
   Traffic& operator[](Collective c) { return sent[static_cast<std::size_t>(c)]; }
   Traffic& after_step(Collective c) { return sent_after_step[static_cast<std::size_t>(c)]; }
-  /// Traffic of a collective forward and backward that runs along these axes.
-  void send_along(const std::string& axes, Collective c, const Traffic& traffic) {
-    (*this)[c] += traffic;
-    sent_along[axes] += traffic;
-  }
   Index trained() const { return trained_bytes.value_or(parameter_bytes); }
   /// What is sent in a whole step.
   Traffic total() const;

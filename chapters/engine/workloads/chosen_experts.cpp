@@ -4,33 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
 
 namespace shard {
 
-std::vector<Index> ChosenExperts::counts(Index block, const std::vector<Index>& rows) const {
-  const std::vector<Index>& chosen = of_block[static_cast<std::size_t>(block)];
-  std::vector<Index> counts(static_cast<std::size_t>(experts));
-  for (Index row : rows)
-    for (Index r = 0; r < top_k; ++r)
-      ++counts[static_cast<std::size_t>(chosen[static_cast<std::size_t>(row * top_k + r)])];
+std::vector<Index> ChosenExperts::counts() const {
+  std::vector<Index> counts(of_block.size() * static_cast<std::size_t>(experts));
+  for (std::size_t block = 0; block < of_block.size(); ++block)
+    for (Index expert : of_block[block])
+      ++counts[block * static_cast<std::size_t>(experts) + static_cast<std::size_t>(expert)];
   return counts;
-}
-
-std::vector<Index> ChosenExperts::counts(Index block, Range rows) const {
-  std::vector<Index> all(static_cast<std::size_t>(rows.size()));
-  std::iota(all.begin(), all.end(), rows.begin);
-  return counts(block, all);
-}
-
-std::vector<Index> ChosenExperts::of_all() const {
-  std::vector<Index> all;
-  for (std::size_t block = 0; block < of_block.size(); ++block) {
-    const Index rows = static_cast<Index>(of_block[block].size()) / top_k;
-    std::ranges::copy(counts(static_cast<Index>(block), Range{0, rows}), std::back_inserter(all));
-  }
-  return all;
 }
 
 ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& model, Index length) {
@@ -53,7 +36,7 @@ ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& 
 
 void ExpertJournal::add(const ShardedEngine& engine) {
   const auto data = network_.step_data(engine);
-  const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).of_all();
+  const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).counts();
   if (chosen.empty()) return;
   const Index experts = network_.model().experts;
   RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};

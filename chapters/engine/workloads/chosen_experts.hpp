@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which experts the tokens of a step chose, for closed forms and for people.
+/// Which experts the tokens of a step chose, for tests and for people.
 
 #include "engine/layers/language_model.hpp"
 #include "engine/workloads/decoder.hpp"
@@ -18,11 +18,8 @@ struct ChosenExperts : StepData {
   bool equals(const StepData& other) const override {
     return of_block == dynamic_cast<const ChosenExperts&>(other).of_block;
   }
-  /// How many choices in a block, by some of the rows B · S, are of each expert: (E).
-  std::vector<Index> counts(Index block, const std::vector<Index>& rows) const;
-  std::vector<Index> counts(Index block, Range rows) const;
-  /// (blocks · E) by all tokens; nothing if the engine has noted none.
-  std::vector<Index> of_all() const;
+  /// How many choices in each block are of each expert, (blocks · E); nothing if the engine has noted none.
+  std::vector<Index> counts() const;
 };
 
 /// The choices that the devices of an engine noted in its last step, each on one device, of sequences of this

@@ -177,15 +177,6 @@ std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, 
   return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
-std::shared_ptr<const StepData> Decoder::even_step_data(Index batch, int) const {
-  if (!model_.is_mixture()) return nullptr;
-  ChosenExperts chosen(model_.experts, model_.top_k);
-  std::vector<Index> in_turn(static_cast<std::size_t>(batch * length_ * model_.top_k));
-  for (std::size_t i = 0; i < in_turn.size(); ++i) in_turn[i] = static_cast<Index>(i) % model_.experts;
-  chosen.of_block.assign(static_cast<std::size_t>(model_.num_blocks), in_turn);
-  return std::make_shared<ChosenExperts>(std::move(chosen));
-}
-
 std::unique_ptr<Journal> Decoder::journal() const {
   return model_.is_mixture() ? std::make_unique<ExpertJournal>(*this) : nullptr;
 }

@@ -23,6 +23,10 @@ class Decoder : public Workload {
   std::string describe() const override { return model_.describe(); }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   double parameter_elements() const override;
+  /// A block has two norms, and each keeps its rows.
+  double kept_elements(Index batch) const override {
+    return 2.0 * batch * length_ * model_.num_blocks * model_.model_dim;
+  }
   Shape input_shape(Index batch) const override { return {batch, 2 * length_}; }
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
   std::string input_hint(Index) const override { return ""; }
@@ -49,7 +53,6 @@ class Decoder : public Workload {
   /// Of a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
-  std::shared_ptr<const StepData> even_step_data(Index batch, int devices) const override;
 
  private:
   DecoderModel model_;

@@ -217,10 +217,6 @@ std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, 
   return routed_step(route_mixture(problem, devices));
 }
 
-std::shared_ptr<const StepData> Mixture::even_step_data(Index batch, int devices) const {
-  return routed_step(route_in_turn(*this, batch, devices));
-}
-
 const Mixture& as_mixture(const Workload& workload) {
   const auto* mixture = dynamic_cast<const Mixture*>(&workload);
   if (mixture == nullptr) refuse(Code::internal, "mixture", "the workload mixture", workload.kind().name());

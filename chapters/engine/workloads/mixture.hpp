@@ -36,7 +36,6 @@ class Mixture : public DenoisingWorkload {
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
-  std::shared_ptr<const StepData> even_step_data(Index batch, int devices) const override;
 
  private:
   MixtureModel model_;

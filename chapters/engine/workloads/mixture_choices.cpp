@@ -91,13 +91,4 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices) {
   return counted(exact_choices(problem), as_mixture(*problem.workload), devices);
 }
 
-RoutedCounts route_in_turn(const Mixture& mixture, Index batch, int devices) {
-  const Index k = mixture.rule().top_k, E = mixture.model().num_experts;
-  std::vector<ExactToken> tokens(static_cast<std::size_t>(batch));
-  for (Index t = 0; t < batch; ++t)
-    for (Index r = 0; r < k; ++r) tokens[static_cast<std::size_t>(t)].chosen.push_back((t * k + r) % E);
-  keep_first(tokens, mixture.rule(), E);
-  return counted(tokens, mixture, devices);
-}
-
 }  // namespace shard

@@ -23,8 +23,6 @@ Solution solve_mixture(const ExactProblem& problem);
 
 /// Where the choices of the problem go, again from the definitions.
 RoutedCounts route_mixture(const ExactProblem& problem, int devices);
-/// The same of so many tokens that choose experts in turn, as evenly as can be.
-RoutedCounts route_in_turn(const Mixture& mixture, Index batch, int devices);
 
 /// A problem in which every number that is sent affects a result. All numbers are positive, and no two
 /// experts are alike. Every device receives as many rows as it sends, so that shapes stay the same when a

@@ -26,6 +26,11 @@ class T5 : public Workload {
   std::string describe() const override { return model_.describe(); }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   double parameter_elements() const override;
+  /// A block has two norms at the least, and each keeps its rows.
+  double kept_elements(Index batch) const override {
+    const Index rows = model_.encoder_blocks * source_length_ + model_.decoder_blocks * length_;
+    return 2.0 * batch * rows * model_.model_dim;
+  }
   Shape input_shape(Index batch) const override { return {batch, 1 + source_length_ + 2 * length_}; }
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
   std::string input_hint(Index) const override { return ""; }

@@ -80,6 +80,8 @@ class Workload {
   virtual std::vector<Parameter> parameters() const = 0;
   /// Elements of all parameters, of networks of any size: no number of 64 bits might hold them.
   virtual double parameter_elements() const = 0;
+  /// What a backward pass needs of a forward pass of so many rows, at the least: elements on all devices.
+  virtual double kept_elements(Index batch) const { return num_elements(input_shape(batch)); }
   virtual Shape input_shape(Index batch) const = 0;
   virtual Shape output_shape(Index batch) const = 0;
   /// Where an input of this width would fit if the parameters were stored in another way: a sentence that
@@ -136,14 +138,10 @@ class Workload {
   virtual float gradient_unit() const { return 1; }
   /// An input of real numbers, or whatever the network reads, for tests: uniform in ±1 by default.
   virtual HostTensor random_input(Index batch, std::uint64_t seed) const;
-  /// Data of the engine's last step that closed forms need beside the setting; null if they need none.
+  /// What the engine's last step chose, which closed forms need beside the setting; null if it chose nothing.
   virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
   /// The same of a problem whose rows are divided over so many devices, from the definitions.
   virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {
-    return nullptr;
-  }
-  /// The same of a step of so many rows whose choices are as even as they can be.
-  virtual std::shared_ptr<const StepData> even_step_data(Index /*batch*/, int /*devices*/) const {
     return nullptr;
   }
   /// @}
