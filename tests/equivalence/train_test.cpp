@@ -370,6 +370,13 @@ TEST_CASE("gradients: each device's piece of the output is written at its rows")
   CHECK(run_chapter(group(), only_chapter(),
                     {"gradients", "--params", folder / "params", "--batch", folder / "batch", "--out",
                      folder / "out"}) == 0);
+  for (const char* variant : {"no-layer", "other-name"})
+    CHECK_THAT(refusal([&] {
+                 run_chapter(group(), only_chapter(),
+                             {"gradients", "--variant", variant, "--params", folder / "params", "--batch",
+                              folder / "batch", "--out", folder / "none"});
+               }).message,
+               contains("gradients: expected one of each name, given none for layer_1/weights"));
   if (!speaks()) return;
   const SafetensorsFile written(folder / "out");
   for (const auto& [name, expected] : solve(problem)) {

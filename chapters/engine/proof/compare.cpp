@@ -158,6 +158,10 @@ std::int64_t ulp_distance(float a, float b) {
   return std::abs(ordered(a) - ordered(b));
 }
 
+bool is_far(std::int64_t distance) {
+  return distance == farthest;
+}
+
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices, int axis, Index offset) {
   Evidence evidence{.given = actual, .expected = expected, .num_devices = num_devices};

@@ -63,5 +63,7 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
 
 /// Distance in units in the last place; the largest number when one is a NaN and the other is not.
 std::int64_t ulp_distance(float a, float b);
+/// Whether such a distance, or the largest of several, is that number: a NaN, or nothing to compare with.
+bool is_far(std::int64_t distance);
 
 }  // namespace shard
