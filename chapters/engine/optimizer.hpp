@@ -88,7 +88,23 @@ class IntegerOptimizer : public Optimizer {
   float unit_;
 };
 
-/// The same with a state, so that a state that is divided or kept wrongly shows: m <- ((m - g) mod 5) - 2 and
+/// w <- w / 2, whatever the gradient: with_halved_weights of an exact problem, at any size.
+class HalvingOptimizer : public Optimizer {
+ public:
+  explicit HalvingOptimizer(IntegerOptimizer::MustStay must_stay) : must_stay_(std::move(must_stay)) {}
+
+ protected:
+  void update(const Trainable& t, const Tensor&) override {
+    if (must_stay_(t.name)) return;
+    Tensor w = slice(*t.parameter.tensor, 0, t.parameter.begin, t.parameter.end);
+    sgd_update(t.parameter, w, 0.5F);
+  }
+
+ private:
+  IntegerOptimizer::MustStay must_stay_;
+};
+
+/// IntegerOptimizer with a state, so that a state that is divided or kept wrongly shows: m <- ((m - g) mod 5) - 2 and
 /// w <- ((w - m) mod 5) - 2. m begins with zeros.
 class IntegerMomentum : public Optimizer {
  public:

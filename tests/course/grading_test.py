@@ -402,7 +402,7 @@ class Judged(Folder):
             whole = [{name: (t, [0] * t.ndim) for name, t in asked.expected.items()} for _ in range(3)]
             whole[2][words] = (whole[2][words][0] + 1000.5, [0])
             self.asked, self.parts = asked, whole
-            self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: no known cause$")
+            self.assertRegex(self.judged().results[0], f"^{words} on device 2 at .*: on this device alone: ")
 
     def test_causes_of_a_layer(self):
         """Each wrong cross entropy is named, and the right one is right."""
@@ -433,7 +433,7 @@ class Judged(Folder):
                       self.judged().results[0])
         for parts in self.parts:
             parts.pop("output")
-        self.assertIn("output: expected in the results, given nothing", "\n".join(self.judged().results))
+        self.assertIn("output: expected a result of this name, given none", "\n".join(self.judged().results))
 
     def test_parts_of_no_size(self):
         for device in range(3):
@@ -456,11 +456,11 @@ class Judged(Folder):
         for text in ("", "[" * 100000, "{}", '{"begin": 1, "figures": {}}',
                      '{"begin": {}, "figures": {"bytes": "x"}}'):
             (self.folder / "device_0.json").write_text(text)
-            found, verdict = judge.results_of(self.asked, self.folder)
+            found, verdict = judge.results_of(self.asked, self.folder, self.forms)
             self.assertFalse(verdict.is_right, text)
         self.judged()
         (self.folder / "device_0.safetensors").write_bytes(b"\xff" * 40)
-        self.assertFalse(judge.results_of(self.asked, self.folder)[1].is_right)
+        self.assertFalse(judge.results_of(self.asked, self.folder, self.forms)[1].is_right)
 
     def test_figures(self):
         for form, figures in zip(self.forms, self.figures):

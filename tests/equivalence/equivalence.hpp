@@ -11,7 +11,7 @@
 #include "engine/host_checkpoint.hpp"
 #include "engine/optimizer.hpp"
 #include "engine/program/registry.hpp"
-#include "engine/proof/compare.hpp"
+#include "engine/workloads/other_versions.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -19,12 +19,8 @@ namespace shard::testing {
 
 /// What a step produced on this device.
 struct Results {
-  struct Piece {
-    Index first_row;
-    HostTensor rows;
-  };
-  std::vector<Piece> output;  ///< as the loss saw it
-  Gradients gradients;        ///< with dL/dx, if wanted
+  std::vector<OutputRows> output;
+  Gradients gradients;  ///< with dL/dx, if wanted
 };
 
 /// Rows of a host tensor, as a device tensor.
@@ -105,16 +101,7 @@ inline Solution without_input_grad(Solution expected) {
 /// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
 inline std::vector<Comparison> compare_all(const Results& results, const Solution& expected,
                                            const Background& background = {}) {
-  std::vector<Comparison> all;
-  for (const auto& [first_row, rows] : results.output) {
-    Tensor want = rows_of(expected.at("output"), {first_row, first_row + rows.shape[0]});
-    all.push_back(
-        compare("output", rows, {want.shape(), want.to_host()}, group().num_devices(), 0, first_row));
-  }
-  Solution wanted = expected;
-  wanted.erase("output");
-  for (Comparison& c : shard::compare_all(results.gradients, wanted, background)) all.push_back(std::move(c));
-  return all;
+  return shard::compare_all(group(), results.output, results.gradients, expected, background);
 }
 
 /// The first difference of all, or nothing.
@@ -126,7 +113,8 @@ inline std::string first_difference(const std::vector<Comparison>& comparisons) 
 
 /// What a wrong result of this problem may be mistaken for.
 inline Background background_of(const ExactProblem& problem) {
-  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices()); }};
+  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices()); },
+          .others = [&problem] { return other_versions(problem, group().num_devices()); }};
 }
 
 /// Whether a variant, with these options, takes a network on this group.

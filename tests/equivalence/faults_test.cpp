@@ -12,21 +12,9 @@ RUNS_ON(.in_one_process = {2, 3}, .with_all = {4, 5});
 
 namespace {
 
-/// w <- w / 2, whatever the gradient; but what must stay for sums to be exact stays.
-class HalvingOptimizer : public Optimizer {
- public:
-  explicit HalvingOptimizer(const Workload& network) : network_(network) {}
-
- protected:
-  void update(const Trainable& t, const Tensor&) override {
-    if (network_.must_stay(t.name)) return;
-    Tensor w = slice(*t.parameter.tensor, 0, t.parameter.begin, t.parameter.end);
-    sgd_update(t.parameter, w, 0.5F);
-  }
-
- private:
-  const Workload& network_;
-};
+HalvingOptimizer halving_optimizer(const Workload& network) {
+  return HalvingOptimizer([&network](const std::string& name) { return network.must_stay(name); });
+}
 
 /// Whether any device says so. A control message.
 bool any_device(bool mine) {
@@ -39,7 +27,7 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const 
                       const Solution& after_halving) {
   Results first = run_step(engine, problem.input, problem.output_grad);
   if (any_device(!first_difference(compare_all(first, expected)).empty())) return true;
-  HalvingOptimizer(*problem.workload).step(engine, first.gradients);
+  halving_optimizer(*problem.workload).step(engine, first.gradients);
   Results second = run_step(engine, problem.input, problem.output_grad);
   return !first_difference(compare_all(second, after_halving)).empty();
 }
@@ -77,7 +65,7 @@ void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector
   plant_faults({});
   std::unique_ptr<ShardedEngine> engine = c.engine(problem);
   ledger().reset();
-  HalvingOptimizer(*problem.workload)
+  halving_optimizer(*problem.workload)
       .step(*engine, run_step(*engine, problem.input, problem.output_grad).gradients);
   calls = std::ranges::max(group().exchange("calls", calls_made()));
   messages = group().exchange("messages", messages_sent());

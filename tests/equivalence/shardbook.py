@@ -31,6 +31,9 @@ from shardbook_numbers import (EXACT, PRECISIONS, Bounded, Precision, Undecided,
                                require_exact, uniform, unit_of)
 
 VERSION = 1
+# Likely causes, and what is said of each: the same that the chapters' programs say.
+SAYS = dict(re.findall(r'^CAUSE\((\w+), "(.*)"\)$', (Path(__file__).resolve().parents[2] /
+                                                    "chapters/engine/proof/causes.inc").read_text(), re.M))
 
 
 class Refused(Exception):
@@ -108,7 +111,9 @@ def rounded(values, dtype):
 @dataclass(frozen=True)
 class Mistake:
     """What a wrong version does otherwise. What it computes then may explain a result that differs."""
-    forgets: str = ""  # "masks", "relus", "gates", "capacity", "clipping" ...: see mistakes()
+    forgets: str = ""  # "mask_forgotten", "gates", "capacity", "clipping" ...: see mistakes()
+    rounds: str = ""  # "weights" or "products": what is rounded to `to`
+    to: str = ""  # "BF16" or "F16"
     scale: float = 1.0  # of all gradients of a step of training
     rows: tuple = ()  # [begin, end): only these rows of the batch count
     layers: tuple = ()  # the order in which layers are applied
@@ -229,8 +234,10 @@ class Problem(WithResults):
         return drawn[rows]
 
     def solved(self, precision):
+        if self.mistake.rounds == "products":
+            precision = replace(precision, rounds=lambda t: rounded(t, self.mistake.to))
         params, batch = ({name: Bounded.exact(t, precision) for name, t in tensors.items()}
-                         for tensors in (self.params, self.batch))
+                         for tensors in (weights_of(self), self.batch))
         return (train if self.is_training else gradients)(self, params, batch)
 
 
@@ -303,7 +310,7 @@ class OfTokens(WithResults):
             layers = Real(precision, self.score_scale, self.norm_epsilon, 16 if is_checked else 0)
         if self.mistake.forgets == "epsilon":
             layers.epsilon = 0
-        found = shardbook_decoder.solved(self, layers, self.params, self.batch)
+        found = shardbook_decoder.solved(self, layers, weights_of(self), self.batch)
         return {name: Bounded(t[0], layers.bound(t), precision) for name, t in found.items()}
 
 
@@ -397,6 +404,12 @@ def after(problem, **mistake):
         return {}
 
 
+def weights_of(problem):
+    """Its parameters, as they are computed with."""
+    mistake = problem.mistake
+    return {name: rounded(w, mistake.to) if mistake.rounds == "weights" else w for name, w in problem.params.items()}
+
+
 def vars_of(problem):
     """What a manifest says of a problem."""
     grid = {"grid": problem.grid} if problem.workload == "decoder" and problem.kind == "exact" else {}
@@ -424,36 +437,67 @@ def gradients(problem, params, batch):
 def mlp_gradients(problem, params, batch):
     names = layer_names(problem)
     weights = [params[name] for name in names]
-    output, inputs, masks = forward(weights, batch["input"], problem.mistake)
-    input_grad, of_weights = backward(problem, weights, inputs, masks, batch["output_grad"])
-    return {"output": output, "input_grad": input_grad, **dict(zip(names, of_weights))}
+    kept = forward(weights, batch["input"], problem.mistake)
+    input_grad, of_weights = backward(problem, weights, kept, batch["output_grad"])
+    return {"output": kept.inputs[-1], "input_grad": input_grad, **dict(zip(names, of_weights))}
+
+
+@dataclass
+class Kept:
+    """Of each layer, and behind the last one: its input, the same before a ReLU, and this ReLU's mask, if any."""
+    inputs: list = field(default_factory=list)
+    before: list = field(default_factory=list)
+    masks: list = field(default_factory=list)
+
+
+def has_relu(layer, layers, mistake):
+    """Whether a ReLU stands before a layer, or behind the last one. Right is: before each odd layer."""
+    return {"relus_forgotten": False, "relu_before_each": layer < layers, "relu_behind_each": layer > 0,
+            "relu_between": 0 < layer < layers}.get(mistake.forgets, layer % 2 == 1 and layer < layers)
 
 
 def forward(weights, x, mistake=Mistake()):
-    """x w0, ReLU, w1, w2, ReLU, w3 ...: a ReLU before each odd layer. Output, each layer's input, masks."""
-    forgets = mistake.forgets
-    inputs, masks = [x.masked(*x.is_positive()) if forgets == "that the first has none before" else x], []
-    for layer, w in enumerate(weights):
-        inner = w.value.shape[0]
-        first = part(inner, mistake.devices, mistake.devices - 1)[0] if forgets == "panels before" else 0
-        x = inputs[layer].masked(np.arange(inner) >= first) @ w
-        is_inside = layer + 1 < len(weights)
-        has_relu = {"relus": False, "that blocks have none behind": True,
-                    "that the first has none before": is_inside}.get(forgets, layer % 2 == 0 and is_inside)
-        masks.append(x.is_positive() if has_relu else None)
-        inputs.append(x if masks[layer] is None else x.masked(*masks[layer]))
-    return inputs.pop(), inputs, masks
+    """x w0, ReLU, w1, w2, ReLU, w3 ... The output is the last input."""
+    kept = Kept()
+    for layer in range(len(weights) + 1):
+        mask = x.is_positive() if has_relu(layer, len(weights), mistake) else None
+        kept.before.append(x)
+        kept.masks.append(mask)
+        kept.inputs.append(x if mask is None else x.masked(*mask))
+        if layer < len(weights):
+            inner = weights[layer].value.shape[0]
+            first = part(inner, mistake.devices, mistake.devices - 1)[0] if mistake.forgets == "panels before" else 0
+            x = kept.inputs[layer].masked(np.arange(inner) >= first) @ weights[layer]
+    return kept
 
 
-def backward(problem, weights, inputs, masks, d):
+def backward(problem, weights, kept, d):
     """dL/dx and each dL/dw. The derivative of ReLU at 0 is 0."""
-    found, kept = [], problem.mistake.kept or range(len(weights))
-    for layer in reversed(range(len(weights))):
-        if masks[layer] is not None and problem.mistake.forgets != "masks":
-            d = d.masked(*(masks[kept[layer]] or masks[layer]))
-        found.insert(0, inputs[kept[layer]].T @ d)
-        d = d @ weights[problem.mistake.taken[layer] if problem.mistake.taken else layer].T
-    return d, found
+    mistake, layers, found = problem.mistake, len(weights), []
+    other, of_block = mistake.kept or range(layers), d
+    for layer in reversed(range(layers + 1)):
+        if kept.masks[layer] is not None and mistake.forgets != "mask_forgotten":
+            mask = kept.masks[other[layer - 1] + 1] if layer else None
+            d = d.masked(*(mask or kept.masks[layer]))
+        if layer == 0:
+            break
+        of_block = d if layer == 2 else of_block
+        w = weights[mistake.taken[layer - 1] if mistake.taken else layer - 1]
+        found.insert(0, input_kept(kept, other[layer - 1], mistake).T @ d)
+        if mistake.forgets == "dx_not_reduced" and layer % 2 == 1:
+            begin, end = part(w.value.shape[1], mistake.devices, mistake.device)
+            d = d.masked((begin <= np.arange(w.value.shape[1])) & (np.arange(w.value.shape[1]) < end))
+        d = d @ w.T
+    return of_block if mistake.forgets == "block_left_out" else d, found
+
+
+def input_kept(kept, layer, mistake):
+    begins_block = layer % 2 == 0 and layer + 2 < len(kept.inputs)
+    if mistake.forgets == "kept_before_relu":
+        return kept.before[layer]
+    if begins_block and mistake.forgets in ("kept_output", "kept_first"):
+        return kept.inputs[layer + 2 if mistake.forgets == "kept_output" else 0]
+    return kept.inputs[layer]
 
 
 def softmax(z):
@@ -524,8 +568,9 @@ def through_experts(problem, params, batch, gates, chosen):
         gate = 1 if problem.mistake.forgets == "gates" else gates[mine, expert][:, None]
         names = [f"expert_{expert}/layer_{layer}/weights" for layer in range(problem.layers)]
         weights = [params[name] for name in names]
-        y, inputs, masks = forward(weights, x[mine], problem.mistake)
-        d, of_weights = backward(problem, weights, inputs, masks, d_out[mine] * gate)
+        trace = forward(weights, x[mine], problem.mistake)
+        y = trace.inputs[-1]
+        d, of_weights = backward(problem, weights, trace, d_out[mine] * gate)
         found.update(zip(names, of_weights))
         of_gate = row_sums(d_out[mine] * y)[:, None]
         for wholes, some in ((outputs, y * gate), (input_grads, d), (by_gate, of_gate)):
@@ -583,9 +628,10 @@ def train(problem, params, batch):
     before = {}
     for step in range(1, problem.steps + 1 - mistake.misses_step):
         weights = [params[name] for name in names]
-        output, inputs, masks = forward(weights, batch["input"])
+        kept = forward(weights, batch["input"], mistake)
+        output = kept.inputs[-1]
         d = (output - batch["target"]) * (2.0 / output.value.size)  # of the mean of all squares
-        _, found = backward(problem, weights, inputs, masks, d)
+        _, found = backward(problem, weights, kept, d)
         of = dict(zip(names, found))
         if mistake.scale != 1 or before:
             of = {name: g * mistake.scale + before.get(name, 0.0) for name, g in of.items()}
@@ -619,8 +665,11 @@ def adam(problem, w, g, m, v, step):
     beta1, beta2 = problem.betas
     m = m * beta1 + g * (1 - beta1)
     v = v * beta2 + g * g * (1 - beta2)
-    root = (v * (1 / (1 - beta2**step))).sqrt()
-    update = m * (1 / (1 - beta1**step)) / (root + problem.epsilon)
+    first, second = (1 if problem.mistake.forgets == "bias_not_corrected" else 1 / (1 - beta**step)
+                     for beta in problem.betas)
+    is_inside = problem.mistake.forgets == "epsilon_inside"
+    root = (v * second + is_inside * problem.epsilon).sqrt() + (not is_inside) * problem.epsilon
+    update = m * first / root
     return w - update * problem.learning_rate, (m, v)
 
 
@@ -729,6 +778,12 @@ class Placement:
         shape = self.pieces[device].shape
         return tuple(slice(begin, begin + size) for begin, size in zip(self.starts[device], shape))
 
+    def twins(self, device):
+        """The devices that hold the same, or an addend of the same sum."""
+        indices = list(np.ndindex(*self.sizes))
+        return [other for other, at in enumerate(indices)
+                if all(letter.kind in "RP" or a == b for letter, a, b in zip(self.letters, at, indices[device]))]
+
     def group(self, device):
         """The devices whose addends, with this one's, make the sum: itself where nothing is partial."""
         indices = list(np.ndindex(*self.sizes))
@@ -814,7 +869,11 @@ class Evidence:
     limit: np.ndarray
     whole: np.ndarray  # the tensor that is wanted
     slices: list  # where the piece of each device lies in it
-    pieces: list  # that are given, by device
+    results: dict  # {name: (pieces, by device, where these lie, bound)} of this tensor and those before it
+
+    @property
+    def pieces(self):
+        return self.results[self.name][0]
 
     def after(self, **mistake):
         """This piece, as a wrong version would compute it; None where that cannot be said."""
@@ -822,10 +881,12 @@ class Evidence:
         return found[self.name][self.slices[self.device]] if found else None
 
     def pieces_like(self, **mistake):
-        """Of each device's piece that is known, whether a wrong version would compute it, too."""
-        whole = after(self.problem, **mistake)[self.name]
-        return [piece.shape == whole[here].shape and is_close(self, piece, whole[here])
-                for piece, here in zip(self.pieces, self.slices) if piece is not None]
+        """Of each device's piece that is known, of all results so far, whether a wrong version would compute it, too."""
+        wholes = after(self.problem, **mistake)
+        return [piece.shape == wholes[name][here].shape and
+                bool((np.abs(piece - wholes[name][here]) <= 8 * bound[here] + 2.0**-20 * np.abs(piece)).all())
+                for name, (pieces, slices, bound) in self.results.items()
+                for piece, here in zip(pieces, slices) if piece is not None]
 
     def addend(self, begin, end):
         """What these rows of the batch add to a parameter's gradient; None for other results, or training."""
@@ -847,7 +908,7 @@ def diagnose(e):
     for rule in RULES:
         if text := rule(e):
             return text
-    return "no known cause"
+    return SAYS["unknown"]
 
 
 def is_close(e, given, other):
@@ -869,23 +930,37 @@ def explains(e, other):
 
 def not_finite(e):
     if not np.isfinite(e.given).all():
-        return "an element is not finite: memory that was never written, or an overflow?"
+        return SAYS["not_finite"]
 
 
 def zero(e):
     if not np.any(e.given):
-        return "0 in every element: never written, or its addends were left out?"
+        return SAYS["zero"]
 
 
 def scaled(e):
     n, rows = e.devices, e.problem.rows
-    for factor, text in (*e.problem.wrong_means, (-1, "-1 times it in every element: a sign?"),
-                         (1 / n, f"1/{n} of it in every element: a mean where a sum is meant?"),
-                         (n, f"{n} times it in every element: summed where every device has the sum?"),
-                         (1 / rows, f"1/{rows} of it in every element: a mean over the batch where a sum is "
-                                    "meant?")):
+    for factor, text in (*e.problem.wrong_means, (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
+                         (n, SAYS["counted_n_times"].format(n)), (1 / rows, SAYS["averaged_over_batch"].format(rows))):
         if is_multiple(e, factor):
             return text
+
+
+def in_16_bits(e):
+    for to, name in (("BF16", "bfloat16"), ("F16", "float16")):
+        with np.errstate(over="ignore"):
+            other = rounded(e.want, to)
+        if is_nearly(e, other):
+            return SAYS["rounded"].format(name)
+
+
+def is_nearly(e, other):
+    """Whether the difference from what is wanted is that of this other result, but for an eighth: where a number is
+    rounded up in one order of a sum, and down in another, some elements differ."""
+    by = other - e.want
+    if by.size < 4 or not np.isfinite(by).all():  # one number is near another by chance
+        return False
+    return np.linalg.norm(by) > 8 * np.linalg.norm(e.limit) and np.linalg.norm(e.given - other) <= np.linalg.norm(by) / 8
 
 
 def is_multiple(e, factor):
@@ -896,13 +971,13 @@ def is_multiple(e, factor):
 
 def previous_step(e):
     if e.problem.is_training and explains(e, e.after(misses_step=True)):
-        return "the result of the step before: weights not updated, or not gathered after the step?"
+        return SAYS["previous_step"]
 
 
 def one_addend(e):
     for device, addend in e.device_addends():
         if explains(e, addend):
-            return f"device {device}'s addend alone: a reduction left out?"
+            return SAYS["one_addend"].format(device)
 
 
 def share_of_device(e):
@@ -945,9 +1020,9 @@ def mean_of_means(e):
 
 def off_by_addend(e):
     for device, addend in e.device_addends():
-        for sign, words in ((-1, "is missing from the sum"), (1, "is in the sum twice")):
+        for sign, cause in ((-1, "addend_missing"), (1, "addend_twice")):
             if explains(e, e.want + sign * addend):
-                return f"device {device}'s addend {words}"
+                return SAYS[cause].format(device)
 
 
 def off_by_rows(e):
@@ -969,13 +1044,13 @@ def off_by_rows(e):
 
 def transposed(e):
     if e.given.ndim == 2 and (explains(e, e.want.T) or explains(e, e.whole.T)):
-        return "the transposed matrix"
+        return SAYS["transposed"]
 
 
 def other_slice(e):
     for device, here in enumerate(e.slices):
         if device != e.device and explains(e, e.whole[here]):
-            return f"device {device}'s slice, not device {e.device}'s"
+            return SAYS["other_slice"].format(device, e.device)
 
 
 def shifted(e):
@@ -987,7 +1062,7 @@ def shifted(e):
             slack = e.limit.max(initial=0)
             if np.any(want) and (np.abs(given - want) <= 4 * slack).all():
                 k = abs(shift)
-                return f"it, but {k} {words[0]}{'' if k == 1 else 's'} further {words[1 if shift > 0 else 2]}"
+                return SAYS["shifted"].format(k, words[0] + "s" * (k != 1), words[1 if shift > 0 else 2])
 
 
 def reordered(e):
@@ -1005,14 +1080,28 @@ def wrong_scale(e):
     if np.count_nonzero(e.want) > 3:  # a factor says nothing of fewer elements
         factor = (e.given * e.want).sum() / (e.want * e.want).sum()
         if is_multiple(e, factor):
-            return f"{factor:.6g} times it in every element: a wrong scale?"
+            return SAYS["scaled"].format(f"{factor:.4g}")
+
+
+def not_reduced_behind(e):
+    """Of a tensor parallel mlp: what comes out of a device's own hidden units alone, behind the last block."""
+    if e.problem.workload != "mlp" or e.problem.is_training or e.devices == 1 or e.problem.layers < 3:
+        return None
+    mine = {"forgets": "dx_not_reduced", "devices": e.devices}
+    if e.name != "input_grad":
+        other = e.after(**mine, device=e.device)
+    else:
+        other = sum(e.after(**mine, device=device) for device in range(e.devices))
+    if explains(e, other):
+        return SAYS["dx_not_reduced"]
 
 
 def another_computation(e):
-    """Of what explains this piece, the one that fits most of the other devices' pieces."""
+    """Of what explains this piece, the one that fits most of the other pieces."""
     likeliest_text, most = None, -1
     for text, mistake in mistakes(e.problem, e.devices):
-        if explains(e, e.after(**mistake)):
+        other = e.after(**mistake)
+        if explains(e, other) or mistake.get("rounds") and other is not None and is_nearly(e, other):
             fits = e.pieces_like(**mistake)
             if all(fits):
                 return text
@@ -1021,15 +1110,20 @@ def another_computation(e):
     return likeliest_text
 
 
+OF_RELUS = ("mask_forgotten", "relus_forgotten", "relu_between", "relu_before_each", "relu_behind_each",
+            "kept_before_relu", "kept_output", "kept_first", "block_left_out")
+
+
 def mistakes(problem, devices):
     """What may have been done otherwise, and as which fields of a Mistake."""
     if problem.workload in TOKENS:
         yield from mistakes_with_tokens(problem, devices)
         return
-    yield "a ReLU's mask forgotten?", {"forgets": "masks"}
-    yield "a ReLU forgotten, in both passes?", {"forgets": "relus"}
-    yield "a ReLU behind each layer, also where there is none?", {"forgets": "that blocks have none behind"}
-    yield "a ReLU before each layer, also where there is none?", {"forgets": "that the first has none before"}
+    for cause in OF_RELUS:
+        yield SAYS[cause], {"forgets": cause}
+    for rounds in ("weights", "products") if problem.kind != "exact" else ():
+        for to, name in (("BF16", "bfloat16"), ("F16", "float16")):
+            yield SAYS[f"{rounds}_rounded"].format(name), {"rounds": rounds, "to": to}
     if problem.workload == "mixture":
         if problem.capacity_factor != "none":
             yield "choices that an expert has no room for not dropped?", {"forgets": "capacity"}
@@ -1057,6 +1151,9 @@ def mistakes(problem, devices):
     for panels in range(2, devices + 1):
         yield "products of the last panel alone, written over those of the panels before?", \
             {"forgets": "panels before", "devices": panels}
+    if problem.kind == "adam":
+        for cause in ("bias_not_corrected", "epsilon_inside"):
+            yield SAYS[cause], {"forgets": cause}
     if problem.is_training:
         yield "gradients of all steps added up: not set to 0?", {"forgets": "zeroing"}
         yield "gradients not clipped?", {"forgets": "clipping"}
@@ -1160,9 +1257,9 @@ def with_swapped_stages(problem, devices, first, other):
     return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
 
 
-RULES = (not_finite, zero, scaled, previous_step, one_addend, share_of_device, never_reduced, mean_of_means,
+RULES = (not_finite, zero, scaled, in_16_bits, previous_step, one_addend, share_of_device, never_reduced, mean_of_means,
          off_by_addend, off_by_rows, transposed, other_slice, shifted, reordered, another_computation,
-         wrong_scale)
+         not_reduced_behind, wrong_scale)
 
 
 # ---- The check -------------------------------------------------------------------------------------------
@@ -1172,6 +1269,7 @@ class Verdict:
     devices: int
     differences: list = field(default_factory=list)
     notes: list = field(default_factory=list)  # what was inferred
+    results: dict = field(default_factory=dict)  # see Evidence
     worst: float = 0.0  # of what is right: the largest difference, as a share of its bound
 
     @property
@@ -1235,17 +1333,18 @@ def slices_by_rule(shape, letter, given, device, world, width=1):
 
 
 def unknown_name(name, problem):
-    return Difference(name, f"no such result: expected {', '.join(sorted(problem.expected))}")
+    return Difference(name, SAYS["other_name"].format(", ".join(sorted(problem.expected))))
 
 
 def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces):
     """What differs in one device's piece: nothing, or one Difference."""
+    verdict.results[name] = pieces, slices, bound
     here = slices[device]
     part_of_want, limit = want[here], bound[here]
     if given.values.shape != part_of_want.shape:
         turned = given.values.shape == part_of_want.shape[::-1]
         text = f"expected {shape_text(part_of_want.shape)}, given {shape_text(given.values.shape)}"
-        return [Difference(name, text + (": the transposed matrix?" if turned else ""), device)]
+        return [Difference(name, text + (": " + SAYS["transposed"]) * turned, device)]
     part_of_want = rounded(part_of_want, given.dtype)
     if given.dtype in ("F16", "BF16") and bound.any():
         unit = 2.0**-11 if given.dtype == "F16" else 2.0**-9
@@ -1258,8 +1357,8 @@ def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces)
         verdict.worst = max(verdict.worst, ratio)
         return []
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
-    evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want,
-                        slices, pieces)
+    evidence = Evidence(problem, verdict.devices, name, device, given.values, part_of_want, limit, want, slices,
+                        verdict.results)
     return [Difference(name, diagnose(evidence), device, tuple(s.start + i for s, i in zip(here, first)),
                        float(part_of_want[first]), float(given.values[first]), float(limit[first]),
                        ratio if limit.any() else None)]
@@ -1281,7 +1380,7 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
     for name, want in problem.expected.items():
         mine = [piece.get(name) for piece in pieces]
         if not any(mine):
-            verdict.differences.append(Difference(name, "expected in the results, given nothing"))
+            verdict.differences.append(Difference(name, SAYS["left_out"]))
             continue
         values = [None if p is None else p.values for p in mine]
         if layout:
@@ -1301,14 +1400,24 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
             continue
         slices = [placement.slices(d) if p is not None else (slice(0, 0),) * want.ndim
                   for d, p in enumerate(values)]
+        differ = []
         for device, piece in enumerate(mine):
-            if piece is None or placement.group(device)[0] != device:
-                continue
-            total = sum(values[other] for other in placement.group(device))
-            given = Stored(total, piece.dtype)
-            verdict.differences += of_piece(verdict, problem, name, given, want, bounds[name], slices, device,
-                                            values)
+            if piece is None:
+                is_elsewhere = any(mine[twin] is not None for twin in placement.twins(device))
+                differ += [Difference(name, SAYS["left_out"], device)] * is_elsewhere
+            elif placement.group(device)[0] == device:
+                total = sum(values[other] for other in placement.group(device))
+                differ += of_piece(verdict, problem, name, Stored(total, piece.dtype), want, bounds[name], slices, device,
+                                   values)
+        verdict.differences += as_of_one(differ, values)
     return verdict
+
+
+def as_of_one(differ, pieces):
+    """Of a tensor's differences, one without a known cause on one device of several: that it is the only one."""
+    if len(differ) == 1 and differ[0].cause == SAYS["unknown"] and sum(p is not None for p in pieces) > 1:
+        differ[0].cause = SAYS["one_device"]
+    return differ
 
 
 def not_the_whole(name, placement, want):
@@ -1316,7 +1425,7 @@ def not_the_whole(name, placement, want):
     turned = list(want.shape[::-1]) == placement.shape
     return Difference(name, f"expected {shape_text(want.shape)}, given slices that make "
                             f"{shape_text(placement.shape or ())} ({lies})"
-                      + (": the transposed matrix?" if turned else ""))
+                      + (": " + SAYS["transposed"]) * turned)
 
 
 # ---- Names -----------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Precision:
     if_unsure: str = "counts"  # a ReLU whose sign rounding can change: as an error; "refused" or "ignored"
     is_exact: bool = False  # whether every sum must be one that float32 holds, in any order
     is_probable: bool = False  # whether a sum's roundings are taken for independent of each other
+    rounds: object = None  # what is done to operands of products, where something is
 
     def gamma(self, k):
         """How far a sum of k products may be from the exact one, as a share of the sum of their sizes, in any
@@ -101,11 +102,12 @@ class Bounded:
         mine, others = np.abs(self.value) + self.error, np.abs(other.value) + other.error
         largest = mine @ others
         require_exact(self.precision, largest, unit_of(self.value) * unit_of(other.value))
+        a, b = map(self.precision.rounds or (lambda t: t), (self.value, other.value))
         operands = np.maximum(largest - np.abs(self.value) @ np.abs(other.value), 0)
         rounding = (gamma + operand * (1 + gamma)) * largest
         # Where all that is added is 0, nothing is rounded: differences of equal numbers are 0 above.
         error = np.where(largest > 0, operands + rounding, 0)
-        return Bounded(self.value @ other.value, error, self.precision)
+        return Bounded(a @ b, error, self.precision)
 
     @property
     def T(self):

@@ -3,6 +3,7 @@
 implementations, what it says of each, and its answers to bad files. PROGRAMS holds the chapters' programs."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ programs = Path(sys.argv.pop(1)).resolve()
 python = "/usr/bin/python3"
 foreign = os.environ.get("FOREIGN_PYTHON", python)  # one that has PyTorch, or JAX
 SMALL, EVEN = "mlp-exact-13x7x11x7", "mlp-exact-16x8x24x8x24x8"
+REAL_MLP = "mlp-real-13x7x11x7"
 SGD, ADAM = "mlp-sgd-16x8x24x8", "mlp-adam-16x8x24x8"
 TOP_1, TOP_2 = "mixture-exact-23x5x7x5-5-top1", "mixture-exact-11x5x7x5-3-top2"
 FULL = "mixture-exact-16x5x7x5-7-top2-full"
@@ -47,7 +49,8 @@ class Suite(unittest.TestCase):
         """Runs the suite on an adapter, with one text of it replaced."""
         shutil.copytree(here / "adapters", self.scratch / "suite/adapters", dirs_exist_ok=True)
         for file in here.glob("shardbook*.py"):
-            shutil.copy(file, self.scratch / "suite")
+            if not (link := self.scratch / "suite" / file.name).exists():
+                link.symlink_to(file)
         adapter = self.scratch / f"suite/adapters/{name}.py"
         if edit:
             text = adapter.read_text()
@@ -220,6 +223,20 @@ class Implementations(Suite):
         ("n, device)\n        return", "n, (device + 1) % n)\n        return", "mlp-exact-16x8x24x8x24x8",
          "layer_0/weights", 0, "device 1's slice, not device 0's"),
         ('"input_grad": d,', '"input_grad": 0 * d,', SMALL, "input_grad", 0, "0 in every element"),
+        ('"input_grad": d,', '"input_grad": d + (device == 1) * np.eye(*d.shape),', SMALL, "input_grad", 1,
+         "on this device alone: the results of the others are right"),
+        ('"output": y, "input_grad": d,', '"output": y, **({"input_grad": d} if device != 1 else {}),', SMALL,
+         "input_grad", 1, "expected a result of this name, given none"),
+        ('"output": y, "input_grad": d,', '"output": y,', SMALL, "input_grad", None,
+         "expected a result of this name, given none"),
+        ("dict(zip(names, g))", 'dict(zip(["layer_7/weights", *names[1:]], g))', SMALL, "layer_7/weights", None,
+         "no such result: expected input_grad, layer_0/weights"),
+        ("g[layer] = x.T @ dh", "g[layer] = shardbook.rounded(x.T @ dh, 'BF16')", REAL_MLP, "layer_0/weights", 1,
+         "what bfloat16 has of it: a conversion to 16 bits?"),
+        ("w = [mine(read[name], layer)", "w = [shardbook.rounded(mine(read[name], layer), 'F16')", REAL_MLP,
+         "output", 0, "what weights in float16 give: kept in 16 bits?"),
+        ("inputs += [x, h]", "inputs += [x, x @ w[layer]]", SMALL, "layer_1/weights", 0,
+         "a layer's input kept as it was before its ReLU?"),
     ]
 
     WRONG_ON_2 = [
@@ -231,6 +248,19 @@ class Implementations(Suite):
          "g = [x * min(1, problem['clip_norm'] / norm) for x, norm in zip(g, norms)]; "
          "w = optimizer.step(w, g, 0)", ADAM, "layer_0/weights", 0,
          "clipped by the norm of a device's layers alone?"),
+        ("d = all_reduce(dh @ w[layer].T)", "d = dh @ w[layer].T if layer else all_reduce(dh @ w[layer].T)", EVEN,
+         "layer_1/weights", 1, "dL/dx of the block behind it not reduced?"),
+        ("d = all_reduce(dh @ w[layer].T)", "d = dh @ w[layer].T if layer else all_reduce(dh @ w[layer].T)", EVEN,
+         "input_grad", 0, "dL/dx of the block behind it not reduced?"),
+        ("inputs += [x, h]\n            x = all_reduce(h @ w[layer + 1])",
+         "x = all_reduce(h @ w[layer + 1]); inputs += [x, h]", EVEN, "layer_0/weights", 1,
+         "a block's output kept for its input?"),
+        ("x = all_reduce(h @ w[layer + 1])", "x = np.maximum(all_reduce(h @ w[layer + 1]), 0 if layer == 0 else -9e9)",
+         EVEN, "output", 0, "a ReLU between all layers"),
+        ("d = all_reduce(dh @ w[layer].T)", "d = all_reduce(dh @ w[layer].T) if layer else d", EVEN, "input_grad", 1,
+         "the block's own dL/dx left out?"),
+        ("optimizer = Optimizer(problem)", "optimizer = Optimizer({**problem, 'kind': 'adam', 'betas': problem['betas']}); "
+         "optimizer.steps = 10**6", ADAM, "layer_0/weights", 0, "what Adam makes without its bias correction?"),
     ]
     WRONG_MIXTURE = [
         ("np.add.at(output, token,", "np.add.at(output, token[::-1],", TOP_1, "output", 0,
@@ -256,6 +286,36 @@ class Implementations(Suite):
         self.wrong_versions("numpy_tensor_parallel", self.WRONG, "3")
         self.wrong_versions("numpy_tensor_parallel", self.WRONG_ON_2, "2")
         self.wrong_versions("numpy_expert_parallel", self.WRONG_MIXTURE, "3")
+
+    def test_each_cause_of_an_mlp_is_named(self):
+        """What each wrong version computes has its name in some problem, and everywhere one that fits."""
+        named, known = set(), set()
+        for problem in (shardbook.problem(name) for name in (EVEN, "mlp-real-5x3x2x3x2x3", ADAM, SGD)):
+            for text, mistake in shardbook.mistakes(problem, 2):
+                wrong = {name: shardbook.Stored(value, "F64")
+                         for name, value in shardbook.after(problem, **mistake).items()}
+                causes = {d.cause for d in shardbook.check_pieces(problem, 2, [wrong]).differences}
+                self.assertNotIn("no known cause", causes, (problem.name, text))
+                known.add(text)
+                named |= causes & {text}
+        same = {text for text in known if "in every block" in text or re.search(r"layer \d's", text)}  # as another one
+        self.assertEqual(known - named - same, set())
+
+    def test_nothing_is_accused_without_a_reason(self):
+        """Noise above the bound, an element, rows and every second element that are anything have no known cause."""
+        random = np.random.default_rng(3)
+        for name in (SMALL, REAL_MLP, ADAM, SGD, TOP_2, REAL):
+            problem = shardbook.problem(name)
+            for tensor, want in problem.expected.items():
+                bound = np.maximum(problem.bounds()[tensor], 1 / 64 if problem.kind == "exact" else 0)
+                for where in (want == want, np.arange(want.size).reshape(want.shape) == want.size // 2,
+                              np.arange(want.size).reshape(want.shape) % 2 == 0):
+                    for size in (30 * bound, np.abs(want).max()):
+                        wrong = want + where * size * random.uniform(0.5, 1, want.shape) * random.choice([-1, 1], want.shape)
+                        given = {**problem.expected, tensor: wrong}
+                        verdict = shardbook.check_pieces(problem, 3, [{k: shardbook.Stored(t, "F64")
+                                                                       for k, t in given.items()}])
+                        self.assertEqual({d.cause for d in verdict.differences}, {"no known cause"}, (name, tensor))
 
     def test_the_cause_that_explains_all_devices_counts(self):
         """On device 0, the first in each order, no choice is dropped by any of these mistakes."""

@@ -10,6 +10,7 @@ from judge import Counted, Outcome, cause_in, judge, read_device
 from layer_problems import LayerProblem
 from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
+from shardbook import SAYS
 from submission import answer_to, repository_in
 from trees import in_bodies
 
@@ -166,8 +167,7 @@ class Grader:
             earlier = self.judged(first)
             outcome.results = earlier.results or outcome.results
         if outcome.results and not asked.wants_input_grad and not self.judged(asked.with_input_grad()).results:
-            cause = "right where dL/dx is wanted, wrong where it is not: left out with it?"
-            outcome.results = [text.replace("no known cause", cause) for text in outcome.results]
+            outcome.results = [text.replace(SAYS["unknown"], SAYS["only_if_wanted"]) for text in outcome.results]
         return outcome
 
     def judged(self, asked):
@@ -202,7 +202,8 @@ class Grader:
                 ended, counted = self.run(asked, self.tree.staff / asked.program, folder,
                                           is_counted=asked.test.kind == "large")
                 require_right(ended, asked)
-                figures = [read_device(folder / "out", device).figures for device in range(asked.test.devices)]
+                found = [read_device(folder / "out", device) for device in range(asked.test.devices)]
+                figures = [device.figures | {"names": set(device.tensors)} for device in found]
             self.staff[asked.key] = Staff(figures, counted)
         if asked.problem is None:
             with self.scratch() as folder:

@@ -9,7 +9,7 @@ import numpy as np
 
 from layer_problems import LayerProblem
 from problems import shardbook
-from shardbook import Difference, Refused, Stored, Verdict
+from shardbook import SAYS, Difference, Refused, Stored, Verdict
 
 # What a job sends beside its tensors depends a little on timing; and so does what its processes hold.
 SLACK_SENT, SLACK_HELD = 64 << 10, 4 << 20
@@ -64,7 +64,7 @@ def read_device(folder, device):
     return found
 
 
-def results_of(asked, folder):
+def results_of(asked, folder, forms):
     """The devices' results, and a verdict on them."""
     verdict = Verdict(asked.problem.name, asked.test.devices)
     try:
@@ -74,12 +74,13 @@ def results_of(asked, folder):
         return [], verdict
     for name in asked.expected:
         if name != "input_grad" or asked.wants_input_grad:
-            verdict.differences += differences(verdict, asked, name, found)
+            has = [name in form.get("names", ()) for form in forms]
+            verdict.differences += differences(verdict, asked, name, found, has)
     return found, verdict
 
 
-def differences(verdict, asked, name, found):
-    """What differs in a tensor, on each device that holds a part of it."""
+def differences(verdict, asked, name, found, has):
+    """What differs in a tensor, on each device that holds a part of it. `has`: whether a device is to have one."""
     want, bound = asked.expected[name], asked.bounds[name]
     slices, pieces = [], []
     for number, device in enumerate(found):
@@ -87,7 +88,7 @@ def differences(verdict, asked, name, found):
         here = None if piece is None else place_of(device.begin.get(name), piece.values, want)
         if piece is not None and here is None:
             given = piece.values.shape
-            turned = ": the transposed matrix?" if given == want.shape[::-1] and want.ndim == 2 else ""
+            turned = ": " + SAYS["transposed"] if given == want.shape[::-1] and want.ndim == 2 else ""
             text = f"expected a part of {shardbook.shape_text(want.shape)}, given " \
                    f"{shardbook.shape_text(given)} at {device.begin.get(name)}{turned}"
             return [Difference(name, text, number)]
@@ -100,22 +101,23 @@ def differences(verdict, asked, name, found):
     if not is_there.all():
         first = tuple(map(int, np.argwhere(~is_there)[0]))
         return [Difference(name, f"expected on some device at {first}, given on none" if is_there.any() else
-                           "expected in the results, given nothing")]
+                           SAYS["left_out"])]
     differ = []
     for number, piece in enumerate(pieces):
         if piece is None:
+            differ += [Difference(name, SAYS["left_out"], number)] * any(has[number:number + 1])
             continue
         if asked.test.kind == "large":  # the rules of likely causes would take minutes
             if not (np.abs(piece - want[slices[number]]) <= bound[slices[number]]).all():
                 differ.append(Difference(name, f"differs in a large network: {asked.test.text}", number))
         elif more := shardbook.of_piece(verdict, asked.problem, name, Stored(piece, "F32"), want, bound, slices,
                                       number, pieces):
-            if more[0].cause == "no known cause":
+            if more[0].cause == SAYS["unknown"]:
                 more[0].cause = cause_of_later_step(asked, name, number, piece, slices[number]) or \
                     cause_of_pieces(asked, name, piece, slices[number]) or \
                     cause_of_layer(asked, name, number, piece, slices[number]) or more[0].cause
             differ += more
-    return differ
+    return shardbook.as_of_one(differ, pieces)
 
 
 def cause_of_later_step(asked, name, device, piece, here):
@@ -123,7 +125,7 @@ def cause_of_later_step(asked, name, device, piece, here):
     if not (before := asked.before()):
         return ""
     if np.array_equal(piece, before.expected[name][here]):
-        return "the result of the step before: weights not updated, or not gathered after the step?"
+        return SAYS["previous_step"]
     layers, now = sorted(before.params), asked.problem.params
     for count in range(1, len(layers) + 1):
         for stale in itertools.combinations(layers, count):
@@ -133,8 +135,7 @@ def cause_of_later_step(asked, name, device, piece, here):
                 mine = slice(*shardbook.part(len(w), asked.test.devices, device))
                 params[layer][mine] = w[mine]
             if np.array_equal(piece, asked.problem.with_params(params)[name][here]):
-                return f"what comes out of the weights of the step before, in the rows of other devices, of " \
-                       f"{', '.join(stale)}: not gathered after the step?"
+                return SAYS["stale_elsewhere"].format(", ".join(stale))
     return ""
 
 
@@ -150,7 +151,7 @@ def cause_of_pieces(asked, name, piece, here):
             first, last = shardbook.part(end - begin, pieces, which)
             total = total + shardbook.after(asked.problem, rows=(begin + first, begin + last))[name]
         if np.array_equal(piece, total[here]):
-            return f"what the {words} micro-batch of each device adds: the others overwritten, or left out?"
+            return SAYS["one_piece"].format(words)
     return ""
 
 
@@ -180,8 +181,8 @@ def judge(asked, ended, folder, forms, counted=None):
     elif ended.code != 0:
         outcome.results += words_of(ended)
     else:
-        found, verdict = results_of(asked, folder)
-        unknown_last = sorted(verdict.differences, key=lambda d: d.cause == "no known cause")
+        found, verdict = results_of(asked, folder, forms)
+        unknown_last = sorted(verdict.differences, key=lambda d: d.cause in (SAYS["unknown"], SAYS["one_device"]))
         outcome.results += [str(d) for d in unknown_last[:6]]
         if found:
             outcome.has_figures = True

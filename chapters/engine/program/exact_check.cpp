@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <sstream>
 
 #include "engine/device/checked_communicator.hpp"
 #include "engine/host_checkpoint.hpp"
-#include "engine/proof/compare.hpp"
+#include "engine/optimizer.hpp"
+#include "engine/workloads/other_versions.hpp"
 
 namespace shard {
 
@@ -32,53 +31,34 @@ Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
-/// On device 0: each element of each parameter is updated by some device.
-std::vector<Comparison> compare_trained(ShardedEngine& engine, const ExactProblem& problem) {
-  std::string mine;
-  for (const Trainable& t : engine.trainable())
-    mine += fmt::format("{} {}\n", t.name, num_elements(t.parameter.shape()));
-  std::map<std::string, Index> trained;
-  for (const std::string& text : engine.group().gather("parameters that are trained", mine)) {
-    std::istringstream lines(text);
-    Index elements = 0;
-    for (std::string name; lines >> name >> elements;) trained[name] += elements;
-  }
-  std::vector<Comparison> missing;
-  for (const auto& [name, weights] : problem.weights)
-    if (const Index all = num_elements(weights.shape); this_device() == 0 && trained[name] < all)
-      missing.push_back(
-          {.max_ulp = all,
-           .first_difference = fmt::format("{}: expected {} elements that the optimizer updates on some "
-                                           "device, given {}",
-                                           name, all, trained[name]),
-           .cause = Cause::left_out});
-  return missing;
-}
+/// What an engine is made for, to be held against exact problems.
+struct Checked {
+  const Run& run;
+  Communicator& group;  ///< of the engine, which may check claims
 
-/// One step of this device, with or without dL/dx, held against the problem's solution.
-std::vector<Comparison> compare_step(const Run& run, Communicator& group, const ExactProblem& problem,
-                                     const Solution& expected, bool input_grad) {
-  std::unique_ptr<ShardedEngine> engine = run.variant.make(group, *problem.workload, run.arguments.options);
-  engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
-  engine->want_input_grad(input_grad);
-  std::vector<Comparison> comparisons;
-  auto loss_gradient = [&](const Tensor& output, Index first_row) {
-    const Range seen = {first_row, first_row + output.extent(0)};
-    const Tensor want = rows_of(expected.at("output"), seen);
-    comparisons.push_back(compare("output", {output.shape(), output.to_host()},
-                                  {want.shape(), want.to_host()}, run.group.num_devices(), 0, first_row));
-    return rows_of(problem.output_grad, seen);
-  };
-  Tensor input = rows_of(problem.input, engine->input_rows(problem.input.shape[0]));
-  Background background{.addends = [&] { return addends_by_rows(problem, run.group.num_devices()); }};
-  background.was_right_with_input_grad = !input_grad;  // else that step has ended the check
-  const Gradients gradients = engine->forward_backward(std::move(input), loss_gradient);
-  Solution wanted = expected;
-  wanted.erase("output");
-  if (!input_grad) wanted.erase(Gradients::input_grad);
-  std::ranges::move(compare_all(gradients, wanted, background), std::back_inserter(comparisons));
-  std::ranges::move(compare_trained(*engine, problem), std::back_inserter(comparisons));
-  return comparisons;
+  int devices() const { return run.group.num_devices(); }
+  std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem, bool input_grad) const {
+    std::unique_ptr<ShardedEngine> made = run.variant.make(group, *problem.workload, run.arguments.options);
+    made->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
+    made->want_input_grad(input_grad);
+    return made;
+  }
+};
+
+/// One step of this device.
+struct Step {
+  std::vector<OutputRows> output;
+  Gradients gradients;
+};
+
+Step step(ShardedEngine& engine, const ExactProblem& problem) {
+  Step done;
+  Tensor input = rows_of(problem.input, engine.input_rows(problem.input.shape[0]));
+  done.gradients = engine.forward_backward(std::move(input), [&](const Tensor& output, Index first_row) {
+    done.output.push_back({first_row, {output.shape(), output.to_host()}});
+    return rows_of(problem.output_grad, {first_row, first_row + output.extent(0)});
+  });
+  return done;
 }
 
 /// The difference to show: the first one with a known cause, or else the first one.
@@ -103,13 +83,36 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 
-/// The largest difference in a step with dL/dx; if there is none, in one without.
-Index difference_on(Communicator& group, const Run& run, const ExactProblem& problem,
-                    const Solution& expected) {
-  const Index with = worst_of_all(group, compare_step(run, group, problem, expected, true), "");
-  if (with > 0) return with;
-  return worst_of_all(group, compare_step(run, group, problem, expected, false),
-                      " where dL/dx is not wanted");
+/// The largest difference in a step with dL/dx; if there is none, in one without; if there is none, in one after the
+/// optimizer has halved the weights.
+Index difference_on(const Checked& checked, const ExactProblem& problem) {
+  const int devices = checked.devices();
+  Solution expected = solve(problem);
+  Background background{.addends = [&] { return addends_by_rows(problem, devices); },
+                        .others = [&] { return other_versions(problem, devices); }};
+  auto differs = [&](const Step& done, const char* when) {
+    return worst_of_all(checked.group,
+                        compare_all(checked.run.group, done.output, done.gradients, expected, background),
+                        when);
+  };
+  if (const Index worst = differs(step(*checked.engine(problem, true), problem), ""); worst > 0) return worst;
+
+  expected.erase(Gradients::input_grad);
+  background.was_right_with_input_grad = true;
+  const std::unique_ptr<ShardedEngine> engine = checked.engine(problem, false);
+  const Step first = step(*engine, problem);
+  if (const Index worst = differs(first, " where dL/dx is not wanted"); worst > 0) return worst;
+
+  const Workload& network = *problem.workload;
+  HalvingOptimizer([&](const std::string& name) {
+    return network.must_stay(name);
+  }).step(*engine, first.gradients);
+  const ExactProblem halved = with_halved_weights(problem);
+  expected = solve(halved);
+  expected.erase(Gradients::input_grad);
+  background = {
+      .others = [&] { return stale_versions(problem, halved, devices, checked.group.device_id()); }};
+  return differs(step(*engine, halved), " after a step of the optimizer");
 }
 
 }  // namespace
@@ -120,13 +123,12 @@ Index exact_difference(const Run& run) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
   const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
-  const Solution expected = solve(problem);
   try {
     CheckedCommunicator checking(run.group);
-    return difference_on(checking, run, problem, expected);
+    return difference_on({run, checking}, problem);
   } catch (const FalseClaim& error) {
     if (error.members() < run.group.num_devices()) throw;  // the other devices are still in the first attempt
-    const Index worst = difference_on(run.group, run, problem, expected);
+    const Index worst = difference_on({run, run.group}, problem);
     if (worst == 0) throw;
     if (run.group.device_id() == 0) {
       fmt::print("  a claim of layout is false: {}\n", error.what());

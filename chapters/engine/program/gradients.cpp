@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
 
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/regular_file.hpp"
@@ -27,9 +30,14 @@ int gradients(Communicator& group, const Variant& variant, const Arguments& argu
       batch->input(engine->input_rows(batch->rows())),
       [&](const Tensor& out, Index first_row) { return batch->output_grad(out, first_row); });
 
-  for (const Parameter& p : network->parameters())
-    if (!result.contains(p.name))
-      refuse(Code::argument, "gradients", "one for each parameter", "none for " + p.name);
+  std::set<std::string> wanted;
+  for (const Parameter& p : network->parameters()) wanted.insert(p.name);
+  if (!network->kind().has_tokens()) wanted.insert(Gradients::input_grad);
+  for (const std::string& name : wanted)
+    if (!result.contains(name)) refuse(Code::argument, "gradients", "one of each name", "none for " + name);
+  for (const auto& [name, gradient] : result)
+    if (!wanted.contains(name))
+      refuse(Code::argument, "gradients", fmt::format("those of {}", fmt::join(wanted, ", ")), name);
 
   std::map<std::string, HostTensor> whole = batch->results(group);
   for (auto& [name, gradient] : result) {

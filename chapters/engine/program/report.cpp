@@ -168,7 +168,8 @@ std::string table(const std::vector<Report>& reports) {
                                  "messages", "bytes held", "ms/step");
   for (const Report& r : reports) {
     text += fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
-                        r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(), r.max_ulp,
+                        r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(),
+                        is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp),
                         right(cell(r.bytes), 16), right(cell(r.messages), 9), right(cell(r.peak), 16),
                         r.milliseconds);
     for (const AxisFigures& a : r.along)

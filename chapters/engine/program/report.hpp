@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/proof/compare.hpp"
 #include "engine/proof/loss_curve.hpp"
 
 namespace shard {

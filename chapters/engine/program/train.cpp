@@ -170,10 +170,8 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   Report report = report_of(run, chapter);
   report.max_ulp = exact_difference(run);
   if (speaks(group))
-    fmt::print(
-        "  exact mode: output, dL/dx and every weight gradient differ by {} ulp from the unsharded "
-        "network's\n",
-        report.max_ulp);
+    fmt::print("  exact mode: output, dL/dx and every weight gradient {} the unsharded network's\n",
+               is_far(report.max_ulp) ? "are not all" : fmt::format("differ by {} ulp from", report.max_ulp));
 
   const std::string before = network->examples(*engine, arguments.seed);
   const std::string after = fill_report(report, run, *engine, *optimizer);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -32,14 +33,18 @@ Comparison unlike(const std::string& name, const std::string& text, Cause cause)
           .first_difference = fmt::format("{} on device {}: {}", name, this_device(), text),
           .cause = cause};
 }
+Comparison unlike(const std::string& name, const Diagnosis& says) {
+  return unlike(name, says.text, says.cause);
+}
 
 /// Shapes that differ: what is said of them.
 Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
   const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
+  const Diagnosis says(is_transposed ? Cause::transposed : Cause::unknown);
   return unlike(name,
                 fmt::format("expected shape {}, given {}{}", to_string(expected), to_string(given),
-                            is_transposed ? ": the transposed matrix?" : ""),
-                is_transposed ? Cause::transposed : Cause::unknown);
+                            is_transposed ? ": " + says.text : ""),
+                says.cause);
 }
 
 /// Compares the arrays of the evidence, which is complete only once they are known to differ.
@@ -83,10 +88,67 @@ std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices
   return slices;
 }
 
-std::string names_of(const std::map<std::string, HostTensor>& tensors) {
+std::string names_of(const WholeResults& tensors) {
   std::string names;
-  for (const auto& [name, tensor] : tensors) names += (names.empty() ? "" : ", ") + name;
+  for (const auto& [name, tensor] : tensors)
+    if (name != "output") names += (names.empty() ? "" : ", ") + name;
   return names;
+}
+
+/// What this device has of a result.
+struct Piece {
+  std::string name;
+  HostTensor given;
+  Shape begin;                                        ///< in the whole
+  std::function<HostTensor(const HostTensor&)> mine;  ///< the same piece of another whole
+  const Placed* placed = nullptr;
+
+  bool is_of(const HostTensor& whole) const { return given.values == mine(whole).values; }
+};
+
+HostTensor on_host(const Tensor& t) {
+  return {t.shape(), t.to_host()};
+}
+
+Piece piece_of_output(const OutputRows& output) {
+  auto mine = [&output](const HostTensor& whole) {
+    const Index first = output.first_row;
+    return on_host(
+        slice(Tensor::from_host(whole.shape, whole.values), 0, first, first + output.rows.shape[0]));
+  };
+  return {"output", output.rows, {output.first_row, 0}, mine};
+}
+
+Piece piece_of(const std::string& name, const Placed& placed) {
+  auto mine = [&placed](const HostTensor& whole) {
+    return on_host(placed.slice_of(Tensor::from_host(whole.shape, whole.values)));
+  };
+  return {name, on_host(placed.local()), placed.begin(), mine, &placed};
+}
+
+/// Compares a piece with the same of the expected whole.
+Comparison compare(const Communicator& group, const Piece& piece, const HostTensor& whole,
+                   const std::function<void(Evidence&)>& complete) {
+  Evidence evidence{.given = piece.given,
+                    .expected = piece.mine(whole),
+                    .num_devices = group.num_devices(),
+                    .place = group.device_id()};
+  return compare(piece.name, evidence, piece.begin, [&](Evidence& e) {
+    if (piece.placed && piece.placed->placement().kind == Placement::Kind::sharded)
+      e.slices = slices_of(whole, piece.placed->placement().axis, group.num_devices());
+    complete(e);
+  });
+}
+
+/// Other results, those first that are this device's in most pieces.
+std::vector<OtherResults> likeliest_first(const std::vector<Piece>& pieces, const Background& background) {
+  if (!background.others) return {};
+  std::vector<OtherResults> others = background.others();
+  auto fits = [&](const OtherResults& other) {
+    return std::ranges::count_if(pieces, [&](const Piece& p) { return p.is_of(other.results.at(p.name)); });
+  };
+  std::ranges::stable_sort(others, std::greater(), fits);
+  return others;
 }
 
 }  // namespace
@@ -94,6 +156,10 @@ std::string names_of(const std::map<std::string, HostTensor>& tensors) {
 std::int64_t ulp_distance(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : farthest;
   return std::abs(ordered(a) - ordered(b));
+}
+
+bool is_far(std::int64_t distance) {
+  return distance == farthest;
 }
 
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
@@ -104,47 +170,44 @@ Comparison compare(const std::string& name, const HostTensor& actual, const Host
   return compare(name, evidence, begin, [](Evidence&) {});
 }
 
-Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected,
-                   const Background& background) {
+Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected) {
   if (actual.global_shape() != expected.shape)
     return wrong_shape(name, actual.global_shape(), expected.shape);
   if (!actual.is_here()) return {};
-  auto mine = [&](const HostTensor& whole) {
-    const Tensor part = actual.slice_of(Tensor::from_host(whole.shape, whole.values));
-    return HostTensor{part.shape(), part.to_host()};
-  };
-  const Communicator& group = actual.group();
-  Evidence evidence{.given = {actual.local().shape(), actual.local().to_host()},
-                    .expected = mine(expected),
-                    .num_devices = group.num_devices(),
-                    .place = group.device_id()};
-  const Placement& placement = actual.placement();
-  return compare(name, evidence, actual.begin(), [&](Evidence& e) {
-    e.was_right_with_input_grad = background.was_right_with_input_grad;
-    if (placement.kind == Placement::Kind::sharded)
-      e.slices = slices_of(expected, placement.axis, group.num_devices());
-    if (background.before) e.before = mine(background.before().at(name));
-    if (background.addends)
-      for (const Background::Results& of_device : background.addends())
-        e.addends.push_back(mine(of_device.at(name)));
-  });
+  return compare(actual.group(), piece_of(name, actual), expected, [](Evidence&) {});
 }
 
-std::vector<Comparison> compare_all(const std::map<std::string, Placed>& gradients,
-                                    const std::map<std::string, HostTensor>& expected,
-                                    const Background& background) {
+std::vector<Comparison> compare_all(const Communicator& group, const std::vector<OutputRows>& output,
+                                    const std::map<std::string, Placed>& gradients,
+                                    const WholeResults& expected, const Background& background) {
   std::vector<Comparison> all;
+  std::vector<Piece> pieces;
+  for (const OutputRows& rows : output) pieces.push_back(piece_of_output(rows));
   for (const auto& [name, whole] : expected) {
+    if (name == "output") continue;
     const auto found = gradients.find(name);
-    all.push_back(found == gradients.end()
-                      ? unlike(name, "expected a gradient, given none of that name", Cause::left_out)
-                      : compare(name, found->second, whole, background));
+    if (found == gradients.end())
+      all.push_back(unlike(name, Diagnosis(Cause::left_out)));
+    else if (found->second.global_shape() != whole.shape)
+      all.push_back(wrong_shape(name, found->second.global_shape(), whole.shape));
+    else if (found->second.is_here())
+      pieces.push_back(piece_of(name, found->second));
   }
   for (const auto& [name, gradient] : gradients)
     if (!expected.contains(name))
-      all.push_back(unlike(name,
-                           fmt::format("expected a gradient of {}, given another name", names_of(expected)),
-                           Cause::left_out));
+      all.push_back(unlike(name, name == "input_grad" ? Diagnosis(Cause::not_wanted)
+                                                      : Diagnosis(Cause::other_name, {names_of(expected)})));
+
+  std::optional<std::vector<OtherResults>> others;
+  for (const Piece& piece : pieces)
+    all.push_back(compare(group, piece, expected.at(piece.name), [&](Evidence& e) {
+      auto mine = [&](const WholeResults& results) { return piece.mine(results.at(piece.name)); };
+      e.was_right_with_input_grad = background.was_right_with_input_grad;
+      if (background.addends && piece.name != "output")
+        for (const WholeResults& of_device : background.addends()) e.addends.push_back(mine(of_device));
+      if (!others) others = likeliest_first(pieces, background);
+      for (const OtherResults& other : *others) e.others.push_back({other.says, mine(other.results)});
+    }));
   return all;
 }
 

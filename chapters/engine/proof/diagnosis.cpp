@@ -1,5 +1,6 @@
 #include "engine/proof/diagnosis.hpp"
 
+#include <fmt/args.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,30 +73,6 @@ Index row_shift(const HostTensor& given, const HostTensor& expected) {
   return 0;
 }
 
-/// Of the rows that are expected to be all zeros: how many there are, and how many are not.
-std::pair<Index, Index> zero_rows(const HostTensor& given, const HostTensor& expected) {
-  if (given.shape != expected.shape || given.shape.size() != 2) return {0, 0};
-  const Index width = given.shape[1];
-  Index zeros = 0, filled = 0;
-  for (Index row = 0; row < given.shape[0]; ++row) {
-    auto of = [&](const HostTensor& t) {
-      return Values(t.values.begin() + row * width, t.values.begin() + (row + 1) * width);
-    };
-    if (!is_zero(of(expected))) continue;
-    ++zeros;
-    filled += is_zero(of(given)) ? 0 : 1;
-  }
-  return {zeros, filled};
-}
-
-/// Whether a gradient is as a forgotten mask makes it. A unit that is dead for all rows of the batch has a column of
-/// zeros, which the mask makes: most of these are filled, as a few may be zeros by cancellation. The next layer has a
-/// row of zeros for it, which its input makes: these stay. Any other wrong gradient would fill them, too.
-bool fills_columns_alone(const Evidence& e) {
-  const auto [columns, filled] = zero_rows(transposed(e.given), transposed(e.expected));
-  return 2 * filled > columns && zero_rows(e.given, e.expected).second == 0;
-}
-
 /// A float32 with so many bits less, to the nearest; of two equally near, the even one.
 float without_low_bits(float x, int bits) {
   const auto pattern = std::bit_cast<std::uint32_t>(x);
@@ -103,137 +80,122 @@ float without_low_bits(float x, int bits) {
   return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
-/// Whether zeros are expected wherever elements differ.
-bool differs_at_zeros_alone(const Evidence& e) {
-  if (e.given.shape != e.expected.shape) return false;
-  for (std::size_t i = 0; i < e.given.values.size(); ++i)
-    if (e.given.values[i] != e.expected.values[i] && e.expected.values[i] != 0) return false;
-  return true;
+// The rules. Each says what it sees, or nothing known where it does not fit.
+using Rule = Diagnosis (*)(const Evidence&);
+
+Diagnosis only_if(bool fits, Cause cause, const std::vector<std::string>& words = {}) {
+  return fits ? Diagnosis(cause, words) : Diagnosis();
 }
 
-// The rules. Each says what it sees, or nothing where it does not fit.
-using Rule = std::string (*)(const Evidence&);
-
-std::string only_if_wanted(const Evidence& e) {
-  return e.was_right_with_input_grad ? "a call that is made only if dL/dx is wanted?" : "";
+Diagnosis only_if_wanted(const Evidence& e) {
+  return only_if(e.was_right_with_input_grad, Cause::only_if_wanted);
 }
-std::string not_finite(const Evidence& e) {
-  return is_not_finite(e) ? "an element is not finite: memory that was never written, or an overflow?" : "";
+Diagnosis not_finite(const Evidence& e) {
+  return only_if(is_not_finite(e), Cause::not_finite);
 }
-std::string zero(const Evidence& e) {
-  return is_each(e, 0) ? "0 in every element: never written, or its addends were left out?" : "";
+Diagnosis zero(const Evidence& e) {
+  return only_if(is_each(e, 0), Cause::zero);
 }
-std::string negated(const Evidence& e) {
-  return is_each(e, -1) ? "-1 times it in every element: a sign?" : "";
+Diagnosis another_version(const Evidence& e) {
+  for (const OtherVersion& other : e.others)
+    if (is_same(e.given, other.values)) return other.says;
+  return Diagnosis();
 }
-std::string averaged(const Evidence& e) {
-  return e.num_devices > 1 && is_each(e, 1.0 / e.num_devices)
-             ? fmt::format("1/{} of it in every element: a mean where a sum is meant?", e.num_devices)
-             : "";
+Diagnosis negated(const Evidence& e) {
+  return only_if(is_each(e, -1), Cause::negated);
 }
-std::string counted_n_times(const Evidence& e) {
-  return e.num_devices > 1 && is_each(e, e.num_devices)
-             ? fmt::format("{} times it in every element: summed where every device has the sum?",
-                           e.num_devices)
-             : "";
+Diagnosis averaged(const Evidence& e) {
+  return only_if(e.num_devices > 1 && is_each(e, 1.0 / e.num_devices), Cause::averaged,
+                 {std::to_string(e.num_devices)});
+}
+Diagnosis counted_n_times(const Evidence& e) {
+  return only_if(e.num_devices > 1 && is_each(e, e.num_devices), Cause::counted_n_times,
+                 {std::to_string(e.num_devices)});
 }
 /// By a factor that four elements share at least, each up to some roundings of its own. (Two may share one by chance, and
 /// small noise is no factor.)
-std::string scaled(const Evidence& e) {
-  if (e.given.shape != e.expected.shape) return "";
+Diagnosis scaled(const Evidence& e) {
+  if (e.given.shape != e.expected.shape) return Diagnosis();
   double factor = 1;
   Index shared = 0;
   for (std::size_t i = 0; i < e.given.values.size(); ++i) {
     const double given = e.given.values[i], expected = e.expected.values[i];
     if (expected != 0 && shared++ == 0) factor = given / expected;
-    if (!(std::abs(given - factor * expected) <= 0x1p-21 * std::abs(factor * expected))) return "";
+    if (!(std::abs(given - factor * expected) <= 0x1p-21 * std::abs(factor * expected))) return Diagnosis();
   }
-  const bool is_factor = shared >= 4 && std::abs(factor - 1) > 1e-3;
-  return is_factor ? fmt::format("{:.4g} times it in every element: a wrong scale?", factor) : "";
+  return only_if(shared >= 4 && std::abs(factor - 1) > 1e-3, Cause::scaled, {fmt::format("{:.4g}", factor)});
 }
-std::string rounded(const Evidence& e) {
+Diagnosis rounded(const Evidence& e) {
   auto is_rounded = [&](int bits) {
     return e.given.shape == e.expected.shape &&
            std::ranges::equal(e.given.values, e.expected.values, [=](float given, float expected) {
              return given == without_low_bits(expected, bits);
            });
   };
-  if (is_rounded(16)) return "what bfloat16 has of it: a conversion to 16 bits?";
-  return is_rounded(13) ? "what float16 has of it: a conversion to 16 bits?" : "";
+  if (is_rounded(16)) return Diagnosis(Cause::rounded, {"bfloat16"});
+  return only_if(is_rounded(13), Cause::rounded, {"float16"});
 }
-std::string previous_step(const Evidence& e) {
-  return e.before && is_same(e.given, *e.before)
-             ? "the result of the step before: weights not updated, or not "
-               "gathered after the step?"
-             : "";
-}
-std::string one_addend(const Evidence& e) {
+Diagnosis one_addend(const Evidence& e) {
   for (std::size_t d = 0; d < e.addends.size() && e.num_devices > 1; ++d)
-    if (is_same(e.given, e.addends[d]))
-      return fmt::format("device {}'s addend alone: a reduction left out?", d);
-  return "";
+    if (is_same(e.given, e.addends[d])) return Diagnosis(Cause::one_addend, {std::to_string(d)});
+  return Diagnosis();
 }
 /// The sum and a device's addend, `factor` times.
-std::string off_by_addend(const Evidence& e, float factor, const char* says) {
+Diagnosis off_by_addend(const Evidence& e, float factor, Cause cause) {
   for (std::size_t d = 0; d < e.addends.size() && e.num_devices > 1; ++d)
     if (!is_zero(e.addends[d].values) && is_same(e.given, plus(e.expected, e.addends[d], factor)))
-      return fmt::format("device {}'s addend {}", d, says);
-  return "";
+      return Diagnosis(cause, {std::to_string(d)});
+  return Diagnosis();
 }
-std::string addend_missing(const Evidence& e) {
-  return off_by_addend(e, -1, "is missing from the sum");
+Diagnosis addend_missing(const Evidence& e) {
+  return off_by_addend(e, -1, Cause::addend_missing);
 }
-std::string addend_twice(const Evidence& e) {
-  return off_by_addend(e, 1, "is in the sum twice");
+Diagnosis addend_twice(const Evidence& e) {
+  return off_by_addend(e, 1, Cause::addend_twice);
 }
-std::string is_transposed(const Evidence& e) {
-  return is_same(e.given, transposed(e.expected)) ? "the transposed matrix" : "";
+Diagnosis is_transposed(const Evidence& e) {
+  return only_if(is_same(e.given, transposed(e.expected)), Cause::transposed);
 }
-std::string other_slice(const Evidence& e) {
+Diagnosis other_slice(const Evidence& e) {
   for (std::size_t d = 0; d < e.slices.size(); ++d)
     if (static_cast<int>(d) != e.place && is_same(e.given, e.slices[d]))
-      return fmt::format("device {}'s slice, not device {}'s", d, e.place);
-  return "";
+      return Diagnosis(Cause::other_slice, {std::to_string(d), std::to_string(e.place)});
+  return Diagnosis();
 }
-std::string shifted(const Evidence& e) {
+Diagnosis shifted_by(Index count, const std::string& what, const std::string& where) {
+  return Diagnosis(Cause::shifted,
+                   {std::to_string(std::abs(count)), what + (std::abs(count) == 1 ? "" : "s"), where});
+}
+Diagnosis shifted(const Evidence& e) {
   if (const Index rows = row_shift(e.given, e.expected))
-    return fmt::format("it, but {} row{} further {}", std::abs(rows), std::abs(rows) == 1 ? "" : "s",
-                       rows > 0 ? "down" : "up");
-  if (const Index columns = row_shift(transposed(e.given), transposed(e.expected)))
-    return fmt::format("it, but {} column{} further {}", std::abs(columns), std::abs(columns) == 1 ? "" : "s",
-                       columns > 0 ? "right" : "left");
-  return "";
-}
-std::string mask_forgotten(const Evidence& e) {
-  return differs_at_zeros_alone(e) || fills_columns_alone(e)
-             ? "not 0 where 0 is expected: a ReLU's mask forgotten?"
-             : "";
+    return shifted_by(rows, "row", rows > 0 ? "down" : "up");
+  const Index columns = row_shift(transposed(e.given), transposed(e.expected));
+  return columns != 0 ? shifted_by(columns, "column", columns > 0 ? "right" : "left") : Diagnosis();
 }
 
 /// The table.
-constexpr std::pair<Cause, Rule> rules[] = {{Cause::only_if_wanted, only_if_wanted},
-                                            {Cause::not_finite, not_finite},
-                                            {Cause::zero, zero},
-                                            {Cause::negated, negated},
-                                            {Cause::averaged, averaged},
-                                            {Cause::counted_n_times, counted_n_times},
-                                            {Cause::previous_step, previous_step},
-                                            {Cause::one_addend, one_addend},
-                                            {Cause::addend_missing, addend_missing},
-                                            {Cause::addend_twice, addend_twice},
-                                            {Cause::transposed, is_transposed},
-                                            {Cause::other_slice, other_slice},
-                                            {Cause::scaled, scaled},
-                                            {Cause::rounded, rounded},
-                                            {Cause::shifted, shifted},
-                                            {Cause::mask_forgotten, mask_forgotten}};
+constexpr Rule rules[] = {only_if_wanted, not_finite,      zero,       another_version, negated,
+                          averaged,       counted_n_times, one_addend, addend_missing,  addend_twice,
+                          is_transposed,  other_slice,     scaled,     rounded,         shifted};
+
+constexpr const char* sentences[] = {
+#define CAUSE(name, sentence) sentence,
+#include "engine/proof/causes.inc"
+#undef CAUSE
+};
 
 }  // namespace
 
+Diagnosis::Diagnosis(Cause c, const std::vector<std::string>& words) : cause(c) {
+  fmt::dynamic_format_arg_store<fmt::format_context> store;
+  for (const std::string& word : words) store.push_back(word);
+  text = fmt::vformat(sentences[static_cast<std::size_t>(c)], store);
+}
+
 Diagnosis diagnose(const Evidence& evidence) {
-  for (const auto& [cause, rule] : rules)
-    if (std::string text = rule(evidence); !text.empty()) return {cause, std::move(text)};
-  return {Cause::unknown, "no known cause"};
+  for (const Rule rule : rules)
+    if (Diagnosis found = rule(evidence); found.cause != Cause::unknown) return found;
+  return Diagnosis();
 }
 
 }  // namespace shard

@@ -195,8 +195,8 @@ ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
   return make_exact_mixture(*this, batch, seed, digits_of_width(model_.model_dim));
 }
 
-Solution Mixture::solve(const ExactProblem& problem) const {
-  return solve_mixture(problem);
+Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem) const {
+  return solve_mixture(problem, mistake);
 }
 
 namespace {

@@ -19,7 +19,7 @@ ExactProblem make_exact_mixture(const Mixture& mixture, Index batch, std::uint64
 /// Output, dL/dx and each parameter's gradient, token by token from the definitions, in arithmetic that is
 /// exact; shares nothing with a router and engines. \throws Error internal when a sum or a gate would not be
 /// exact in float32
-Solution solve_mixture(const ExactProblem& problem);
+Solution solve_mixture(const ExactProblem& problem, Cause mistake);
 
 /// Where the choices of the problem go, again from the definitions.
 RoutedCounts route_mixture(const ExactProblem& problem, int devices);

@@ -130,10 +130,10 @@ Matrix logits_backward(const ExactProblem& problem, const std::vector<ExactToken
 }
 
 /// One expert's layers on some rows: each layer's input, and last the answer.
-std::vector<Matrix> expert_forward(const ExactProblem& problem, Index e, Matrix a) {
+std::vector<Matrix> expert_forward(const ExactProblem& problem, Index e, Matrix a, Cause mistake) {
   std::vector<Matrix> inputs;
   for (Index l = 0; l < model_of(problem).num_layers; ++l) {
-    if (relu_before(l))
+    if (relu_before(l) && mistake != Cause::relus_forgotten)
       for (double& value : a.values) value = std::max(value, 0.0);
     inputs.push_back(a);
     a = product(a, Matrix(problem.weights.at(expert_layer_name(e, l))));
@@ -144,12 +144,13 @@ std::vector<Matrix> expert_forward(const ExactProblem& problem, Index e, Matrix 
 
 /// Its gradients; returns that of the rows.
 Matrix expert_backward(const ExactProblem& problem, Index e, const std::vector<Matrix>& inputs, Matrix d,
-                       Solution& results) {
+                       Solution& results, Cause mistake) {
+  const bool has_masks = mistake != Cause::mask_forgotten && mistake != Cause::relus_forgotten;
   for (Index l = model_of(problem).num_layers - 1; l >= 0; --l) {
     const Matrix& a = inputs[static_cast<std::size_t>(l)];
     results[expert_layer_name(e, l)] = product(a.transposed(), d).as_floats();
     d = product(d, Matrix(problem.weights.at(expert_layer_name(e, l))).transposed());
-    for (std::size_t i = 0; i < d.values.size() && relu_before(l); ++i)
+    for (std::size_t i = 0; i < d.values.size() && relu_before(l) && has_masks; ++i)
       if (a.values[i] <= 0) d.values[i] = 0;
   }
   return d;
@@ -157,7 +158,7 @@ Matrix expert_backward(const ExactProblem& problem, Index e, const std::vector<M
 
 }  // namespace
 
-Solution solve_mixture(const ExactProblem& problem) {
+Solution solve_mixture(const ExactProblem& problem, Cause mistake) {
   const MixtureModel& m = model_of(problem);
   const Matrix x(problem.input), dout(problem.output_grad), router(problem.weights.at(router_name()));
   const std::vector<ExactToken> tokens = exact_choices(problem);
@@ -168,14 +169,14 @@ Solution solve_mixture(const ExactProblem& problem) {
   double out_unit = HUGE_VAL, dx_unit = HUGE_VAL;
   for (Index e = 0; e < m.num_experts; ++e) {
     const std::vector<Slot> slots = slots_of(e, tokens);
-    const std::vector<Matrix> inputs = expert_forward(problem, e, rows_of(x, slots));
+    const std::vector<Matrix> inputs = expert_forward(problem, e, rows_of(x, slots), mistake);
     const Matrix& y = inputs.back();
     const Matrix weighted = rows_of(dout, slots, &tokens);
     add_rows(y, slots, &tokens, out, out_magnitude);
     for (const ExactToken& token : tokens)
       for (double gate : token.gates) out_unit = std::min(out_unit, unit_of(y) * unit_of(gate));
     dot_gates(dout, y, slots, dgates);
-    const Matrix drows = expert_backward(problem, e, inputs, weighted, results);
+    const Matrix drows = expert_backward(problem, e, inputs, weighted, results, mistake);
     add_rows(drows, slots, nullptr, dx, dx_magnitude);
     dx_unit = std::min(dx_unit, unit_of(drows));
   }

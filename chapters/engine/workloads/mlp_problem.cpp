@@ -44,28 +44,68 @@ ExactProblem Mlp::exact_problem(Index batch, std::uint64_t seed) const {
   return problem;
 }
 
-Solution Mlp::solve(const ExactProblem& problem) const {
+namespace {
+
+/// Where a version with a mistake has its ReLUs: before a layer, or behind the last one.
+bool has_relu(Index layer, Index layers, Cause mistake) {
+  if (mistake == Cause::relus_forgotten) return false;
+  if (mistake == Cause::relu_before_each) return layer < layers;
+  if (mistake == Cause::relu_behind_each) return layer > 0;
+  if (mistake == Cause::relu_between) return layer > 0 && layer < layers;
+  return layer < layers && relu_before(layer);
+}
+
+void mask(Matrix& d, const Matrix& kept) {
+  for (std::size_t k = 0; k < d.values.size(); ++k)
+    if (kept.values[k] <= 0) d.values[k] = 0;
+}
+
+/// What it keeps for a layer's gradient. `inputs`: of each layer, and the output. `before`: the same
+/// before ReLUs.
+const Matrix& kept(Index layer, const std::vector<Matrix>& inputs, const std::vector<Matrix>& before,
+                   Cause mistake) {
+  const bool begins_block = !relu_before(layer) && layer + 2 < std::ssize(inputs);
+  const auto l = static_cast<std::size_t>(layer);
+  if (mistake == Cause::kept_before_relu) return before[l];
+  if (mistake == Cause::kept_output && begins_block) return inputs[l + 2];
+  if (mistake == Cause::kept_first && begins_block) return inputs[0];
+  return inputs[l];
+}
+
+}  // namespace
+
+std::vector<Cause> Mlp::mistakes() const {
+  return {Cause::mask_forgotten,   Cause::relus_forgotten,  Cause::relu_between,
+          Cause::relu_before_each, Cause::relu_behind_each, Cause::kept_before_relu,
+          Cause::kept_output,      Cause::kept_first,       Cause::block_left_out};
+}
+
+/// By the definitions, but for the mistake.
+Solution Mlp::solve_with(Cause mistake, const ExactProblem& problem) const {
+  const Index layers = model_.num_layers;
   Solution results;
-  std::vector<Matrix> weights;
-  std::vector<Matrix> inputs;
+  std::vector<Matrix> weights, inputs, before;
   Matrix a(problem.input);
-  for (Index l = 0; l < model_.num_layers; ++l) {
-    weights.emplace_back(problem.weights.at(layer_name(l)));
-    if (relu_before(l))
-      for (double& value : a.values) value = std::max(value, 0.0);
+  for (Index l = 0; l <= layers; ++l) {
+    before.push_back(a);
+    for (double& value : a.values)
+      if (has_relu(l, layers, mistake)) value = std::max(value, 0.0);
     inputs.push_back(a);
+    if (l == layers) break;
+    weights.emplace_back(problem.weights.at(layer_name(l)));
     a = product(a, weights.back());
   }
   results["output"] = a.as_floats();
   Matrix d(problem.output_grad);
-  for (Index l = model_.num_layers - 1; l >= 0; --l) {
-    auto i = static_cast<std::size_t>(l);
-    results[layer_name(l)] = product(inputs[i].transposed(), d).as_floats();
-    d = product(d, weights[i].transposed());
-    for (std::size_t k = 0; k < d.values.size() && relu_before(l); ++k)
-      if (inputs[i].values[k] <= 0) d.values[k] = 0;
+  if (has_relu(layers, layers, mistake)) mask(d, a);
+  for (Index l = layers - 1; l >= 0; --l) {
+    if (l == std::min<Index>(1, layers - 1)) results["input_grad"] = d.as_floats();
+    results[layer_name(l)] = product(kept(l, inputs, before, mistake).transposed(), d).as_floats();
+    d = product(d, weights[static_cast<std::size_t>(l)].transposed());
+    if (has_relu(l, layers, mistake) && mistake != Cause::mask_forgotten)
+      mask(d, inputs[static_cast<std::size_t>(l)]);
   }
-  results["input_grad"] = d.as_floats();
+  if (mistake != Cause::block_left_out) results["input_grad"] = d.as_floats();
   return results;
 }
 

@@ -75,17 +75,20 @@ Solution solve(const ExactProblem& problem) {
   return problem.workload->solve(problem);
 }
 
+ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
+  const Index width = problem.output_grad.shape.at(1);
+  std::vector<float> kept(problem.output_grad.values.size());
+  for (const Range& rows : counted)
+    std::copy_n(problem.output_grad.values.begin() + rows.begin * width, rows.size() * width,
+                kept.begin() + rows.begin * width);
+  problem.output_grad.values = std::move(kept);
+  return problem;
+}
+
 std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices) {
-  const Index rows = problem.output_grad.shape.at(0), width = problem.output_grad.shape.at(1);
   std::vector<Solution> addends;
-  for (int d = 0; d < devices; ++d) {
-    ExactProblem of_device = problem;
-    const Range mine = part(rows, devices, d);
-    auto begin = of_device.output_grad.values.begin();
-    std::fill(begin, begin + mine.begin * width, 0.0F);
-    std::fill(begin + mine.end * width, of_device.output_grad.values.end(), 0.0F);
-    addends.push_back(solve(of_device));
-  }
+  for (int d = 0; d < devices; ++d)
+    addends.push_back(solve(of_rows(problem, {part(problem.output_grad.shape.at(0), devices, d)})));
   return addends;
 }
 

@@ -16,6 +16,7 @@
 #include "engine/layers/tokens.hpp"
 #include "engine/options.hpp"
 #include "engine/proof/costs.hpp"
+#include "engine/proof/diagnosis.hpp"
 #include "engine/workloads/given_batch.hpp"
 #include "engine/workloads/initial_values.hpp"
 
@@ -130,6 +131,9 @@ class Workload {
   /// From the definitions, in arithmetic that is exact: independent of engines and tensors.
   /// \throws Error internal when a sum would not be exact in float32
   virtual Solution solve(const ExactProblem& problem) const = 0;
+  /// What may be computed wrongly, and what comes out then.
+  virtual std::vector<Cause> mistakes() const { return {}; }
+  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem) const { return solve(problem); }
   /// Whether exact problems stay exact only as long as this parameter stays as it is.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
   /// Whether exact problems stay exact while integer optimizers step.
@@ -149,6 +153,8 @@ class Workload {
 
 /// Results of the problem, by its workload.
 Solution solve(const ExactProblem& problem);
+/// The problem in which these rows of the batch alone count: the output gradients of others are 0.
+ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// What each of so many devices adds to the results where the rows of the batch are divided: the solutions of
 /// the problem with the output gradients of other devices' rows 0. (A loss that depends on the routing of a
 /// whole batch is in each of them.)
