@@ -184,7 +184,7 @@ class Submissions(Folder):
         for text, taken in ((own, None), (mine, mine.replace("Sharded<1> h = (", "Sharded<1> h = relu(")),
                             (mine.replace("return 2", "return fork()"), None),
                             (mine.replace("num_blocks() const {", "num_blocks() const { fork();"), None),
-                            (mine + "#define a b\n", None)):
+                            (mine + "#define a b\n", None), (mine.replace("int two()", "} int two()"), None)):
             path.write_text(text.replace("#pragma once\n", f'#pragma once\n#include "{submission.NOT_DONE}"\n', 1))
             answer = submission.answer_to(ALL["03.1"], self.folder)
             self.assertEqual((answer.refused, answer.files), ("", {HOLE.file: taken} if taken else {}))

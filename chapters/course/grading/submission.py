@@ -4,7 +4,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-from holes import HIDDEN, Misplaced, additions, outside
+from holes import HIDDEN, Misplaced, additions, outside, require_braces
 from exercises import CHAPTERS, read_all, source
 
 NOT_DONE = "engine/not_done.hpp"  # what a starter's files include, too
@@ -88,6 +88,7 @@ def with_solutions(hole, text):
     try:
         for function in functions:
             text = function.filled_from(text, own)
+        require_braces(text, hole.file)
         added = additions(outside(text, functions), list(outside(own, functions).values()))
     except Misplaced:
         return None
