@@ -5,9 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "emu/host_memory.hpp"
+#include "engine/device/error.hpp"
 #include "engine/device/runtime/matmul.hpp"
 
 namespace shard::runtime {
@@ -41,15 +44,22 @@ class Rounded {
   std::vector<float> copy_;
 };
 
+/// A number of rows or columns as BLAS takes it.
+int blas_size(Index extent) {
+  if (extent > std::numeric_limits<int>::max())
+    refuse(Code::argument, "matmul", "fewer than 2^31 rows and columns", std::to_string(extent));
+  return static_cast<int>(extent);
+}
+
 }  // namespace
 
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
-  auto row_length = [](Operand o) { return static_cast<int>(o.tensor->extent(1)); };
+  auto row_length = [](Operand o) { return blas_size(o.tensor->extent(1)); };
   auto order = [](Operand o) { return o.is_transposed ? CblasTrans : CblasNoTrans; };
   const Rounded left(*a.tensor), right(*b.tensor);
-  cblas_sgemm(CblasRowMajor, order(a), order(b), static_cast<int>(e.m), static_cast<int>(e.n),
-              static_cast<int>(e.k), 1.0F, left.data(), row_length(a), right.data(), row_length(b), keep,
-              TensorMemory::data(c), static_cast<int>(e.n));
+  cblas_sgemm(CblasRowMajor, order(a), order(b), blas_size(e.m), blas_size(e.n), blas_size(e.k), 1.0F,
+              left.data(), row_length(a), right.data(), row_length(b), keep, TensorMemory::data(c),
+              blas_size(e.n));
 }
 
 }  // namespace shard::runtime

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <new>
 #include <unordered_map>
+#include <utility>
 
 #include "emu/slice_copies.hpp"
 #include "engine/device/runtime/argument_checks.hpp"
@@ -20,12 +21,10 @@ class BlockCache {
   ~BlockCache() { release_all(); }
 
   void* take(std::size_t bytes) {
-    auto& blocks = free_[rounded(bytes)];
-    if (!blocks.empty()) {
-      void* block = blocks.back();
-      blocks.pop_back();
+    void*& first = free_[rounded(bytes)];
+    if (first != nullptr) {
       kept_ -= rounded(bytes);
-      return block;
+      return std::exchange(first, next(first));
     }
     if (kept_ > most_kept) release_all();
     void* block = std::aligned_alloc(alignment, rounded(bytes));
@@ -33,8 +32,9 @@ class BlockCache {
     return block;
   }
 
-  void give_back(void* block, std::size_t bytes) {
-    free_[rounded(bytes)].push_back(block);
+  /// Allocates nothing: tensors end where memory is short, too.
+  void give_back(void* block, std::size_t bytes) noexcept {
+    next(block) = std::exchange(free_.find(rounded(bytes))->second, block);
     kept_ += rounded(bytes);
   }
 
@@ -44,15 +44,16 @@ class BlockCache {
 
   static std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
+  /// What a free block holds: the next one of its size.
+  static void*& next(void* block) { return *static_cast<void**>(block); }
+
   void release_all() {
-    for (auto& [bytes, blocks] : free_) {
-      for (void* block : blocks) std::free(block);
-      blocks.clear();
-    }
+    for (auto& [bytes, first] : free_)
+      while (first != nullptr) std::free(std::exchange(first, next(first)));
     kept_ = 0;
   }
 
-  std::unordered_map<std::size_t, std::vector<void*>> free_;
+  std::unordered_map<std::size_t, void*> free_;  // the first block of each size that was ever taken
   std::size_t kept_ = 0;
 };
 

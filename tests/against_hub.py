@@ -21,6 +21,7 @@ import torch
 import transformers
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
+from transformers.core_model_loading import dot_natural_key
 
 HUB = "2.4"
 ELEMENTS = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.uint8]
@@ -32,7 +33,7 @@ def contents(folder):
 
 
 def random_model(rng):
-    """Tensors by name, in the order of chapter 10: by the names' bytes."""
+    """Tensors in the order of chapter 10, which is that of transformers."""
     tensors, is_mixed = {}, rng.random() < 0.5
     for i in range(rng.randint(1, 40)):
         name = f"{rng.choice(['layer', 'a.b', 'blk_é', 'x'])}.{i}.weight"
@@ -40,7 +41,7 @@ def random_model(rng):
         shape = [rng.randint(1, 9) for _ in range(rng.randint(0, 3))] if is_small else [64, 33]
         elements = rng.choice(ELEMENTS) if is_mixed else torch.float32
         tensors[name] = (torch.randn(shape) * 10).to(elements)
-    return dict(sorted(tensors.items(), key=lambda item: item[0].encode()))
+    return dict(sorted(tensors.items(), key=lambda item: dot_natural_key(item[0])))
 
 
 class Programs:

@@ -4,8 +4,10 @@
 Holds the engines of chapter 08 against Hugging Face's transformers: small networks with random weights, made with
 its own config classes and saved by save_pretrained in many files; or a network in a folder of yours, whose path
 stands among the names. Logits, loss, and every gradient must be within 1e-5 of float64, relative to the largest
-element of each tensor. The 32 tokens that follow a prompt must be the same. Needs torch, transformers and
-safetensors, in any Python; ./tests/run does without them."""
+element of each tensor. The tokens that follow a prompt must be the same, up to one that ends a sequence, and so
+must the files that `save` makes of bfloat16. "odd" among the names stands for folders with tied, untied, equal,
+other, missing and unknown tensors: the same results, or a refusal that names the key. Needs torch, transformers
+and safetensors, in any Python; ./tests/run does without them."""
 import argparse
 import json
 import subprocess
@@ -14,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PINNED = {"torch": "2.15", "transformers": "5.23", "safetensors": "0.8"}
+PINNED = {"torch": "2.15", "transformers": "5.24", "safetensors": "0.8"}
 BOUND = 1e-5
 PROMPT, NEW_TOKENS = 6, 32
 
@@ -43,6 +45,14 @@ MODELS = {
     "t5-gated-own-head": (transformers.T5Config,
                           dict(T5_SIZES, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
 }
+# Folders: of which network, whether config.json ties the head, which head the files have, and what is refused.
+ODD = [("mistral", True, "no", ""), ("mistral", True, "equal", ""), ("mistral", True, "other", ""),
+       ("mistral", False, "equal", ""), ("mistral", False, "no", "lm_head.weight"),
+       ("mistral", True, "no", "model.layers.1.self_attn.q_proj.bias"),
+       ("mistral", False, "other", "attention_mask"),
+       ("mixtral", True, "equal", ""), ("mixtral", True, "other", ""), ("mixtral", None, "other", ""),
+       ("t5", True, "equal", ""), ("t5", False, "equal", ""), ("t5", None, "no", ""), ("t5", True, "other", ""),
+       ("t5", True, "no", "decoder.final_layer_norm.bias"), ("t5", True, "no", "attention_mask")]
 
 
 def make(name, folder):
@@ -61,6 +71,26 @@ def make(name, folder):
     model.save_pretrained(folder, max_shard_size="20KB")
     if name == "mistral-window":
         spell_as_older(folder)
+
+
+def make_odd(folder, name, ties, head, refused):
+    """Writes a folder of this row, with one file."""
+    make(name, folder)
+    tensors = {}
+    for path in folder.glob("model*"):
+        tensors |= load_file(path) if path.suffix == ".safetensors" else {}
+        path.unlink()
+    embedding = tensors["shared.weight" if name == "t5" else "model.embed_tokens.weight"]
+    tensors.pop("lm_head.weight", None)
+    if head != "no":
+        tensors["lm_head.weight"] = embedding.clone() if head == "equal" else torch.randn(embedding.shape) / 7
+    if refused.endswith(".bias"):
+        tensors[refused] = torch.ones(48)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": ties}
+    if ties is None:
+        del config["tie_word_embeddings"]
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def enliven(model):
@@ -140,10 +170,19 @@ def expected(model, tensors):
 
 
 def generated(model, prompt):
-    """The tokens that transformers says after a prompt, whether one of them ends a sequence or not."""
-    model.generation_config.eos_token_id = None
+    """The tokens that transformers says after a prompt."""
     ids = model.generate(prompt[None], max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
-    return ids[-NEW_TOKENS:]
+    return ids[1 if model.config.is_encoder_decoder else len(prompt):]
+
+
+def let_one_end(model, prompt, folder):
+    """Lets the token that is said last, for the first time, end a sequence: generation_config.json names it."""
+    model.generation_config.eos_token_id = None
+    ids = generated(model, prompt)
+    path = folder / "generation_config.json"
+    ends = {"eos_token_id": [max(ids, key=ids.index), model.config.vocab_size]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | ends))
+    model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
 
 
 def variants(programs, config):
@@ -166,7 +205,7 @@ def worst(given, want):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("--programs", type=Path, default=ROOT / "build/emu")
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", default=",".join([*MODELS, "odd"]))
     parser.add_argument("--variants", default="")
     parser.add_argument("--devices", default="1,2,3,4,5")
     a = parser.parse_args()
@@ -178,11 +217,17 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for name in a.models.split(","):
+            if name == "odd":
+                failed += sum(not is_read_right(a.programs, Path(scratch), *row) for row in ODD)
+                continue
             folder = Path(name if "/" in name else f"{scratch}/{name}")
             if "/" not in name:
                 make(name, folder)
             model = opened(folder)
             tensors = batch(f"{scratch}/batch", model.config)
+            if "/" not in name:
+                let_one_end(model, tensors["input_ids"][0, :PROMPT], folder)
+                failed += not is_saved_right(a.programs, Path(scratch), folder)
             want = expected(model, tensors), generated(model, tensors["input_ids"][0, :PROMPT])
             for variant in variants(a.programs, model.config):
                 if a.variants and variant not in a.variants.split(","):
@@ -205,7 +250,42 @@ class Run:
         """Carries out a command. Returns its exit code, and what it says."""
         words = [*self.program, name, "--variant", self.variant, "--params", self.folder, *options]
         ended = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-        return ended.returncode, ended.stderr.strip() or ended.stdout.strip()
+        return ended.returncode, ended.stdout.strip() or ended.stderr.strip()
+
+
+def is_saved_right(programs, scratch, folder):
+    """Lets transformers save the network in bfloat16, and `save` that. A Mixtral comes in one file: transformers
+    keeps the experts' matrices of a block together."""
+    size = "1GB" if folder.name == "mixtral" else "20KB"
+    theirs, ours = scratch / f"{folder.name}-bf16", scratch / f"{folder.name}-ours"
+    config = transformers.AutoConfig.from_pretrained(folder)
+    auto_class(config).from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(theirs, max_shard_size=size)
+    run = Run(programs, scratch, theirs, variants(programs, config)[0], 1)
+    code, said = run.command("save", "--out", ours, "--format", "sharded", "--max-shard-size", size)
+    files = {path.name for path in theirs.glob("*.safetensors")}
+    is_same = code == 0 and files == {path.name for path in ours.glob("*.safetensors")} and all(
+        (theirs / name).read_bytes() == (ours / name).read_bytes() for name in files)
+    print(f"{run.title} save: {len(files)} files, " + ("the same bytes" if is_same else f"not the same: {said}"))
+    return is_same
+
+
+def is_read_right(programs, scratch, name, ties, head, refused):
+    """Holds a row of ODD against transformers, or looks for the refusal, and prints a line."""
+    folder = scratch / "-".join(["odd", name, str(ties), head, *refused.split(".")[-2:]])
+    make_odd(folder, name, ties, head, refused)
+    tensors = batch(scratch / "batch", transformers.AutoConfig.from_pretrained(folder))
+    if refused == "attention_mask":
+        mask = (tensors["input_ids"] != tensors["input_ids"][0, 0]).long()
+        save_file(tensors | {refused: mask}, scratch / "batch")
+    run = Run(programs, scratch, folder, "t5-tensor" if name == "t5" else "tensor", 2)
+    code, said = run.command("gradients", "--batch", scratch / "batch", "--out", scratch / "out")
+    title = f"{name}, tied {ties}, {head} head:"
+    if code or refused:
+        print(f"{title} code {code}: {said}")
+        return code == 65 and refused != "" and refused in said
+    difference, worst_one = worst(load_file(scratch / "out"), expected(opened(folder), tensors))
+    print(f"{title} {difference:.1e} {worst_one}; {said.partition(': ')[2] or 'nothing is said'}")
+    return difference <= BOUND
 
 
 def is_right(run, tensors, want, want_tokens):

@@ -89,7 +89,8 @@ int run_dispatched(Communicator& group, const std::string& command, const std::v
     options.push_back({"--batch", "Sequences that go through the network together", "N=1", {}, &number});
   } else {
     options.push_back({"--ids", "The prompt: tokens, such as 5,17,2", "LIST", {}, &arguments.ids});
-    options.push_back({"--tokens", "How many to write", "N=32", {}, &number});
+    options.push_back(
+        {"--tokens", "How many to write, unless one ends the sequence (eos_token_id)", "N=32", {}, &number});
   }
   if (!parse_options(group, "10_checkpoints " + command, words,
                      "Run a network by a map of modules and places", options,

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "commands.hpp"
 #include "engine/checkpoints/index_text.hpp"
@@ -8,6 +9,8 @@
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
+#include "engine/files/json_file.hpp"
+#include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors_writer.hpp"
 #include "engine/pieces.hpp"
 #include "engine/printable.hpp"
@@ -35,6 +38,16 @@ std::int64_t copy(const StoredCheckpoint& from, const SafetensorsLine& to, Safet
   return overflows;
 }
 
+/// Lets config.json say which type the files have now, where it says one.
+void write_config(const std::string& from, const std::string& to, const std::string& dtype) {
+  static const std::map<std::string, std::string> names = {
+      {"F64", "float64"}, {"F32", "float32"}, {"F16", "float16"}, {"BF16", "bfloat16"}};
+  nlohmann::json config = read_json_object(from + "/config.json");
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (config.contains(key)) config[key] = names.at(dtype);
+  replace_file(to + "/config.json", config.dump(2) + '\n');
+}
+
 /// Writes files into a new folder, and notes their digests.
 class Rewriting {
  public:
@@ -53,6 +66,7 @@ class Rewriting {
       total += sizes.back().bytes;
     }
     if (sizes.empty()) return;
+    sort_for_files(sizes);
     const auto files = split_by_size(sizes, form_.format == "sharded" ? form_.most_bytes : UINT64_MAX);
     for (std::size_t f = 0; f < files.size(); ++f)
       write_file(form_.format == "distributed" ? device_file_name(stem, 0, 1)
@@ -104,6 +118,8 @@ int reshard(const std::string& from, const std::string& to, const NewForm& form)
   for (const char* stem : {"model", "optimizer"}) rewriting.write(stem);
   const Manifest& manifest = rewriting.manifest();
   replace_file(folder.folder() + '/' + Manifest::file_name, manifest_text(manifest));
+  if (form.dtype && has_model_config(from)) write_config(from, folder.folder(), *form.dtype);
+  if (std::filesystem::is_directory(from)) folder.keep_others(from, is_checkpoint_file);
   folder.commit(is_checkpoint_file);
   fmt::print("{}: {} tensors, {} bytes, in {} file{}\n", to, stored.tensors().size(),
              with_commas(static_cast<std::int64_t>(rewriting.bytes())), manifest.digests.size(),

@@ -129,6 +129,10 @@ std::map<std::string, Tensors> token_files() {
       {"tokens_outside", {{"input_ids", {{1, 3}, {1, 7, 0}}}, {"labels", labels}}},
       {"tokens_long",
        {{"input_ids", {{1, 10}, std::vector<float>(10)}}, {"labels", {{1, 10}, std::vector<float>(10)}}}},
+      {"tokens_bare", {{"input_ids", ids}}},
+      {"tokens_seen", {{"input_ids", ids}, {"labels", labels}, {"attention_mask", {{1, 3}, {1, 1, 1}}}}},
+      {"tokens_masked", {{"input_ids", ids}, {"labels", labels}, {"attention_mask", {{1, 3}, {1, 1, 0}}}}},
+      {"tokens_placed", {{"input_ids", ids}, {"labels", labels}, {"position_ids", {{1, 3}, {1, 2, 3}}}}},
       {"tokens_unlabelled", {{"input_ids", ids}, {"labels", {{1, 3}, {-100, -100, -100}}}}},
   };
 }

@@ -71,7 +71,8 @@ Prompt prompt_of(const Case& c, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("generated tokens are those of whole passes, in which nothing is kept, prompt after prompt", "[suite]") {
+TEST_CASE("generated tokens are those of whole passes, in which nothing is kept, prompt after prompt",
+          "[suite]") {
   for (const Variant& variant : variants_under_test()) {
     if (!variant.workload->has_tokens()) continue;
     for (const Case& c : cases(variant)) {
@@ -84,9 +85,14 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
       const std::vector<float> before = losses_of(*engine, problem.input);
       for (std::uint64_t seed : {5, 6}) {
         const Prompt prompt = prompt_of(c, seed);
-        CHECK(generate_greedily(model, prompt, count) ==
-              by_whole_passes(dynamic_cast<LanguageModel&>(*reference), prompt));
+        const std::vector<Index> all = generate_greedily(model, prompt, count);
+        CHECK(all == by_whole_passes(dynamic_cast<LanguageModel&>(*reference), prompt));
+        const auto end = std::ranges::find(all, all.back());
+        CHECK(generate_greedily(model, prompt, count, {-1, all.back()}) == std::vector(all.begin(), end + 1));
       }
+      Prompt unknown = prompt_of(c, 5);
+      unknown.tokens.back() = 1 << 20;  // no token of any network here
+      if (devices() == 1) CHECK_THROWS_AS(generate_greedily(model, unknown, count), Error);
       CHECK(losses_of(*engine, problem.input) == before);  // nothing is kept for other inputs
       if (is_to_end()) return;
     }

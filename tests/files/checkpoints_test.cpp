@@ -76,6 +76,26 @@ TEST_CASE(
     CHECK_FALSE(is_checkpoint_file(name));
 }
 
+TEST_CASE(
+    "checkpoints: tensors are sorted as transformers sorts them, whose Mixtral has two tensors of experts") {
+  std::vector<NamedSize> tensors;
+  const std::vector<std::string> sorted = {"head.weight",
+                                           "layers.2.mlp.weight",
+                                           "layers.10.block_sparse_moe.experts.2.w2.weight",
+                                           "layers.10.block_sparse_moe.experts.10.w2.weight",
+                                           "layers.10.block_sparse_moe.experts.0.w1.weight",
+                                           "layers.10.block_sparse_moe.experts.1.w1.weight",
+                                           "layers.10.block_sparse_moe.experts.0.w3.weight",
+                                           "layers.10.block_sparse_moe.gate.weight",
+                                           "layers.10.self_attn.weight",
+                                           "part",
+                                           "part2",
+                                           "part10"};
+  for (auto name = sorted.rbegin(); name != sorted.rend(); ++name) tensors.push_back({*name, 1});
+  sort_for_files(tensors);
+  CHECK(split_by_size(tensors, 100) == Files{sorted});
+}
+
 TEST_CASE("checkpoints: sizes with decimal and binary units, and no others") {
   CHECK(parse_size("--s", "2GB") == 2'000'000'000);
   CHECK(parse_size("--s", "1.5 kb") == 1500);
@@ -240,6 +260,13 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
     CHECK_FALSE(fs::exists(left_over));
     CHECK(fs::exists(of_another));
     CHECK(next.folder() != left_over);
+  }
+  for (int run = 0; run < 2; ++run) {  // within the folder whose files it takes over
+    FolderReplacement inside(path + "/new");
+    inside.keep_others(path, is_ours);
+    inside.commit(is_ours);
+    CHECK(contents(path + "/new/sub/file") == "deep");
+    CHECK_FALSE(fs::exists(path + "/new/new"));
   }
   save(parent, "a file", "file");
   check_error([&] { FolderReplacement refused(parent / "file"); }, Code::file, parent / "file",

@@ -39,7 +39,8 @@ Config config_of(const std::string& family, const Config& changes) {
 }
 
 /// A folder of this configuration, with every tensor that its network has: element i is i.
-ForeignModel a_model(const std::string& family, const Config& changes = {}, const DecoderModel& sizes = {}) {
+ForeignModel a_model(const std::string& family, const Config& changes = {}, const DecoderModel& sizes = {},
+                     const std::map<std::string, HostTensor>& others = {}) {
   DecoderModel m = sizes;
   m.vocabulary = 7, m.model_dim = 8, m.heads = 4, m.key_heads = 2, m.hidden_dim = 5, m.num_blocks = 2;
   if (m.head_dim == 0) m.head_dim = 2;
@@ -52,6 +53,7 @@ ForeignModel a_model(const std::string& family, const Config& changes = {}, cons
     t.shape = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
     for (Index i = 0; i < num_elements(t.shape); ++i) t.values.push_back(static_cast<float>(i));
   }
+  for (const auto& [name, tensor] : others) tensors[name] = tensor;
   return {"tiny", config_of(family, changes), host_checkpoint(std::move(tensors), "tiny")};
 }
 
@@ -121,6 +123,28 @@ TEST_CASE("mistral: a head's width may be of its own, and the head the embedding
   CHECK(m.query_width() == 24);
   CHECK(m.is_tied);
   CHECK_FALSE(mistral_names(m).contains(head_name()));
+}
+
+TEST_CASE("mistral: the head is the embedding where config.json says so and files have none that differs") {
+  const HostTensor other{{7, 8}, std::vector<float>(56, 1)};
+  for (const char* family : {"mistral", "mixtral"}) {
+    auto is_tied = [&](const char* says, const std::map<std::string, HostTensor>& others) {
+      return mistral_model(a_model(family, {{"tie_word_embeddings", says}}, {}, others)).is_tied;
+    };
+    CHECK(is_tied("true", {}));  // an equal one: element i is i in both
+    CHECK_FALSE(is_tied("true", {{"lm_head.weight", other}}));
+    CHECK_FALSE(is_tied("false", {}));
+  }
+}
+
+TEST_CASE("mistral: a tensor that nobody reads is refused, but for the frequencies of older files") {
+  auto read = [](const std::string& name) {
+    mistral_model(a_model("mistral", {}, {}, {{name, {{1}, {1}}}}));
+  };
+  check_error(
+      [&] { read("model.layers.1.self_attn.q_proj.bias"); }, Code::file, "tiny",
+      "model.layers.1.self_attn.q_proj.bias: expected the parameters of a mistral alone, given another one");
+  read("model.layers.1.self_attn.rotary_emb.inv_freq");
 }
 
 TEST_CASE("mixtral: experts have their names, and matrices are turned") {

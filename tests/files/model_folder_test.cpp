@@ -61,6 +61,24 @@ TEST_CASE("model folder: tensors are read from the files that the index names") 
 }
 
 TEST_CASE(
+    "model folder: sequences end in what generation_config.json says, or else config.json or its family") {
+  const Folder folder;
+  auto ends = [&](const std::string& config, const std::string& generation = "") {
+    save(folder, config, "config.json");
+    if (!generation.empty()) save(folder, generation, "generation_config.json");
+    return end_tokens(folder.path);
+  };
+  CHECK(ends(R"({"model_type":"mistral"})") == std::vector<Index>{2});
+  CHECK(ends(R"({"model_type":"t5"})") == std::vector<Index>{1});
+  CHECK(ends(R"({"eos_token_id":null})").empty());
+  CHECK(ends(R"({"eos_token_id":[5,6]})") == std::vector<Index>{5, 6});
+  check_error([&] { ends(R"({"eos_token_id":"</s>"})"); }, Code::file, folder / "config.json",
+              "eos_token_id, expected a token, a list of tokens, or null, given \"</s>\"");
+  CHECK(ends(R"({"eos_token_id":5})", R"({"eos_token_id":4})") == std::vector<Index>{4});
+  CHECK(ends(R"({"eos_token_id":5})", "{}").empty());
+}
+
+TEST_CASE(
     "model folder: hyper-parameters are text, those of an object have its name, and null says nothing") {
   const Folder folder;
   write_shards(folder);

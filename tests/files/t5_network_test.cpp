@@ -14,8 +14,10 @@ namespace {
 
 using Config = std::map<std::string, std::string>;
 
-/// A folder of this configuration, with every tensor that a network of these sizes has, and maybe another one.
-ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string& another = "") {
+/// A folder of this configuration, with every tensor that a network of these sizes has, and maybe another one. All
+/// elements are 0, but for those of the head.
+ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string& another = "",
+                  float head = 1) {
   m.vocabulary = 7, m.model_dim = 4, m.heads = 2, m.head_dim = 3, m.hidden_dim = 5;
   m.encoder_blocks = 2, m.decoder_blocks = 1, m.buckets = 8;
   Config config = {{"model_type", "t5"},
@@ -40,7 +42,7 @@ ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string&
     const ForeignName& stored = names.at(p.name);
     HostTensor& t = tensors[stored.name];
     t.shape = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
-    t.values.resize(static_cast<std::size_t>(num_elements(t.shape)));
+    t.values.assign(static_cast<std::size_t>(num_elements(t.shape)), p.name == head_name() ? head : 0);
   }
   return {"tiny", config, host_checkpoint(std::move(tensors), "tiny")};
 }
@@ -76,6 +78,8 @@ TEST_CASE("t5: the head is the files' own if they have one; whether logits are s
   const Config newer = {{"tie_word_embeddings", "true"}, {"scale_decoder_outputs", "false"}};
   CHECK(t5_model(a_t5(newer, own)).how.logit_scale == 1);
   CHECK_FALSE(t5_model(a_t5(newer, own)).is_tied);
+  for (const char* says : {"true", "false"})  // and ties a head that is equal to the embedding
+    CHECK(t5_model(a_t5({{"tie_word_embeddings", says}}, own, "", 0)).is_tied);
 }
 
 TEST_CASE("t5: parameters have their names, and matrices are turned") {
@@ -173,7 +177,7 @@ TEST_CASE("t5: tensors that do not fit config.json are refused") {
 
 TEST_CASE("t5: tensors that a T5 does not have are refused; copies of the embedding are not read") {
   check_error([] { t5_model(a_t5({}, {}, "input_patch_embedding.weight")); }, Code::file, "tiny",
-              "input_patch_embedding.weight: expected a parameter of a T5, given another one");
+              "input_patch_embedding.weight: expected the parameters of a t5 alone, given another one");
   CHECK(t5_model(a_t5({}, {}, "encoder.embed_tokens.weight")).is_tied);
 }
 

@@ -10,6 +10,7 @@
 #include "engine/checkpoints/gathering.hpp"
 #include "engine/checkpoints/index_text.hpp"
 #include "engine/checkpoints/split.hpp"
+#include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors_writer.hpp"
 #include "engine/pieces.hpp"
@@ -37,11 +38,20 @@ Line line_of(const SavedTensors& saved, const Plan& plan, const std::string& nam
   const auto foreign = saved.stored_as.find(name);
   if (foreign == saved.stored_as.end()) return {name, {name, "F32", shape}, false};
   const auto& [theirs, is_transposed] = foreign->second;
-  return {name, {theirs, "F32", is_transposed ? Shape{shape[1], shape[0]} : shape}, is_transposed};
+  const auto type = saved.types.find(theirs);
+  const bool is_floating = type != saved.types.end() && safetensors::is_floating(type->second);
+  return {name,
+          {theirs, is_floating ? type->second : "F32", is_transposed ? Shape{shape[1], shape[0]} : shape},
+          is_transposed};
 }
 
-void write(SafetensorsWriter& writer, std::span<const float> values) {
-  writer.write(values.data(), values.size_bytes());
+void write(SafetensorsWriter& writer, std::span<const float> values, const std::string& dtype = "F32") {
+  if (dtype == "F32") return writer.write(values.data(), values.size_bytes());
+  const std::span<const std::byte> bytes = std::as_bytes(values);
+  std::int64_t overflows = 0;  // none: the values came from that type
+  const std::vector<std::byte> elements =
+      safetensors::converted({bytes.begin(), bytes.end()}, "F32", dtype, overflows);
+  writer.write(elements.data(), elements.size());
 }
 
 /// Writes files into a new folder, and notes their digests.
@@ -64,6 +74,7 @@ class Writing {
       total += sizes.back().bytes;
       ours[line.stored.name] = name;
     }
+    if (!saved.stored_as.empty()) sort_for_files(sizes);
     const auto files = split_by_size(sizes, form_.format == "sharded" ? form_.most_bytes : UINT64_MAX);
     for (std::size_t f = 0; f < files.size(); ++f) {
       std::map<std::string, Line> lines;
@@ -93,16 +104,20 @@ class Writing {
     std::vector<SafetensorsLine> stored;
     for (const auto& [theirs, line] : lines) stored.push_back(line.stored);
     std::unique_ptr<SafetensorsWriter> writer;
-    if (group_.device_id() == 0) writer = std::make_unique<SafetensorsWriter>(folder_ + '/' + file, stored);
+    std::map<std::string, std::string> metadata;  // without which older versions of transformers read no file
+    if (!saved.stored_as.empty()) metadata = {{"format", "pt"}};
+    if (group_.device_id() == 0)
+      writer = std::make_unique<SafetensorsWriter>(folder_ + '/' + file, stored, metadata);
     for (const SafetensorsLine& next : in_file_order(stored)) {
       const Line& line = lines.at(next.name);
       const PlannedTensor& tensor = plan.at(line.name);
       std::vector<float> turned;
       gather_on_first(group_, tensor, part_of(saved, line.name), [&](std::span<const float> values) {
-        if (!line.is_transposed) return write(*writer, values);
+        if (!line.is_transposed) return write(*writer, values, next.dtype);
         turned.insert(turned.end(), values.begin(), values.end());
       });
-      if (writer && line.is_transposed) write(*writer, transposed({tensor.shape, std::move(turned)}).values);
+      if (writer && line.is_transposed)
+        write(*writer, transposed({tensor.shape, std::move(turned)}).values, next.dtype);
     }
     if (writer) finish(*writer, file);
   }

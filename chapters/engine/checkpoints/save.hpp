@@ -25,6 +25,8 @@ struct SavedTensors {
   std::vector<HeldPart> held;      ///< what this device holds of them
   std::vector<std::string> order;  ///< their names, in the order in which files are filled
   ForeignNames stored_as = {};     ///< where they have other names in the files (not in "distributed")
+  /// Types of elements by those names, in the spelling of safetensors; F32 for others.
+  std::map<std::string, std::string> types = {};
 };
 
 /// Saves tensors in a folder. Until all is written, the folder keeps what it had; then it has the new

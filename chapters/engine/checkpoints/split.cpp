@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <regex>
+#include <sstream>
+#include <tuple>
 
 #include "engine/byte_sizes.hpp"
 #include "engine/checkpoints/manifest.hpp"
@@ -10,6 +13,41 @@
 #include "engine/printable.hpp"
 
 namespace shard {
+
+namespace {
+
+/// A name in the spelling of transformers 5, which has the matrices of a block's experts as two tensors.
+std::string spelling_of_transformers(std::string name) {
+  const std::string experts = ".block_sparse_moe.experts.", gate = ".block_sparse_moe.gate.";
+  if (const std::size_t at = name.find(gate); at != name.npos) name.replace(at, gate.size(), ".mlp.gate.");
+  const std::size_t at = name.find(experts), number = at + experts.size(), dot = name.find('.', number);
+  if (at == name.npos || dot == name.npos) return name;
+  const std::string matrix = name.substr(dot + 1, 2);  // w1, w2 or w3
+  return name.substr(0, at) + ".mlp.experts." + (matrix == "w2" ? "down_proj." : "gate_up_proj.") + matrix +
+         '.' + name.substr(number, dot - number);
+}
+
+/// Each part of a name: whether it is more than a number, its text, and the number at its end or -1.
+std::vector<std::tuple<bool, std::string, std::int64_t>> parts_of(const std::string& name) {
+  std::vector<std::tuple<bool, std::string, std::int64_t>> parts;
+  std::istringstream text(spelling_of_transformers(name));
+  for (std::string part; std::getline(text, part, '.');) {
+    const std::size_t digits = part.find_last_not_of("0123456789") + 1, length = part.size() - digits;
+    const bool ends_in_number = length > 0 && length <= 18;
+    parts.emplace_back(digits > 0, ends_in_number ? part.substr(0, digits) : part,
+                       ends_in_number ? std::stoll(part.substr(digits)) : -1);
+  }
+  return parts;
+}
+
+}  // namespace
+
+void sort_for_files(std::vector<NamedSize>& tensors) {
+  std::multimap<std::vector<std::tuple<bool, std::string, std::int64_t>>, NamedSize> sorted;
+  for (NamedSize& tensor : tensors) sorted.emplace(parts_of(tensor.name), std::move(tensor));
+  tensors.clear();
+  for (auto& [parts, tensor] : sorted) tensors.push_back(std::move(tensor));
+}
 
 std::vector<std::vector<std::string>> split_by_size(const std::vector<NamedSize>& tensors,
                                                     std::uint64_t most) {

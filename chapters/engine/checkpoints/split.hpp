@@ -13,6 +13,10 @@ struct NamedSize {
   std::uint64_t bytes;
 };
 
+/// Sorts tensors as `save_pretrained` of transformers 5.24 sorts those of a network that it has read: part by part
+/// between dots, numbers by their value. It has the experts' matrices of a Mixtral's block as two tensors.
+void sort_for_files(std::vector<NamedSize>& tensors);
+
 /// The names of each file's tensors, in order. Files are filled one after the other, and none has more than
 /// `most` bytes, except for a tensor that is larger by itself: it gets a file of its own, before the one that
 /// was being filled. These are the rules of Hugging Face's huggingface_hub 2.4,

@@ -14,9 +14,6 @@ namespace shard::dispatch {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-/// The types of all tensors of a folder's files, as their headers say.
 std::map<std::string, std::string> stored_types(const std::string& folder) {
   std::set<std::string> files;
   if (has_name(folder + "/model.safetensors"))
@@ -31,6 +28,8 @@ std::map<std::string, std::string> stored_types(const std::string& folder) {
   }
   return types;
 }
+
+namespace {
 
 /// A tensor's name in files. transformers 5 has a block's experts in two tensors, and files have one for each
 /// matrix.

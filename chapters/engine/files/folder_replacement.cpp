@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* temporary = ".shardbook-";  // begins the names of new folders
+
 /// Sees that a folder's names are on the disk. Some file systems do not synchronise folders, and say EINVAL.
 void synchronise(const std::string& folder) {
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -59,6 +61,7 @@ void take_over_rights(const std::string& from, const std::string& to) {
 
 /// Gives `kept` what `old` is: links to its files, and new folders with links.
 void keep(const std::string& old, const std::string& kept) {
+  if (fs::path(old).filename().string().starts_with(temporary)) return;  // such as the new folder itself
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(old, error))) {
     if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
@@ -87,14 +90,20 @@ FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
     bad_file(path_, "cannot replace", "a folder or none", "a file, or a link");
   parent_ = fs::path(path_).parent_path();
   if (parent_.empty()) parent_ = ".";
-  const std::string prefix = fmt::format(".shardbook-{:x}-", std::hash<std::string>()(name));
+  const std::string prefix = fmt::format("{}{:x}-", temporary, std::hash<std::string>()(name));
   remove_left_over(parent_, prefix);
   std::random_device random;
   for (int attempt = 0; attempt < 100 && lock_.get() < 0; ++attempt) {
     folder_ = fmt::format("{}/{}{:x}-{:x}.tmp", parent_, prefix, random(), random());
     if (::mkdir(folder_.c_str(), replaces ? 0700 : 0777) != 0) break;
+    errno = 0;
     lock_ = locked(folder_);
-    if (lock_.get() < 0) ::rmdir(folder_.c_str());  // another run has just taken it for a left-over
+    if (lock_.get() >= 0) break;
+    const int why = errno;
+    ::rmdir(folder_.c_str());
+    errno = why;
+    const bool is_taken = why == EWOULDBLOCK || why == ENOENT || why == 0;  // for a left-over, by another run
+    if (!is_taken) break;
   }
   if (lock_.get() < 0) system_error(path_, "cannot make a folder beside it");
 }
@@ -105,9 +114,11 @@ FolderReplacement::~FolderReplacement() {
 }
 
 void FolderReplacement::keep_others(const std::string& from, bool (*is_ours)(const std::string& name)) const {
+  std::error_code ignored;
   for (const std::string& name : names_in(from)) {
     const std::string old = from + '/' + name, kept = folder_ + '/' + name;
-    if (!is_ours(name) && !has_name(kept)) keep(old, kept);
+    std::error_code ignored;
+    if (!is_ours(name) && !has_name(kept) && !fs::equivalent(old, path_, ignored)) keep(old, kept);
   }
 }
 

@@ -121,6 +121,23 @@ ForeignModel parse_model_config(std::string_view text, const std::string& path) 
   return config_in(parse_json_object(text, path), path);
 }
 
+std::vector<Index> end_tokens(const std::string& folder) {
+  const bool is_of_generation = has_name(folder + "/generation_config.json");
+  const std::string path = folder + (is_of_generation ? "/generation_config.json" : "/config.json");
+  const nlohmann::json json = read_json_object(path);
+  const Index of_family = json.value("model_type", nlohmann::json()) == "t5" ? 1 : 2;
+  const nlohmann::json otherwise = is_of_generation ? nlohmann::json() : nlohmann::json(of_family);
+  const nlohmann::json given = json.value("eos_token_id", otherwise);
+  std::vector<Index> tokens;
+  for (const nlohmann::json& token :
+       given.is_array() || given.is_null() ? given : nlohmann::json::array({given})) {
+    if (!token.is_number_integer())
+      bad_file(path, "eos_token_id", "a token, a list of tokens, or null", printable(given.dump(), 60));
+    tokens.push_back(token.get<Index>());
+  }
+  return tokens;
+}
+
 ForeignModel open_model_folder(const std::string& path) {
   ForeignModel model = read_model_config(path + "/config.json");
   model.source = path;

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/foreign_model.hpp"
 
@@ -25,6 +26,10 @@ std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::st
 /// no path that leads out of the folder.
 /// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
 ForeignModel open_model_folder(const std::string& path);
+
+/// The tokens that end a sequence: `eos_token_id` of the folder's generation_config.json or, without that, of its
+/// config.json, which may leave out the family's own. None where it is null. \throws Error file
+std::vector<Index> end_tokens(const std::string& folder);
 
 /// Only what a config.json says; there are no parameters. \throws Error file
 ForeignModel read_model_config(const std::string& path);

@@ -11,7 +11,7 @@
 #include "engine/files/element_types.hpp"
 #include "engine/files/safetensors.hpp"
 
-/// What the reader and the writer of safetensors files share. Chapters include engine/safetensors.hpp only.
+/// What the reader and the writer of safetensors files share.
 namespace shard::safetensors {
 
 inline constexpr std::uint64_t max_header_bytes = 100'000'000;  ///< as in the reference implementation

@@ -1,6 +1,7 @@
 #include "engine/layers/attention.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace shard {
 

@@ -58,14 +58,35 @@ Tensor part_of(const ShardedEngine& engine, const Tensor& input) {
   return slice(input, 0, rows.begin, rows.end);
 }
 
+/// While it lives, the engine goes on with one sequence. At its end, also by an error, the engine forgets the
+/// sequence, and who sees its logits.
+class ContinuedSequence {
+ public:
+  explicit ContinuedSequence(LanguageModel& engine) : engine_(engine) { engine_.continue_sequence(true); }
+  ~ContinuedSequence() {
+    engine_.see_logits({});
+    engine_.continue_sequence(false);
+  }
+  ContinuedSequence(const ContinuedSequence&) = delete;
+  ContinuedSequence& operator=(const ContinuedSequence&) = delete;
+
+ private:
+  LanguageModel& engine_;
+};
+
 }  // namespace
 
-std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index count) {
+std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index count,
+                                     const std::vector<Index>& ends) {
   InferenceMode no_tape;
-  engine.continue_sequence(true);
+  const ContinuedSequence continued(engine);
   std::vector<Index> generated;
   Index length = 0;
-  while (static_cast<Index>(generated.size()) < count) {
+  auto is_over = [&] {
+    return static_cast<Index>(generated.size()) >= count ||
+           (!generated.empty() && std::ranges::find(ends, generated.back()) != ends.end());
+  };
+  while (!is_over()) {
     length += static_cast<Index>(prompt.tokens.size());
     Likeliest likeliest(length - 1);
     engine.see_logits([&](const Tensor& logits, const Tokens& tokens, Index first_column) {
@@ -76,8 +97,6 @@ std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index
     prompt.tokens = {generated.back()};
     if (prompt.source) prompt.source->clear();  // the engine has read it
   }
-  engine.see_logits({});
-  engine.continue_sequence(false);
   return generated;
 }
 

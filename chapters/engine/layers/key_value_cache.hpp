@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/layouts.hpp"
@@ -35,9 +37,12 @@ class KeyValueCache {
   template <Layout L>
   SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
     if (!is_on_ || !attention) return {k, v, at};
-    std::shared_ptr<void>& kept = attentions_[*attention];
+    std::shared_ptr<AnyEntry>& kept = attentions_[*attention];
     if (!kept) kept = std::make_shared<Entry<L>>();
-    auto& entry = *static_cast<Entry<L>*>(kept.get());
+    auto* found = dynamic_cast<Entry<L>*>(kept.get());
+    if (found == nullptr)
+      refuse(Code::internal, "keys of earlier tokens", "one layout for each attention", "another one");
+    Entry<L>& entry = *found;
     if (at.empty() && !entry.k.is_empty()) return {entry.k, entry.v, entry.at};
     entry.k = joined(entry.k, k);
     entry.v = joined(entry.v, v);
@@ -46,8 +51,11 @@ class KeyValueCache {
   }
 
  private:
+  struct AnyEntry {
+    virtual ~AnyEntry() = default;
+  };
   template <Layout L>
-  struct Entry {
+  struct Entry : AnyEntry {
     L k, v;
     std::vector<Index> at;
   };
@@ -65,8 +73,7 @@ class KeyValueCache {
   }
 
   bool is_on_ = false;
-  std::map<Index, std::shared_ptr<void>>
-      attentions_;  // an Entry each, of the layout that the engine's keys have
+  std::map<Index, std::shared_ptr<AnyEntry>> attentions_;  // each of the layout that the engine's keys have
 };
 
 }  // namespace shard

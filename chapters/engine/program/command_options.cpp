@@ -295,7 +295,7 @@ std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chap
   generate->add_option("--ids", a.ids, "The prompt: tokens, such as 5,17,2")->type_name("LIST");
   generate->add_option("--text", a.text, "The prompt of a network of characters, whose text is --data")
       ->type_name("TEXT");
-  generate->add_option("--tokens", a.tokens, "How many to write")
+  generate->add_option("--tokens", a.tokens, "How many to write, unless one ends the sequence (eos_token_id)")
       ->check(positive)
       ->type_name("N")
       ->capture_default_str();
@@ -340,7 +340,8 @@ std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& ch
   std::vector<std::shared_ptr<void>> declared = {add_train(app, chapter, defaults, a),
                                                  add_save(app, chapter, a), add_gradients(app, chapter, a),
                                                  add_infer(app, chapter, a)};
-  if (chapter.variants.front().workload->has_tokens()) declared.push_back(add_generate(app, chapter, a));
+  if (std::ranges::any_of(chapter.variants, [](const Variant& v) { return v.workload->has_tokens(); }))
+    declared.push_back(add_generate(app, chapter, a));
   declared.push_back(add_costs(app, chapter, defaults, a));
   declared.push_back(add_owns(app, chapter, defaults, a));
   app.add_subcommand("variants", "List the variants' names, one a line");

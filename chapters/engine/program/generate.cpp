@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "engine/files/model_folder.hpp"
 #include "engine/layers/greedy.hpp"
 #include "engine/printable.hpp"
 #include "engine/program/commands.hpp"
@@ -38,7 +39,8 @@ int generate(Communicator& group, const Variant& variant, const Arguments& argum
   std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params.checkpoint);
   const std::vector<Index> generated =
-      generate_greedily(dynamic_cast<LanguageModel&>(*engine), network->prompt_of(prompt), arguments.tokens);
+      generate_greedily(dynamic_cast<LanguageModel&>(*engine), network->prompt_of(prompt), arguments.tokens,
+                        params.foreign ? end_tokens(arguments.params) : std::vector<Index>());
   if (group.device_id() != 0) return 0;
   if (arguments.text.empty())
     fmt::print("{}\n", fmt::join(generated, ","));

@@ -8,6 +8,7 @@
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/workloads/decoder_model.hpp"
 
 namespace shard {
 
@@ -16,6 +17,21 @@ std::pair<std::string, HostTensor> Parameters::as_stored(const std::string& name
   if (found == stored_as.end()) return {name, std::move(result)};
   return {found->second.name, found->second.is_transposed ? transposed(result) : std::move(result)};
 }
+
+namespace {
+
+/// One line where the files have a head, and config.json or its values tie it: whether it counts.
+void say_whether_tied(const ForeignModel& model, const ForeignNames& names) {
+  const bool is_t5 = model.hyper_parameter("model_type", "") == "t5";
+  const bool is_tied = !names.contains(head_name());
+  const bool says_tied = model.hyper_parameter("tie_word_embeddings", is_t5 ? "true" : "false") == "true";
+  if (model.parameters->contains("lm_head.weight") && (is_tied || says_tied))
+    fmt::print(stderr, "{}: lm_head.weight: {}, as in transformers 5\n", one_line(model.source),
+               is_tied ? "equal to the embedding, and one parameter with it"
+                       : "not tied to the embedding, whose values are others, though config.json ties them");
+}
+
+}  // namespace
 
 Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const Arguments& arguments) {
   if (has_manifest(arguments.params)) {
@@ -36,6 +52,7 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
                                            path));
     ForeignModel model = open_model_folder(arguments.params);
     auto [network, names] = kind.network_of(model);
+    if (group.device_id() == 0) say_whether_tied(model, names);
     return {renamed(std::move(model.parameters), names, path), names, network};
   }
   if (std::filesystem::exists(status) && !is_folder)

@@ -13,9 +13,9 @@ namespace {
 
 /// Options of a run that may go on with another value.
 bool may_change(const std::string& option) {
-  const std::vector<std::string> free = {"--batch", "--learning-rate", "--clip-norm", "--precision",
-                                         "--data"};
-  return std::ranges::find(free, option) != free.end();
+  const std::vector<std::string> changeable = {"--batch", "--learning-rate", "--clip-norm", "--precision",
+                                               "--data"};
+  return std::ranges::find(changeable, option) != changeable.end();
 }
 
 void take(CLI::App& command, const std::string& name, const std::string& text, const std::string& folder) {

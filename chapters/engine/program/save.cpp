@@ -1,6 +1,7 @@
 #include "engine/checkpoints/save.hpp"
 
 #include "engine/checkpoints/training_checkpoint.hpp"
+#include "engine/dispatch/families.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/parameters.hpp"
 
@@ -18,6 +19,7 @@ int save(Communicator& group, const Variant& variant, const Arguments& arguments
   engine->load_checkpoint(*params.checkpoint);
   SavedTensors saved{"model", held_parameters(*engine), {}, params.stored_as};
   for (const Parameter& p : network->parameters()) saved.order.push_back(p.name);
+  if (!params.stored_as.empty()) saved.types = dispatch::stored_types(arguments.params);
   save_checkpoint(group, arguments.save, arguments.form, {saved}, std::nullopt,
                   params.stored_as.empty() ? "" : arguments.params);
   return 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/pieces.hpp"
+
 namespace shard {
 
 std::string ForeignConfig::require_family(const std::vector<std::string>& families) {
@@ -59,16 +61,37 @@ void ForeignConfig::require_known() const {
       refuse_value(name, "no hyper-parameter that this program does not know", value);
 }
 
-void require_shapes(const ForeignModel& model, const std::vector<Parameter>& parameters,
-                    const ForeignNames& names) {
+bool has_tied_head(const ForeignModel& model, const std::string& embedding, bool config_ties) {
+  constexpr const char* head = "lm_head.weight";
+  if (!config_ties || !model.parameters || !model.parameters->contains(head)) return config_ties;
+  const Shape shape = model.parameters->shape(embedding);
+  if (shape.size() != 2 || model.parameters->shape(head) != shape) return false;
+  const Index most = std::max<Index>(1, piece_elements / std::max<Index>(1, shape[1]));
+  for (Index begin = 0; begin < shape[0]; begin += most) {
+    const Index end = std::min(begin + most, shape[0]);
+    if (model.parameters->read(embedding, 0, begin, end) != model.parameters->read(head, 0, begin, end))
+      return false;
+  }
+  return true;
+}
+
+void require_tensors(const ForeignModel& model, const std::vector<Parameter>& parameters,
+                     const ForeignNames& names, bool (*is_ignored)(const std::string& name)) {
+  std::set<std::string> known = {"lm_head.weight"};  // which may be tied
   for (const Parameter& p : parameters) {
     const ForeignName& stored = names.at(p.name);
+    known.insert(stored.name);
     const Shape expected = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
     const Shape given = model.parameters->shape(stored.name);
     if (given != expected)
       throw Error(Code::file, fmt::format("{}: {}: expected {}, which config.json says, given {}",
                                           model.source, stored.name, to_string(expected), to_string(given)));
   }
+  for (const std::string& name : model.parameters->names())
+    if (!known.contains(name) && !is_ignored(name))
+      throw Error(Code::file, fmt::format("{}: {}: expected the parameters of a {} alone, given another one",
+                                          model.source, printable(name, 120),
+                                          model.hyper_parameter("model_type", "none")));
 }
 
 }  // namespace shard

@@ -66,8 +66,13 @@ class ForeignConfig {
   std::set<std::string> known_;
 };
 
-/// \throws Error file unless the model has these parameters, under these names, in these shapes
-void require_shapes(const ForeignModel& model, const std::vector<Parameter>& parameters,
-                    const ForeignNames& names);
+/// Whether the head is the embedding, of this name in the files, as transformers 5 decides: where config.json
+/// ties them, and the files have no `lm_head.weight` with other values. \throws Error file where it cannot be read
+bool has_tied_head(const ForeignModel& model, const std::string& embedding, bool config_ties);
+
+/// \throws Error file unless the model has these parameters, under these names, in these shapes, and no others but
+/// a head that is tied and those for which `is_ignored` is true
+void require_tensors(const ForeignModel& model, const std::vector<Parameter>& parameters,
+                     const ForeignNames& names, bool (*is_ignored)(const std::string& name));
 
 }  // namespace shard

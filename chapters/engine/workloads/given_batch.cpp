@@ -1,13 +1,16 @@
 #include "engine/workloads/given_batch.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "engine/layers/language_model.hpp"
 #include "engine/loss.hpp"
+#include "engine/printable.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {
@@ -104,6 +107,11 @@ class IdsAndLabels : public GivenBatch {
   IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions,
                const char* ids = "input_ids")
       : file_(std::move(file)), vocabulary_(vocabulary), shape_(shape_of_ids(ids)) {
+    require_used({ids, "input_ids", "labels"});
+    if (!file_->contains("labels"))
+      throw Error(Code::file,
+                  fmt::format("{}: labels: expected {}, as {}: the token that follows each, given none",
+                              file_->source(), to_string(shape_), ids));
     if (file_->shape("labels") != shape_)
       refuse_shape("labels", fmt::format("{}, as {}", to_string(shape_), ids), file_->shape("labels"));
     if (shape_[1] > positions)
@@ -148,6 +156,24 @@ class IdsAndLabels : public GivenBatch {
   }
   virtual Index width() const { return 2 * shape_[1]; }
 
+  /// Refuses what would change results and is not read. A mask of ones, which tokenizers write, changes nothing.
+  void require_used(const std::set<std::string>& used) const {
+    for (const std::string& name : file_->names()) {
+      if (used.contains(name)) continue;
+      const bool is_mask = name == "attention_mask" || name == "decoder_attention_mask";
+      const std::vector<float> values =
+          is_mask ? file_->read(name, all_of(file_->shape(name))) : std::vector{0.0F};
+      const auto found = std::ranges::find_if(values, [](float value) { return value != 1; });
+      if (found == values.end()) continue;
+      throw Error(Code::file,
+                  is_mask
+                      ? fmt::format("{}: {}: expected ones alone, as no token is masked here, given {} at {}",
+                                    file_->source(), name, *found,
+                                    to_string(place_of(found - values.begin(), file_->shape(name))))
+                      : fmt::format("{}: {}: expected {} alone, and masks of ones, given another tensor",
+                                    file_->source(), printable(name, 60), fmt::join(used, ", ")));
+    }
+  }
   [[noreturn]] void refuse_shape(const char* name, const std::string& expected, const Shape& given) const {
     throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", file_->source(), name, expected,
                                         to_string(given)));

@@ -86,10 +86,13 @@ DecoderModel mistral_model(const ForeignModel& model) {
   require_countable(config, m);
   const std::string tied = config.text("tie_word_embeddings", "false");
   if (tied != "true" && tied != "false") config.refuse_value("tie_word_embeddings", "true or false", tied);
-  m.is_tied = tied == "true";
+  m.is_tied = has_tied_head(model, "model.embed_tokens.weight", tied == "true");
   require_same_network(config, m);
   m.how = Arithmetic::real(m.head_dim);
-  if (model.parameters) require_shapes(model, m.parameters(), mistral_names(m));
+  // Older files have the frequencies of positions, which follow from config.json.
+  if (model.parameters)
+    require_tensors(model, m.parameters(), mistral_names(m),
+                    [](const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); });
   return m;
 }
 

@@ -66,17 +66,10 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
-/// Refuses tensors that a T5 does not have: a network of another architecture may have the blocks of a T5,
-/// and its model_type. Older files have copies of the embedding, and a bias of cross attention that nobody
-/// reads.
-void require_no_others(const ForeignModel& model, const ForeignNames& names) {
-  std::set<std::string> known = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-                                 "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"};
-  for (const auto& [ours, theirs] : names) known.insert(theirs.name);
-  for (const std::string& name : model.parameters->names())
-    if (!known.contains(name))
-      throw Error(Code::file, fmt::format("{}: {}: expected a parameter of a T5, given another one",
-                                          model.source, printable(name, 120)));
+/// Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+bool is_of_older_files(const std::string& name) {
+  return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
+         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
 }  // namespace
@@ -88,13 +81,12 @@ T5Model t5_model(const ForeignModel& model) {
   require_countable(config, m);
   m.hidden = hidden_of(config);
   const bool says_tied = truth(config, "tie_word_embeddings", "true");
-  m.is_tied = model.parameters ? !model.parameters->contains("lm_head.weight") : says_tied;
+  // transformers 5 ties a T5's head whatever config.json says. Without files, nothing else is known.
+  m.is_tied = has_tied_head(model, "shared.weight", says_tied || model.parameters);
   if (truth(config, "scale_decoder_outputs", says_tied ? "true" : "false"))
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
-  if (!model.parameters) return m;
-  require_shapes(model, m.parameters(), t5_names(m));
-  require_no_others(model, t5_names(m));
+  if (model.parameters) require_tensors(model, m.parameters(), t5_names(m), is_of_older_files);
   return m;
 }
 

@@ -71,11 +71,11 @@ void Stream::wait_for(Operation& operation) try {
   throw;
 }
 
-/// After a deadlock: it makes room for later calls, if it was next.
+/// After a deadlock: it makes room for later calls.
 void Stream::give_up(Operation& operation) {
   posted_.remove_if([&](const auto& o) { return o.get() == &operation; });
   next_posted_ = posted_.begin();
-  if (!queue_.empty() && queue_.front().get() == &operation) queue_.pop_front();
+  std::erase_if(queue_, [&](const auto& o) { return o.get() == &operation; });
   operation.body = Task();
 }
 
