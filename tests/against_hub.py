@@ -28,8 +28,9 @@ ELEMENTS = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.i
 
 
 def contents(folder):
-    """The files of a model by their names."""
-    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir()) if path.suffix != ".md"}
+    """The files of a model by their names, without our manifest."""
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())
+            if path.suffix != ".md" and path.name != "checkpoint.json"}
 
 
 def random_model(rng):

@@ -93,7 +93,8 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
       Prompt unknown = prompt_of(c, 5);
       unknown.tokens.back() = 1 << 20;  // no token of any network here
       if (devices() == 1) CHECK_THROWS_AS(generate_greedily(model, unknown, count), Error);
-      CHECK(losses_of(*engine, problem.input) == before);  // nothing is kept for other inputs
+      for (int pass = 0; pass < 2; ++pass)  // nothing is kept for other inputs
+        CHECK(losses_of(*engine, problem.input) == before);
       if (is_to_end()) return;
     }
   }
