@@ -162,10 +162,9 @@ class Grader:
 
     def outcome(self, asked):
         outcome = self.judged(asked)
-        if outcome.results and (first := asked.first_step()):
-            # Later steps are wrong in all places. The first one may show where it begins.
-            earlier = self.judged(first)
-            outcome.results = earlier.results or outcome.results
+        if outcome.results:  # later steps are wrong in all places: the first wrong one may show where it begins
+            earlier = (self.judged(fewer).results for fewer in asked.with_fewer_steps())
+            outcome.results = next(filter(None, earlier), outcome.results)
         if outcome.results and not asked.wants_input_grad and not self.judged(asked.with_input_grad()).results:
             outcome.results = [text.replace(SAYS["unknown"], SAYS["only_if_wanted"]) for text in outcome.results]
         return outcome

@@ -129,14 +129,23 @@ def cause_of_later_step(asked, name, device, piece, here):
     layers, now = sorted(before.params), asked.problem.params
     for count in range(1, len(layers) + 1):
         for stale in itertools.combinations(layers, count):
-            params = {}
-            for layer, w in now.items():
-                params[layer] = before.params[layer].copy() if layer in stale else w
-                mine = slice(*shardbook.part(len(w), asked.test.devices, device))
-                params[layer][mine] = w[mine]
-            if np.array_equal(piece, asked.problem.with_params(params)[name][here]):
-                return SAYS["stale_elsewhere"].format(", ".join(stale))
+            for text, is_old in old_rows(asked.test.devices, device):
+                params = {layer: np.where(is_old(len(w))[:, None] & (layer in stale), before.params[layer], w)
+                          for layer, w in now.items()}
+                if np.array_equal(piece, asked.problem.with_params(params)[name][here]):
+                    return text.format(", ".join(stale))
     return ""
+
+
+def old_rows(devices, device):
+    """(what is said, which rows of a tensor are then old) of weights that are not those after the step."""
+    def of(number, count):
+        begin, end = shardbook.part(count, devices, number)
+        return (begin <= np.arange(count)) & (np.arange(count) < end)
+    yield SAYS["stale"], lambda count: np.ones(count, bool)
+    yield SAYS["stale_elsewhere"], lambda count: ~of(device, count)
+    for other in range(devices):
+        yield SAYS["stale_on"].format("{}", other), lambda count, other=other: of(other, count)
 
 
 def cause_of_pieces(asked, name, piece, here):

@@ -171,15 +171,14 @@ class Asked:
         other.wants_input_grad, other.job = True, {**self.job, "input_grad": True}
         return other
 
-    def first_step(self):
-        """The same, with one step; nothing where it has no more."""
-        if getattr(self.problem, "steps_before", 0) == 0:
-            return None
-        first = copy.copy(self)
-        first.problem, first.job = replace(self.problem, steps_before=0), {**self.job, "steps": 1}
-        for cached in ("expected", "bounds"):
-            first.__dict__.pop(cached, None)
-        return first
+    def with_fewer_steps(self):
+        """The same with one step, with two and so on."""
+        for steps in range(getattr(self.problem, "steps_before", 0)):
+            fewer = copy.copy(self)
+            fewer.problem, fewer.job = replace(self.problem, steps_before=steps), {**self.job, "steps": steps + 1}
+            for cached in ("expected", "bounds"):
+                fewer.__dict__.pop(cached, None)
+            yield fewer
 
     def before(self):
         """The problem with a step less; nothing for one step."""

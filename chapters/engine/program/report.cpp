@@ -169,9 +169,8 @@ std::string table(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     text += fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
                         r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(),
-                        is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp),
-                        right(cell(r.bytes), 16), right(cell(r.messages), 9), right(cell(r.peak), 16),
-                        r.milliseconds);
+                        is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp), right(cell(r.bytes), 16),
+                        right(cell(r.messages), 9), right(cell(r.peak), 16), r.milliseconds);
     for (const AxisFigures& a : r.along)
       if (reports.size() == 1 && a.bytes.largest() > 0)
         text += fmt::format("{:<{}} {} {}\n", "    along " + a.axes, width + 51, right(cell(a.bytes), 16),

@@ -182,6 +182,10 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
                                     const WholeResults& expected, const Background& background) {
   std::vector<Comparison> all;
   std::vector<Piece> pieces;
+  for (const auto& [name, gradient] : gradients)
+    if (!expected.contains(name))
+      all.push_back(unlike(name, name == "input_grad" ? Diagnosis(Cause::not_wanted)
+                                                      : Diagnosis(Cause::other_name, {names_of(expected)})));
   for (const OutputRows& rows : output) pieces.push_back(piece_of_output(rows));
   for (const auto& [name, whole] : expected) {
     if (name == "output") continue;
@@ -193,10 +197,6 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
     else if (found->second.is_here())
       pieces.push_back(piece_of(name, found->second));
   }
-  for (const auto& [name, gradient] : gradients)
-    if (!expected.contains(name))
-      all.push_back(unlike(name, name == "input_grad" ? Diagnosis(Cause::not_wanted)
-                                                      : Diagnosis(Cause::other_name, {names_of(expected)})));
 
   std::optional<std::vector<OtherResults>> others;
   for (const Piece& piece : pieces)

@@ -1,6 +1,7 @@
 #include "engine/workloads/other_versions.hpp"
 
 #include <algorithm>
+#include <functional>
 
 namespace shard {
 
@@ -31,16 +32,18 @@ ExactProblem one_piece(const ExactProblem& problem, int devices, Index pieces, I
   return of_rows(problem, counted);
 }
 
-/// All weights of `now`, but these of `before`: whole, or all rows but `mine`.
+/// The rows of a tensor that are old.
+using OldRows = std::function<std::vector<Range>(Index rows)>;
+
+/// The problem with rows of these weights as they were before.
 ExactProblem with_old(const ExactProblem& before, ExactProblem now, const std::vector<std::string>& names,
-                      int devices, int device, bool is_whole) {
+                      const OldRows& old_rows) {
   for (const std::string& name : names) {
     HostTensor& w = now.weights.at(name);
-    const Range mine = is_whole ? Range{0, 0} : part(w.shape.at(0), devices, device);
-    const Index width = num_elements(w.shape) / std::max<Index>(w.shape.at(0), 1);
-    const std::vector<float>& old = before.weights.at(name).values;
-    std::copy(old.begin(), old.begin() + mine.begin * width, w.values.begin());
-    std::copy(old.begin() + mine.end * width, old.end(), w.values.begin() + mine.end * width);
+    const Index rows = w.shape.at(0), width = num_elements(w.shape) / std::max<Index>(rows, 1);
+    for (const Range& old : old_rows(rows))
+      std::copy_n(before.weights.at(name).values.begin() + old.begin * width, old.size() * width,
+                  w.values.begin() + old.begin * width);
   }
   return now;
 }
@@ -59,16 +62,26 @@ std::vector<OtherResults> other_versions(const ExactProblem& problem, int device
 std::vector<OtherResults> stale_versions(const ExactProblem& before, const ExactProblem& now, int devices,
                                          int device) {
   std::vector<OtherResults> all;
+  auto add_old = [&](Cause cause, std::vector<std::string> words, const std::vector<std::string>& names,
+                     const OldRows& old_rows) {
+    add(all, Diagnosis(cause, words), with_old(before, now, names, old_rows));
+  };
+  const OldRows whole = [](Index rows) { return std::vector{Range{0, rows}}; };
+  const OldRows of_others = [&](Index rows) {
+    const Range mine = part(rows, devices, device);
+    return std::vector{Range{0, mine.begin}, Range{mine.end, rows}};
+  };
   std::vector<std::string> every;
   for (const auto& [name, w] : now.weights) every.push_back(name);
-  add(all, Diagnosis(Cause::previous_step), before);
-  add(all, Diagnosis(Cause::stale_elsewhere, {"all weights"}),
-      with_old(before, now, every, devices, device, false));
+  add_old(Cause::previous_step, {}, every, whole);
+  add_old(Cause::stale_elsewhere, {"all weights"}, every, of_others);
   for (const std::string& name : every) {
     if (every.size() > most_alone) break;
-    add(all, Diagnosis(Cause::stale, {name}), with_old(before, now, {name}, devices, device, true));
-    add(all, Diagnosis(Cause::stale_elsewhere, {name}),
-        with_old(before, now, {name}, devices, device, false));
+    add_old(Cause::stale, {name}, {name}, whole);
+    add_old(Cause::stale_elsewhere, {name}, {name}, of_others);
+    for (int d = 0; d < devices; ++d)
+      add_old(Cause::stale_on, {name, std::to_string(d)}, {name},
+              [&](Index rows) { return std::vector{part(rows, devices, d)}; });
   }
   return all;
 }
