@@ -1,6 +1,6 @@
 /// Chapter 01 in one main: the unsharded network. Each device computes the same.
 ///
-///     cmake --build build --target 01_single_device.main && mpirun -n 4 build/emu/01_single_device.main
+///     cmake --build build --target 01_single_device.main && mpirun -n 4 build/mains/01_single_device
 
 #include <fmt/format.h>
 

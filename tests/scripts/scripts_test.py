@@ -292,13 +292,13 @@ class Launching(Scripts):
         line = r"chapters/03_tensor_parallel/tensor_parallel.hpp:\d+"
         for kind, code, name, message in (
                 ("skip", 82, "deadlock", "^deadlock: devices 0 to 2 can never go on$"),
-                ("kill", 83, "lost", rf"^device 1 was lost: it was killed by SIGKILL after call 4 .* at {line}$"),
+                ("kill", 83, "lost", rf"^device 1 was lost: it was killed by SIGKILL after call 5 .* at {line}$"),
                 ("throw", 70, "internal", "^device 1: the planted fault of --fault$"),
                 ("corrupt", 86, "differs", "^loss curve: step 1: expected 0.63"),
                 ("delay", 0, "none", None)):
             with self.subTest(kind=kind):
                 path.write_text("of an earlier job")
-                given, _, err = self.run_script(*train, "--fault", f"device=1,call=5,kind={kind}")
+                given, _, err = self.run_script(*train, "--fault", f"device=1,call=6,kind={kind}")
                 said = json.loads(path.read_text())
                 self.assertEqual((given, said["code"], said["kind"]), (code, code, name), err)
                 self.assertRegex(said["message"] or "", message or "^$")
@@ -308,8 +308,8 @@ class Launching(Scripts):
                 self.assertEqual([d["lost"] for d in said["devices"]], [False, code == 83, False])
                 if code == 82:
                     self.assertEqual([(d["state"], d["calls"], d["last_call"]) for d in said["devices"]],
-                                     [("waits", 5, "all_reduce"), ("waits", 4, 'a gather of "the loss"'),
-                                      ("waits", 5, "all_reduce")])
+                                     [("waits", 6, "all_reduce"), ("waits", 5, 'a gather of "the loss"'),
+                                      ("waits", 6, "all_reduce")])
                     self.assertRegex(f'{said["devices"][0]["file"]}:{said["devices"][0]["line"]}', f"^{line}$")
         for place, text in (("/dev/full", "expected a regular file"), ("none/d.json", "expected a folder that")):
             self.refused(65, text, "chapters/on_devices", "--diagnosis", place, *train[3:])
@@ -414,9 +414,9 @@ class Ending(Scripts):
     def test_a_stopped_device_is_named(self):
         """Once, after ten seconds. It is not accused: when it goes on, all is well."""
         job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel", "train", "--steps", "3",
-                         "--seed", str(os.getpid()), "--fault", "device=1,call=5,kind=stop")
+                         "--seed", str(os.getpid()), "--fault", "device=1,call=6,kind=stop")
         self.assertRegex(job.stderr.readline(), r"^waiting 10 s for device 1 \(its process is stopped\), last "
-                                                r"heard of in call 4 \(all_reduce\) at chapters/03_tensor")
+                                                r"heard of in call 5 \(all_reduce\) at chapters/03_tensor")
         for process in self.devices():
             os.kill(int(process.parent.name), signal.SIGCONT)
         _, err = job.communicate(timeout=30)
@@ -545,7 +545,8 @@ class New(Scripts):
         compile_one = ["c++", "-std=c++20", *flags, f"-iquote{root / 'chapters'}", f"-I{root}", "-c"]
         made = []
         for folder in folders:
-            for source in (self.project / "chapters" / folder).glob("*.cpp"):
+            sources = set((self.project / "chapters" / folder).glob("*.cpp"))
+            for source in sources - {self.project / "chapters" / folder / "main.cpp"}:
                 made.append(self.scratch / f"{folder}_{source.stem}.o")
                 subprocess.run([*compile_one, source, "-o", made[-1]], check=True)
         program = self.scratch / "shardbook"
