@@ -194,7 +194,7 @@ OF_FULLY_SHARDED = [
             DIVIDED, code=84, run="--variant zero1"),
     Mistake(ZERO, "zero1.hpp", "weights not gathered after the step",
             "  void after_step() override {\n", "  void after_step() override {\n    return;\n",
-            **differs("weights not updated, or not gathered after it?", run="--variant zero1")),
+            **differs("not gathered after the step?", run="--variant zero1")),
     Mistake(ZERO, "zero3.hpp", "weights not gathered",
             "Sharded<0> out = matmul(a, w);", "Sharded<0> out = matmul(a, shards_[l]);",
             "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0"),
