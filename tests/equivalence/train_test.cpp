@@ -286,12 +286,13 @@ TEST_CASE("train: what an engine leaves out is a difference, and is named") {
     const Refusal refused = refusal([name] { train(name); });
     CHECK_THAT(refused.message, contains(of_optimizer));
   }
-  for (const char* name : {"not-trained", "not-trained-on-1"}) {
+  for (const auto& [name, words] :
+       {std::pair{"not-trained",
+                  "layer_1/weights: expected 448 elements that an optimizer updates on some device, given 0"},
+        {"not-trained-on-1", ": what comes out of layer_1/weights of the step before: not updated?"}}) {
     ended = train(name);
     CHECK(ended.code == 86);
-    if (speaks())
-      CHECK_THAT(ended.printed, contains("differs after a step of the optimizer: ") &&
-                                    contains(": what comes out of layer_1/weights of the step before: not updated?"));
+    if (speaks()) CHECK_THAT(ended.printed, contains(words));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "engine/device/checked_communicator.hpp"
 #include "engine/host_checkpoint.hpp"
@@ -84,6 +85,26 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 
+/// On device 0: each element of each parameter is updated by some device, also where no row of the batch shows it.
+std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& problem) {
+  std::string mine;
+  for (const Trainable& t : engine.trainable())
+    mine += fmt::format("{} {}\n", t.name, num_elements(t.parameter.shape()));
+  std::map<std::string, Index> trained;
+  for (const std::string& text : engine.group().gather("parameters that are trained", mine)) {
+    std::istringstream lines(text);
+    Index elements = 0;
+    for (std::string name; lines >> name >> elements;) trained[name] += elements;
+  }
+  std::vector<Comparison> missing;
+  for (const auto& [name, weights] : problem.weights)
+    if (const Index all = num_elements(weights.shape); this_device() == 0 && trained[name] < all) {
+      const Diagnosis says(Cause::not_trained, {std::to_string(all), std::to_string(trained[name])});
+      missing.push_back({.max_ulp = all, .first_difference = name + ": " + says.text, .cause = says.cause});
+    }
+  return missing;
+}
+
 /// The largest difference in a step with dL/dx; if there is none, in one without; if there is none, in one after the
 /// optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
@@ -104,6 +125,8 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const Step first = step(*engine, problem);
   if (const Index worst = differs(first, " where dL/dx is not wanted"); worst > 0) return worst;
 
+  if (const Index worst = worst_of_all(checked.group, untrained(*engine, problem), ""); worst > 0)
+    return worst;
   const Workload& network = *problem.workload;
   HalvingOptimizer([&](const std::string& name) {
     return network.must_stay(name);
