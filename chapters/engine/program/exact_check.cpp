@@ -85,7 +85,8 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 
-/// On device 0: each element of each parameter is updated by some device, also where no row of the batch shows it.
+/// On device 0: each element of each parameter is updated by some device, also where no row of the batch
+/// shows it.
 std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& problem) {
   std::string mine;
   for (const Trainable& t : engine.trainable())
@@ -105,8 +106,8 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
   return missing;
 }
 
-/// The largest difference in a step with dL/dx; if there is none, in one without; if there is none, in one after the
-/// optimizer has halved the weights.
+/// The largest difference in a step with dL/dx; if there is none, in one without; if there is none, in one
+/// after the optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
   Solution expected = solve(problem);
@@ -141,8 +142,8 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
 
 }  // namespace
 
-/// A false claim that all devices hold the same ends the first attempt. The second one, which believes claims,
-/// shows what differs because of it.
+/// A false claim that all devices hold the same ends the first attempt. The second one, which believes
+/// claims, shows what differs because of it.
 Index exact_difference(const Run& run) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even

@@ -54,9 +54,10 @@ Comparison compare(const std::string& name, const Placed& actual, const HostTens
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices = 1, int axis = 0, Index offset = 0);
 
-/// Compares this device's part of all results with the same part of what is expected: rows of "output", and by name each
-/// gradient. Each device returns each gradient: one that is left out, or that nobody expects, is a difference, too. Of
-/// what else may have been computed, that counts which explains most of this device's results.
+/// Compares this device's part of all results with the same part of what is expected: rows of "output", and
+/// by name each gradient. Each device returns each gradient: one that is left out, or that nobody expects, is
+/// a difference, too. Of what else may have been computed, that counts which explains most of this device's
+/// results.
 std::vector<Comparison> compare_all(const Communicator& group, const std::vector<OutputRows>& output,
                                     const std::map<std::string, Placed>& gradients,
                                     const WholeResults& expected, const Background& background = {});

@@ -112,8 +112,8 @@ Diagnosis counted_n_times(const Evidence& e) {
   return only_if(e.num_devices > 1 && is_each(e, e.num_devices), Cause::counted_n_times,
                  {std::to_string(e.num_devices)});
 }
-/// By a factor that four elements share at least, each up to some roundings of its own. (Two may share one by chance, and
-/// small noise is no factor.)
+/// By a factor that four elements share at least, each up to some roundings of its own. (Two may share one by
+/// chance, and small noise is no factor.)
 Diagnosis scaled(const Evidence& e) {
   if (e.given.shape != e.expected.shape) return Diagnosis();
   double factor = 1;

@@ -17,7 +17,8 @@ enum class Cause {
 #undef CAUSE
 };
 
-/// What is said of a difference: "1/4 of it in every element: a mean where a sum is meant?"; "no known cause".
+/// What is said of a difference: "1/4 of it in every element: a mean where a sum is meant?"; "no known
+/// cause".
 struct Diagnosis {
   Cause cause;
   std::string text;
@@ -46,8 +47,8 @@ struct Evidence {
   bool was_right_with_input_grad = false;
 };
 
-/// Tries the rules in order; the first one that fits counts. `given` differs from `expected`. The same evidence gives
-/// the same answer.
+/// Tries the rules in order; the first one that fits counts. `given` differs from `expected`. The same
+/// evidence gives the same answer.
 ///
 /// Values are compared bit for bit (−0 being 0), as those of exact problems are. A rule whose tensors are all
 /// zeros fits nothing, as it would fit by chance.
