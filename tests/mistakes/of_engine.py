@@ -153,7 +153,7 @@ PARTS["files_and_data"] = [
         ("exact-mode-of-device-0", 'std::ranges::max(group.exchange("exact mode", worst))',
          'group.exchange("exact mode", worst)[0]', "Somebody reports what the first device found.",
          "nothing to see"),
-        ("exact-mode-with-dx-alone", "problem), \"\"); worst > 0)", "problem), \"\"); worst >= 0)",
+        ("exact-mode-with-dx-alone", "true), problem), \"\"); worst > 0)", "true), problem), \"\"); worst >= 0)",
          "Somebody leaves out the step in which nobody wants dL/dx.", "nothing to see")),
 ]
 
