@@ -76,7 +76,8 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   for (const Comparison& c : comparisons) worst = std::max(worst, c.max_ulp);
   std::vector<std::string> lines = group.gather("exact mode", difference_to_show(comparisons));
   std::erase(lines, "");
-  std::ranges::stable_partition(lines, [](const std::string& l) { return !l.ends_with(Diagnosis().text); });
+  std::stable_partition(lines.begin(), lines.end(),
+                        [](const std::string& l) { return !l.ends_with(Diagnosis().text); });
   for (const std::string& line : lines) note_difference(line + when);
   for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
     fmt::print("  differs{}: {}\n", when, lines[i]);
