@@ -38,7 +38,7 @@ def export_problem(problem, folder, names):
              **{name: f"{name}.safetensors" for name in FILES},
              "sha256": {name: hashlib.sha256((folder / f"{name}.safetensors").read_bytes()).hexdigest()
                         for name in FILES}}
-    (folder / "problem.json").write_text(json.dumps(entry, indent=1) + "\n")
+    (folder / "problem.json").write_text(text_of(entry))
     return entry
 
 
@@ -48,7 +48,13 @@ def export(folder, problems, names):
         entry = export_problem(problem, folder / problem.name, names)
         entries.append({**entry, **{name: f"{problem.name}/{entry[name]}" for name in FILES}})
     manifest = {"format": FORMAT, "version": shardbook.VERSION, "problems": entries}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (folder / "manifest.json").write_text(text_of(manifest))
+
+
+def text_of(value):
+    """JSON with a line a field: a list of numbers or names stands on one."""
+    text = json.dumps(value, indent=1)
+    return re.sub(r"\[[^][{}]*\]", lambda it: " ".join(it[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
 
 
 def read_manifest(folder):
