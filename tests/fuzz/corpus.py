@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
-"""make: writes the inputs that the fuzzer begins with, into the folders beside this file."""
+"""The inputs that the fuzzer begins with."""
 import json
 import struct
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
 FILES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
 MISTRAL = {"model_type": "mistral", "vocab_size": 11, "hidden_size": 8, "intermediate_size": 12,
            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -50,24 +47,21 @@ MANIFESTS = {
                  "tensors": {"w": {"shape": [2**62, 2**62], "parts": []}, "s": {"shape": [], "parts": []}}},
 }
 CONFIGS = {"mistral": MISTRAL, "mixtral": MIXTRAL, "t5": T5}
+RAW = [  # texts that json.dumps does not write
+    ("header", "escaped",
+     struct.pack("<Q", 4) + b'{"\\u0061":{"dt\\u0079pe":"F32","shape":[1],"data_offsets":[0,4]}}  '),
+    ("index", "twice", b'{"weight_map":{"a":"x","\\u0061":"y"}}'),
+    ("index", "mark", b'\xef\xbb\xbf{"weight_map":{}}'),
+    ("config", "sizes", b'{"model_type":"mistral","num_hidden_layers":1000000000000,"hidden_size":4294967296}'),
+]
 
 
-def write(folder, name, data):
-    (HERE / folder).mkdir(exist_ok=True)
-    (HERE / folder / name).write_bytes(data)
-
-
-for name, (data_bytes, header) in HEADERS.items():
-    write("header", name, struct.pack("<Q", data_bytes) + json.dumps(header).encode())
-write("header", "escaped",
-      struct.pack("<Q", 4) + b'{"\\u0061":{"dt\\u0079pe":"F32","shape":[1],"data_offsets":[0,4]}}  ')
-for name, index in INDEXES.items():
-    write("index", name, json.dumps(index).encode())
-for name, manifest in MANIFESTS.items():
-    write("manifest", name, json.dumps(manifest).encode())
-write("index", "twice", b'{"weight_map":{"a":"x","\\u0061":"y"}}')
-write("index", "mark", b'\xef\xbb\xbf{"weight_map":{}}')
-for name, config in CONFIGS.items():
-    write("config", name, json.dumps(config).encode())
-write("config", "sizes",
-      b'{"model_type":"mistral","num_hidden_layers":1000000000000,"hidden_size":4294967296}')
+def write_all(folder):
+    """Writes each parser's inputs into a folder of its name."""
+    inputs = [("header", name, struct.pack("<Q", data_bytes) + json.dumps(header).encode())
+              for name, (data_bytes, header) in HEADERS.items()]
+    for parser, table in ("index", INDEXES), ("manifest", MANIFESTS), ("config", CONFIGS):
+        inputs += [(parser, name, json.dumps(value).encode()) for name, value in table.items()]
+    for parser, name, data in inputs + RAW:
+        (folder / parser).mkdir(parents=True, exist_ok=True)
+        (folder / parser / name).write_bytes(data)
