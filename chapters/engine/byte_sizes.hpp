@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// "2GB", "1.5 GiB", "64KiB", "1000B" or a number of bytes: how many bytes, rounded down, up to 9·10^18. Nothing
-/// for any other text. Capital letters and small ones are the same.
+/// The bytes that a text names, rounded down, at most 9·10^18: "2GB", "1.5 GiB", "64KiB", "1000B" or a plain
+/// number. Nothing for any other text. Case does not matter.
 std::optional<std::int64_t> bytes_in(const std::string& text);
 
 }  // namespace shard

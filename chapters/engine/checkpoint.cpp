@@ -11,7 +11,7 @@ namespace shard {
 
 namespace {
 
-/// How many indices along an axis make a piece.
+/// The number of indices along an axis that make one piece.
 Index indices_of_piece(const Ranges& part, std::size_t axis) {
   Index others = 1;
   for (std::size_t d = 0; d < part.size(); ++d)

@@ -31,18 +31,18 @@ class Checkpoint {
   /// The elements of a part, row-major, on the host. Reads just those bytes of a file, or generates them.
   /// \throws Error file when the parameter is missing or the file cannot be read; argument for a bad range
   std::vector<float> read(const std::string& name, const Ranges& part) const;
-  /// Those of [begin, end) along `axis`.
+  /// The elements with indices [begin, end) along `axis`, and all indices of the other axes.
   std::vector<float> read(const std::string& name, int axis, Index begin, Index end) const {
     return read(name, along(shape(name), axis, begin, end));
   }
   using Take = std::function<void(const Ranges& piece, std::span<const float> values)>;
-  /// The same in pieces, each given to `take`: of at most 256 KiB, or of one index along the outermost axis, where
-  /// that has more.
+  /// Reads a part piece by piece, and gives each piece to `take`. A piece has at most 256 KiB, or is one
+  /// index of the outermost axis if that is larger.
   void read_in_pieces(const std::string& name, const Ranges& part, const Take& take) const;
-  /// The axis along which a parameter lies in large runs where it comes from: not 0 for a matrix that lies there
+  /// The axis that varies slowest where the parameter is stored. It is not 0 for a matrix that is stored
   /// transposed.
   virtual int outermost_axis(const std::string&) const { return 0; }
-  /// A part on the device, charged to parameters. Beside the tensor, the host holds a piece at a time.
+  /// Loads a part on the device and books its memory as parameters. The host holds one piece at a time.
   Tensor part(const std::string& name, const Ranges& ranges) const;
   Tensor slice(const std::string& name, int axis, Index begin, Index end) const {
     return part(name, along(shape(name), axis, begin, end));
@@ -50,7 +50,7 @@ class Checkpoint {
   Tensor whole(const std::string& name) const { return part(name, all_of(shape(name))); }
 
  private:
-  /// What `read` returns. The parameter is there, and has these indices.
+  /// Implements `read`. The parameter exists and has these indices.
   virtual std::vector<float> values(const std::string& name, const Ranges& part) const = 0;
 };
 
@@ -65,7 +65,7 @@ class ListedCheckpoint : public Checkpoint {
  protected:
   ListedCheckpoint(std::map<std::string, Shape> shapes, std::string source)
       : shapes_(std::move(shapes)), source_(std::move(source)) {}
-  /// Of parameters that are described by something with a shape.
+  /// The shapes of parameters whose descriptions have a member `shape`.
   template <class Described>
   static std::map<std::string, Shape> shapes_of(const std::map<std::string, Described>& parameters) {
     std::map<std::string, Shape> shapes;
@@ -78,7 +78,7 @@ class ListedCheckpoint : public Checkpoint {
   std::string source_;
 };
 
-/// What checkpoints need.
+/// Errors that all checkpoints share.
 namespace checkpoint {
 
 /// \throws Error file: `source` has no parameter of that name

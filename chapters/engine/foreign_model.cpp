@@ -9,7 +9,7 @@ namespace shard {
 
 namespace {
 
-/// \throws Error file for a tensor that is to be turned and is no matrix
+/// \throws Error file when a tensor to transpose is no matrix
 std::map<std::string, Shape> turned_shapes(const Checkpoint& stored, const ForeignNames& names,
                                            const std::string& source) {
   std::map<std::string, Shape> shapes;
@@ -60,7 +60,7 @@ std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignN
   return std::make_unique<RenamedCheckpoint>(std::move(stored), std::move(names), std::move(source));
 }
 
-/// Square by square, each through a copy that stays in the cache.
+/// Transposes square blocks, each through a copy that stays in the cache.
 HostTensor transposed(const HostTensor& matrix) {
   constexpr Index most = 32;
   const Index rows = matrix.shape.at(0), columns = matrix.shape.at(1);

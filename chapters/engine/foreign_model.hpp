@@ -11,33 +11,33 @@
 
 namespace shard {
 
-/// A network of another library's: its parameters under that library's names, and what is said of it.
+/// A network of another library: its parameters under that library's names, and its configuration.
 struct ForeignModel {
   std::string source;  ///< where it comes from, for messages
-  /// Hyper-parameters as text: "relu", "48", "true", "null". Lists and objects are named by their kind; what
-  /// is in an object has the object's name before its own: "rope_parameters.rope_theta".
+  /// Hyper-parameters as text: "relu", "48", "true", "null". The text of a list or an object is its kind. A
+  /// member of an object has the object's name before its own: "rope_parameters.rope_theta".
   std::map<std::string, std::string> config;
   std::unique_ptr<Checkpoint> parameters;
 
-  /// What a hyper-parameter is; `otherwise` where nothing is said of it, or null.
+  /// The value of a hyper-parameter; `otherwise` if it is missing or null.
   const std::string& hyper_parameter(const std::string& name, const std::string& otherwise) const;
 };
 
-/// Where a parameter of ours lies. A library that stores (out, in) has its transpose.
+/// The name under which one of our parameters is stored. A library that stores (out, in) has its transpose.
 struct ForeignName {
   std::string name;
   bool is_transposed = false;
 };
-/// By our names.
+/// Stored names, by the names of our parameters.
 using ForeignNames = std::map<std::string, ForeignName>;
 
-/// These parameters of a checkpoint under our names and in our shapes. A slice along an axis of a
-/// transposed one is a slice along the other axis of what is stored, and nothing else is read. `source` is
-/// their name in messages. \throws Error file when one of them is missing, or one to be transposed is no matrix
+/// A checkpoint under our names and in our shapes. A slice along one axis of a transposed parameter is a
+/// slice along the other axis of the stored matrix, and nothing else is read. `source` names the origin in
+/// messages. \throws Error file when a parameter is missing, or one to transpose is no matrix
 std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
                                     std::string source);
 
-/// A matrix and its transpose.
+/// The transpose of a matrix.
 HostTensor transposed(const HostTensor& matrix);
 
 }  // namespace shard

@@ -11,7 +11,7 @@ namespace shard {
 double gradient_norm(Communicator& group, const Gradients& gradients);
 
 /// Scales all gradients by max_norm / (norm + 1e-6) where that is less than 1, as
-/// torch.nn.utils.clip_grad_norm_ does. Returns the norm before. A collective.
+/// torch.nn.utils.clip_grad_norm_ does. Returns the norm before scaling. A collective.
 double clip_gradients(Communicator& group, Gradients& gradients, double max_norm);
 
 }  // namespace shard

@@ -9,8 +9,7 @@
 
 namespace shard {
 
-/// Parameters that already lie in the host's memory: those of an exact problem, say. `source` is their name
-/// in messages.
+/// Parameters in the host's memory, such as those of an exact problem. `source` names them in messages.
 std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source);
 
 }  // namespace shard

@@ -94,7 +94,7 @@ class Replicated : public detail::Laid {
   const Tensor& local() const& { return local_; }
   Tensor local() && { return std::move(local_); }
   Tensor& parameter() { return local_; }  ///< for updates in place
-  /// \name What is no Replicated. The compiler answers each with one sentence.
+  /// \name Conversions to Replicated that do not compile. The compiler answers each with one sentence.
   /// @{
   template <detail::Is<Partial> L>
   __attribute__((
@@ -136,7 +136,7 @@ class Sharded : public detail::Laid {
   Tensor& parameter() { return local_; }  ///< for updates in place
   /// The index along Axis at which this device's slice begins.
   Index offset() const { return offset_; }
-  /// \name What is no Sharded. The compiler answers each with one sentence.
+  /// \name Conversions to Sharded that do not compile. The compiler answers each with one sentence.
   /// @{
   template <detail::Is<Replicated> L>
   __attribute__((
@@ -175,7 +175,7 @@ class Partial : public detail::Laid {
   Partial(Partial&&) noexcept = default;
   Partial& operator=(Partial&&) noexcept = default;
   Partial(Communicator& group, Tensor addend);
-  /// \name What is no Partial. The compiler answers each with one sentence.
+  /// \name Conversions to Partial that do not compile. The compiler answers each with one sentence.
   /// @{
   template <detail::Is<Replicated> L>
   __attribute__((unavailable("a Replicated is no addend: as a Partial it would count once per device")))
@@ -216,7 +216,7 @@ class Owned : public detail::Laid {
   Tensor& parameter() { return local_; }  ///< for updates in place
   int owner() const { return owner_; }
   bool is_mine(SourceLine where = SourceLine::current()) const { return owner_ == group(where).device_id(); }
-  /// \name What is no Owned. The compiler answers each with one sentence.
+  /// \name Conversions to Owned that do not compile. The compiler answers each with one sentence.
   /// @{
   template <detail::Is<Replicated> L>
   __attribute__((unavailable(
@@ -289,8 +289,8 @@ concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::Laid>;
 
 namespace detail {
 
-/// The result of a call that the compiler has refused. It becomes whatever is wanted of it, so that the
-/// compiler says no more.
+/// The result of a call that the compiler has refused. It converts to every layout, so that the compiler
+/// reports no second error.
 class NoLayout : public Laid {
  public:
   NoLayout() = default;

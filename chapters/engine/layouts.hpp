@@ -66,11 +66,11 @@ requires(!std::is_lvalue_reference_v<L>) L
       std::move(dh), z);
 }
 
-/// The second operand of an addition, and the line of the addition: an operator has no third argument.
+/// The second operand of +, with the source line: an operator cannot have a third argument.
 template <Layout A>
 struct Addend {
   Addend(const A& b, SourceLine where = SourceLine::current()) : value(&b), where(where) {}
-  /// A tensor of another layout: no sum.
+  /// Refuses a tensor of another layout.
   template <Layout B>
   requires(!detail::Is<B, A> && !detail::Is<B, detail::NoLayout> &&
            detail::Unreduced<A> == detail::Unreduced<B>)
@@ -160,7 +160,7 @@ requires(!detail::Is<A, L>) void accumulate(L&, A&&) {
 
 /// Joins the elements of several Partials in one, a bucket, so that one reduction reduces them all.
 Partial pack(std::vector<Partial>&& addends, SourceLine where = SourceLine::current());
-/// The reverse, after the reduction: cuts the bucket into tensors of these shapes.
+/// The reverse of pack, after the reduction: cuts the bucket into tensors of these shapes.
 std::vector<Replicated> unpack(Replicated&& row, const std::vector<Shape>& shapes,
                                SourceLine where = SourceLine::current());
 

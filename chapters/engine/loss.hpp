@@ -40,8 +40,8 @@ class MeanSquaredError {
   LossSum squares_;
 };
 
-/// The mean of losses of tokens over the tokens of the global batch that have a label, and its derivative by
-/// each.
+/// The mean loss over all tokens of the global batch that have a label, and its derivative by each token's
+/// loss.
 class MeanTokenLoss {
  public:
   explicit MeanTokenLoss(Index labelled) : labelled_(labelled) {}
@@ -49,7 +49,7 @@ class MeanTokenLoss {
   /// dL/dloss of these tokens, (rows, 1); also adds up their losses, which are 0 without a label. Fits
   /// LossGradient.
   Tensor gradient(const Tensor& losses, Index first_row);
-  /// A collective; the value is device 0's.
+  /// The mean loss. A collective; the value is device 0's.
   double value(Communicator& group) const { return losses_.total(group) / static_cast<double>(labelled_); }
 
  private:

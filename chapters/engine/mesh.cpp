@@ -17,7 +17,7 @@ Mesh::Mesh(Communicator& group, const MeshShape& shape, SourceLine where)
 }
 
 Communicator& Mesh::axis(const std::string& name) const {
-  shape_.size(name);  // there is such an axis
+  shape_.size(name);  // throws unless the axis exists
   return *groups_.at({name});
 }
 
@@ -40,7 +40,7 @@ Communicator& Mesh::axes(const std::vector<std::string>& names, SourceLine where
   std::vector<MeshAxis> joined;
   for (const std::string& name : names) joined.push_back({name, size(name)});
   const MeshShape refuses_twice(joined);
-  // All members name their mesh: where one has another shape, or other axes, this is a disagreement.
+  // All members send the text of their mesh. Members with another shape or other axes make this a mismatch.
   const std::string mesh = fmt::format("the mesh {} along {}", shape_.describe(), fmt::join(names, ","));
   exchange(mesh.c_str(), 0, where);
   Index key = 0, color = 0;  // places on the joined axes, and on the others

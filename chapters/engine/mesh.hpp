@@ -32,23 +32,23 @@ class Mesh : public WrappedCommunicator {
   /// The number of devices along an axis. \throws Error usage for an axis that the mesh does not have; so do
   /// the functions below
   int size(const std::string& axis) const { return shape_.size(axis); }
-  /// This device's place on an axis, from 0 on.
+  /// This device's place on an axis, counted from 0.
   int place(const std::string& axis) const { return shape_.place(axis, device_id()); }
-  /// How many equal pieces of a dimension the letter W keeps whole over an axis: heads, or the sequences of a
-  /// batch. An engine sets it before it makes tensors with this letter. \throws Error argument before
+  /// The number of equal pieces, such as heads or sequences, that the letter W keeps whole over an axis. An
+  /// engine sets it before it makes tensors with this letter. \throws Error argument before that
   /// @{
   void keep_whole(const std::string& axis, Index pieces) { pieces_[axis] = pieces; }
   Index pieces(const std::string& axis) const;
   /// @}
   /// The group along an axis, in the order of the places on it.
   Communicator& axis(const std::string& name) const;
-  /// The group along several axes. Of those that are given, the last varies fastest. The first call with
-  /// these axes is a collective. \throws Error mismatch unless all members pass the same axes
+  /// The group along several axes, of which the last one given varies fastest. The first call with these axes
+  /// is a collective. \throws Error mismatch unless all members pass the same axes
   Communicator& axes(const std::vector<std::string>& names, SourceLine where = SourceLine::current());
-  /// The same, of axes that were joined before. \throws Error argument when they were not
+  /// The group along axes that `axes` was called with before. \throws Error argument for other axes
   Communicator& joined(const std::vector<std::string>& names) const;
-  /// What was sent in the groups along axes, and in that of all devices, since the ledger began to measure, by
-  /// the names of the axes: "data", "data,expert", "all". An axis with one device has no traffic.
+  /// The traffic of each group of axes and of all devices, since the ledger began to measure, by the names of
+  /// the axes: "data", "data,expert", "all". An axis with one device has none.
   std::map<std::string, Traffic> sent_along() const;
 
  protected:

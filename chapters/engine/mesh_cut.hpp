@@ -11,16 +11,16 @@ namespace shard {
 /// two devices and again over two make pieces of 2, 1, 2 and 1 rows.
 struct MeshCut {
   int dimension = 0;
-  Communicator* over = nullptr;  ///< nothing: the whole group that the tensor lies on
-  Index pieces = 0;              ///< that stay whole, such as heads, of equal extents; 0: every index is one
+  Communicator* over = nullptr;  ///< null: the whole group of the tensor
+  Index pieces = 0;              ///< how many equal pieces stay whole, such as heads; 0: each index
 
   bool operator==(const MeshCut&) const = default;
 };
 
 /// The indices of a dimension that this device has after these cuts, the outer ones first. Cuts of other
-/// dimensions do not count. \throws Error argument when the indices are not so many equal pieces
+/// dimensions do not count. \throws Error argument unless a cut's number of pieces divides the extent
 Range range_after(const std::vector<MeshCut>& cuts, int dimension, Index extent);
-/// The same of all dimensions. \throws Error argument for a cut along a dimension that the shape lacks
+/// The indices of every dimension. \throws Error argument for a cut along a dimension that the shape lacks
 Ranges ranges_after(const std::vector<MeshCut>& cuts, const Shape& whole);
 
 }  // namespace shard

@@ -19,14 +19,14 @@ namespace shard {
 
 namespace detail {
 
-/// What a collective over an axis makes: a tensor with another letter there.
+/// The result of a collective over an axis: a tensor with another letter on that axis.
 template <class Result>
 Result on_mesh(const char* call, Mesh& mesh, Tensor local, Shape global) {
   require_result(call, shape_of(ranges_after(Result::cuts(mesh), global)), local.shape());
   return Access::make<Result>(mesh, std::move(local), std::move(global), 0);
 }
 
-/// The sum over a group of a mesh. Each device keeps what it has of the tensor.
+/// The sum over a group of a mesh. Each device keeps its part of the tensor.
 template <class Result, class L>
 auto summed(Communicator& over, L&& p) {
   const Shape mine = Access::tensor(p).shape();
@@ -44,7 +44,7 @@ template <class L, class Axis, class Letter>
 concept HasLetter = AxisOf<L, Axis> && std::same_as<letter_on<L, Axis>, Letter>;
 template <class L, class Axis>
 concept CutOn = AxisOf<L, Axis> && Slice<letter_on<L, Axis>>;
-/// Whether it is cut on an axis, and no inner axis cuts the same dimension.
+/// Whether an axis cuts a tensor, and no inner axis cuts the same dimension.
 template <class L, class Axis>
 concept CutInside = CutOn<L, Axis> && is_innermost<L, Axis, axis_of<letter_on<L, Axis>>>;
 /// Whether an axis may cut a dimension: no inner axis does so already.
@@ -55,7 +55,7 @@ concept Consumed = !std::is_lvalue_reference_v<L>;
 
 }  // namespace detail
 
-/// Base: what an engine of its workload derives from, such as LanguageModel.
+/// Base is the class that engines of the workload derive from, such as LanguageModel.
 template <class Axes, std::derived_from<ShardedEngine> Base = ShardedEngine>
 class MeshEngine : public Base {
  public:
@@ -229,7 +229,7 @@ class MeshEngine : public Base {
   /// @}
 
  protected:
-  /// Its tensors, by their letters.
+  /// A tensor of this engine, with a letter for each axis.
   template <class... Letters>
   using On = OnMesh<Axes, Letters...>;
 
@@ -256,8 +256,8 @@ class MeshEngine : public Base {
     const std::vector<Range> mine = ranges_after(On<Letters...>::cuts(mesh_), global);
     return On<Letters...>(mesh_, checkpoint.part(name, mine), global);
   }
-  /// The same for a parameter that lies at the place `owner` of the axes with O. The devices at the other
-  /// places load nothing.
+  /// Loads a parameter that lies at the place `owner` of the axes with O. The devices at the other places
+  /// load nothing.
   template <class... Letters>
   On<Letters...> load_at(int owner, const Checkpoint& checkpoint, const std::string& name,
                          SourceLine where = SourceLine::current()) {
@@ -265,7 +265,7 @@ class MeshEngine : public Base {
       return load<Letters...>(checkpoint, name, where);
     return On<Letters...>::elsewhere(mesh_, checkpoint.shape(name), owner);
   }
-  /// How an input lies that has these letters. If one is O, it lies at the place `owner` of that axis.
+  /// The placement of an input with these letters: at the place `owner` of an axis with O.
   template <class... Letters>
   Placement placement(int owner = 0) const {
     return Placement::on_mesh(On<Letters...>::cuts(mesh_), On<Letters...>::owned_along(mesh_), owner);

@@ -30,7 +30,7 @@ class MeshShape {
   int num_devices() const;
   /// The number of devices along an axis. \throws Error usage when no axis has this name
   int size(const std::string& axis) const { return axes_[index(axis)].size; }
-  /// The place of a device on an axis, from 0 on.
+  /// The place of a device on an axis, counted from 0.
   int place(const std::string& axis, int device) const;
   /// "data=2,tensor=3".
   std::string describe() const;
@@ -41,12 +41,12 @@ class MeshShape {
   std::vector<MeshAxis> axes_;
 };
 
-/// The option --mesh of a variant with these axes. If nobody gives it, it names all of them in this order.
+/// The option --mesh of a variant with these axes. By default it names all of them, in this order.
 Option<std::string> mesh_option(const std::vector<std::string>& axes);
 
-/// What --mesh says on this number of devices: "data=2,tensor=3", or "data,tensor" without some of the sizes.
-/// Sizes that are left out are as even as possible, and larger ones come first. An axis that the text does
-/// not name has size 1. \throws Error usage for an axis that is none of `known`, or sizes that do not fit
+/// The mesh that a text describes on this number of devices: "data=2,tensor=3", or "data,tensor" without some
+/// sizes. Missing sizes are as even as possible, larger ones first. An axis that the text does not name has
+/// size 1. \throws Error usage for an axis that is none of `known`, or sizes that do not fit
 MeshShape mesh_shape(const std::string& text, const std::vector<std::string>& known, int devices);
 
 /// The texts for --mesh with all sizes that fit, the axes in this order: "data=1,tensor=4",

@@ -23,8 +23,8 @@
 
 namespace shard {
 
-/// A letter: a slice along a dimension, as S, but of whole pieces, such as heads or sequences. The mesh says
-/// how many there are (Mesh::keep_whole).
+/// A letter: a slice along a dimension, like S, but of whole pieces, such as heads or sequences.
+/// Mesh::keep_whole says how many pieces there are.
 template <int Dimension>
 class OfWholePieces : public detail::Laid {};
 
@@ -54,7 +54,7 @@ struct Product<OfWholePieces<1>, OfWholePieces<0>> : Legal<Partial> {};
 
 }  // namespace detail
 
-/// Of letters that have no product, one of them W.
+/// Two letters that have no product, at least one of them W.
 template <detail::Factor A, detail::Factor B>
 requires((detail::keeps_pieces<detail::Read<A>> ||
           detail::keeps_pieces<detail::Read<B>>)&&!detail::has_product<A, B>) detail::NoLayout
@@ -74,7 +74,7 @@ using S = Sharded<Dimension>;
 template <int Dimension>
 using W = OfWholePieces<Dimension>;
 using P = Partial;
-using O = Owned;  // at one place of the axis, or of all axes with O; nothing elsewhere
+using O = Owned;  // at one place of the axis, or of all axes with O together; nothing elsewhere
 }  // namespace letters
 
 /// The axes that an engine knows, the outer ones first. Each is a type with a `name`.
@@ -121,8 +121,8 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
     const CallSite call(where);
     detail::require_part(local_.shape(), cuts(mesh), global_);
   }
-  /// The same where no rule says which indices this device has: the tokens that chose an expert, or some
-  /// positions of some sequences. Such a tensor cannot leave an engine.
+  /// A tensor whose parts follow no rule of cuts: the tokens that chose an expert, or some positions of some
+  /// sequences. It cannot leave an engine.
   static OnMesh uneven(Mesh& mesh, Tensor local, Shape global, SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     OnMesh claimed = detail::Access::make<OnMesh>(mesh, std::move(local), std::move(global), 0);
@@ -147,13 +147,13 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
     (detail::add_cut<Letters>(all, mesh, Axis::name), ...);
     return all;
   }
-  /// The group along the axes with O, if there are any. (Several are to be joined before.)
+  /// The group along the axes with O, or null. Several such axes must have been joined before (Mesh::axes).
   static Communicator* owned_along(const Mesh& mesh) {
     std::vector<std::string> owning;
     ((std::same_as<Letters, Owned> ? owning.push_back(Axis::name) : void()), ...);
     return owning.empty() ? nullptr : &mesh.joined(owning);
   }
-  /// The place on these axes where the tensor lies.
+  /// The place in that group where the tensor lies.
   int owner() const { return elsewhere_ >= 0 ? elsewhere_ : owned_along(mesh())->device_id(); }
   /// Whether this device holds a part.
   bool is_mine() const {
@@ -161,13 +161,13 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
       return elsewhere_ < 0 || elsewhere_ == owned_along(mesh())->device_id();
     return true;
   }
-  /// The indices of the whole that this device has.
+  /// The indices of the whole tensor that this device has.
   std::vector<Range> ranges() const { return ranges_after(cuts(mesh()), global_); }
   /// Whether this device is the first of those that hold the same elements.
   bool is_first_copy() const {
     return ((!std::same_as<Letters, Replicated> || mesh().place(Axis::name) == 0) && ...);
   }
-  /// \name What has other letters. The compiler answers each with one sentence.
+  /// \name Conversions from other letters, which do not compile. The compiler answers each with one sentence.
   /// @{
   template <class... Other>
   requires(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>) __attribute__((
@@ -187,12 +187,12 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
 
  private:
   friend struct detail::Access;
-  int elsewhere_ = -1;  // the place where it lies, if that is another one
+  int elsewhere_ = -1;  // the place of the tensor if this device does not hold it, else -1
 };
 
 namespace detail {
 
-/// As a product reads it: letter by letter.
+/// A transposed operand is read letter by letter.
 template <class Axes, class... L>
 struct Seen<Transposed<OnMesh<Axes, L...>>> {
   using type = OnMesh<Axes, typename Seen<Transposed<L>>::type...>;
@@ -203,7 +203,7 @@ struct MeshProduct : Product<NoLayout, NoLayout> {};
 template <class Axes, class... A, class... B>
 struct MeshProduct<true, Axes, std::tuple<A...>, std::tuple<B...>>
     : Legal<OnMesh<Axes, typename Product<A, B>::type...>> {};
-/// Legal where it is legal on every axis.
+/// A product is legal where it is legal on every axis.
 template <class Axes, class... A, class... B>
 struct Product<OnMesh<Axes, A...>, OnMesh<Axes, B...>>
     : MeshProduct<(Product<A, B>::legal && ...), Axes, std::tuple<A...>, std::tuple<B...>> {};

@@ -18,22 +18,22 @@ class Optimizer {
   /// One step: updates every trainable, then `after_step()`.
   void step(ShardedEngine& engine, const Gradients& gradients);
 
-  /// \name State: numbers that it keeps for each element that it updates
+  /// \name State: numbers that an optimizer keeps for each element that it updates
   /// @{
-  /// What they are called: mean and variance, for Adam.
+  /// The names of these numbers: mean and variance, for Adam.
   virtual std::vector<std::string> state_names() const { return {}; }
-  /// How many they are: 2 for Adam.
+  /// The number of these numbers: 2 for Adam.
   Index state_per_element() const { return static_cast<Index>(state_names().size()); }
-  /// Those of a trainable's rows, each of the rows' shape, in the order of `state_names()`: zeros at first.
+  /// The state of a trainable: a tensor of its shape for each of `state_names()`, zeros at first.
   std::vector<Tensor>& state_of(const Trainable& trainable);
-  /// Steps that it has made, also before it was saved.
+  /// The steps made so far, those before a checkpoint included.
   Index steps() const { return steps_; }
-  /// Goes on after so many steps, with a state that the caller fills in.
+  /// Continues after this number of steps. The caller fills in the state.
   void go_on_after(Index steps) { steps_ = steps; }
   /// @}
 
  protected:
-  /// `gradient` is that of just the trainable's rows.
+  /// `gradient` is the gradient of the trainable's rows alone.
   virtual void update(const Trainable& trainable, const Tensor& gradient) = 0;
 
  private:
@@ -88,7 +88,7 @@ class IntegerOptimizer : public Optimizer {
   float unit_;
 };
 
-/// w <- w / 2, whatever the gradient: with_halved_weights of an exact problem, at any size.
+/// w <- w / 2, whatever the gradient is. Makes with_halved_weights of an exact problem, at any size.
 class HalvingOptimizer : public Optimizer {
  public:
   explicit HalvingOptimizer(IntegerOptimizer::MustStay must_stay) : must_stay_(std::move(must_stay)) {}
@@ -120,7 +120,7 @@ class IntegerMomentum : public Optimizer {
   float unit_;
 };
 
-/// "sgd", "adam" or "integer", which counts gradients in units. \throws Error usage for another name
+/// Makes "sgd", "adam" or "integer" (with its `unit`). \throws Error usage for another name
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay, float unit = 1);
 

@@ -18,10 +18,10 @@ namespace shard {
 /// An option as the command line sees it: everything is text.
 struct OptionText {
   std::string name;     ///< "--micro-batches"
-  std::string initial;  ///< its value when nobody gives one
+  std::string initial;  ///< its value by default
   std::string help;
   std::string type;      ///< "N", "X", "NAME", "HOW" ... for --help
-  std::string expected;  ///< "a whole number from 1 to 2^30": for the message where the text is another
+  std::string expected;  ///< "a whole number from 1 to 2^30": what the message for another text expects
   std::function<bool(const std::string& text)> accepts;
 };
 
@@ -39,10 +39,10 @@ struct Option : OptionText {
       : OptionText(option_text(option, value, help_text)) {}
 };
 
-/// What was given for options, by their names.
+/// The values that were given for options, by their names.
 class Options {
  public:
-  /// What was given for this option, or its initial value.
+  /// The value that was given for this option, or its initial value.
   Index operator[](const Option<Index>& option) const;
   double operator[](const Option<double>& option) const;
   std::string operator[](const Option<std::string>& option) const { return text(option); }
@@ -56,9 +56,9 @@ class Options {
   }
 
   bool has(const std::string& name) const;
-  /// What was given for an option that it `has`.
+  /// The text that was given for an option. `has` must be true.
   const std::string& given(const std::string& name) const;
-  /// Of all options that were given.
+  /// The names of all options that were given.
   std::vector<std::string> names() const;
   /// `text` must be one that the option accepts.
   void set(const std::string& name, const std::string& text);
@@ -78,12 +78,12 @@ class Options {
   std::vector<Given> given_;  // by name
 };
 
-/// Whether text is a number from end to end, as `is_good` wants it.
+/// Whether the whole text is a number, and one for which `is_good` is true.
 /// @{
 bool is_number(const std::string& text, bool (*is_good)(Index));
 bool is_number(const std::string& text, bool (*is_good)(double));
 /// @}
-/// The numbers of "3,1,1", if `is_good` wants each; nothing for any other text.
+/// The numbers of "3,1,1", if `is_good` is true for each; nothing for any other text.
 std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index));
 
 }  // namespace shard

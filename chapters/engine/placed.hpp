@@ -30,9 +30,9 @@ class Placed {
   Placed(Placed&&) noexcept = default;
   Placed& operator=(Placed&&) noexcept = default;
   template <Layout L>
-  requires(!detail::Is<L, detail::NoLayout>) Placed(
-      L&& laid,
-      SourceLine where = SourceLine::current())  // a conversion, so that a layout can be returned as it is
+  requires(!detail::Is<L, detail::NoLayout>)
+      Placed(L&& laid,
+             SourceLine where = SourceLine::current())  // implicit, so that an engine returns a layout
       : group_(&laid.group(where)), global_(laid.global_shape()) {
     using Value = std::remove_cvref_t<L>;
     static_assert(
@@ -64,7 +64,7 @@ class Placed {
   template <detail::Awaitable T>
   __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
   Placed(T&&);
-  /// Of a call that the compiler has refused already.
+  /// The result of a call that the compiler has refused already.
   Placed(const detail::NoLayout&) {}
 
   const Tensor& local() const& { return local_; }
@@ -76,8 +76,8 @@ class Placed {
   const Shape& begin() const { return begin_; }
   /// The global index of this device's first row.
   Index first_row() const { return begin_.empty() ? 0 : begin_[0]; }
-  /// Whether this device counts its elements where those of all devices are added up. On a mesh, several
-  /// devices may hold the same part, and the first of them counts.
+  /// Whether this device counts in a sum over the elements of all devices. On a mesh, several devices may
+  /// hold the same part, and only the first of them counts.
   bool counts_here() const { return counts_here_ && is_here(); }
   /// Whether this device holds a part. All devices do, unless one device owns the whole tensor, or
   /// it lies at one place of an axis.

@@ -7,8 +7,8 @@
 
 namespace shard {
 
-/// Text of a user's or a file's, for a message: printable ASCII; other bytes and the backslash are escaped;
-/// cut after about `limit` characters.
+/// Text from a user or a file, for a message: printable ASCII. Other bytes and the backslash are escaped. The
+/// text is cut after about `limit` characters.
 std::string printable(std::string_view text, std::size_t limit = 80);
 /// "81,920".
 std::string with_commas(std::int64_t number);

@@ -233,7 +233,7 @@ requires(detail::Awaitable<A> || detail::Awaitable<B>) detail::NoLayout matmul(c
   static_assert(detail::always_false<A>, "an operand of matmul is a future: .get() waits for it");
   return {};
 }
-/// Of an operand that the compiler has refused already.
+/// A product with an operand that the compiler has refused already.
 template <detail::Factor A, detail::Factor B>
 requires detail::was_refused<A, B> detail::NoLayout matmul(const A&, const B&) {
   return {};

@@ -6,24 +6,24 @@
 
 namespace shard {
 
-/// A part of a tensor: the indices that it has of each dimension.
+/// A part of a tensor: a range of indices for each dimension.
 using Ranges = std::vector<Range>;
 
-/// All indices.
+/// The whole tensor.
 Ranges all_of(const Shape& whole);
-/// All indices but those outside [begin, end) along `axis`.
+/// The part [begin, end) along `axis`, with all indices of the other axes.
 Ranges along(const Shape& whole, int axis, Index begin, Index end);
-/// The shape of what has these indices.
+/// The shape of a part.
 Shape shape_of(const Ranges& ranges);
-/// The indices that both have: empty along a dimension where they have none.
+/// The intersection of two parts: an empty range along a dimension where they do not overlap.
 Ranges common(const Ranges& a, const Ranges& b);
 /// Whether every range lies in the shape.
 bool fits(const Ranges& ranges, const Shape& whole);
 /// "(0-3, 5-6)", the last index of each range included.
 std::string to_string(const Ranges& ranges);
 
-/// Calls visit(in_whole, in_part, length) for each run of elements that adjoin, in row-major order: where it
-/// begins in the whole tensor, and where in the part.
+/// Calls visit(in_whole, in_part, length) for each contiguous run of elements, in row-major order. in_whole
+/// and in_part are the offsets, in elements, at which the run begins in the whole tensor and in the part.
 template <class Visit>
 void for_each_run(const Shape& whole, const Ranges& part, const Visit& visit) {
   const std::size_t rank = whole.size();

@@ -30,8 +30,8 @@ class Gradients : public std::map<std::string, Placed> {
   void put(const std::string& name, Placed gradient, SourceLine where = SourceLine::current());
   /// This device's part of a gradient. \throws Error argument when no gradient has that name.
   const Tensor& local(const std::string& name, SourceLine where = SourceLine::current()) const;
-  /// The same, for the rows of a parameter that this device updates. \throws Error argument, with the line
-  /// that has put the gradient, when it is divided in another way.
+  /// The gradient of the rows of a parameter that this device updates. \throws Error argument, with the line
+  /// that put the gradient, when it has another shape
   const Tensor& of_parameter(const std::string& name, const Shape& rows) const;
 
  private:
@@ -82,8 +82,8 @@ class ShardedEngine {
   virtual Trainables trainable() = 0;
   /// Called after each step of the optimizer, to gather the rows that other devices have updated.
   virtual void after_step() {}
-  /// What was sent along each axis of the engine's mesh since the ledger began to measure: "data", "data,expert"
-  /// for several axes together, "all" for all devices. Nothing without a mesh.
+  /// The traffic along each axis of the engine's mesh since the ledger began to measure: "data",
+  /// "data,expert" for several axes together, "all" for all devices. Empty without a mesh.
   virtual std::map<std::string, Traffic> sent_along() const { return {}; }
   /// A text about the last step for people to read, for example a pipeline's schedule. A collective; device
   /// 0's text is shown.
@@ -330,8 +330,8 @@ std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint, const std::
   return all;
 }
 
-// What most chapters would compile again is compiled once, in sharded_engine.cpp. Doxygen takes it for
-// declarations without a class.
+// Templates that most chapters use are compiled once, in sharded_engine.cpp. (Doxygen would take these lines
+// for declarations without a class.)
 /// \cond
 extern template class Future<Replicated>;
 extern template class Future<Sharded<0>>;

@@ -10,8 +10,7 @@
 
 namespace shard {
 
-/// Tapes keep nothing during the lifetime of such an object, so a forward pass holds only what it still
-/// needs.
+/// While such an object lives, tapes keep nothing. So a forward pass holds only what it still needs.
 class InferenceMode {
  public:
   InferenceMode() : before_(std::exchange(device().is_inference, true)) {}

@@ -12,10 +12,10 @@ struct Trainable {
   std::string name;
   Rows parameter;
   Shape whole;    ///< the shape of the parameter, of which this device may hold a part
-  Ranges ranges;  ///< which indices of it these rows have
+  Ranges ranges;  ///< which indices of the parameter these rows have
 };
 
-/// The indices of the whole tensor that this device's part has.
+/// The indices of the whole tensor that this device's part covers.
 template <Layout L>
 Ranges ranges_of(const L& laid) {
   if constexpr (requires { laid.ranges(); }) {
