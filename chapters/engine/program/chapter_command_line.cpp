@@ -18,7 +18,7 @@ namespace shard {
 
 namespace {
 
-/// `train` is what a chapter does when it is not told otherwise.
+/// Inserts `train`, the default command, where the words name none.
 std::vector<std::string> with_command(std::vector<std::string> words) {
   bool has_command = !words.empty() && (words[0].empty() || words[0][0] != '-');
   bool asks_for_help = !words.empty() && (words[0] == "--help" || words[0] == "-h");
@@ -26,7 +26,7 @@ std::vector<std::string> with_command(std::vector<std::string> words) {
   return words;
 }
 
-/// A mistake on the command line: CLI11's words, or ours where its own are a riddle.
+/// The message for a mistake on the command line: CLI11's own, or a plainer one.
 std::string explain(const CLI::App& app, const std::string& command, const CLI::ParseError& error) {
   std::string what = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
@@ -36,8 +36,8 @@ std::string explain(const CLI::App& app, const std::string& command, const CLI::
   return what;
 }
 
-/// Options of the first network, from the usual size on, that all of these variants accept with the options
-/// they have by themselves; what was given stays as it is. `given` if there is none within reach.
+/// Options of the first network, from the default size on, that all of these variants accept with their
+/// default options. Given options stay. Returns `given` if 64 networks are too few.
 Options first_accepted(int devices, const std::vector<const Variant*>& variants, const Options& given) {
   constexpr int reach = 64;
   const WorkloadKind& kind = *variants.front()->workload;
@@ -53,7 +53,7 @@ Options first_accepted(int devices, const std::vector<const Variant*>& variants,
   return given;
 }
 
-/// A network that is large enough for all variants, so that their curves can be compared; else for this one.
+/// Options of a network that all variants accept, so that their curves can be compared, or at least this one.
 Options with_default_network(int devices, const Chapter& chapter, const Variant& variant,
                              const Options& given) {
   std::vector<const Variant*> all = {&variant};
@@ -66,7 +66,7 @@ Options with_default_network(int devices, const Chapter& chapter, const Variant&
   return options;
 }
 
-/// \throws Error usage when an option is given that this variant does not take, or a value of it
+/// \throws Error usage when this variant does not take a given option, or its value
 void require_options_of(const Chapter& chapter, const Variant& variant, const Options& given) {
   for (const std::string& name : given.names()) {
     const std::optional<OptionText> declared = variant.declared(name);
@@ -85,7 +85,7 @@ int list_variants(Communicator& group, const Chapter& chapter) {
   return 0;
 }
 
-/// Of all variants, or of one. A network is as deep as so many devices want it.
+/// The costs of all variants, or of one. The default network has enough layers for this number of devices.
 int run_costs(Communicator& group, const Chapter& chapter, Arguments& arguments) {
   const Variant& variant = chapter.variant(arguments.only_variant.value_or(chapter.variants.front().name));
   if (arguments.only_variant) require_options_of(chapter, variant, arguments.options);
@@ -114,8 +114,7 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   return train(group, chapter, variant, arguments);
 }
 
-/// The same with a fault. \throws Error usage when it does not happen: there is no such device, or no such
-/// call.
+/// Runs the command with the planned fault. \throws Error usage when there is no such device or call
 int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& arguments) {
   if (!arguments.fault) return run_command(group, chapter, arguments);
   const auto& [device, call, kind] = *arguments.fault;
@@ -131,7 +130,7 @@ int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& argum
   return code;
 }
 
-/// Sizes that nobody gave are the usual ones of what the variant trains.
+/// Replaces sizes that were not given by the defaults of the variant's workload.
 void take_usual_sizes(const CLI::App& command, const Chapter& chapter, Arguments& arguments) {
   const Variant& variant = chapter.variant(arguments.only_variant.value_or(arguments.variant));
   const TrainingDefaults usual = variant.workload->training_defaults();
@@ -143,7 +142,7 @@ void take_usual_sizes(const CLI::App& command, const Chapter& chapter, Arguments
   if (is_left_out("--steps")) arguments.steps = usual.steps;
 }
 
-/// \throws Error usage when the checkpoint to go on from has made them all
+/// \throws Error usage when the checkpoint to resume has made all the steps already
 void require_steps_to_make(const Arguments& arguments) {
   if (arguments.resumed && arguments.steps <= arguments.resumed->training->step)
     throw Error(Code::usage, fmt::format("--steps: expected more than the {} that {} has made, given {}",
@@ -156,7 +155,7 @@ std::string about(const Chapter& chapter, int devices) {
                      devices, devices == 1 ? " (mpirun -n 4 for more)" : "s");
 }
 
-/// What the words say. Nothing where they ask for help, which is printed.
+/// The parsed arguments. Nothing where the words ask for help, which is printed.
 std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::vector<std::string>& given) {
   const std::string& name = chapter.folder;
   CLI::App app(about(chapter, devices), name);
@@ -173,7 +172,7 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
     throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)",
                                          name, fmt::join(known, " or "), shown(command)));
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
     if (this_device() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
     return std::nullopt;
@@ -190,7 +189,7 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
 
 }  // namespace
 
-/// Devices of one process have the same words: the first one parses them.
+/// The devices of one process have the same words, so the first one parses them.
 int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<std::string>& given) {
   if (chapter.command) return chapter.command(group, given);
   struct Parsed {

@@ -29,7 +29,7 @@ bool parse_options(const Communicator& group, const std::string& program,
   }
   app.footer(footer);
   try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // as CLI11 takes them
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
     if (group.device_id() == 0) fmt::print("{}", app.help());
     return false;

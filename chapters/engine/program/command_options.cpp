@@ -15,12 +15,12 @@
 
 namespace shard {
 
-/// Text of the user's in a message.
+/// X
 std::string shown(const std::string& text) {
   return text.empty() ? "''" : printable(text, 60);
 }
 
-/// The names of the variants that an option is for: "all-reduce or bucketed".
+/// X
 std::string takers_of(const std::string& option, const Chapter& chapter) {
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants)
@@ -30,15 +30,14 @@ std::string takers_of(const std::string& option, const Chapter& chapter) {
 
 namespace {
 
-/// Takes text that is a number from end to end, and as `is_good` wants it.
+/// Accepts text that is a number as a whole, if `is_good` is true for it.
 template <class Number>
 CLI::Validator number(const std::string& expected, bool (*is_good)(Number)) {
   auto check = [=](const std::string& text) {
     Number value{};
     auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     bool good = error == std::errc() && stop == text.data() + text.size() && is_good(value);
-    if (std::is_integral_v<Number>)
-      good = good && text == fmt::to_string(value);  // CLI11 would take 010 for 8
+    if (std::is_integral_v<Number>) good = good && text == fmt::to_string(value);  // CLI11 reads 010 as 8
     return good ? std::string() : fmt::format("expected {}, given {}", expected, shown(text));
   };
   return {check, ""};
@@ -53,7 +52,7 @@ const CLI::Validator positive_double =
 const CLI::Validator whole_number =
     number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
 
-/// "" is no file: else it would be taken for an option that is not given.
+/// Refuses the empty text, which would look like an option that is not given.
 const CLI::Validator path(
     [](const std::string& text) { return text.empty() ? "expected a path, given nothing" : ""; }, "");
 
@@ -73,13 +72,13 @@ std::string list_of(const std::vector<Variant>& variants) {
 }
 
 /// Options that variants or their workloads declare, each name once. A value is refused here if no variant
-/// takes it. What the chosen one takes is known when the command line has been read.
+/// accepts it. After parsing, the chosen variant's own options are checked.
 class DeclaredOptions {
  public:
   DeclaredOptions(CLI::App& command, const Chapter& chapter, Options& given)
       : command_(command), chapter_(chapter), given_(given) {}
 
-  /// `initial`: values other than those that options have by themselves.
+  /// `initial`: values that replace the options' own defaults.
   void add(const std::vector<OptionText>& options, const Options& initial = {}) {
     for (const OptionText& o : options) {
       if (!added_.insert(o.name).second) continue;
@@ -110,7 +109,7 @@ class DeclaredOptions {
   std::set<std::string> added_;
 };
 
-/// Options that all commands have. What they return must live until the command line has been parsed.
+/// Adds the options of all commands. The returned object must live until the command line has been parsed.
 std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants) names.push_back(v.name);
@@ -145,7 +144,7 @@ std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& ch
   return declared;
 }
 
-/// "64", or "64, decoder 8": what is usual for each kind of network that a chapter trains.
+/// "64", or "64, decoder 8": the default size of each kind of network that a chapter trains.
 std::string usual(const Chapter& chapter, Index TrainingDefaults::*size) {
   std::string text;
   std::vector<Index> said;
@@ -186,7 +185,7 @@ void add_optimizer(CLI::App& train, Arguments& a) {
       ->type_name("X");
 }
 
-/// How a checkpoint is written; `folder` is the name of the option for its folder.
+/// Adds the options for writing a checkpoint; `folder` is the name of the option for its folder.
 void add_saving(CLI::App& command, const std::string& folder, const std::string& help, Arguments& a) {
   command.add_option(folder, a.save, help)->type_name("DIR")->check(path);
   command

@@ -8,16 +8,16 @@
 
 namespace shard {
 
-/// As in enum Precision.
+/// The names of enum Precision, in its order.
 inline const std::vector<std::string> precisions = {"float32", "tf32", "bf16"};
 
-/// Text of the user's in a message.
+/// A user's text in a message: printable and quoted.
 std::string shown(const std::string& text);
-/// The names of the variants that an option is for: "all-reduce or bucketed".
+/// The names of the variants that take an option: "all-reduce or bucketed".
 std::string takers_of(const std::string& option, const Chapter& chapter);
 
-/// Adds the commands that this chapter has, with their options, which parsing writes into `arguments`.
-/// `defaults`: of the network's options, for --help. What this returns must live until then.
+/// Adds this chapter's commands with their options, which parsing writes into `arguments`. `defaults` are
+/// shown by --help. The returned objects must live until the command line has been parsed.
 std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& chapter,
                                                 const Options& defaults, Arguments& arguments);
 

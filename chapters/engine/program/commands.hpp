@@ -13,13 +13,13 @@
 
 namespace shard {
 
-/// What the command line says; see chapter_command_line.cpp for the options' texts.
+/// The parsed command line; chapter_command_line.cpp has the options' help texts.
 struct Arguments {
   std::string command;
   std::string variant;
-  Options options;  ///< those that the variant and its workload declare
+  Options options;  ///< of the variant and its workload
   bool check_claims = false;
-  bool unchecked = false;  ///< reductions do not compare what the devices call
+  bool unchecked = false;  ///< reductions do not check that all devices make the same call
   std::string precision = "float32";
   std::optional<Fault> fault;
   std::uint64_t seed = 0;
@@ -30,13 +30,13 @@ struct Arguments {
   float learning_rate = 3e-3F;
   std::optional<double> clip_norm;
   std::string report;
-  std::string resume;                       ///< a checkpoint's folder, to go on from
-  std::shared_ptr<const Manifest> resumed;  ///< what it says of itself
+  std::string resume;                       ///< the folder of the checkpoint to resume
+  std::shared_ptr<const Manifest> resumed;  ///< the manifest of that checkpoint
   // train and save
   std::string save;  ///< the folder
   Index save_every = 0;
   SaveForm form;
-  // all that read checkpoints
+  // all commands that read checkpoints
   bool unverified = false;  ///< digests are not compared
   // costs
   std::optional<std::string> only_variant;
@@ -59,22 +59,22 @@ int run_chapter(Communicator& group, const Chapter& chapter, const std::vector<s
 /// Trains, checks the exact mode and the closed forms, and prints the chapter's row. Returns 0, or 86 when a
 /// gradient or a figure differs.
 int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
-/// What this variant, or each that trains such networks, sends, computes and holds in a training step, on device 0.
-/// Tensors need have no elements.
+/// Prints, on device 0, what this variant, or each that trains such networks, sends, computes and holds in a
+/// training step. Tensors need no elements.
 int costs(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments);
-/// Which part of each parameter each device reads when it loads a network, on device 0.
+/// Prints, on device 0, which part of each parameter each device reads when it loads a network.
 int owns(Communicator& group, const Variant& variant, const Arguments& arguments);
-/// Saves parameters that a file or a folder has, as this variant's devices hold them.
+/// Saves the parameters of a file or a folder in the layout of this variant's devices.
 int save(Communicator& group, const Variant& variant, const Arguments& arguments);
-/// Writes output, input gradient and weights' gradients of a batch, whole, to a file.
+/// Writes the output, dL/dx and the weights' gradients of a batch, whole, to a file.
 int gradients(Communicator& group, const Variant& variant, const Arguments& arguments);
 /// Rows of numbers, or sequences of tokens, from standard input through the network to standard output.
 int infer(Communicator& group, const Variant& variant, const Arguments& arguments);
-/// The tokens that a language model says after a prompt, on device 0: each the likeliest.
+/// Prints, on device 0, the tokens that a language model generates after a prompt, each the likeliest.
 int generate(Communicator& group, const Variant& variant, const Arguments& arguments);
-/// All chapters of this program, as JSON, on device 0.
+/// Prints all chapters of this program as JSON, on device 0.
 int list_chapters(Communicator& group);
-/// The table that a tour ends in, from its reports, and whether all chapters learned the same.
+/// Prints the table of a tour from its reports, and whether the loss curves of all chapters agree.
 int summarize(const std::vector<std::string>& report_files);
 
 /// The main functions of a program with one chapter, and of one with all of them.

@@ -12,12 +12,12 @@ namespace shard {
 
 namespace {
 
-/// What a step takes on a device, or the most on any.
+/// The costs of a step on one device, or the largest of several devices.
 struct Row {
   std::string name;
   CostsOfStep costs;
 
-  /// What the fullest moment has beside parameters, gradients and state: activations and buffers.
+  /// Activations and buffers at the moment of the most memory.
   Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
 };
 
@@ -28,7 +28,7 @@ std::vector<Row> rows_of(const Run& run) {
   return rows;
 }
 
-/// \throws Error usage for an option of the network that a config.json says itself
+/// \throws Error usage for a network option that config.json determines
 std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
   if (arguments.config.empty()) return kind.make(arguments.options);
   const std::vector<std::string> read = kind.options_beside_config();
@@ -40,8 +40,8 @@ std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& 
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
 
-/// The variant whose kind of network a config.json is of: the first one that reads it. \throws Error as the first
-/// variant does, where none reads it
+/// The first variant whose kind of network reads this config.json. \throws Error as the first variant does,
+/// if none reads it
 const Variant& reader_of(const Chapter& chapter, const Variant& first, const Arguments& arguments) {
   if (arguments.config.empty() || arguments.only_variant) return first;
   for (const Variant& v : chapter.variants) {
@@ -55,7 +55,7 @@ const Variant& reader_of(const Chapter& chapter, const Variant& first, const Arg
   return first;
 }
 
-/// The memory of the fullest device, and the most that any device sends and computes.
+/// The memory of the device that holds most, and the most that any device sends and computes.
 Row largest_of(const std::vector<Row>& rows) {
   Row row = *std::ranges::max_element(rows, {}, [](const Row& r) { return r.costs.peak; });
   auto most = [](Traffic& sent, const Traffic& other) {
@@ -69,7 +69,7 @@ Row largest_of(const std::vector<Row>& rows) {
   return row;
 }
 
-/// Bytes, or GiB where some are many.
+/// Bytes, or GiB if a device holds at least one.
 class Unit {
  public:
   explicit Unit(const std::vector<Row>& rows)
@@ -109,13 +109,13 @@ std::string table(const std::vector<Row>& rows, const std::string& what) {
              unit.name());
 }
 
-/// The rows of each variant's devices, and why others cannot train this network.
+/// The rows of each variant's devices, and why other variants cannot train this network.
 struct AllRows {
   std::vector<std::pair<std::string, std::vector<Row>>> of_variants;
   std::string refused;
 };
 
-/// Of the variants that train such networks, or of one.
+/// The rows of all variants that train such networks, or of one.
 AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& variant, const Workload& network,
                  const Arguments& arguments) {
   AllRows all;
@@ -137,7 +137,7 @@ AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& var
   return all;
 }
 
-/// Of one variant each device; of several the fullest one of each.
+/// One variant has a row for each device. Of several variants, each has a row for the device that holds most.
 std::string table_of(const AllRows& all, bool is_one) {
   if (is_one) return table(all.of_variants[0].second, all.of_variants[0].first);
   std::vector<Row> rows;
@@ -170,7 +170,7 @@ std::string title(const Chapter& chapter, const Workload& network, const Argumen
       arguments.batch, arguments.optimizer);
 }
 
-/// Bytes of each device of each variant.
+/// The costs as JSON, in bytes: a list for each variant, with each device.
 std::string json_of(const AllRows& all) {
   nlohmann::ordered_json variants = nlohmann::ordered_json::object();
   for (const auto& [name, rows] : all.of_variants)
@@ -190,7 +190,7 @@ int costs(Communicator& group, const Chapter& chapter, const Variant& first, con
   else
     fmt::print("{}{}", title(chapter, *network, arguments, group.num_devices()),
                table_of(all, arguments.only_variant.has_value()));
-  if (!arguments.json && network->journal())  // of what tokens chose
+  if (!arguments.json && network->journal())  // X
     fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;
 }

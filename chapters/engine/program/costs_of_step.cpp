@@ -8,7 +8,7 @@ namespace shard {
 
 namespace {
 
-/// While it lives, tokens choose experts in turn.
+/// While such an object lives, tokens choose experts in turn.
 struct ChoosingInTurn {
   ChoosingInTurn() { choose_in_turn(true); }
   ~ChoosingInTurn() { choose_in_turn(false); }
@@ -16,7 +16,7 @@ struct ChoosingInTurn {
   ChoosingInTurn& operator=(const ChoosingInTurn&) = delete;
 };
 
-/// A batch whose rows are all alike.
+/// A batch of equal rows.
 class SameRows : public TrainingBatch {
  public:
   explicit SameRows(const Workload& network) : row_(network.random_input(1, 0)) {}
@@ -36,7 +36,7 @@ class SameRows : public TrainingBatch {
   HostTensor row_;
 };
 
-/// What this device takes of a step after the first. A first one, of a row, makes the optimizer's state.
+/// The costs of the second step on this device. The first step, with one row, makes the optimizer's state.
 CostsOfStep my_costs(const Run& run) {
   const std::unique_ptr<ShardedEngine> engine =
       run.variant.make(run.group, run.network, run.arguments.options);

@@ -9,17 +9,17 @@
 
 namespace shard {
 
-/// What a training step takes on a device: in bytes, but for operations.
+/// The costs of a training step on one device: bytes, and operations.
 struct CostsOfStep {
   Index parameters = 0;
-  Index gradients = 0;    ///< the most of them at a time
-  Index state = 0;        ///< the optimizer's
-  Index activations = 0;  ///< the most of them at a time
-  Index buffers = 0;      ///< the most of them at a time
-  Index peak = 0;         ///< the most that is held at a time, of all
+  Index gradients = 0;    ///< the most held at a time
+  Index state = 0;        ///< of the optimizer
+  Index activations = 0;  ///< the most held at a time
+  Index buffers = 0;      ///< the most held at a time
+  Index peak = 0;         ///< the most of all kinds together, held at a time
   Index operations = 0;   ///< of matrix products
   Traffic sent = {};
-  std::map<std::string, Traffic> along = {};  ///< of what is sent, by axes of a mesh
+  std::map<std::string, Traffic> along = {};  ///< what is sent, by axes of a mesh
 
   bool operator==(const CostsOfStep&) const = default;
 };

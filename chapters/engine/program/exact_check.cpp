@@ -32,10 +32,10 @@ Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
-/// What an engine is made for, to be held against exact problems.
+/// Makes engines to be compared with exact problems.
 struct Checked {
   const Run& run;
-  Communicator& group;  ///< of the engine, which may check claims
+  Communicator& group;  ///< of the engine; it may check claims of layout
 
   int devices() const { return run.group.num_devices(); }
   std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem, bool input_grad) const {
@@ -62,7 +62,7 @@ Step step(ShardedEngine& engine, const ExactProblem& problem) {
   return done;
 }
 
-/// The difference to show: the first one with a known cause, or else the first one.
+/// The difference to print: the first one with a known cause, or else the first one.
 std::string difference_to_show(const std::vector<Comparison>& comparisons) {
   for (bool any : {false, true})
     for (const Comparison& c : comparisons)
@@ -70,7 +70,7 @@ std::string difference_to_show(const std::vector<Comparison>& comparisons) {
   return "";
 }
 
-/// The largest difference over all devices; device 0 prints one of each, for two devices at most.
+/// The largest difference over all devices, in ulp. Device 0 prints a difference of at most two devices.
 Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons, const char* when) {
   Index worst = 0;
   for (const Comparison& c : comparisons) worst = std::max(worst, c.max_ulp);
@@ -86,8 +86,8 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
   return std::ranges::max(group.exchange("exact mode", worst));
 }
 
-/// On device 0: each element of each parameter is updated by some device, also where no row of the batch
-/// shows it.
+/// A difference, on device 0, for each parameter with elements that no device updates. It shows even if no
+/// row of the batch uses them.
 std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& problem) {
   std::string mine;
   for (const Trainable& t : engine.trainable())
@@ -107,8 +107,8 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
   return missing;
 }
 
-/// The largest difference in a step with dL/dx; if there is none, in one without; if there is none, in one
-/// after the optimizer has halved the weights.
+/// The largest difference, in ulp, in a step with dL/dx. Without one, that of a step without dL/dx, and then
+/// that of a step after the optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
   Solution expected = solve(problem);
@@ -143,8 +143,8 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
 
 }  // namespace
 
-/// A false claim that all devices hold the same ends the first attempt. The second one, which believes
-/// claims, shows what differs because of it.
+/// In the first attempt, a false claim that all devices hold the same throws. The second attempt does not
+/// check claims, and shows the differences that follow from the false one.
 Index exact_difference(const Run& run) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even

@@ -8,7 +8,7 @@
 
 namespace shard {
 
-/// Notices SIGINT (Ctrl-C) and SIGTERM between the steps of a long run, as long as it lives. A second signal
+/// While such an object lives, SIGINT (Ctrl-C) and SIGTERM end a long run between two steps. A second signal
 /// ends the process at once.
 class Interruption {
  public:
@@ -17,8 +17,8 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
   ~Interruption();
 
-  /// After a step, on every device. All devices get the signal, so device 0 speaks for all; another one only
-  /// where device 0 is silent for a second. \throws Error interrupted: "interrupted at step 120"
+  /// Checks for a signal after a step, on every device. Device 0 decides for all devices. Another device
+  /// decides only if device 0 does not for a second. \throws Error interrupted: "interrupted at step 120"
   void look(const Communicator& group, Index step);
 
  private:

@@ -19,7 +19,7 @@ constexpr const char* usage =
     "shardbook list                       all chapters with their variants and strategies, as JSON\n"
     "shardbook summary REPORT...          one table of the reports that `train --report` wrote\n";
 
-/// Behind the command, if there is one.
+/// Inserts --variant behind the command, if there is a command.
 std::vector<std::string> with_variant(std::vector<std::string> words, const std::string& variant) {
   const bool has_command = !words.empty() && !words.front().starts_with('-');
   words.insert(words.begin() + (has_command ? 1 : 0), {"--variant", variant});
@@ -42,14 +42,14 @@ int run_shardbook(Communicator& group, std::vector<std::string> words) {
   return run_chapter(group, *strategy.chapter, with_variant(words, strategy.variant->name));
 }
 
-/// Runs the body on every device, and sees that what it printed arrived.
+/// Runs the body on every device, and checks that standard output was written.
 int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>& body) {
   return run_on_devices(argc, argv, [&](Communicator& world) {
     try {
       const int code = body(world);
       if (std::fflush(stdout) == 0) return code;
       throw std::system_error(errno, std::generic_category());
-    } catch (const std::system_error& error) {  // fmt::print throws it, too
+    } catch (const std::system_error& error) {  // also thrown by fmt::print
       throw Error(Code::file, fmt::format("standard output: expected to write the results, given {}",
                                           error.code().message()));
     }

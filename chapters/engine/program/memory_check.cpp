@@ -13,7 +13,7 @@ namespace shard {
 
 namespace {
 
-/// Devices on this host: all, where no launcher says otherwise.
+/// The number of devices on this host: all of them, unless a launcher says otherwise.
 int devices_here(const Communicator& group) {
   const char* count = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   return std::clamp(count == nullptr ? group.num_devices() : std::atoi(count), 1, group.num_devices());
@@ -32,7 +32,7 @@ std::string in_units(double bytes) {
                           in_units(room), where, in_units(needed)));
 }
 
-/// `each`: what the device that holds most needs; `all`: what all devices of the job need together.
+/// `each`: bytes needed by the device that holds most; `all`: by all devices of the job together.
 void require_room(const Communicator& group, const std::optional<Room>& room, double each, double all) {
   if (!room) return;
   const int here = devices_here(group);
@@ -44,7 +44,7 @@ void require_room(const Communicator& group, const std::optional<Room>& room, do
                  fmt::format("on the {} device{} of this host together", here, here == 1 ? "" : "s"));
 }
 
-/// The most bytes that each device holds in a step with so many rows.
+/// The most bytes that each device holds in a step with this number of rows.
 std::vector<Index> step_bytes(Communicator& group, const Variant& variant, const Workload& network,
                               const Arguments& arguments, Index rows) {
   const Setting mine{
@@ -70,10 +70,10 @@ void require_room_for_step(Communicator& group, const Variant& variant, const Wo
                            const ShardedEngine& engine, const Arguments& arguments) {
   const std::optional<Room> room = room_for_devices();
   const int devices = group.num_devices();
-  const double parameters =  // each once, with its gradient and its state
+  const double parameters =  // each once, with gradient and state
       network.parameter_elements() * bytes_per_element *
       static_cast<double>(2 + state_per_element(arguments));
-  // Forms of sizes that do not fit could overflow, so the rows are doubled until something does not fit.
+  // Forms of sizes that do not fit could overflow, so rows are doubled until the memory is exceeded.
   const bool has_form = variant.costs && network.step_data(engine) == nullptr;
   for (Index rows = 1;; rows = std::min(2 * rows, arguments.batch)) {
     double all = network.kept_elements(rows) * bytes_per_element + parameters;

@@ -10,7 +10,7 @@ namespace shard {
 
 namespace {
 
-/// A checkpoint that notes which parts are read.
+/// A checkpoint that records which parts are read.
 class NotedCheckpoint : public Checkpoint {
  public:
   explicit NotedCheckpoint(const Checkpoint& read) : read_(read) {}
@@ -21,7 +21,7 @@ class NotedCheckpoint : public Checkpoint {
   std::string source() const override { return read_.source(); }
   int outermost_axis(const std::string& name) const override { return read_.outermost_axis(name); }
 
-  /// By parameter. Pieces that adjoin are one part.
+  /// The part of each parameter that was read. Adjacent pieces are joined.
   const std::map<std::string, Ranges>& parts() const { return parts_; }
 
  private:
@@ -33,7 +33,7 @@ class NotedCheckpoint : public Checkpoint {
     return read_.read(name, piece);
   }
 
-  /// What has the indices of both, one right after the other.
+  /// The union of two adjacent parts.
   static Ranges joined(const std::string& name, const Ranges& a, const Ranges& b) {
     Ranges both;
     for (std::size_t d = 0; d < a.size(); ++d)

@@ -20,7 +20,7 @@ std::pair<std::string, HostTensor> Parameters::as_stored(const std::string& name
 
 namespace {
 
-/// One line where the files have a head, and config.json or its values tie it: whether it counts.
+/// Prints whether the head is tied, if the files have one, and config.json or its values tie it.
 void say_whether_tied(const ForeignModel& model, const ForeignNames& names) {
   const bool is_t5 = model.hyper_parameter("model_type", "") == "t5";
   const bool is_tied = !names.contains(head_name());

@@ -11,7 +11,7 @@ namespace shard {
 
 namespace {
 
-/// What mpirun reads looks like a terminal, whatever its own output is: chapters/on_devices says which.
+/// Under mpirun, standard output always looks like a terminal, so chapters/on_devices says whether it is one.
 bool speaks_to_terminal() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return std::getenv("SHARDBOOK_TERMINAL") != nullptr;
   return isatty(STDOUT_FILENO) == 1;

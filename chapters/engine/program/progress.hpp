@@ -7,13 +7,13 @@
 
 namespace shard {
 
-/// Shows how far training is. On a terminal, this is one line that changes twice a second, with the time of a
-/// step and the time left. Elsewhere these are plain lines: one at each fifth of the steps, and one every ten
+/// Shows the progress of training. On a terminal, this is one line that changes twice a second, with the time
+/// of a step and the time left. Elsewhere, a line is printed after each fifth of the steps and every ten
 /// seconds. Only the device that prints uses it.
 class Progress {
  public:
   explicit Progress(Index steps);
-  /// After step `step`, counted from 1, of this loss.
+  /// Called after step `step`, counted from 1, which had this loss.
   void show(Index step, double loss);
 
  private:

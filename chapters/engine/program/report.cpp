@@ -28,7 +28,7 @@ Figure figure_from(const json& j) {
   return f;
 }
 
-/// The largest of any device, and what is known of it: "12,288 =" or "12,288 not 8,192".
+/// The largest number of any device with its mark: "12,288 =" or "12,288 not 8,192".
 std::string cell(const Figure& f) {
   const std::string largest = with_commas(f.largest());
   if (!f.has_form()) return largest + " –";
@@ -36,7 +36,7 @@ std::string cell(const Figure& f) {
   return largest + (f.is_booked ? " booked" : " =");
 }
 
-/// To a width of so many characters of a terminal, of which "–" is one.
+/// Right-aligns a text to a width in characters. UTF-8 may need several bytes for a character.
 std::string right(const std::string& text, std::size_t width) {
   const auto characters = static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -155,7 +155,7 @@ Report read_report(const std::string& path) {
   try {
     Report r = report_from(json::parse(file));
     if (!r.losses.empty()) return r;
-  } catch (const json::exception&) {  // the one error below
+  } catch (const json::exception&) {  // ends in the error below
   }
   throw Error(Code::file, path + ": expected a report of a training run, given none or another file");
 }

@@ -10,31 +10,31 @@
 
 namespace shard {
 
-/// A figure of every device: the ledger's number and the closed form's.
+/// One figure of every device: the number of the ledger and of the closed form.
 struct Figure {
   std::vector<Index> measured;
-  std::vector<Index> formula = {};  ///< empty: there is no form
-  bool is_booked = false;           ///< the ledger's number is no measurement, but the backend's own form
+  std::vector<Index> formula = {};  ///< empty: no closed form
+  bool is_booked = false;           ///< the backend computed the ledger's number from its own closed form
 
   bool has_form() const { return !formula.empty(); }
-  /// Whether the ledger's number is the closed form's on every device.
+  /// Whether the ledger's number equals the closed form's on every device.
   bool is_met() const { return !has_form() || measured == formula; }
   Index largest() const;
 };
 
-/// What was sent along an axis of a mesh, or along several. No form says it.
+/// What was sent along one axis of a mesh, or along several. It has no closed form.
 struct AxisFigures {
   std::string axes;  ///< "data", or "all"
   Figure bytes;
   Figure messages;
 };
 
-/// What a training run showed.
+/// The results of a training run.
 struct Report {
   std::string chapter;  ///< "03"
   std::string title;
   std::string variant;
-  std::string workload;  ///< its kind
+  std::string workload;  ///< the kind of workload
   int devices = 1;
   Index layers = 2;
   std::vector<double> losses;      ///< of each step
@@ -43,11 +43,11 @@ struct Report {
   Figure messages;                 ///< sent, in the step that sends most
   std::vector<AxisFigures> along;  ///< the same by axes, on a mesh
   Figure flops;                    ///< of matrix products, in the step that has most
-  Figure peak;                     ///< bytes held at most
+  Figure peak;                     ///< the most bytes held
   double milliseconds = 0;         ///< of a step, median
-  /// Of each step, what rounding may turn (Journal::decisions).
+  /// For each step, the choices that rounding may change (Journal::decisions).
   std::vector<std::vector<Index>> decisions;
-  /// With the unsharded network's losses, of the same run; nothing where there is none.
+  /// The comparison with the unsharded network's losses; nothing without such a network.
   std::optional<CurveComparison> curve;
 
   bool is_good() const {
@@ -56,30 +56,30 @@ struct Report {
   }
 };
 
-/// What one scene of chapter 00 showed.
+/// The results of one scene of chapter 00.
 struct Outcome {
   std::string name;
   Figure messages;       ///< sent
   Figure bytes;          ///< sent
-  bool is_right = true;  ///< values and figures
+  bool is_right = true;  ///< whether values and figures are right
 };
 
-/// Gathers each device's measured and derived number. A collective.
+/// Gathers the measured number and the closed form's of each device. A collective.
 Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula);
-/// The same for a number without a closed form.
+/// Gathers a number without a closed form. A collective.
 Figure gather_figure(Communicator& group, const char* what, Index measured);
 
 /// Writes the whole file or none: see Replacement. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);
 void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices);
-/// \throws Error file when it cannot be read, or is none
+/// \throws Error file when the file cannot be read, or is no report
 Report read_report(const std::string& path);
 
-/// The table that a tour ends in: a row a report. Figures are marked: "=" where every device's is its form's,
-/// "not 8,192" where one is not, "booked" where the backend books it, "–" where there is no form. A report
-/// that stands alone has a row for each axis, too.
+/// The table of a tour: a row for each report. Marks: "=" if the figure equals its closed form on every
+/// device, "not 8,192" if it does not, "booked" if the backend computed it, "–" without a form. A single
+/// report also has a row for each axis.
 std::string table(const std::vector<Report>& reports);
-/// What the marks of this table mean, and whose figures it shows: plain sentences.
+/// Sentences that explain the marks of this table, and the source of its figures.
 std::string table_notes(const std::vector<Report>& reports);
 
 }  // namespace shard

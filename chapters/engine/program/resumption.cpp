@@ -11,7 +11,7 @@ namespace shard {
 
 namespace {
 
-/// Options of a run that may go on with another value.
+/// Whether a resumed run may change this option.
 bool may_change(const std::string& option) {
   const std::vector<std::string> changeable = {"--batch", "--learning-rate", "--clip-norm", "--precision",
                                                "--data"};

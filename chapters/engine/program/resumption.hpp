@@ -1,6 +1,6 @@
 #pragma once
 
-/// How a training goes on from a checkpoint: with the options that it had, unless others are given.
+/// How training resumes from a checkpoint: with its options, unless others are given.
 
 #include <CLI/CLI.hpp>
 
@@ -8,12 +8,12 @@
 
 namespace shard {
 
-/// What is to be known of a run after this step to go on from there.
+/// The record that a checkpoint needs so that the run can resume after this step.
 TrainingRecord record_of(const Run& run, Index step);
 
-/// Reads the manifest of the checkpoint that `--resume` names, if any, and takes its value of each option that
-/// was not given. Seed, optimizer and network must be the checkpoint's; other options may differ.
-/// \throws Error file; usage
+/// Reads the manifest of the checkpoint that `--resume` names, if any, and sets each option that was not
+/// given to its recorded value. Seed, optimizer and network must be the checkpoint's; other options may
+/// differ. \throws Error file; usage
 void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments& arguments);
 
 }  // namespace shard

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What `infer` reads from standard input and writes to standard output: a row each line.
+/// Input and output of `infer`: standard input and standard output, one row in each line.
 
 #include <functional>
 #include <istream>
@@ -18,19 +18,19 @@ struct Streams {
   std::unique_ptr<OutputStream> output;
 };
 
-/// Rows of numbers in, with commas between them, and rows of numbers out. So many go through the network
-/// together. `hint`: see input_hint.
+/// Reads and writes rows of numbers with commas between them. `at_a_time` rows go through the network
+/// together. `hint`: see input_hint
 Streams rows_of_numbers(std::istream& in, Index width, Index at_a_time, InputHint hint);
-/// Sequences of tokens in, all of one length, and the losses of each sequence's labels out. A token's label
-/// is the token behind it. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
+/// Reads sequences of tokens, all of one length, and writes the losses of each sequence's labels. A token's
+/// label is the next token. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
 Streams rows_of_tokens(std::istream& in, const Workload& network, Index at_a_time);
 
-/// The lines of standard input, which are counted for messages.
+/// The lines of standard input, counted for messages.
 class InputLines {
  public:
   explicit InputLines(std::istream& in) : in_(in) {}
 
-  /// The next line without its end; false behind the last one.
+  /// Reads the next line, without its end. False at the end of the input.
   bool next(std::string& line);
   [[noreturn]] void complain(Code code, const std::string& what) const;
   [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const;
@@ -40,7 +40,7 @@ class InputLines {
   Index line_ = 0;
 };
 
-/// Numbers as lines of this width, on standard output. \throws Error file
+/// Writes numbers to standard output, this many in a line. \throws Error file
 void write_lines(const std::vector<float>& values, Index width);
 
 }  // namespace shard

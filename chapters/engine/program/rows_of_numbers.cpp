@@ -34,7 +34,7 @@ class NumberInput : public InputStream {
       float value = 0;
       auto [stop, error] = std::from_chars(at, end, value);
       auto given = [&] { return fmt::format("'{}'", printable({at, end}, 20)); };
-      if (error == std::errc::result_out_of_range)  // infinity where it is too large for float32, else 0
+      if (error == std::errc::result_out_of_range)  // too large for float32: infinity; too small: 0
         value = std::strtof(std::string(at, stop).c_str(), nullptr);
       else if (error != std::errc())
         lines_.complain(Code::file, "numbers separated by commas", given());

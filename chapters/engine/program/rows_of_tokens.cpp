@@ -23,7 +23,7 @@ class TokenInput : public InputStream {
     return Tensor::from_host({count, static_cast<Index>(rows.size()) / count}, rows);
   }
 
-  /// The losses of a sequence that have a label; they come first.
+  /// The number of tokens of a sequence that have a label. They come first.
   Index labelled() const { return network_.kind().reads_sources() ? length_ : length_ - 1; }
   Index length() const { return length_; }
 
@@ -35,7 +35,7 @@ class TokenInput : public InputStream {
     rows.insert(rows.end(), ids.begin() + 1, ids.end());
     rows.push_back(static_cast<float>(Tokens::no_label));
   }
-  /// What the decoder reads are the labels, one token later.
+  /// The decoder's input is the labels, one place later.
   void add_source_and_target(const std::string& line, std::vector<float>& rows) {
     const std::size_t bar = line.find('|');
     if (bar == line.npos)
@@ -51,7 +51,7 @@ class TokenInput : public InputStream {
     rows.insert(rows.end(), labels.begin(), labels.end());
   }
 
-  /// As many as in the lines before, of which `length` is 0 before the first.
+  /// Parses tokens. Each line must have as many as the first; `length` is 0 before it.
   std::vector<Index> tokens_in(const std::string& text, Index& length) const {
     const auto tokens = numbers_in(text, [](Index) { return true; });
     if (!tokens)

@@ -10,8 +10,8 @@
 
 namespace shard {
 
-/// A figure of the ledger and its closed form, if it has one. Of all steps, it keeps the first one in which
-/// the two differ. If there is none, it keeps the step in which the figure is largest.
+/// A figure of the ledger with its closed form, if it has one. It keeps the first step in which the two
+/// differ, or else the step in which the figure is largest.
 struct Worst {
   Index measured = 0;
   Index formula = 0;
@@ -20,22 +20,22 @@ struct Worst {
   void add(Index step_now, Index measured_now, std::optional<Index> formula_now);
 };
 
-/// What one device sends, computes and holds in its steps, held against the closed forms.
+/// What one device sends, computes and holds in its steps, compared with the closed forms.
 class StepFigures {
  public:
-  /// After each step, counted from 1, which began with a reset of the ledger.
+  /// Called after each step, counted from 1. The ledger was reset before the step.
   void add(const Run& run, const ShardedEngine& engine, const Optimizer& optimizer, Index step);
   /// Operations of this device in all steps.
   Index all_flops() const { return all_flops_; }
   /// Writes every device's figures into the report. A collective.
   void gather_into(Report& report, const Run& run) const;
-  /// A line for each figure of each device that misses its form, on device 0: "device 1, step 2: operations:
-  /// measured 81,920, formula 262,144". A collective.
+  /// A line, on device 0, for each figure of a device that differs from its closed form: "device 1, step 2:
+  /// operations: measured 81,920, formula 262,144". A collective.
   std::vector<std::string> misses(const Run& run) const;
 
  private:
   Worst bytes_, messages_, flops_, peak_;
-  std::map<std::string, Traffic> along_;  // by axes of a mesh, the most in a step
+  std::map<std::string, Traffic> along_;  // by axes of a mesh; the step that sends most
   Index all_flops_ = 0;
 };
 

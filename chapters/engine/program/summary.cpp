@@ -9,7 +9,7 @@ namespace shard {
 
 namespace {
 
-/// How well the first losses agree with the unsharded network's. Each run has compared its own (unsharded_run.hpp).
+/// How well the first losses agree with the unsharded network's. Each report has its own comparison.
 std::string curve_notes(const std::vector<Report>& reports) {
   double largest = 0;
   for (const Report& r : reports)

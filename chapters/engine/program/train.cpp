@@ -33,7 +33,7 @@ struct Training {
   std::unique_ptr<Journal> journal;
 };
 
-/// After the last step, and after each of so many.
+/// Saves after the last step and, with --save-every k, after every k-th step.
 void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, Index step) {
   const Arguments& a = run.arguments;
   const bool is_due = step == a.steps || (a.save_every > 0 && step % a.save_every == 0);
@@ -67,7 +67,7 @@ Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) 
   return training;
 }
 
-/// Prints what the workload noted, and how the operations are distributed over the devices.
+/// Prints the workload's journal, and how the operations are distributed over the devices.
 void print_journal(Communicator& group, const Training& training) {
   if (!training.journal) return;
   const std::vector<Index> flops = group.exchange("flops", training.figures.all_flops());
@@ -106,8 +106,8 @@ Report report_of(const Run& run, const Chapter& chapter) {
   return report;
 }
 
-/// The arguments of the unsharded network's run, which comes later. This run may put its own checkpoints in the
-/// place of the one that it goes on from: then that one's files are kept for the other run, in `kept`.
+/// The arguments of the unsharded network's run, which comes later. If this run replaces the checkpoint that
+/// it resumes, `kept` keeps that checkpoint's files for the unsharded run.
 Arguments arguments_of_reference(const Run& run, std::optional<FolderReplacement>& kept) {
   Arguments arguments = run.arguments;
   const int me = run.group.device_id(), last = run.group.num_devices() - 1;
@@ -121,7 +121,7 @@ Arguments arguments_of_reference(const Run& run, std::optional<FolderReplacement
   return arguments;
 }
 
-/// The result of the loss curve's comparison, which only device 0 knows.
+/// Compares the loss curve. Only device 0 knows the result, and shares the wrong step with all.
 void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
@@ -135,7 +135,7 @@ void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
   if (!speaks(run.group) && wrong_step > 0) report.curve = CurveComparison{.wrong_step = wrong_step};
 }
 
-/// Trains, and writes the results into the report. Returns the examples that the trained network makes.
+/// Trains, and writes the results into the report. Returns the text of `examples` after training.
 std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
   Training training = run_steps(run, engine, optimizer);
   training.figures.gather_into(report, run);

@@ -13,15 +13,15 @@ struct Run {
   const Arguments& arguments;
 };
 
-/// Forward, backward and the optimizer; returns the time it took, in milliseconds.
+/// Runs forward, backward and the optimizer. Returns the time in milliseconds.
 double training_step(const Run& run, ShardedEngine& engine, Optimizer& optimizer, TrainingBatch& batch);
-/// Loads what training begins with: initial values, or a checkpoint to go on from. \throws Error file
+/// Loads the initial values, or the checkpoint to resume. \throws Error file
 void load_beginning(const Run& run, ShardedEngine& engine, Optimizer& optimizer);
-/// Steps that were made before.
+/// The number of steps of the resumed checkpoint, else 0.
 Index steps_before(const Run& run);
 /// The optimizer that the command line names.
 std::unique_ptr<Optimizer> optimizer_of(const Run& run);
-/// Its elements of state for each element that it updates.
+/// The number of elements of state that this optimizer keeps for each element that it updates.
 Index state_per_element(const Arguments& arguments);
 
 }  // namespace shard

@@ -13,9 +13,9 @@ namespace shard {
 
 namespace {
 
-constexpr std::size_t most_steps = 10;  // that are compared
+constexpr std::size_t most_steps = 10;  // to compare
 
-/// Moves each weight by a relative error, up or down.
+/// Changes each weight by a relative error, up or down.
 class Moves {
  public:
   Moves(double relative, std::uint64_t seed) : relative_(static_cast<float>(relative)), seed_(seed) {}
@@ -48,8 +48,8 @@ class Moves {
   std::map<std::string, Tensor> sides_;
 };
 
-/// The products in the longest way through a step: each layer forward and backward, and the rows that are
-/// added up for its gradient.
+/// The number of products in the longest chain of sums of a step: each layer, forward and backward, and the
+/// rows that are added up for its gradient.
 Index longest_sum(const Run& run) {
   Index widest = 0;
   for (const Parameter& p : run.network.parameters())
@@ -57,9 +57,9 @@ Index longest_sum(const Run& run) {
   return run.network.num_layers() * widest + run.network.output_shape(run.arguments.batch)[0];
 }
 
-/// The relative error that a step makes in each weight: d, that of its sums. Where products round their
-/// operands to a unit u, an operand that differs by d falls to the other side with a probability of d / 2u,
-/// and then differs by 2u: a root mean square of sqrt(2 d u).
+/// The relative error of each weight in a step. Sums have the relative error d. Where products round their
+/// operands to a unit u, an operand with the error d rounds to the other neighbour with a probability of d /
+/// 2u, and then differs by 2u: a root mean square of sqrt(2 d u).
 double rounding_of_step(const Run& run) {
   const double of_sums = rounding_of_sum(longest_sum(run));
   if (precision() == Precision::float32) return of_sums;
@@ -75,8 +75,8 @@ std::unique_ptr<ShardedEngine> unsharded_engine(const Run& alone, const Chapter&
              : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
 }
 
-/// Trains the unsharded network for `steps` steps on this device alone. Moves its weights before each step if
-/// `moves` is given.
+/// Trains the unsharded network for `steps` steps on this device alone. If `moves` is given, it changes the
+/// weights before each step.
 LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t steps, Moves* moves) {
   LossCurve curve;
   std::unique_ptr<ShardedEngine> engine = unsharded_engine(alone, chapter);
@@ -104,7 +104,7 @@ std::string packed(const LossCurve& curve) {
   return bytes;
 }
 
-/// The curve of `steps` steps that `packed` made `bytes` of.
+/// The reverse of `packed`, for a curve of `steps` steps.
 LossCurve unpacked(const std::string& bytes, std::size_t steps) {
   LossCurve curve;
   if (bytes.empty()) return curve;

@@ -7,17 +7,17 @@
 
 namespace shard {
 
-/// Trains the unsharded network on the first ten batches of a run that has ended, and compares the losses
-/// (loss_curve.hpp). A wrong update shows in the next loss; later losses add time, and rounding.
+/// Trains the unsharded network on the first ten batches of a finished run, and compares the losses
+/// (loss_curve.hpp). A wrong update changes the next loss, so more steps only add time and rounding.
 ///
-/// The first device trains the network as it is, and meanwhile the last one trains it with its weights moved in
-/// each step. A collective. Device 0 returns the comparison; other devices, and a variant that has nothing to be
-/// compared with, return nothing.
+/// Device 0 trains the network as it is, and at the same time the last device trains it with changed weights
+/// in each step. A collective. Device 0 returns the comparison. Other devices, and a variant without an
+/// unsharded network, return nothing.
 std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
                                                       const LossCurve& trained);
 
-/// The comparison of so many steps, which come after `before` others, in a line for people. It names a likely
-/// cause where gradients are right in exact mode.
+/// A line about the comparison of `steps` steps that come after `before` other steps. It names a likely cause
+/// if gradients are right in exact mode.
 std::string describe(const std::optional<CurveComparison>& comparison, Index before, Index steps,
                      bool gradients_are_right);
 
