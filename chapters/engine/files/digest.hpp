@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// A digest of bytes that come one after the other: XXH3 of 128 bits (https://xxhash.com). It finds damage; it
-/// is no protection against people. `xxh128sum FILE` prints the same for a file.
+/// A digest of bytes that are added one after the other: XXH3 of 128 bits (https://xxhash.com). It finds
+/// damage. It does not protect against deliberate changes. `xxh128sum FILE` prints the same for a file.
 class Digest {
  public:
   Digest();
@@ -16,7 +16,7 @@ class Digest {
   Digest& operator=(Digest&&) noexcept;
 
   void add(const void* data, std::size_t bytes);
-  /// Of all bytes until now: 32 hexadecimal digits.
+  /// The digest of all bytes so far: 32 hexadecimal digits.
   std::string text() const;
 
  private:
@@ -24,7 +24,7 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-/// Of a whole file, read in pieces. \throws Error file when it cannot be read
+/// The digest of a whole file, which is read in pieces. \throws Error file when it cannot be read
 std::string digest_of_file(const std::string& path);
 
 }  // namespace shard

@@ -36,7 +36,7 @@ constexpr std::array<Dtype, 17> dtypes = {{
     {"U64", 8},
 }};
 
-/// A value of `fraction_bits` and `exponent_bits` beside the sign, as its bits: IEEE 754, also subnormal.
+/// A value with a sign, `exponent_bits` and `fraction_bits`, as bits: IEEE 754, also subnormal.
 struct SmallFloat {
   int fraction_bits;
   int exponent_bits;
@@ -62,10 +62,10 @@ struct SmallFloat {
     const unsigned sign = std::signbit(value) ? 1U << (fraction_bits + exponent_bits) : 0U;
     if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity() | 1U << (fraction_bits - 1));
     if (std::isinf(value)) return static_cast<std::uint16_t>(sign | infinity());
-    int above = 0;  // |value| is below two to this
+    int above = 0;  // |value| < 2^above
     std::frexp(value, &above);
     const int exponent = value == 0 ? lowest_exponent() : std::max(above - 1, lowest_exponent());
-    // In units of the last place, and with the leading bit: a carry goes on into the exponent, as it should.
+    // In units in the last place, with the leading bit: a carry then goes into the exponent.
     const double units = std::nearbyint(std::ldexp(std::abs(value), fraction_bits - exponent));
     const double magnitude = std::ldexp(exponent - lowest_exponent(), fraction_bits) + units;
     return static_cast<std::uint16_t>(
@@ -106,7 +106,7 @@ double value_at(const std::byte* in, std::string_view dtype) {
   return (dtype == "F16" ? half : bfloat16).value(bits);
 }
 
-/// Whether the value is finite there.
+/// Writes a value as `dtype`. Returns whether the result is finite.
 bool put(double value, std::string_view dtype, std::byte* out) {
   if (dtype == "F64") return std::memcpy(out, &value, sizeof value), std::isfinite(value);
   if (dtype == "F32") {

@@ -12,7 +12,7 @@ namespace shard {
 
 namespace {
 
-/// Looks at every value, without a way out of the loop, so that it can use vector instructions.
+/// Checks every value without leaving the loop early, so that it can use vector instructions.
 bool are_finite(const std::vector<float>& values) {
   constexpr std::uint32_t exponent = 0x7f800000;
   std::uint32_t others = 0;
@@ -20,7 +20,7 @@ bool are_finite(const std::vector<float>& values) {
   return others == 0;
 }
 
-/// Values of a part, all finite. Names the first that is not, by its indices in the whole.
+/// Refuses a value that is not finite, and names its indices in the whole tensor.
 void require_finite(const std::string& what, const Ranges& part, const std::vector<float>& values) {
   if (are_finite(values)) return;
   const auto found = std::ranges::find_if_not(values, [](float v) { return std::isfinite(v); });

@@ -19,16 +19,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* temporary = ".shardbook-";  // begins the names of new folders
+constexpr const char* temporary = ".shardbook-";  // prefix of the names of new folders
 
-/// Sees that a folder's names are on the disk. Some file systems do not synchronise folders, and say EINVAL.
+/// Writes a folder's names to the disk. Some file systems do not synchronise folders, and return EINVAL.
 void synchronise(const std::string& folder) {
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0 || (::fsync(opened.get()) != 0 && errno != EINVAL))
     system_error(folder, "cannot write the folder to the disk");
 }
 
-/// The lock of a folder; none where another run has it, or where the folder is gone or another one by now.
+/// The lock of a folder. None if another run holds it, or if the folder is gone or was replaced.
 FileDescriptor locked(const std::string& folder) {
   FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat mine {
@@ -39,8 +39,8 @@ FileDescriptor locked(const std::string& folder) {
   return is_mine ? std::move(opened) : FileDescriptor();
 }
 
-/// Removes what killed runs have left that were to replace the same folder. A new folder's name is never used
-/// again: so what has such a name and no lock is a left-over for ever.
+/// Removes the new folders that killed runs have left for the same target. Their names are never used again,
+/// so a folder with such a name and without a lock is left over.
 void remove_left_over(const std::string& parent, const std::string& prefix) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent, ignored)) {
@@ -59,13 +59,13 @@ void take_over_rights(const std::string& from, const std::string& to) {
   ::chmod(to.c_str(), status.st_mode & 07777);
 }
 
-/// Gives `kept` what `old` is: links to its files, and new folders with links.
+/// Recreates `old` as `kept`: hard links to files, and new folders that contain such links.
 void keep(const std::string& old, const std::string& kept) {
-  if (fs::path(old).filename().string().starts_with(temporary)) return;  // such as the new folder itself
+  if (fs::path(old).filename().string().starts_with(temporary)) return;  // for example the new folder itself
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(old, error))) {
     if (::linkat(AT_FDCWD, old.c_str(), AT_FDCWD, kept.c_str(), 0) != 0)
-      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);  // a file system without links
+      fs::copy(old, kept, fs::copy_options::copy_symlinks, error);  // the file system has no hard links
     if (error) system_error(old, "cannot keep this file", error.value());
     return;
   }
@@ -102,7 +102,7 @@ FolderReplacement::FolderReplacement(const std::string& path) : path_(path) {
     const int why = errno;
     ::rmdir(folder_.c_str());
     errno = why;
-    const bool is_taken = why == EWOULDBLOCK || why == ENOENT || why == 0;  // for a left-over, by another run
+    const bool is_taken = why == EWOULDBLOCK || why == ENOENT || why == 0;  // by another run, as left over
     if (!is_taken) break;
   }
   if (lock_.get() < 0) system_error(path_, "cannot make a folder beside it");
@@ -134,13 +134,13 @@ void FolderReplacement::commit(bool (*is_ours)(const std::string& name)) {
                        replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0;
   };
   bool done = take_place();
-  if (!done && errno == EEXIST) {  // another run has just made it
+  if (!done && errno == EEXIST) {  // another run has just created it
     replaces = true;
     done = take_place();
   }
   if (!done) system_error(path_, "cannot put the new folder in place");
   synchronise(parent_);
-  if (!replaces) folder_.clear();  // otherwise it is the old one now, and vanishes
+  if (!replaces) folder_.clear();  // otherwise this is now the old folder, which is removed
 }
 
 }  // namespace shard

@@ -13,7 +13,7 @@ namespace shard {
 
 namespace {
 
-constexpr std::uint64_t max_bytes = 256 << 20;  // a million tensors need half of it
+constexpr std::uint64_t max_bytes = 256 << 20;  // the index of a million tensors needs half of it
 constexpr int max_depth = 100;
 constexpr std::size_t max_values = 1 << 22;
 
@@ -27,8 +27,8 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-/// Sees what the parser reads, and refuses a name that an object has twice. (The parser would take the last.)
-/// Refuses also what is too deep, or too much.
+/// Passes the parser's events on, and refuses a name that occurs twice in one object. (The parser would take
+/// the last one.) Also refuses a text that is too deep, or has too many values.
 class NamesOnce {
  public:
   explicit NamesOnce(const std::string& path) : path_(path) {}
@@ -59,14 +59,14 @@ class NamesOnce {
 
   const std::string& path_;
   std::size_t values_ = 0;
-  std::vector<std::vector<std::string>> open_;  // the names of each object that has not ended
+  std::vector<std::vector<std::string>> open_;  // the names in each object that is still open
 };
 
 }  // namespace
 
 nlohmann::json parse_json_object(std::string_view text, const std::string& path) try {
   refuse_git_lfs_pointer(path, text);
-  // The parser would pass over the one, and take the other for the end of its input.
+  // The parser would skip a byte-order mark, and take a NUL for the end of its input.
   if (text.starts_with("\xEF\xBB\xBF")) bad_file(path, "malformed JSON", "'{'", "a byte-order mark");
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
     bad_file(path, fmt::format("malformed JSON at byte {}", nul), "well-formed JSON", "NUL");
@@ -75,7 +75,7 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& path)
   if (!json.is_object()) bad_file(path, "wrong kind of JSON", "an object", json.type_name());
   return json;
 } catch (const nlohmann::json::exception& error) {
-  const std::string_view reason = error.what();  // the library's own numbering stands before
+  const std::string_view reason = error.what();  // the text begins with the library's own error number
   bad_file(path, "malformed JSON", "well-formed JSON", printable(reason.substr(reason.find("] ") + 2), 160));
 }
 

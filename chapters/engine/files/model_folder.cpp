@@ -14,7 +14,7 @@ namespace {
 
 using namespace checkpoint;
 
-/// Tensors of several files, by an index that says which are in which.
+/// Tensors of several files, with an index that names the file of each tensor.
 class IndexedCheckpoint : public Checkpoint {
  public:
   IndexedCheckpoint(const std::string& folder, const std::string& index)
@@ -45,8 +45,8 @@ class IndexedCheckpoint : public Checkpoint {
     return *open;
   }
 
-  /// The file that has a tensor; null if none has. Of those that have one that the index does not know, the
-  /// last counts, as in Hugging Face's library.
+  /// The file that has a tensor; null without one. If the index does not list the tensor, the last file that
+  /// has it counts, as in Hugging Face's library.
   const Checkpoint* holder(const std::string& name) const {
     if (const auto found = file_of_.find(name); found != file_of_.end()) {
       const Checkpoint& file = opened(found->second);
@@ -66,7 +66,7 @@ class IndexedCheckpoint : public Checkpoint {
   std::string folder_;
   std::string index_;
   std::map<std::string, std::string> file_of_;                        // by tensor
-  mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not open
+  mutable std::map<std::string, std::unique_ptr<Checkpoint>> files_;  // null: not opened yet
 };
 
 constexpr std::size_t max_name_bytes = 64 << 20;  // of all hyper-parameters
@@ -77,11 +77,11 @@ struct FlatConfig {
   std::map<std::string, std::string> values{};
   std::size_t name_bytes = 0;
 
-  /// Adds the hyper-parameters of an object, whose own name stands before theirs:
+  /// Adds the members of an object, with the object's name before each of theirs:
   /// "rope_parameters.rope_theta".
   void add(const nlohmann::json& json, const std::string& before) {
     for (const auto& [name, value] : json.items()) {
-      name_bytes += before.size() + name.size();  // a long name may stand before many
+      name_bytes += before.size() + name.size();  // one long name may precede many names
       if (name_bytes > max_name_bytes)
         bad_file(path, "names of hyper-parameters too long",
                  std::to_string(max_name_bytes) + " bytes in all, those of objects before each of theirs",

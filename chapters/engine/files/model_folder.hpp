@@ -8,32 +8,31 @@
 
 namespace shard {
 
-/// Whether a folder says which network it has: config.json.
+/// Whether a folder has a config.json.
 bool has_model_config(const std::string& folder);
-/// The tensors of a folder's one file, STEM.safetensors, or of several that STEM.safetensors.index.json names.
+/// The tensors of a folder's file STEM.safetensors, or of the files that STEM.safetensors.index.json lists.
 /// \throws Error file
 std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::string& stem = "model");
 
 /// A network as Hugging Face's `save_pretrained` writes it: a folder with config.json and model.safetensors,
 /// or, without that, model.safetensors.index.json, whose `weight_map` says in which file each tensor is.
 ///
-/// A file is opened when one of its tensors is asked for, and then once; others need not be there. As in
-/// Hugging Face's library, a tensor that the index does not know counts, if one of its files has it: then
-/// all of them are opened. Unlike there, a tensor must be in the file that the index names, and no name may
-/// stand twice.
+/// A file is opened when one of its tensors is read for the first time; other files may be missing. A tensor
+/// that the index does not list is found if a file has it, as in Hugging Face's library; this search opens
+/// all files. Unlike there, a tensor must be in the file that the index names, and no name may occur twice.
 ///
 /// A file may be a symbolic link to anywhere, since the hub's cache is made of them. But the index may name
 /// no path that leads out of the folder.
 /// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
 ForeignModel open_model_folder(const std::string& path);
 
-/// The tokens that end a sequence: `eos_token_id` of the folder's generation_config.json or, without that, of its
-/// config.json, which may leave out the family's own. None where it is null. \throws Error file
+/// The tokens that end a sequence: `eos_token_id` of the folder's generation_config.json or, without that
+/// file, of its config.json, or the default of the network's family. None if it is null. \throws Error file
 std::vector<Index> end_tokens(const std::string& folder);
 
-/// Only what a config.json says; there are no parameters. \throws Error file
+/// Reads a config.json alone: the result has no parameters. \throws Error file
 ForeignModel read_model_config(const std::string& path);
-/// The same of a text; `path` is its file's, for messages. \throws Error file
+/// Parses the text of a config.json; `path` is the file's name in messages. \throws Error file
 ForeignModel parse_model_config(std::string_view text, const std::string& path);
 
 }  // namespace shard

@@ -47,8 +47,8 @@ std::vector<std::string> names_in(const std::string& folder) {
 
 namespace {
 
-/// Lets this process open as many files as it may, since a network may lie in thousands of them. Returns
-/// whether that is more than before.
+/// Raises this process's limit of open files to the maximum, since a network may have thousands of files.
+/// Returns whether the limit has grown.
 bool allow_more_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
@@ -98,7 +98,7 @@ Replacement::Replacement(const std::string& path) : path_(path), target_(path.su
   refuse_special_target();
   file_ = FileDescriptor(::openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (file_.get() >= 0) return;
-  with_free_name([&](const char* name) {  // this file system has no files without a name
+  with_free_name([&](const char* name) {  // the file system has no unnamed files
     file_ = FileDescriptor(::openat(folder_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return file_.get() >= 0;
   });
@@ -130,12 +130,12 @@ void Replacement::commit() {
   if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), target_.c_str()) != 0)
     system_error(path_, "cannot put the new file in place");
   temporary_.clear();
-  // Some file systems do not synchronise folders and say so by EINVAL.
+  // Some file systems do not synchronise folders, and return EINVAL.
   if (::fsync(folder_.get()) != 0 && errno != EINVAL)
     system_error(path_, "cannot write the folder to the disk");
 }
 
-/// A rename would put a file in the place of, say, /dev/null.
+/// A rename would replace a device such as /dev/null by a file.
 void Replacement::refuse_special_target() const {
   struct stat status {};
   const bool exists = ::fstatat(folder_.get(), target_.c_str(), &status, 0) == 0;
@@ -143,7 +143,7 @@ void Replacement::refuse_special_target() const {
     bad_file(path_, "cannot replace", "a regular file or none", "a folder, a pipe or a device");
 }
 
-/// Names that a killed run left behind are passed over.
+/// Skips names that a killed run has left.
 void Replacement::with_free_name(const std::function<bool(const char*)>& try_name) {
   for (int attempt = 0; attempt < 1000 && temporary_.empty(); ++attempt) {
     const std::string name = fmt::format(".shardbook-{}-{}.tmp", ::getpid(), attempt);

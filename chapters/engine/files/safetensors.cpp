@@ -21,8 +21,8 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 constexpr std::uint64_t length_bytes = 8;        // of the field that gives the header's length
-constexpr std::uint64_t window_bytes = 1 << 20;  // read at once where values cannot go straight to the result
-constexpr std::uint64_t page_bytes = 4096;       // a gap below this costs less than a further read
+constexpr std::uint64_t window_bytes = 1 << 20;  // of one read that does not go into the result
+constexpr std::uint64_t page_bytes = 4096;       // a smaller gap costs less than a second read
 
 std::uint64_t read_header_length(const FileDescriptor& file, const std::string& path, std::uint64_t size) {
   if (size < length_bytes)
@@ -40,7 +40,7 @@ std::uint64_t read_header_length(const FileDescriptor& file, const std::string& 
   return length;
 }
 
-/// Runs of bytes at equal distances.
+/// Runs of bytes of equal length, at equal distances.
 struct Runs {
   std::uint64_t offset;  // of the first run, in the file
   std::uint64_t count;
@@ -48,8 +48,8 @@ struct Runs {
   std::uint64_t stride;  // from one run's first byte to the next one's
 };
 
-/// The bytes of a part of a row-major tensor whose data begin at `start`: runs at equal distances, for each
-/// place along the dimensions that are cut before the last two.
+/// The runs of bytes of a part of a row-major tensor whose data begin at `start`. Consecutive runs at equal
+/// distances are one entry.
 std::vector<Runs> runs_of(const Shape& shape, const Ranges& part, std::uint64_t start,
                           std::uint64_t element_bytes) {
   std::vector<Runs> all;
@@ -94,7 +94,7 @@ struct SliceReader {
     }
   }
 
-  /// Many short runs by one read, the gaps between them included.
+  /// Reads many short runs with one read, with the gaps between them.
   void read_through_gaps(const Runs& runs, float* out) const {
     const std::uint64_t at_once = std::min(runs.count, window_bytes / runs.stride);
     const std::uint64_t elements = runs.bytes / element_bytes;

@@ -16,11 +16,11 @@ namespace shard::safetensors {
 namespace {
 
 constexpr std::uint64_t int64_max = std::numeric_limits<std::int64_t>::max();
-constexpr std::size_t max_gap_bytes = 4096;  // white space and digits between two marks of JSON
+constexpr std::size_t max_gap_bytes = 4096;  // white space and digits between two other characters of JSON
 constexpr std::string_view json_space = " \t\r\n";
 
-/// Takes the JSON parser's events and accepts no more than a safetensors header. A value that does not belong
-/// ends the parse at once, so depth is bounded by the structure: header, tensor, list.
+/// Receives the JSON parser's events and accepts no more than a safetensors header. Any other value ends the
+/// parse at once, so the depth is at most three: header, tensor, list.
 class HeaderReader {
  public:
   HeaderReader(std::uint64_t data_bytes, const std::string& path) : data_bytes_(data_bytes), path_(path) {}
@@ -93,7 +93,7 @@ class HeaderReader {
     return true;
   }
 
-  // The parser calls these two for what is no unsigned integer of at most 64 bits.
+  // The parser calls these two for numbers that are no unsigned integers of at most 64 bits.
   bool number_integer(std::int64_t value) { unexpected(value == 0 ? "-0" : std::to_string(value)); }
   bool number_float(double, const std::string& text) { unexpected(printable(text)); }
 
@@ -103,7 +103,7 @@ class HeaderReader {
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception& error) {
     std::string_view reason = error.what();
-    const std::size_t start = reason.find("syntax error");  // the library's own numbering stands before
+    const std::size_t start = reason.find("syntax error");  // behind the library's error number
     if (start != std::string_view::npos) reason.remove_prefix(start);
     bad_file(path_, fmt::format("malformed JSON at byte {} of the header", position), "well-formed JSON",
              printable(reason, 160));
@@ -165,7 +165,7 @@ class HeaderReader {
     bad_file(path_, fmt::format("tensor \"{}\": {}", printable(name_), what), expected, given);
   }
 
-  /// A value of a kind that does not belong here.
+  /// Refuses a value of a wrong kind.
   [[noreturn]] void unexpected(std::string_view given) const {
     if (where_ == Where::outside) bad_file(path_, "wrong kind of header", "an object", given);
     if (where_ == Where::metadata)
@@ -183,16 +183,16 @@ class HeaderReader {
   bool has_metadata_ = false;
   Where where_ = Where::outside;
   std::string name_;                                         // of the tensor being read
-  std::map<std::string, SafetensorsEntry>::iterator place_;  // where it belongs among the entries
+  std::map<std::string, SafetensorsEntry>::iterator place_;  // that tensor's entry
   std::string_view field_;                                   // of that tensor
-  std::array<bool, field_names.size()> has_field_{};         // those that it has
+  std::array<bool, field_names.size()> has_field_{};         // which fields it has
   std::string metadata_key_;
   SafetensorsEntry entry_;
   std::vector<std::uint64_t> offsets_;
 };
 
-/// The JSON parser collects a token, and white space, in storage that doubles as it grows. Bounding both
-/// before it sees them keeps what it allocates within the size of the file.
+/// The JSON parser stores a token, and white space, in memory that doubles as it grows. Bounds on both keep
+/// this memory within the size of the file.
 void check_token_lengths(std::string_view text, const std::string& path) {
   bool in_string = false;
   bool escaped = false;
@@ -245,7 +245,7 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::
   if (text.empty()) bad_file(path, "empty header", "a JSON object", "0 bytes");
   if (text.front() != '{')
     bad_file(path, "wrong start of the header", "'{'", '"' + printable(text.substr(0, 1)) + '"');
-  const std::size_t nul = text.find('\0');  // the JSON parser would take it for the end of its input
+  const std::size_t nul = text.find('\0');  // the parser would take it for the end
   if (nul != std::string_view::npos)
     bad_file(path, fmt::format("NUL at byte {} of the header", nul), "JSON", "NUL");
   text = text.substr(0, text.find_last_not_of(json_space) + 1);

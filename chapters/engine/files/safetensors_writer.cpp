@@ -20,7 +20,7 @@ namespace {
                                           printable(name), expected, given));
 }
 
-/// Whatever is written can be read again: the same rules hold here as in the reader.
+/// Checks the rules of the reader, so that every written file can be read.
 void check_line(const std::string& path, const SafetensorsLine& line) {
   if (line.name == "__metadata__" || line.name.find('\0') != std::string::npos)
     refuse_tensor(path, line.name, "a name other than __metadata__, without NUL", "this one");
@@ -29,7 +29,7 @@ void check_line(const std::string& path, const SafetensorsLine& line) {
                   std::to_string(line.shape.size()));
 }
 
-/// A text as the header spells it.
+/// A text in its JSON form.
 std::string spelt(const std::string& path, const std::string& name) {
   const std::optional<std::string> text = safetensors::json_string(name);
   if (!text) refuse_tensor(path, name, "a name in UTF-8", "other bytes");
@@ -110,7 +110,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, Host
   for (const auto& [name, tensor] : tensors) {
     lines.push_back({name, "F32", tensor.shape});
     const auto bytes =
-        safetensors::tensor_bytes(tensor.shape, sizeof(float));  // a negative dimension is too large
+        safetensors::tensor_bytes(tensor.shape, sizeof(float));  // too large for a negative dimension
     check_line(path, lines.back());
     if (!bytes || *bytes != tensor.values.size() * sizeof(float))
       refuse_tensor(path, name,
