@@ -8,10 +8,10 @@ namespace shard {
 
 namespace {
 
-/// A part of a part: some of its rows.
+/// Some rows of a part.
 struct Piece {
   Ranges ranges;
-  Index first_row = 0;  ///< counted from the first one of the part
+  Index first_row = 0;  ///< relative to the part
 };
 
 std::vector<Piece> pieces_of(const Ranges& part) {
@@ -26,7 +26,7 @@ std::vector<Piece> pieces_of(const Ranges& part) {
   return pieces;
 }
 
-/// Whether every part has whole rows, and follows the one before.
+/// Whether every part has whole rows, and begins where the part before ends.
 bool follow_each_other(const PlannedTensor& tensor) {
   return std::ranges::all_of(tensor.parts, [&](const PlannedPart& part) {
     return std::equal(part.ranges.begin() + 1, part.ranges.end(), tensor.shape.begin() + 1,
@@ -36,7 +36,7 @@ bool follow_each_other(const PlannedTensor& tensor) {
   });
 }
 
-/// A piece's values: this device's own, or those that the writer sends.
+/// A piece's values: held by this device, or received from the writer.
 void fetch(Communicator& group, int writer, const Piece& piece, const HeldPart* mine,
            std::vector<float>& values) {
   const Shape shape = shape_of(piece.ranges);

@@ -7,10 +7,10 @@
 
 namespace shard {
 
-/// Brings a tensor to device 0, which calls `take` with its elements in row-major order, in several pieces. No
-/// message and no buffer is larger than 256 KiB (or a row, where that is longer). Where parts are whole rows,
-/// device 0 holds no more than that; else it holds the tensor. `mine`: the part that this device holds, if
-/// any. A collective.
+/// Sends a tensor to device 0, which calls `take` with its elements in row-major order, piece by piece. No
+/// message and no buffer is larger than 256 KiB, or than one row if that is larger. Device 0 needs no more
+/// memory if the parts are whole rows, else it holds the tensor. `mine`: the part that this device holds, or
+/// null. A collective.
 void gather_on_first(Communicator& group, const PlannedTensor& tensor, const HeldPart* mine,
                      const std::function<void(std::span<const float>)>& take);
 

@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// The index of tensors in several files, as huggingface_hub 2.4 writes it: tensors file by file.
-/// `metadata`: a JSON object that it keeps; it also gets the total size in bytes.
+/// The text of an index, as huggingface_hub 2.4 writes it: tensors file by file. `metadata` is a JSON object;
+/// the index has its members and the total size in bytes.
 std::string index_text(const std::string& metadata, const std::string& stem,
                        const std::vector<std::vector<std::string>>& files, std::uint64_t total);
 

@@ -32,7 +32,7 @@ bool do_overlap(const Ranges& a, const Ranges& b) {
   return true;
 }
 
-/// Reads one manifest. Whatever it expects and does not find is an Error that names the place.
+/// Reads one manifest. Its errors name the place of an unexpected value.
 class ManifestReader {
  public:
   explicit ManifestReader(const std::string& path) : path_(path) {}

@@ -26,7 +26,7 @@ const HeldPart* part_of(const SavedTensors& saved, const std::string& name) {
   return found == saved.held.end() ? nullptr : &*found;
 }
 
-/// A tensor's line in a file, and what it is called here.
+/// A tensor's line in a file's header, and its name in the engine.
 struct Line {
   std::string name;
   SafetensorsLine stored;
@@ -48,13 +48,13 @@ Line line_of(const SavedTensors& saved, const Plan& plan, const std::string& nam
 void write(SafetensorsWriter& writer, std::span<const float> values, const std::string& dtype = "F32") {
   if (dtype == "F32") return writer.write(values.data(), values.size_bytes());
   const std::span<const std::byte> bytes = std::as_bytes(values);
-  std::int64_t overflows = 0;  // none: the values came from that type
+  std::int64_t overflows = 0;  // none: this type held these values before
   const std::vector<std::byte> elements =
       safetensors::converted({bytes.begin(), bytes.end()}, "F32", dtype, overflows);
   writer.write(elements.data(), elements.size());
 }
 
-/// Writes files into a new folder, and notes their digests.
+/// Writes files into a new folder, and collects their digests.
 class Writing {
  public:
   Writing(Communicator& group, std::string folder, const SaveForm& form)
@@ -98,13 +98,13 @@ class Writing {
   }
 
  private:
-  /// A file of whole tensors, which device 0 writes.
+  /// Writes a file of whole tensors on device 0.
   void write_gathered(const SavedTensors& saved, const Plan& plan, const std::string& file,
                       const std::map<std::string, Line>& lines) {
     std::vector<SafetensorsLine> stored;
     for (const auto& [theirs, line] : lines) stored.push_back(line.stored);
     std::unique_ptr<SafetensorsWriter> writer;
-    std::map<std::string, std::string> metadata;  // without which older versions of transformers read no file
+    std::map<std::string, std::string> metadata;  // older versions of transformers refuse a file without it
     if (!saved.stored_as.empty()) metadata = {{"format", "pt"}};
     if (group_.device_id() == 0)
       writer = std::make_unique<SafetensorsWriter>(folder_ + '/' + file, stored, metadata);
@@ -122,7 +122,7 @@ class Writing {
     if (writer) finish(*writer, file);
   }
 
-  /// A file of the parts that this device writes.
+  /// Writes a file of this device's parts.
   void write_mine(const SavedTensors& saved, const Plan& plan) {
     std::vector<SafetensorsLine> lines;
     for (const auto& [name, tensor] : plan) {
@@ -162,12 +162,12 @@ class Writing {
   Manifest manifest_;
 };
 
-/// Device 0's folder, which the others write into. (All devices see the same files.)
+/// The path of device 0's folder, on every device. (All devices share the file system.)
 std::string common_folder(Communicator& group, const std::unique_ptr<FolderReplacement>& folder) {
   return group.gather_for_all("folder", folder ? folder->folder() : "")[0];
 }
 
-/// Where a device cannot write, the new folder vanishes before that device ends all of them.
+/// If a device could not write, removes the new folder, and only then lets that device throw, which ends all.
 void agree(Communicator& group, const std::exception_ptr& failure,
            std::unique_ptr<FolderReplacement>& folder) {
   const std::vector<Index> failed = group.exchange("whether all is written", failure ? 1 : 0);
@@ -175,7 +175,7 @@ void agree(Communicator& group, const std::exception_ptr& failure,
   folder.reset();
   group.barrier();
   if (failure) std::rethrow_exception(failure);
-  group.barrier();  // nobody leaves it: the error ends this device, too
+  group.barrier();  // never returns: the failed device's error ends this one
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ void save_checkpoint(Communicator& group, const std::string& path, const SaveFor
   try {
     for (const SavedTensors& saved : all) writing.write_all(saved);
   } catch (const Error&) {
-    if (form.format != "distributed") throw;  // the others wait for this device
+    if (form.format != "distributed") throw;  // other devices wait for this one
     failure = std::current_exception();
   }
   agree(group, failure, folder);

@@ -12,7 +12,7 @@ namespace shard {
 
 namespace {
 
-/// The indices of a part, counted from the beginning of another one that has them all.
+/// The indices of a part, relative to the beginning of another part that contains it.
 Ranges inside(const Ranges& part, const Ranges& other) {
   Ranges relative;
   for (std::size_t d = 0; d < part.size(); ++d)
@@ -20,7 +20,7 @@ Ranges inside(const Ranges& part, const Ranges& other) {
   return relative;
 }
 
-/// Those of the files with this stem.
+/// The tensors of the files with this stem.
 std::map<std::string, StoredParts> tensors_of(const Manifest& manifest, const std::string& stem) {
   std::map<std::string, StoredParts> tensors;
   for (const auto& [name, tensor] : manifest.tensors)
@@ -28,7 +28,7 @@ std::map<std::string, StoredParts> tensors_of(const Manifest& manifest, const st
   return tensors;
 }
 
-/// Tensors in parts, each in the file of the device that has written it.
+/// Tensors in parts, each in the file of the device that wrote it.
 class DistributedCheckpoint : public ListedCheckpoint {
  public:
   DistributedCheckpoint(const std::string& folder, std::map<std::string, StoredParts> tensors)

@@ -8,9 +8,8 @@
 
 namespace shard {
 
-/// Tensors of a checkpoint, in whichever format: those of the files with this stem, "model" or "optimizer". A
-/// part is read from the files that have some of it, and of those no more than that.
-/// \throws Error file
+/// Opens the tensors of a checkpoint in any format, from the files with this stem, "model" or "optimizer".
+/// Reading a part reads only the bytes of that part, from all files that have some of it. \throws Error file
 std::unique_ptr<Checkpoint> open_saved(const std::string& folder, const Manifest& manifest,
                                        const std::string& stem);
 

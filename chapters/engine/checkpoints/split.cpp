@@ -16,7 +16,7 @@ namespace shard {
 
 namespace {
 
-/// A name in the spelling of transformers 5, which has the matrices of a block's experts as two tensors.
+/// The name in transformers 5, which joins the matrices of all experts of a block into two tensors.
 std::string spelling_of_transformers(std::string name) {
   const std::string experts = ".block_sparse_moe.experts.", gate = ".block_sparse_moe.gate.";
   if (const std::size_t at = name.find(gate); at != name.npos) name.replace(at, gate.size(), ".mlp.gate.");
@@ -27,7 +27,7 @@ std::string spelling_of_transformers(std::string name) {
          '.' + name.substr(number, dot - number);
 }
 
-/// Each part of a name: whether it is more than a number, its text, and the number at its end or -1.
+/// The parts of a name: whether a part is more than a number, its text, and the number at its end or -1.
 std::vector<std::tuple<bool, std::string, std::int64_t>> parts_of(const std::string& name) {
   std::vector<std::tuple<bool, std::string, std::int64_t>> parts;
   std::istringstream text(spelling_of_transformers(name));

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a device holds, for the others.
+/// The names and parts that a device holds, as a text for the other devices.
 std::string announced(const std::vector<HeldPart>& held) {
   json all = json::array();
   for (const HeldPart& part : held) {
@@ -46,7 +46,7 @@ std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std
       if (num_elements(shape_of(ranges_from(numbers))) > 0)
         holders[name][numbers].push_back(static_cast<int>(device));
     }
-  std::vector<Index> load(all.size());  // elements that each device writes
+  std::vector<Index> load(all.size());  // elements to write, by device
   for (auto& [name, tensor] : plan) {
     std::vector<Ranges> tiles;
     for (const auto& [numbers, devices] : holders[name]) {

@@ -9,7 +9,7 @@
 
 namespace shard {
 
-/// A part of a tensor that this device holds, and could write to a file. Rows of a tensor that outlives it.
+/// A part of a tensor that this device holds, and could write to a file. The tensor must outlive it.
 struct HeldPart {
   std::string name;
   Shape whole;
@@ -17,7 +17,7 @@ struct HeldPart {
   Rows rows;
 };
 
-/// A part, and the device that writes it: one of those that hold it.
+/// A part, and the device that writes it.
 struct PlannedPart {
   Ranges ranges;
   int writer = 0;
@@ -31,9 +31,9 @@ struct PlannedTensor {
   Index elements() const { return num_elements(shape); }
 };
 
-/// Which device writes which part of which tensor, by name; the same on all devices. Of several devices that
-/// hold the same part, the one writes it that has the least to write so far. So where every device holds
-/// everything, each writes its share. A collective. \throws Error internal when parts do not tile a tensor
+/// Chooses the device that writes each part of each tensor, by name; the same on all devices. Of the devices
+/// that hold a part, the one with the least to write so far writes it. So devices that all hold everything
+/// share the work evenly. A collective. \throws Error internal when parts do not tile a tensor
 std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std::vector<HeldPart>& held);
 
 }  // namespace shard
