@@ -13,20 +13,20 @@ namespace {
 
 constexpr std::int64_t farthest = std::numeric_limits<std::int64_t>::max();
 
-/// float32 as integers of the same order, equal for 0 and −0.
+/// A float32 as an integer, in the same order; equal for 0 and −0.
 std::int64_t ordered(float value) {
   auto bits = std::bit_cast<std::int32_t>(value);
   return bits >= 0 ? std::int64_t{bits} : std::int64_t{std::numeric_limits<std::int32_t>::min()} - bits;
 }
 
-/// (3, 7): where element i of a part lies in the whole, if the part begins there.
+/// "(3, 7)": the index, in the whole tensor, of element i of a part that begins at `begin`.
 std::string index_of(Index element, const Shape& shape, const Shape& begin) {
   Shape index = place_of(element, shape);
   for (std::size_t axis = 0; axis < std::min(index.size(), begin.size()); ++axis) index[axis] += begin[axis];
   return to_string(index);
 }
 
-/// What cannot be compared element by element: "w on device 1: TEXT".
+/// A difference that is not between elements: "w on device 1: TEXT".
 Comparison unlike(const std::string& name, const std::string& text, Cause cause) {
   return {.max_ulp = farthest,
           .relative = std::numeric_limits<double>::infinity(),
@@ -37,7 +37,7 @@ Comparison unlike(const std::string& name, const Diagnosis& says) {
   return unlike(name, says.text, says.cause);
 }
 
-/// Shapes that differ: what is said of them.
+/// A difference between two shapes.
 Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
   const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
   const Diagnosis says(is_transposed ? Cause::transposed : Cause::unknown);
@@ -47,7 +47,7 @@ Comparison wrong_shape(const std::string& name, const Shape& given, const Shape&
                 says.cause);
 }
 
-/// Compares the arrays of the evidence, which is complete only once they are known to differ.
+/// Compares the arrays of the evidence. The rest of the evidence is computed only if they differ.
 Comparison compare(const std::string& name, Evidence& e, const Shape& begin,
                    const std::function<void(Evidence&)>& complete) {
   const HostTensor& given = e.given;
@@ -76,7 +76,7 @@ Comparison compare(const std::string& name, Evidence& e, const Shape& begin,
   return result;
 }
 
-/// Each device's slice of a whole, along an axis.
+/// The slices of a whole tensor along an axis, one for each device.
 std::vector<HostTensor> slices_of(const HostTensor& whole, int axis, int devices) {
   const Tensor t = Tensor::from_host(whole.shape, whole.values);
   std::vector<HostTensor> slices;
@@ -95,12 +95,12 @@ std::string names_of(const WholeResults& tensors) {
   return names;
 }
 
-/// What this device has of a result.
+/// This device's part of a result.
 struct Piece {
   std::string name;
   HostTensor given;
-  Shape begin;                                        ///< in the whole
-  std::function<HostTensor(const HostTensor&)> mine;  ///< the same piece of another whole
+  Shape begin;                                        ///< in the whole tensor
+  std::function<HostTensor(const HostTensor&)> mine;  ///< the same part of another whole tensor
   const Placed* placed = nullptr;
 
   bool is_of(const HostTensor& whole) const { return given.values == mine(whole).values; }
@@ -126,7 +126,7 @@ Piece piece_of(const std::string& name, const Placed& placed) {
   return {name, on_host(placed.local()), placed.begin(), mine, &placed};
 }
 
-/// Compares a piece with the same of the expected whole.
+/// Compares a part with the same part of the expected whole.
 Comparison compare(const Communicator& group, const Piece& piece, const HostTensor& whole,
                    const std::function<void(Evidence&)>& complete) {
   Evidence evidence{.given = piece.given,
@@ -140,7 +140,7 @@ Comparison compare(const Communicator& group, const Piece& piece, const HostTens
   });
 }
 
-/// Other results, those first that are this device's in most pieces.
+/// The other results, sorted by the number of this device's parts that they explain, most first.
 std::vector<OtherResults> likeliest_first(const std::vector<Piece>& pieces, const Background& background) {
   if (!background.others) return {};
   std::vector<OtherResults> others = background.others();

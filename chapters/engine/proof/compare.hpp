@@ -14,35 +14,35 @@ namespace shard {
 
 /// The difference between a result and the expected one, element by element.
 struct Comparison {
-  /// Largest distance in units in the last place: how many float32 lie between. 0: bit for bit, −0 being 0.
+  /// The largest distance in ulp: the number of float32 steps. 0: equal bit for bit (−0 equals 0).
   std::int64_t max_ulp = 0;
   /// max |a − b| / max |b|; 0 for empty tensors.
   double relative = 0;
   /// One line: tensor, device, index of the first difference, expected, given, and the likely cause
-  /// (diagnosis.hpp). Empty when there is no difference.
+  /// (diagnosis.hpp). Empty without a difference.
   std::string first_difference;
   Cause cause = Cause::unknown;
 
   bool is_equal() const { return max_ulp == 0; }
 };
 
-/// Whole results, by name.
+/// Whole result tensors, by name.
 using WholeResults = std::map<std::string, HostTensor>;
 
-/// Whole results that come of something else than what is expected.
+/// The results of a computation other than the right one.
 struct OtherResults {
   Diagnosis says;
   WholeResults results;
 };
 
-/// What a wrong result may be mistaken for. It is made only when something differs.
+/// Results that may explain a wrong one. They are computed only when something differs.
 struct Background {
-  std::function<std::vector<WholeResults>()> addends = {};  ///< of which the results are sums, by device
-  std::function<std::vector<OtherResults>()> others = {};   ///< what else may have been computed
+  std::function<std::vector<WholeResults>()> addends = {};  ///< by device; the right results are their sum
+  std::function<std::vector<OtherResults>()> others = {};   ///< the results of some wrong computations
   bool was_right_with_input_grad = false;                   ///< Evidence::was_right_with_input_grad
 };
 
-/// Rows of the output that the loss saw on this device.
+/// Rows of the output that the loss received on this device.
 struct OutputRows {
   Index first_row;
   HostTensor rows;
@@ -50,21 +50,20 @@ struct OutputRows {
 
 /// Compares this device's part of `actual` with the same part of the expected whole.
 Comparison compare(const std::string& name, const Placed& actual, const HostTensor& expected);
-/// Compares two arrays of one shape. `offset` is added to the reported index along `axis`.
+/// Compares two arrays of equal shape. `offset` is added to the reported index along `axis`.
 Comparison compare(const std::string& name, const HostTensor& actual, const HostTensor& expected,
                    int num_devices = 1, int axis = 0, Index offset = 0);
 
-/// Compares this device's part of all results with the same part of what is expected: rows of "output", and
-/// by name each gradient. Each device returns each gradient: one that is left out, or that nobody expects, is
-/// a difference, too. Of what else may have been computed, that counts which explains most of this device's
-/// results.
+/// Compares this device's part of all results with the expected ones: rows of "output", and each gradient by
+/// name. Each device returns each gradient: a missing or an unexpected one is a difference, too. Of the wrong
+/// computations, the one that explains most of this device's results counts.
 std::vector<Comparison> compare_all(const Communicator& group, const std::vector<OutputRows>& output,
                                     const std::map<std::string, Placed>& gradients,
                                     const WholeResults& expected, const Background& background = {});
 
-/// Distance in units in the last place; the largest number when one is a NaN and the other is not.
+/// The distance in ulp; the largest integer when exactly one of the two is a NaN.
 std::int64_t ulp_distance(float a, float b);
-/// Whether such a distance, or the largest of several, is that number: a NaN, or nothing to compare with.
+/// Whether a distance, or the largest of several, is that integer: a NaN, or nothing to compare with.
 bool is_far(std::int64_t distance);
 
 }  // namespace shard

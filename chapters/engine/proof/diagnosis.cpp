@@ -18,13 +18,13 @@ bool is_zero(const Values& values) {
   return std::ranges::all_of(values, [](float v) { return v == 0; });
 }
 
-/// Whether two tensors are equal, and not just because they are all zeros.
+/// Whether two tensors are equal, and not all zeros.
 bool is_same(const HostTensor& a, const HostTensor& b) {
   return a.shape == b.shape && a.values == b.values && !is_zero(b.values);
 }
 
-/// Whether each given element is `factor` times the expected one, up to some roundings of the largest: 1/3 is
-/// no float32, and each addend of a sum may have been divided by 3.
+/// Whether each given element is `factor` times the expected one, up to some roundings of the largest
+/// element: 1/3 is no float32, and each addend of a sum may have been divided by 3.
 bool is_each(const Evidence& e, double factor) {
   if (e.given.shape != e.expected.shape || is_zero(e.expected.values)) return false;
   double largest = 0;
@@ -57,8 +57,8 @@ HostTensor transposed(const HostTensor& m) {
   return t;
 }
 
-/// By how many rows (of a matrix as it is, or transposed) the given elements lie below the expected ones, as
-/// far as both reach: at least half of the rows, and with elements that are not 0. 0 where they do not.
+/// The number of rows by which the given elements are shifted down (up: negative), or 0. The shifted rows
+/// must be at least half of all rows, and not all zeros. For columns, callers pass transposed matrices.
 Index row_shift(const HostTensor& given, const HostTensor& expected) {
   if (given.shape != expected.shape || given.shape.size() != 2) return 0;
   const Index rows = given.shape[0], width = given.shape[1];
@@ -73,14 +73,14 @@ Index row_shift(const HostTensor& given, const HostTensor& expected) {
   return 0;
 }
 
-/// A float32 with so many bits less, to the nearest; of two equally near, the even one.
+/// A float32 rounded to a number of fewer bits, ties to even.
 float without_low_bits(float x, int bits) {
   const auto pattern = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t half = (std::uint32_t{1} << (bits - 1)) - 1 + (pattern >> bits & 1);
   return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
-// The rules. Each says what it sees, or nothing known where it does not fit.
+// The rules. Each returns a diagnosis, or an unknown cause if it does not apply.
 using Rule = Diagnosis (*)(const Evidence&);
 
 Diagnosis only_if(bool fits, Cause cause, const std::vector<std::string>& words = {}) {
@@ -112,8 +112,8 @@ Diagnosis counted_n_times(const Evidence& e) {
   return only_if(e.num_devices > 1 && is_each(e, e.num_devices), Cause::counted_n_times,
                  {std::to_string(e.num_devices)});
 }
-/// By a factor that four elements share at least, each up to some roundings of its own. (Two may share one by
-/// chance, and small noise is no factor.)
+/// All elements have the same factor, up to some roundings each. At least four elements must be other than 0,
+/// since two may agree by chance.
 Diagnosis scaled(const Evidence& e) {
   if (e.given.shape != e.expected.shape) return Diagnosis();
   double factor = 1;
@@ -140,7 +140,7 @@ Diagnosis one_addend(const Evidence& e) {
     if (is_same(e.given, e.addends[d])) return Diagnosis(Cause::one_addend, {std::to_string(d)});
   return Diagnosis();
 }
-/// The sum and a device's addend, `factor` times.
+/// The sum plus `factor` times one device's addend.
 Diagnosis off_by_addend(const Evidence& e, float factor, Cause cause) {
   for (std::size_t d = 0; d < e.addends.size() && e.num_devices > 1; ++d)
     if (!is_zero(e.addends[d].values) && is_same(e.given, plus(e.expected, e.addends[d], factor)))
@@ -173,7 +173,7 @@ Diagnosis shifted(const Evidence& e) {
   return columns != 0 ? shifted_by(columns, "column", columns > 0 ? "right" : "left") : Diagnosis();
 }
 
-/// The table.
+/// The rules in the order in which they are tried.
 constexpr Rule rules[] = {only_if_wanted, not_finite,      zero,       another_version, negated,
                           averaged,       counted_n_times, one_addend, addend_missing,  addend_twice,
                           is_transposed,  other_slice,     scaled,     rounded,         shifted};

@@ -17,41 +17,40 @@ enum class Cause {
 #undef CAUSE
 };
 
-/// What is said of a difference: "1/4 of it in every element: a mean where a sum is meant?"; "no known
-/// cause".
+/// A cause as a sentence: "1/4 of it in every element: a mean where a sum is meant?", or "no known cause".
 struct Diagnosis {
   Cause cause;
   std::string text;
 
-  /// The cause's sentence, with these words in its braces.
+  /// The cause's sentence, with `words` in its braces.
   explicit Diagnosis(Cause cause = Cause::unknown, const std::vector<std::string>& words = {});
 };
 
-/// A tensor as something else that was computed would have it.
+/// A tensor as a certain wrong computation gives it.
 struct OtherVersion {
   Diagnosis says;
   HostTensor values;
 };
 
-/// What is known of a tensor that differs from the expected one: this device's part of both, and what they
-/// could be mistaken for. What is not known stays empty, and its rules are left out.
+/// The facts about a tensor that differs from the expected one: this device's part of both, and possible
+/// explanations. Rules that need a fact that is unknown (empty) do not apply.
 struct Evidence {
   HostTensor given;
   HostTensor expected;
   int num_devices = 1;
   int place = 0;                          ///< of this device in its group
-  std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, where it is divided
-  std::vector<HostTensor> addends = {};   ///< by device; what was expected is their sum
+  std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, if it is divided
+  std::vector<HostTensor> addends = {};   ///< by device; their sum was expected
   std::vector<OtherVersion> others = {};  ///< the likeliest first
-  /// Whether the same step was right with dL/dx wanted; in this one it was not wanted.
+  /// Whether the same step gave right results when dL/dx was wanted. In this step it was not.
   bool was_right_with_input_grad = false;
 };
 
-/// Tries the rules in order; the first one that fits counts. `given` differs from `expected`. The same
-/// evidence gives the same answer.
+/// Tries the rules in order and returns the first that applies. `given` differs from `expected`. The same
+/// evidence gives the same result.
 ///
-/// Values are compared bit for bit (−0 being 0), as those of exact problems are. A rule whose tensors are all
-/// zeros fits nothing, as it would fit by chance.
+/// Values are compared bit for bit (−0 equals 0), as exact problems are. A rule whose tensors are all zeros
+/// does not apply, since it would match by chance.
 Diagnosis diagnose(const Evidence& evidence);
 
 }  // namespace shard

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Arithmetic for exact problems: their solutions are computed with it, and it refuses what float32 could not
+/// Exact arithmetic, which computes the solutions of exact problems. It refuses values that float32 cannot
 /// hold exactly.
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace shard::exact {
 
-/// Row-major (rows, columns), of integers times powers of two: float64 holds them and their products exactly.
+/// A row-major matrix of integers times powers of two. float64 holds them and their products exactly.
 struct Matrix {
   Index rows = 0;
   Index columns = 0;
@@ -29,11 +29,11 @@ struct Matrix {
 double unit_of(double value);
 double unit_of(const Matrix& m);
 
-/// That a sum is exact in float32 in any order: its addends are multiples of `unit`, a power of two, and
-/// their absolute values add up to `magnitude`, 2²⁴ units at most. \throws Error internal when that is not so
+/// Checks that a sum is exact in float32 in any order. Its addends are multiples of `unit`, a power of two,
+/// and the sum of their absolute values, `magnitude`, is at most 2²⁴ units. \throws Error internal otherwise
 void require_exact(double magnitude, double unit);
 
-/// a b, of multiples of powers of two. \throws Error internal when a sum would not be exact in float32
+/// The product a b of multiples of powers of two. \throws Error internal when a sum is not exact in float32
 Matrix product(const Matrix& a, const Matrix& b);
 
 }  // namespace shard::exact

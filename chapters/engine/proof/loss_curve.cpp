@@ -8,9 +8,9 @@ namespace shard {
 namespace {
 
 constexpr double standard_deviations = 4;
-constexpr double too_much = 0.01;  // of the loss: more than this would hide mistakes
+constexpr double too_much = 0.01;  // of the loss; a larger bound would hide mistakes
 
-/// How many choices of a step went elsewhere.
+/// The number of choices of a step that differ.
 Index changed_choices(const LossCurve& a, const LossCurve& b, std::size_t step) {
   if (step >= a.decisions.size() || step >= b.decisions.size()) return 0;
   Index more = 0;
