@@ -8,7 +8,7 @@ namespace shard::dispatch {
 
 namespace {
 
-/// The largest of the modules that come first in their classes, of the classes that stay whole.
+/// The largest first module of a class that stays whole, in bytes.
 Index largest_whole(const Network& network, const MapSettings& settings, const ModuleSizes& sizes) {
   std::map<std::string, Index> first;  // by class
   for (const std::string& path : sizes.paths()) {
@@ -22,7 +22,7 @@ Index largest_whole(const Network& network, const MapSettings& settings, const M
   return largest;
 }
 
-/// What device 0 gets where the others come first.
+/// Gives device 0 only what the other devices have no memory for.
 void leave_the_rest_to_device_0(Memory& memory, Index number, Index total) {
   for (Index d = 1; d < number; ++d) {
     const auto device = std::ranges::find(memory, std::to_string(d), &PlaceMemory::place);

@@ -19,7 +19,7 @@ class Cuts {
  public:
   explicit Cuts(const Network& network) : network_(network), live_(live_at_cuts(network.flow)) {}
 
-  /// Behind which steps a costly cut lies, by the module that stays whole for it.
+  /// The first costly cut of each module that must stay whole, as an index into the steps.
   std::map<std::string, std::size_t> costly() const {
     std::map<std::string, std::size_t> first;
     for (std::size_t cut = 1; cut < network_.flow.size(); ++cut) {
@@ -31,7 +31,7 @@ class Cuts {
     }
     return first;
   }
-  /// The most that are live before a module's first step or behind its last one.
+  /// The number of live activations before a module's first step or behind its last one, whichever is larger.
   std::size_t at_borders(const std::string& module) const {
     auto is_in = [&](const Step& step) { return is_within(step.module, module); };
     const auto begin = std::ranges::find_if(network_.flow, is_in);
@@ -44,7 +44,7 @@ class Cuts {
   const std::set<std::string>& live(std::size_t cut) const { return live_[cut]; }
 
  private:
-  /// The innermost element of a list that a module is, or is in; empty if there is none.
+  /// The innermost list element that contains a module, or is it; empty if there is none.
   std::string list_element(std::string module) const {
     for (; !module.empty(); module = parent_of(module))
       if (find_module(network_.root, parent_of(module))->class_name == "ModuleList") break;

@@ -38,7 +38,7 @@ Module block(const DecoderModel& m, const std::string& family, Index number) {
            vector("post_attention_layernorm", family + "RMSNorm", m.model_dim)}};
 }
 
-/// What a block computes, in the order of execution. The module without a name is the block itself.
+/// The steps of a block, in the order of execution. An empty name is the block itself.
 const std::vector<Step> attention_flow = {{"input_layernorm", {"hidden"}, {"normed"}},
                                           {"self_attn.q_proj", {"normed"}, {"query"}},
                                           {"self_attn.k_proj", {"normed"}, {"key"}},

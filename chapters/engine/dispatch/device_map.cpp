@@ -11,7 +11,7 @@ namespace shard::dispatch {
 
 namespace {
 
-/// The place in a line of a file. \throws Error file
+/// Parses the place of a module. \throws Error file
 std::string place_in(const nlohmann::json& value, const std::string& path, const std::string& module) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   const bool is_number = value.is_number_integer();

@@ -9,7 +9,7 @@ namespace shard::dispatch {
 
 namespace {
 
-/// What is still to be placed: a module, or a tensor of a module that was divided.
+/// Something that has no place yet: a module, or a tensor of a module that was divided.
 struct Item {
   std::string path;
   const Module* module;  // null for a tensor
@@ -48,13 +48,13 @@ class Filling {
  private:
   const std::string& place() const { return places_[current_].place; }
   bool is_disk() const { return place() == disk_place; }
-  /// The first device and the host: what has its place elsewhere runs there.
+  /// Whether modules on other places run here: on the first device and on the host.
   bool keeps_free() const {
     return !is_disk() && (place() == host_place || place() == places_.front().place);
   }
   Index limit() const { return places_[current_].bytes - (keeps_free() ? largest_ : 0); }
 
-  /// Tensors that are one with a tensor in the item, and are not in it.
+  /// Tensors outside the item that are tied to a tensor inside it.
   std::vector<std::string> tied_elsewhere(const std::string& path) const {
     std::vector<std::string> others;
     for (const std::vector<std::string>& group : network_.tied) {
@@ -65,7 +65,7 @@ class Filling {
     }
     return others;
   }
-  /// The item that has a tensor.
+  /// The item that contains a tensor.
   Items::iterator holder(const std::string& tensor) {
     const auto found = std::ranges::find_if(
         items_, [&](const Item& item) { return item.path != tensor && is_within(tensor, item.path); });
@@ -74,13 +74,13 @@ class Filling {
     return found;
   }
 
-  /// Gives an item its place, and with it the modules that have tensors tied to its own, if all of them fit.
+  /// Places an item here, and the modules with tensors tied to it, if all of them fit. False if they do not.
   bool put(const Item& item, const std::vector<std::string>& elsewhere) {
     Index bytes = sizes_[item.path];
     std::vector<std::string> with;
     for (const std::string& tensor : elsewhere) {
       with.push_back(holder(tensor)->path);
-      bytes += sizes_[with.back()];  // the tied tensor counts where it comes first, in the item
+      bytes += sizes_[with.back()];  // a tied tensor counts once, where it comes first
     }
     if (!is_disk() && used_ + bytes > limit()) return false;
     used_ += bytes;
@@ -96,7 +96,7 @@ class Filling {
            std::ranges::find(settings_.whole_classes, item.module->class_name) ==
                settings_.whole_classes.end();
   }
-  /// Its parameters and its modules. Buffers of a divided module have no place of their own.
+  /// The item's parameters and children. Buffers of a divided module have no place of their own.
   static Items parts_of(const Item& item) {
     Items parts;
     for (const ModuleTensor& tensor : item.module->tensors)
@@ -110,7 +110,7 @@ class Filling {
     items_.insert(items_.begin(), parts.begin(), parts.end());
     find_largest(items_);
   }
-  /// Makes what must come along smaller: one of the modules with tied tensors is divided.
+  /// Divides one of the modules with tied tensors, so that less must be placed with the item.
   bool divide_a_tied_module(const Item& item, const std::vector<std::string>& elsewhere) {
     for (const std::string& tensor : elsewhere) {
       const auto found = holder(tensor);
@@ -130,8 +130,7 @@ class Filling {
     used_ = 0;
   }
 
-  /// The largest of the layers, which are the modules that are not divided. It is only looked for again when
-  /// all layers of that size have been taken.
+  /// Finds the largest of the layers, which are the modules that are not divided.
   void find_largest(const Items& items) {
     largest_ = 0;
     largest_paths_.clear();
@@ -159,14 +158,14 @@ class Filling {
   ModuleSizes sizes_;
   Memory places_;
   std::size_t current_ = 0;
-  Index used_ = 0;  // at the current place
+  Index used_ = 0;  // bytes at the current place
   Items items_;
   Index largest_ = 0;
   std::vector<std::string> largest_paths_;
   FilledMap result_;
 };
 
-/// Where modules and tensors come in the tree.
+/// The position of each module and tensor in the tree.
 std::map<std::string, std::size_t> order_of(const Module& root) {
   std::map<std::string, std::size_t> order;
   for (const std::string& module : all_modules(root)) {
@@ -177,7 +176,7 @@ std::map<std::string, std::size_t> order_of(const Module& root) {
   return order;
 }
 
-/// Modules that are together become one line, from the whole network downwards.
+/// Joins the lines of a module whose children have one place, from the root downwards.
 void join(DeviceMap& map, const std::string& module) {
   const std::string before = module.empty() ? "" : module + '.';
   std::vector<std::string> inside, children;

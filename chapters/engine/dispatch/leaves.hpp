@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the trees and the flows of all families are made of.
+/// Modules and steps that all families use.
 
 #include "engine/dispatch/module_tree.hpp"
 
@@ -16,7 +16,7 @@ inline Module vector(const std::string& name, const std::string& class_name, Ind
   return {name, class_name, {{"weight", elements}}};
 }
 
-/// Adds the steps of a part, whose modules lie in `parent`.
+/// Appends the steps of a part whose modules are children of `parent`.
 inline void append(std::vector<Step>& flow, const std::string& parent, const std::vector<Step>& part) {
   for (const Step& step : part)
     flow.push_back({step.module.empty() ? parent : path_of(parent, step.module), step.reads, step.writes});

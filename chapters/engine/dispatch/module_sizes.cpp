@@ -9,7 +9,7 @@ namespace shard::dispatch {
 
 namespace {
 
-/// Tensors that are one with a tensor before them.
+/// Tensors that are tied to a tensor before them.
 std::set<std::string> repeated_tensors(const Network& network) {
   std::set<std::string> repeated;
   for (const std::vector<std::string>& group : network.tied) {
@@ -55,7 +55,7 @@ Index ModuleSizes::operator[](const std::string& path) const {
 }
 
 Index ModuleSizes::mean_of_leaves() const {
-  std::vector<std::string> left(paths_.begin() + 1, paths_.end());  // without the whole network
+  std::vector<std::string> left(paths_.begin() + 1, paths_.end());  // without the root
   auto leaves = [&] {
     std::set<std::string> parents;
     for (const std::string& path : left)

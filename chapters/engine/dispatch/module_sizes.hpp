@@ -9,19 +9,19 @@
 
 namespace shard::dispatch {
 
-/// How many bytes each module of a network has, with all that is in it. Tensors that are one count where the
-/// first of them stands, and a buffer counts, too.
+/// The bytes of each module of a network, with its children and buffers. Tied tensors count once, at the
+/// first of them.
 class ModuleSizes {
  public:
-  /// `dtype`: to which floating tensors are converted, where it is smaller than their own.
+  /// `dtype`: floating tensors are converted to it, if it is smaller than their own.
   ModuleSizes(const Network& network, const std::optional<std::string>& dtype);
 
-  /// Of a module or a tensor; 0 for one that has none of its own.
+  /// The bytes of a module or a tensor; 0 if it has none of its own.
   Index operator[](const std::string& path) const;
   Index total() const { return (*this)[""]; }
-  /// The paths that have bytes, parents first, in the order of the tensors; parameters before buffers.
+  /// The paths with bytes, parents first, in the order of the tensors; parameters before buffers.
   const std::vector<std::string>& paths() const { return paths_; }
-  /// Of the modules without others in them that have bytes.
+  /// The mean bytes of the modules that have no children with bytes.
   Index mean_of_leaves() const;
 
  private:

@@ -62,7 +62,7 @@ void OffloadedWeights::read_ahead(std::size_t from) {
   ahead_ = {};
   if (coming_ == parts_.size()) return;
   ahead_ = std::async(std::launch::async, [this, part = coming_, id = this_device()] {
-    Device of_thread(id);  // for what errors say; the call of the device's own thread goes on meanwhile
+    Device of_thread(id);  // for messages of errors; the device's own thread goes on
     const Device::Scope scope(of_thread);
     return read(parts_[part].names);
   });

@@ -31,8 +31,8 @@ std::map<std::string, std::string> stored_types(const std::string& folder) {
 
 namespace {
 
-/// A tensor's name in files. transformers 5 has a block's experts in two tensors, and files have one for each
-/// matrix.
+/// A tensor's name in files. transformers 5 joins a block's experts into two tensors, and files have one for
+/// each matrix.
 std::string stored_name(std::string name) {
   static const std::vector<std::array<std::string, 2>> spellings = {
       {".mlp.gate.", ".block_sparse_moe.gate."},
@@ -44,7 +44,7 @@ std::string stored_name(std::string name) {
   return name;
 }
 
-/// What config.json says of all parameters.
+/// The type of all parameters in config.json.
 std::string configured_type(const ForeignModel& model) {
   static const std::map<std::string, std::string> types = {
       {"float64", "F64"}, {"float32", "F32"}, {"float16", "F16"}, {"bfloat16", "BF16"}};

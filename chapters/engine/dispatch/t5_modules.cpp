@@ -9,7 +9,7 @@ namespace {
 
 const Module dropout{"dropout", "Dropout"};
 
-/// A residual block: a norm, and what is between it and the sum.
+/// A residual block: a norm, an inner module, and the sum.
 Module residual(Index number, const std::string& class_name, Module inner, const T5Model& m) {
   return {std::to_string(number),
           class_name,
@@ -60,9 +60,9 @@ Module stack(const T5Model& m, Side side) {
            vector("final_layer_norm", "T5LayerNorm", m.model_dim), dropout}};
 }
 
-/// The first block of a stack computes the bias of positions, which the others read.
+/// The first block of a stack computes the bias of positions, and the other blocks read it.
 std::vector<Step> attention_steps(const std::string& name, const std::string& keys, const std::string& bias,
-                                 bool computes_bias) {
+                                  bool computes_bias) {
   std::vector<Step> flow = {{"layer_norm", {"hidden"}, {"normed"}},
                             {name + ".q", {"normed"}, {"query"}},
                             {name + ".k", {keys}, {"key"}},
