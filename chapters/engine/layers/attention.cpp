@@ -7,17 +7,17 @@ namespace shard {
 
 namespace {
 
-/// A run of sequence `sequence`: (r, w) of (sequences · n, w).
+/// A run of sequence `sequence`: (r, w), from t (sequences · n, w).
 Tensor run_of(const Tensor& t, const AttentionHeads& heads, Index sequence, Range run) {
   const Index first = sequence * (t.extent(0) / heads.sequences);
   return slice(t, 0, first + run.begin, first + run.end);
 }
-/// A head of a run: (r, d) of (r, heads · d).
+/// A head of a run: (r, d), from t (r, heads · d).
 Tensor head_of(const Tensor& t, const AttentionHeads& heads, Index head) {
   return slice(t, 1, head * heads.head_dim, (head + 1) * heads.head_dim);
 }
 
-/// The reverse: heads of each run of each sequence, in this order, as (sequences · n, width).
+/// Joins the heads of each run of each sequence, in this order, to (sequences · n, width).
 Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, Index width) {
   if (rows == 0 || width == 0) return Tensor({rows, width});
   std::vector<Tensor> wide;
@@ -31,7 +31,7 @@ Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, I
   return concatenate(all, 0);
 }
 
-/// The first and the last position that each query sees.
+/// For each query, the first and the last position that it sees.
 struct Seen {
   std::vector<Index> first, last;
 
@@ -48,7 +48,7 @@ struct Seen {
   }
 };
 
-/// Runs of indices whose positions follow one another.
+/// The runs of indices with consecutive positions.
 std::vector<Range> runs_of(std::span<const Index> at) {
   std::vector<Range> runs;
   for (std::size_t i = 0; i < at.size(); ++i) {
@@ -61,7 +61,7 @@ std::vector<Range> runs_of(std::span<const Index> at) {
   return runs;
 }
 
-/// A run of queries and a run of keys of each sequence, where some query sees some key.
+/// A run of queries and a run of keys of each sequence, in which some query sees some key.
 struct Block {
   std::size_t query_run, key_run;
   Range queries, keys;
@@ -69,7 +69,7 @@ struct Block {
   Seen seen;
 };
 
-/// A piece, cut into blocks. With a bias, which has a row for each query and key, it is one block.
+/// The blocks of a piece. With a bias, which has a row for each query and key, there is one block.
 struct Blocks {
   std::vector<Range> of_q, of_k;
   std::vector<Block> visible;
@@ -92,12 +92,12 @@ struct Blocks {
   }
 };
 
-/// The place of a head of a run of a sequence, in a list of each head of each run of each sequence.
+/// The index of a head of a run of a sequence in a list of all heads of all runs of all sequences.
 std::size_t place_of_head(Index sequence, std::size_t runs, std::size_t run, std::size_t heads, Index head) {
   return (static_cast<std::size_t>(sequence) * runs + run) * heads + static_cast<std::size_t>(head);
 }
 
-/// The bias of each head, (s, n); nothing without one.
+/// The bias of each head, (s, n), or an empty tensor.
 std::vector<Tensor> biases(const AttentionHeads& heads, const AttentionPiece& piece) {
   std::vector<Tensor> of_heads(heads.key_head.size());
   for (std::size_t h = 0; heads.bias != nullptr && h < of_heads.size(); ++h) {
@@ -108,7 +108,7 @@ std::vector<Tensor> biases(const AttentionHeads& heads, const AttentionPiece& pi
   }
   return of_heads;
 }
-/// The reverse: (s · n, heads).
+/// The reverse of biases: (s · n, heads).
 Tensor of_pairs(std::vector<Tensor> of_heads, const Shape& shape) {
   if (of_heads.empty()) return Tensor(shape);
   std::vector<const Tensor*> columns;
@@ -132,14 +132,14 @@ Tensor scores(const Tensor& q, const Tensor& k, const Tensor& bias, const Block&
   return keep_between(how.exponents(std::move(z)), block.at_k, block.seen.first, block.seen.last);
 }
 
-/// The larger of the elements of two vectors (s).
+/// The elementwise maximum of two vectors (s).
 Tensor larger(const Tensor& a, Tensor b) {
   const Tensor left = a.clone().reshaped({a.size(), 1}), right = std::move(b).reshaped({a.size(), 1});
   const std::array<const Tensor*, 2> both = {&left, &right};
   return row_max(concatenate(both, 1));
 }
 
-/// Adds a piece of keys of one head to what was seen before.
+/// Adds a piece of keys of one head to the online softmax.
 void attend_head(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& largest, Tensor& sums,
                  Tensor& weighted) {
   Tensor m = larger(largest, row_max(z));
@@ -151,7 +151,7 @@ void attend_head(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& large
   largest = std::move(m);
 }
 
-/// Before the first piece: for each head of each run of queries of each sequence.
+/// Initial values, for each head of each run of queries of each sequence.
 void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionHeads& heads) {
   for (Index s = 0; s < heads.sequences; ++s)
     for (Range run : runs)
@@ -197,13 +197,13 @@ Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax)
 
 namespace {
 
-/// One head of a block of a sequence, in the backward pass.
+/// The operands of one head of a block of a sequence, in the backward pass.
 struct HeadHere {
   Tensor q, k, v, o, dout;
   const Tensor& bias;
 };
 
-/// Adds to dq (s, d), to dk and dv (n, d), and to dbias (s, n) where there is one.
+/// Adds to dq (s, d), dk and dv (n, d) and, if there is a bias, dbias (s, n).
 void head_backward(const HeadHere& head, const Block& block, const Arithmetic& how, const Tensor& largest,
                    const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dbias) {
   Tensor p = exponentials(scores(head.q, head.k, head.bias, block, how), largest, how.base);

@@ -2,8 +2,8 @@
 
 /// Attention: o = softmax(q kᵀ · scale) v for each head of each sequence. A query sees the keys at its own
 /// position and before, or only the last `window` of them, or all keys. Query heads may share a key-value
-/// head (grouped-query attention, Ainslie et al. 2023). Sequences and heads do not see one another. Scores
-/// may have a bias (relative_positions.hpp).
+/// head (grouped-query attention, Ainslie et al. 2023). Sequences and heads are independent. Scores may have
+/// a bias (relative_positions.hpp).
 ///
 /// The softmax is computed online (Milakov and Gimelshein 2018): keys may come in pieces. For each query we
 /// keep the largest score m so far, the sum l of powers base^(s − m), and the sum of these powers times the
@@ -22,23 +22,23 @@ namespace shard {
 struct AttentionHeads {
   Index sequences = 0;
   Index head_dim = 1;
-  std::vector<Index> key_head;  ///< for each query head here, its key-value head here
-  Index key_heads = 0;          ///< key-value heads here
+  std::vector<Index> key_head;  ///< for each query head of this device, the index of its key-value head here
+  Index key_heads = 0;          ///< the number of key-value heads of this device
   std::optional<Index> window = std::nullopt;
   Arithmetic how = {};
-  bool is_causal = true;         ///< else a query sees the keys behind it, too
+  bool is_causal = true;         ///< otherwise a query sees all keys, those behind it too
   const Tensor* bias = nullptr;  ///< added to scaled scores: (s · n, heads), a row for each query and key
 
   Index query_width() const { return static_cast<Index>(key_head.size()) * head_dim; }
   Index key_width() const { return key_heads * head_dim; }
 };
 
-/// Query heads `mine` of all, where `shared` neighbours share a key-value head; key-value heads are counted
-/// from `first_key_head`.
+/// The key-value head of each query head in `mine`, if `shared` neighbours share one. Key-value heads are
+/// counted from `first_key_head`.
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head);
 
-/// What the online softmax has seen so far, of each head of each run of queries of each sequence. In a run,
-/// positions follow one another. Most devices have one run; one that has two pieces of each sequence has two.
+/// The state of the online softmax, for each head of each run of queries of each sequence. The positions of a
+/// run are consecutive. Most devices have one run; a device with two pieces of each sequence has two.
 struct OnlineSoftmax {
   std::vector<Tensor> largest;   // (s) each
   std::vector<Tensor> sums;      // (s) each
@@ -54,27 +54,27 @@ struct AttentionPiece {
   std::span<const Index> at_q, at_k;
 };
 
-/// Adds a piece of keys. It is computed by blocks, a run of queries and a run of keys. A block in which no
-/// query sees a key is left out.
+/// Adds a piece of keys, block by block: a run of queries and a run of keys. A block in which no query sees a
+/// key is skipped.
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax);
-/// The result, like q, after the last piece. What was seen stays, for the backward pass.
+/// The result, like q, after the last piece. The backward pass needs the rest of the state.
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax);
 
-/// What a piece adds to the gradients of q, k and v. They are like these.
+/// The addends of a piece to the gradients of q, k and v, in their shapes.
 struct AttentionGradients {
   Tensor dq, dk, dv;
 };
-/// `o` is the result, and dout its gradient. Adds the gradient of the bias, over all sequences, to `dbias`,
-/// if there is one: (s · n, heads).
+/// `o` is the result, and dout its gradient. If there is a bias, adds its gradient over all sequences to
+/// `dbias` (s · n, heads).
 AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const AttentionPiece& piece,
                                    const AttentionHeads& heads, const OnlineSoftmax& softmax,
                                    Tensor* dbias = nullptr);
 
 namespace detail {
 
-/// The gradient of keys that lie as K, for queries that lie as Q, if attention takes them: queries, keys and
-/// values lie alike. Or every device has all key-value heads, and only some query heads: then the gradient is
-/// an addend. On a mesh: letter by letter.
+/// The layout of the keys' gradient, for queries in layout Q and keys in layout K. Attention takes equal
+/// layouts, or query heads that are cut while every device has all key-value heads; then the gradient is an
+/// addend. On a mesh: letter by letter.
 template <class Q, class K>
 struct KeyGradient {};
 template <class L>
@@ -99,8 +99,8 @@ requires(!std::same_as<std::tuple<Q...>, std::tuple<K...>> && (requires {
 }  // namespace detail
 
 /// \name Layouts
-/// A device has whole sequences: all of them (Replicated, Owned), or some (Sharded<0>); or some heads of all
-/// (Sharded<1>).
+/// A device has whole sequences, all of them (Replicated, Owned) or some (Sharded<0>), or some heads of all
+/// sequences (Sharded<1>).
 /// @{
 template <detail::Reduced Q, detail::Reduced K>
 Q attention(const Q& q, const K& k, const K& v, std::span<const Index> at_q, std::span<const Index> at_k,
@@ -144,8 +144,8 @@ AttentionGradientsOf<Q, K> attention_backward(const Q& dout, const Q& o, const Q
                                               SourceLine where = SourceLine::current()) {
   return attention_backward(dout, o, q, k, v, at, at, heads, softmax, nullptr, where);
 }
-/// The gradient of queries or of keys, back on the grid: the scale of scores makes its unit small. (Rotary
-/// positions do this by themselves.) A Partial is to be reduced first.
+/// Rounds the gradient of queries or keys to the grid, since the scale of scores makes its unit small.
+/// (Rotary positions round it themselves.) A Partial must be reduced first.
 template <detail::Reduced L>
 requires(!std::is_lvalue_reference_v<L>) L
     on_grid(L&& dt, const Arithmetic& how, SourceLine where = SourceLine::current()) {
@@ -164,14 +164,14 @@ struct Rotary {
 };
 Tensor rotary(Tensor t, Index sequences, std::span<const Index> at, const Rotary& settings);
 Tensor rotary_backward(Tensor dt, Index sequences, std::span<const Index> at, const Rotary& settings);
-/// A token's heads are turned by the token's position, so any layout of whole heads will do.
+/// Rotates each head of a token by the token's position, so any layout of whole heads works.
 template <detail::Reduced L>
 L rotary(L&& t, Index sequences, std::span<const Index> at, const Rotary& settings,
          SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   return detail::relaid(rotary(detail::Access::take(std::move(t)), sequences, at, settings), t);
 }
-/// A turn is linear, but it is rounded: a Partial is to be reduced first.
+/// A rotation is linear, but its result is rounded, so a Partial must be reduced first.
 template <detail::Reduced L>
 L rotary_backward(L&& dt, Index sequences, std::span<const Index> at, const Rotary& settings,
                   SourceLine where = SourceLine::current()) {

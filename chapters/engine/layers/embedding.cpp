@@ -4,7 +4,7 @@ namespace shard {
 
 namespace {
 
-/// The vocabulary's rows that this device has of a table.
+/// The rows of the vocabulary in this device's slice of a table.
 Range slice_of(const Sharded<0>& table) {
   return {table.offset(), table.offset() + table.local().extent(0)};
 }

@@ -8,32 +8,32 @@
 
 namespace shard {
 
-/// What a router chose for the tokens of some rows.
+/// The experts that a router chose for the tokens of some rows.
 struct ExpertChoice {
   Tensor gates;                // (T, k)
-  std::vector<Index> experts;  // (T · k)   largest logit first; of equal ones, the lower expert
+  std::vector<Index> experts;  // (T · k)   largest logit first; for equal logits, the lower expert
   Index num_experts = 0;
 
   Index top_k() const { return gates.extent(1); }
   Index rows() const { return gates.extent(0); }
-  /// The choice of some of these rows.
+  /// The choices of these rows.
   ExpertChoice of_rows(Range rows) const;
   /// The tokens that chose an expert, in ascending order.
   std::vector<Index> tokens_of(Index expert) const;
-  /// Choices, counted row by row, in the order of their experts; for one expert, in the order of tokens.
+  /// All choices, as indices into `experts`, sorted by expert, and for one expert by token.
   std::vector<Index> in_order() const;
-  /// The place of each choice (T · k) in that order.
+  /// The position of each choice (T · k) in that order.
   std::vector<Index> slots() const;
-  /// How many chose each expert, (E).
+  /// The number of choices of each expert, (E).
   std::vector<Index> counts() const;
 };
 
-/// Of logits (T, E).
+/// Chooses experts by logits (T, E).
 ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how);
 /// dlogits (T, E) of dgates (T, k).
 Tensor choose_experts_backward(Tensor dgates, const ExpertChoice& choice, const Arithmetic& how);
 
-/// The same in a layout: a token's choice depends on its own logits alone. dlogits lie as dgates do.
+/// The same in a layout: a token's choice depends only on its own logits. dlogits have the layout of dgates.
 /// @{
 template <WholeRows L>
 ExpertChoice choose_experts(L logits, Index top_k, const Arithmetic& how,

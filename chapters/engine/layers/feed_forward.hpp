@@ -7,14 +7,14 @@
 
 namespace shard {
 
-/// What is between its products: a gate with silu or gelu, or ReLU and no gate.
+/// The hidden activation: a gate with silu or gelu, or ReLU without a gate.
 enum class Hidden { swiglu, geglu, relu };
 inline Gate gate_of(Hidden hidden) {
   return hidden == Hidden::geglu ? Gate::gelu : Gate::silu;
 }
 
-/// Its weights: `gate` and `up` (D, F) lie as C says, and `down` (F, D) as R does. Whole: R and R. Cut along
-/// F: S1 and S0. With ReLU, there is no `gate`.
+/// The weights: `gate` and `up` (D, F) have layout C, and `down` (F, D) has layout R. Whole weights: R and R.
+/// Cut along F: S1 and S0. With ReLU, there is no `gate`.
 template <Layout C, Layout R>
 struct FeedForward {
   C gate, up;
@@ -24,14 +24,14 @@ struct FeedForward {
 /// What the backward pass needs. H is the layout of the hidden activation.
 template <Layout H>
 struct FeedForwardKept {
-  H g, u, h;  // (T, F)   with ReLU: h alone
+  H g, u, h;  // (T, F)   with ReLU: only h
 };
 
 /// The layout of a product.
 template <class A, class B>
 using ProductOf = typename detail::Product<detail::Read<A>, detail::Read<B>>::type;
 
-/// n (T, D): y (T, D). R·R·R = R, S0·R·R = S0, O·O·O = O, and R·S1·S0 = P.
+/// y (T, D) from n (T, D). R·R·R = R, S0·R·R = S0, O·O·O = O, and R·S1·S0 = P.
 template <Layout X, Layout C, Layout R>
 ProductOf<ProductOf<X, C>, R> feed_forward(const X& n, const FeedForward<C, R>& w, const Arithmetic& how,
                                            FeedForwardKept<ProductOf<X, C>>& kept,
@@ -57,7 +57,7 @@ struct FeedForwardGradients {
   ProductOf<H, Transposed<C>> n;         // (T, D)
 };
 
-/// dy (T, D) lies as n does. Where F is cut, the gradient of n is an addend.
+/// dy (T, D) has the layout of n. Where F is cut, the gradient of n is an addend.
 template <Layout X, Layout C, Layout R>
 FeedForwardGradients<X, C, R> feed_forward_backward(const X& dy, const X& n, const FeedForward<C, R>& w,
                                                     const Arithmetic& how,

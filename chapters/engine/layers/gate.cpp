@@ -4,7 +4,7 @@ namespace shard {
 
 namespace {
 
-/// act(z). Reuses the memory of an rvalue.
+/// act(z), in the memory of z if it is an rvalue.
 template <class T>
 Tensor activation(T&& z, Gate gate) {
   return gate == Gate::gelu ? gelu(std::forward<T>(z)) : silu(std::forward<T>(z));

@@ -12,10 +12,10 @@ enum class Gate { silu, gelu };
 
 /// g, u (T, F): h (T, F).
 Tensor gated(const Tensor& g, const Tensor& u, Gate gate, const Arithmetic& how);
-/// Makes dg of g and du of u, in their memory.
+/// Replaces g by dg, and u by du.
 void gated_backward(const Tensor& dh, Tensor& g, Tensor& u, Gate gate, const Arithmetic& how);
 
-/// Elements do not see one another, so any layout will do but that of an addend.
+/// Elements are independent, so any layout works but an addend's.
 template <detail::Reduced L>
 L gated(const L& g, const L& u, Gate gate, const Arithmetic& how, SourceLine where = SourceLine::current()) {
   const CallSite call(where);

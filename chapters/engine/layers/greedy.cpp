@@ -10,7 +10,7 @@ namespace shard {
 
 namespace {
 
-/// The largest logit of the last token that some device has seen, and which token it stands for.
+/// The largest logit of the last token on this device, and the token that it stands for.
 class Likeliest {
  public:
   explicit Likeliest(Index last_position) : last_position_(last_position) {}
@@ -24,7 +24,7 @@ class Likeliest {
       if (of_last[i] > logit_) logit_ = of_last[i], token_ = first_column + static_cast<Index>(i);
   }
 
-  /// Over all devices. A collective.
+  /// The token of the largest logit of all devices. A collective.
   Index of_all(ShardedEngine& engine) const {
     const std::array<float, 2> mine = {logit_, static_cast<float>(token_)};
     const std::vector<float> all = engine.all_gather(Tensor::from_host({1, 2}, mine)).to_host();
@@ -40,7 +40,7 @@ class Likeliest {
   Index token_ = 0;
 };
 
-/// One sequence as an input, without labels.
+/// The input for one sequence, without labels.
 Tensor input_of(const Prompt& sequence) {
   std::vector<float> numbers;
   if (sequence.source) {
@@ -52,14 +52,14 @@ Tensor input_of(const Prompt& sequence) {
   return Tensor::from_host({1, static_cast<Index>(numbers.size())}, numbers);
 }
 
-/// The part of a whole input that the engine wants on this device.
+/// The part of a whole input that the engine takes on this device.
 Tensor part_of(const ShardedEngine& engine, const Tensor& input) {
   const Range rows = engine.input_rows(input.extent(0));
   return slice(input, 0, rows.begin, rows.end);
 }
 
-/// While it lives, the engine goes on with one sequence. At its end, also by an error, the engine forgets the
-/// sequence, and who sees its logits.
+/// While such an object lives, the engine continues one sequence. Its destructor makes the engine forget the
+/// sequence, and the function that sees its logits.
 class ContinuedSequence {
  public:
   explicit ContinuedSequence(LanguageModel& engine) : engine_(engine) { engine_.continue_sequence(true); }

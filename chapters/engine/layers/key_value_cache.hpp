@@ -1,6 +1,6 @@
 #pragma once
 
-/// Keys and values of tokens that a network has read, so that the next token need not compute them again.
+/// The keys and values of the tokens so far, so that the next token need not compute them again.
 
 #include <array>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace shard {
 
-/// All keys and values that a block's queries may see, (n, G d), at these positions (n).
+/// All keys and values that a block's queries may see, (n, G d), and their positions (n).
 template <Layout L>
 struct SeenKeys {
   const L& k;
@@ -21,9 +21,9 @@ struct SeenKeys {
   std::span<const Index> at;
 };
 
-/// The cache of one sequence: each attention's keys and values of the tokens so far. They lie as they are
-/// computed, so a device keeps its heads, its tokens, or its blocks. An attention is known by a number of the
-/// engine's, such as its block's.
+/// The cache of one sequence: the keys and values of each attention, for the tokens so far. They keep the
+/// layout in which they are computed, so a device keeps its heads, its tokens, or its blocks. The engine
+/// gives each attention a number, such as its block's.
 class KeyValueCache {
  public:
   /// Whether tokens are kept. Turning it on or off forgets them.
@@ -32,8 +32,8 @@ class KeyValueCache {
     attentions_.clear();
   }
 
-  /// An attention's new keys and values, at these positions, behind those that it has. Without a cache: just
-  /// these. There may be no new ones. For an attention without a number nothing is kept.
+  /// Appends an attention's new keys and values, if any, and returns all that it has. Without a cache, or
+  /// without a number of the attention, nothing is kept, and the new ones are returned.
   template <Layout L>
   SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
     if (!is_on_ || !attention) return {k, v, at};
@@ -60,7 +60,7 @@ class KeyValueCache {
     std::vector<Index> at;
   };
 
-  /// The rows of this device, one behind the other.
+  /// The rows of a, and behind them those of b.
   template <Layout L>
   static L joined(const L& before, const L& more) {
     using detail::Access;
@@ -73,7 +73,7 @@ class KeyValueCache {
   }
 
   bool is_on_ = false;
-  std::map<Index, std::shared_ptr<AnyEntry>> attentions_;  // each of the layout that the engine's keys have
+  std::map<Index, std::shared_ptr<AnyEntry>> attentions_;  // each in the layout of the engine's keys
 };
 
 }  // namespace shard

@@ -16,21 +16,21 @@ class LanguageModel : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;
 
-  /// Called in each forward pass with the logits that this device has, (rows, columns): of the rows of these
-  /// tokens, and of columns of the vocabulary from `first_column` on.
+  /// Called in each forward pass with this device's logits, (rows, columns): of the rows of these tokens, and
+  /// the columns of the vocabulary from `first_column` on.
   using SeeLogits = std::function<void(const Tensor& logits, const Tokens& tokens, Index first_column)>;
   void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
 
-  /// Whether each forward pass goes on with one sequence: its tokens stand behind those of the passes before,
-  /// whose keys and values are kept. Turning it on or off forgets them. (For inference: see InferenceMode.)
-  /// An encoder-decoder has its source in the first pass, and a source of no tokens in those that go on.
+  /// Whether forward passes continue one sequence: the tokens of a pass come behind those of the passes
+  /// before, whose keys and values are kept. Any call forgets them. (For inference: see InferenceMode.) An
+  /// encoder-decoder gets its source in the first pass, and a source without tokens in later ones.
   void continue_sequence(bool wanted) {
     continues_ = wanted;
     next_position_ = 0;
     cache_.keep(wanted);
   }
 
-  /// Which experts a token chose in a block, largest logit first.
+  /// The experts that a token chose in a block, largest logit first.
   struct NotedChoice {
     Index block, sequence, position;
     std::vector<Index> experts;  // (k)
@@ -43,13 +43,13 @@ class LanguageModel : public ShardedEngine {
   Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
     return placed(Tokens::read(input, vocabulary, 0, where));
   }
-  /// The same of an encoder-decoder: the target's tokens go on.
+  /// The same for an encoder-decoder: the target's tokens continue the sequence.
   SourceAndTarget read_with_source(const Tensor& input, Index vocabulary,
                                    SourceLine where = SourceLine::current()) {
     auto [source, target] = SourceAndTarget::read(input, vocabulary, where);
     return {std::move(source), placed(std::move(target))};
   }
-  /// These tokens, behind those of the passes before.
+  /// Moves tokens behind those of the passes before.
   Tokens placed(Tokens tokens) {
     for (Index& position : tokens.positions) position += next_position_;
     if (continues_) next_position_ += tokens.length;
@@ -57,15 +57,15 @@ class LanguageModel : public ShardedEngine {
   }
   KeyValueCache& cache() { return cache_; }
   bool continues() const { return continues_; }
-  /// That of the first token of the next pass.
+  /// The position of the next pass's first token.
   Index next_position() const { return next_position_; }
-  /// All keys and values that an attention's queries may see: these new ones, behind those of earlier passes.
+  /// All keys and values that an attention's queries may see: these, and those of earlier passes before them.
   template <Layout L>
   SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
     return cache_.seen(attention, k, v, at);
   }
-  /// To be called at the begin of a step, and then with each choice of experts, by these tokens. Each token
-  /// is noted on one device or more. A choice without experts is ignored.
+  /// Call forget_choices when a step begins, and then note_choice for each choice of experts by these tokens.
+  /// Each token is noted on one device or more. A choice without experts is ignored.
   /// @{
   void forget_choices() { chosen_.clear(); }
   void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
@@ -79,7 +79,7 @@ class LanguageModel : public ShardedEngine {
     }
   }
   /// @}
-  /// To be called with this device's logits, before the loss is computed.
+  /// Called with this device's logits, before the loss is computed.
   void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
     if (see_logits_) see_logits_(logits, tokens, first_column);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Layouts of activations whose rows are whole on a device, and what follows from them.
+/// Layouts of activations with whole rows, and the layouts of weights and sums that follow from them.
 
 #include "engine/on_mesh.hpp"
 
@@ -37,28 +37,28 @@ requires(requires { typename ByRows<L>::Weight; } && ...) struct ByRows<OnMesh<A
 
 }  // namespace detail
 
-/// Rows that are whole: on every device, divided over the devices, or on one device.
+/// Layouts with whole rows: on every device, divided over the devices, or on one device.
 template <class L>
 concept WholeRows = requires {
   typename detail::ByRows<L>::Weight;
 };
-/// How a weight lies that works on each row: every device that has rows has all of it.
+/// The layout of a weight that is used in each row: every device with rows has all of it.
 template <WholeRows L>
 using WeightFor = typename detail::ByRows<L>::Weight;
-/// How a sum over the rows lies, such as that weight's gradient. Where rows are divided, it is an addend.
+/// The layout of a sum over the rows, such as that weight's gradient. Divided rows give an addend.
 template <WholeRows L>
 using SumOverRows = typename detail::ByRows<L>::Gradient;
 
 namespace detail {
 
-/// Rows of another width, at the places of `like`.
+/// Rows of another width, in the layout and at the places of `like`.
 template <WholeRows L>
 L rows_like(Tensor rows, const L& like) {
   Shape global = rows.shape();
   global[0] = like.global_shape()[0];
   return Access::make<L>(like.group(), std::move(rows), std::move(global), Access::place(like));
 }
-/// A sum over the rows of `rows`.
+/// A sum over the rows of `rows`, in its layout.
 template <WholeRows L>
 SumOverRows<L> sum_over(Tensor sum, const L& rows) {
   Shape global = sum.shape();

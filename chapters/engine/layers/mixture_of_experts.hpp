@@ -1,7 +1,7 @@
 #pragma once
 
-/// A mixture of feed-forwards, the experts: y = Σ over a token's experts of gate · expert(n). Each expert works
-/// on the tokens that chose it (expert_choice.hpp).
+/// A mixture of experts, which are feed-forwards: y = Σ over a token's experts of gate · expert(n). Each
+/// expert computes the tokens that chose it (expert_choice.hpp).
 
 #include "engine/layers/expert_choice.hpp"
 #include "engine/layers/feed_forward.hpp"
@@ -24,16 +24,16 @@ X some_rows(const X& x, const std::vector<Index>& rows) {
 template <Layout X, Layout C, Layout Y>
 struct MixtureKept {
   ExpertChoice choice;
-  std::vector<X> n;                                  // of each expert: its tokens, (t, D)
-  std::vector<FeedForwardKept<ProductOf<X, C>>> of;  // of each expert
-  Tensor answers;                                    // (T · k, D)   by expert, then by token; of layout Y
+  std::vector<X> n;                                  // by expert: its tokens, (t, D)
+  std::vector<FeedForwardKept<ProductOf<X, C>>> of;  // by expert
+  Tensor answers;                                    // (T · k, D)   by expert, then by token; in layout Y
 };
 
 /// The layout of a mixture's result.
 template <Layout X, Layout C, Layout R>
 using MixtureOf = ProductOf<ProductOf<X, C>, R>;
 
-/// n (T, D): y (T, D). Weights as in feed_forward; each device has all experts, or a cut of each.
+/// y (T, D) from n (T, D). Weights as in feed_forward; each device has all experts, or a slice of each.
 template <Layout X, Layout C, Layout R>
 MixtureOf<X, C, R> mixture_of_experts(const X& n, ExpertChoice choice,
                                       const std::vector<FeedForward<C, R>>& experts, const Arithmetic& how,
@@ -56,11 +56,11 @@ MixtureOf<X, C, R> mixture_of_experts(const X& n, ExpertChoice choice,
                                                   detail::Access::place(n));
 }
 
-/// The gradients of the experts, of n through them, and of the gates. The gates' lies as y: an answer that is
-/// an addend gives an addend.
+/// The gradients of the experts, of n through the experts, and of the gates. The gates' gradient has the
+/// layout of y: if an expert's result is an addend, the gates' gradient is one, too.
 template <Layout X, Layout C, Layout R>
 struct MixtureGradients {
-  std::vector<FeedForwardGradients<X, C, R>> experts;  // without that of n
+  std::vector<FeedForwardGradients<X, C, R>> experts;  // without n's gradient
   ProductOf<ProductOf<X, C>, Transposed<C>> n;         // (T, D)
   MixtureOf<X, C, R> gates;                            // (T, k)
 };

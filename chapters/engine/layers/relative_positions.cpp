@@ -7,7 +7,7 @@ namespace shard {
 
 namespace {
 
-/// The bucket of a distance of 0 or more. In float32, as the networks that are published were trained.
+/// The bucket of a distance of 0 or more. Computed in float32, as in the training of the published networks.
 Index bucket_of(Index distance, Index buckets, Index max_distance) {
   const Index exact = buckets / 2;
   if (distance < exact) return distance;

@@ -13,12 +13,12 @@ struct Normed {
   Tensor r;      // (T)
 };
 
-/// x (T, D), w (D): y (T, D).
+/// y (T, D) from x (T, D) and w (D).
 Tensor rms_norm(const Tensor& x, const Tensor& w, float epsilon, const Arithmetic& how, Normed& kept);
 /// dx = r (dx̂ − x̂ · mean of dx̂ x̂) with dx̂ = dy w, in the memory of dy. dw = Σ over rows of dy x̂, (D).
 Tensor rms_norm_backward(Tensor dy, const Tensor& w, const Arithmetic& how, const Normed& kept, Tensor& dw);
 
-/// A row is normalised by itself, so y lies as x does.
+/// The norm in a layout. Each row is normalised by itself, so y has the layout of x.
 template <WholeRows L>
 L rms_norm(const L& x, const WeightFor<L>& w, float epsilon, const Arithmetic& how, Normed& kept,
            SourceLine where = SourceLine::current()) {
@@ -26,7 +26,7 @@ L rms_norm(const L& x, const WeightFor<L>& w, float epsilon, const Arithmetic& h
   return detail::relaid(rms_norm(detail::Access::tensor(x), detail::Access::tensor(w), epsilon, how, kept),
                         x);
 }
-/// dw is a sum over rows: an addend, a Partial, where rows are divided.
+/// dw is a sum over rows: an addend (Partial) where rows are divided.
 template <WholeRows L>
 L rms_norm_backward(L dy, const WeightFor<L>& w, const Arithmetic& how, const Normed& kept,
                     SumOverRows<L>& dw, SourceLine where = SourceLine::current()) {

@@ -8,51 +8,51 @@
 
 namespace shard {
 
-/// The tokens of some sequences of one length. An activation has a row for each: sequence by sequence, and in
-/// a sequence by position.
+/// The tokens of some sequences of one length. An activation has a row for each token: sequence by sequence,
+/// and within a sequence by position.
 struct Tokens {
-  /// A label for a token of which nothing is to be predicted, as PyTorch has it.
+  /// The label of a token without a prediction, as in PyTorch.
   static constexpr Index no_label = -100;
 
   Index sequences = 0;
   Index length = 0;                ///< of each
   std::vector<Index> ids{};        ///< (sequences · length)
-  std::vector<Index> labels{};     ///< likewise: the token that is to be predicted, or no_label
-  std::vector<Index> positions{};  ///< (length): the places in a sequence, from 0
-  Index first_sequence = 0;        ///< the place of the first one in the batch
+  std::vector<Index> labels{};     ///< likewise: the next token, or no_label
+  std::vector<Index> positions{};  ///< (length): within a sequence, from 0
+  Index first_sequence = 0;        ///< the index of the first one in the batch
 
   Index rows() const { return sequences * length; }
 
-  /// From an input (sequences, 2 · length): a row has the ids of a sequence and then its labels.
-  /// \throws Error argument for an id or a label outside the vocabulary
+  /// Reads an input (sequences, 2 · length): a row has the ids of a sequence, and then its labels. \throws
+  /// Error argument for an id or a label outside the vocabulary
   static Tokens read(const Tensor& input, Index vocabulary, Index first_position = 0,
                      SourceLine where = SourceLine::current());
-  /// These positions of each sequence, counted from its first token here.
+  /// The tokens at these places of each sequence, counted from the first one held here.
   Tokens at(const std::vector<Index>& places) const;
 };
 
-/// The batch of an encoder-decoder: the encoder reads the sources, and the decoder says the targets.
+/// The batch of an encoder-decoder: the encoder reads the sources, and the decoder predicts the targets.
 struct SourceAndTarget {
   Tokens source;  ///< without labels
   Tokens target;
 
-  /// From an input (sequences, 1 + n + 2 · length). A row has n, the n ids of a source, the ids of its
-  /// target, and the target's labels. \throws Error argument for rows that are not so, or with different n
+  /// Reads an input (sequences, 1 + n + 2 · length): a row has n, the n ids of a source, the ids of its
+  /// target, and the target's labels. \throws Error argument for other rows, or if n differs
   static SourceAndTarget read(const Tensor& input, Index vocabulary,
                               SourceLine where = SourceLine::current());
 };
 
-/// The tokens that a sequence begins with. In an encoder-decoder, the encoder reads a source, and these are
-/// the target's.
+/// The first tokens of a sequence to generate. In an encoder-decoder, the encoder reads a source, and these
+/// tokens begin the target.
 struct Prompt {
   std::vector<Index> tokens;
   std::optional<std::vector<Index>> source = std::nullopt;
 };
 
-/// "expected tokens from 0 to 9, given 12". Nothing where all are in the vocabulary.
+/// "expected tokens from 0 to 9, given 12"; empty if all are in the vocabulary.
 std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary);
 
-/// Ids or labels as rows of a slice of the vocabulary; no_slot for those that are not in it.
+/// The rows of ids or labels in a slice of the vocabulary; no_slot for those outside it.
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice);
 
 }  // namespace shard
