@@ -8,14 +8,14 @@
 
 namespace shard {
 
-/// A text as tokens: its different characters, in ascending order of their codes, are the vocabulary.
+/// A text as tokens. The vocabulary is its different characters, in ascending order of their codes.
 class Characters {
  public:
   /// \throws Error file for a text that cannot be read, or of fewer than two characters
   explicit Characters(const std::string& path);
-  /// For a network of so many tokens. \throws Error usage if the text has more or fewer, too
+  /// For a network with this vocabulary. \throws Error usage if the text has more or fewer characters, too
   Characters(const std::string& path, Index vocabulary);
-  /// Where the text lies in this source tree (chapters/data/README.md).
+  /// The path of the text in this source tree (chapters/data/README.md).
   static std::string default_path();
 
   Index vocabulary() const { return static_cast<Index>(letters_.size()); }
@@ -23,22 +23,22 @@ class Characters {
   Index token(Index at) const { return tokens_[static_cast<std::size_t>(at)]; }
   /// \throws Error argument for a token outside the vocabulary
   char letter(Index token) const;
-  /// The token of a character; no_slot where the text has none such.
+  /// The token of a character; no_slot if the text does not have it.
   Index token_of(char letter) const;
-  /// Another text as tokens, and tokens as a text. \throws Error usage for a character that this one has not
+  /// Converts another text to tokens, and tokens to a text. \throws Error usage for an unknown character
   std::vector<Index> tokens_of(const std::string& text) const;
   std::string text_of(const std::vector<Index>& tokens) const;
 
  private:
   std::string path_;
-  std::string letters_;        // ascending
+  std::string letters_;        // the vocabulary
   std::vector<Index> tokens_;  // of the text
 };
 
-/// The sequences of one step: pieces of the text, each with the characters that follow. Which ones depends on
-/// seed, step and row alone. (rows, 2 length): ids and labels.
+/// The sequences of one step, (rows, 2 length): ids and labels. Each is a piece of the text, with the next
+/// character of each as its label. Which piece depends on seed, step and row alone.
 HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step);
-/// Ends each of these pieces with its first sentence. What follows a full stop is padding, and has no label.
+/// Ends each piece with its first sentence. Behind a full stop, there is padding without labels.
 void end_with_sentence(const Characters& text, HostTensor& pieces);
 
 }  // namespace shard

@@ -41,7 +41,7 @@ void ExpertJournal::add(const ShardedEngine& engine) {
   const Index experts = network_.model().experts;
   RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};
   for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % counts.chosen.size()] += chosen[i];
-  counts.kept = counts.chosen;  // no expert is ever full
+  counts.kept = counts.chosen;  // experts have no capacity, so none is dropped
   balance_.add(counts);
   decisions_.push_back(chosen);
 }

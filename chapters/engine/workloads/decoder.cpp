@@ -17,8 +17,8 @@ namespace shard {
 
 namespace {
 
-/// Pieces of a text, and the mean loss of what follows each character, over those that have a label. Each
-/// device counts the labels of the whole batch: its own rows may have more or fewer.
+/// Pieces of a text, and the mean loss over the characters with a label. Each device counts the labels of the
+/// whole batch, since its own rows may have more or fewer labels than others.
 class NextCharacters : public TrainingBatch {
  public:
   NextCharacters(const Characters& text, bool ends_with_sentence, Index rows, Index length,
@@ -45,7 +45,7 @@ class NextCharacters : public TrainingBatch {
     if (ends_with_sentence_) end_with_sentence(text_, pieces);
     return pieces;
   }
-  /// How many tokens of these rows have a label.
+  /// The number of tokens with a label in these rows.
   Index labels_of(Range rows) const {
     const HostTensor pieces = pieces_of(rows);
     return num_elements(pieces.shape) / 2 -
@@ -155,7 +155,7 @@ ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
         exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
     for (float& value : w.values)
       if (p.shape.size() == 1 && value == 0)
-        value = 1;  // a norm's: with 0, weights behind it have no gradient
+        value = 1;  // a norm's weight: with 0, the weights behind it have no gradient
   }
   return problem;
 }

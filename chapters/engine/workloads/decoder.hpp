@@ -6,11 +6,11 @@
 
 namespace shard {
 
-/// A decoder (decoder_model.hpp) that learns to say the next character of a text. Its input is (B, 2 S): each
-/// row has the S ids of a sequence, and then its S labels. Its output is the loss of each token, (B · S, 1).
+/// A decoder (decoder_model.hpp) that learns to predict the next character of a text. Its input is (B, 2 S):
+/// each row has the S ids of a sequence, then its S labels. Its output is each token's loss, (B · S, 1).
 class Decoder : public Workload {
  public:
-  /// Sequences have `length` tokens. In training, each may end with its sentence (characters.hpp).
+  /// Sequences have `length` tokens. In training, each may end with its first sentence (characters.hpp).
   Decoder(const DecoderModel& model, Index length, const std::string& data = Characters::default_path(),
           bool ends_with_sentence = false)
       : model_(model), length_(length), data_(data), ends_with_sentence_(ends_with_sentence) {}
@@ -23,7 +23,7 @@ class Decoder : public Workload {
   std::string describe() const override { return model_.describe(); }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   double parameter_elements() const override;
-  /// A block has two norms, and each keeps its rows.
+  /// A block has two norms, and the backward pass needs the rows of each.
   double kept_elements(Index batch) const override {
     return 2.0 * batch * length_ * model_.num_blocks * model_.model_dim;
   }
@@ -42,15 +42,15 @@ class Decoder : public Workload {
   std::string examples_title() const override { return "a text, and how the network goes on with it"; }
   std::unique_ptr<Journal> journal() const override;
 
-  /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of
-  /// 16 up to 64, so that not much of what they become is rounded to 0. Every tenth label or so is missing.
+  /// The network on the grid (arithmetic.hpp). Weights are integers −2..2. Output gradients are multiples of
+  /// 16 up to 64, so that few gradients round to 0. About one label in ten is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem) const override;
-  /// Weights stay as small as they begin, and each norm rounds to the grid again.
+  /// Weights stay small, and each norm rounds to the grid again.
   bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
-  /// Of a mixture: ChosenExperts. A collective.
+  /// For a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
 
@@ -62,12 +62,12 @@ class Decoder : public Workload {
   std::shared_ptr<const Characters> text_;
 };
 
-/// Experts of a mixture where nobody says how many: few numbers of devices divide them evenly.
+/// The default number of experts. Few numbers of devices divide 7, so that cuts are uneven.
 inline constexpr Index usual_experts = 7;
-/// The kind of these networks, with as many experts if no number is given; 0 for a plain feed-forward.
+/// The kind of these networks, with this default number of experts; 0 for a plain feed-forward.
 const WorkloadKind& decoder(Index experts = 0);
 
-/// The workload as a decoder. \throws Error internal for another one
+/// Casts to a decoder. \throws Error internal for another workload
 const Decoder& as_decoder(const Workload& workload);
 
 }  // namespace shard

@@ -14,7 +14,7 @@ namespace shard {
 
 namespace {
 
-/// \throws Error usage for sizes that make no network
+/// \throws Error usage for sizes that are no network's
 void require_sizes(const DecoderModel& m) {
   auto refuse_option = [](const Option<Index>& of, const std::string& expected, Index given) {
     throw Error(Code::usage, fmt::format("{}: expected {}, given {}", of.name, expected, given));
@@ -75,7 +75,7 @@ class DecoderKind : public WorkloadKind {
     const DecoderOptions& o = decoder_option();
     return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon, o.data};
   }
-  /// What shapes do not tell is taken from the options.
+  /// Options give the hyper-parameters that shapes do not determine.
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
     DecoderModel m = decoder_of(checkpoint, o[decoder_option().head_dim]);
     set_hyper_parameters(m, o);
@@ -109,7 +109,7 @@ class DecoderKind : public WorkloadKind {
     windowed.window = 3, windowed.is_tied = true;
     mixture.experts = 5, mixture.top_k = 2;
     std::vector<TestCase> all;
-    // With more blocks where there must be some for each device.
+    // Adds blocks where a variant needs some for each device.
     auto add = [&](DecoderModel m, Index length, Index batch) {
       for (; m.num_blocks < 64; ++m.num_blocks) {
         const auto made = only_one(m, length);
@@ -122,7 +122,7 @@ class DecoderKind : public WorkloadKind {
     add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
     return all;
   }
-  /// Without experts, unless only a mixture is accepted.
+  /// Without experts, unless the variant accepts only a mixture.
   TestCase streamed_case(const Accepts& accepts) const override {
     for (Index blocks = 2;; ++blocks)
       for (Index experts : {0, 5}) {
@@ -132,8 +132,8 @@ class DecoderKind : public WorkloadKind {
         if (blocks == 64 || accepts(*made)) return {made, 11};
       }
   }
-  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as a
-  /// variant accepts: each one is so many faults more.
+  /// All divided sizes are multiples of the number of devices, so all slices have the same shape. The fewest
+  /// blocks that a variant accepts, since each block adds calls in which tests plant faults.
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
@@ -147,17 +147,17 @@ class DecoderKind : public WorkloadKind {
   }
 
  private:
-  /// The same network each time, so that tests compute only once what they must know of it.
+  /// Returns the same network each time, so that tests solve its problem only once.
   static std::shared_ptr<const Decoder> only_one(const DecoderModel& m, Index length) {
     static std::map<std::string, std::shared_ptr<const Decoder>> all;
     auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
     if (!made) made = std::make_shared<Decoder>(m, length);
     return made;
   }
-  /// Each sequence has the first token of every slice of the vocabulary, and each token a label and a gradient.
+  /// Sequences have the first token of every slice of the vocabulary. Tokens have a label and a gradient.
   static ExactProblem live_problem(const Decoder& network, int devices) {
     const Index slice = network.model().vocabulary / devices;
-    constexpr std::uint64_t first_seed = 9;  // with some others, more than 10 % of a gradient are 0
+    constexpr std::uint64_t first_seed = 9;  // with some others, more than 10 % of a gradient is 0
     for (std::uint64_t seed = first_seed;; ++seed) {
       ExactProblem problem = network.exact_problem(devices, seed);
       for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
@@ -171,12 +171,12 @@ class DecoderKind : public WorkloadKind {
       if (!network.model().is_mixture() || is_live(problem, devices)) return problem;
     }
   }
-  /// Whether, in each block, every expert has tokens of every device, and two devices have other numbers of
-  /// tokens for each other: with the same ones, it would not matter whether they tell one another.
+  /// Whether, in each block, every expert has tokens of every device, and two devices send each other
+  /// different numbers of tokens. (With equal numbers, it would not matter whether they send these.)
   static bool is_live(const ExactProblem& problem, int devices) {
     const DecoderModel& m = as_decoder(*problem.workload).model();
     for (const std::vector<Index>& chosen : chosen_experts(m, problem)) {  // one sequence for each device
-      std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // of each, for each device
+      std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // by sender and receiver
       std::set<std::pair<std::size_t, Index>> used;                               // device and expert
       for (std::size_t i = 0; i < chosen.size(); ++i) {
         const std::size_t device = i / (chosen.size() / tokens.size());

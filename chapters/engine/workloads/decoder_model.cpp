@@ -63,7 +63,7 @@ Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name) {
 
 namespace {
 
-/// A width of heads as how many heads.
+/// The number of heads in a width.
 Index heads_of(const Checkpoint& checkpoint, const std::string& name, Index head_dim) {
   const Index width = matrix_shape(checkpoint, name)[1];
   if (width % head_dim != 0)

@@ -23,9 +23,9 @@ struct DecoderModel {
   Index hidden_dim = 0;  ///< F, of each expert
   Index num_blocks = 0;
   Index experts = 0;                           ///< E; 0: a plain feed-forward
-  Index top_k = 0;                             ///< experts of a token
+  Index top_k = 0;                             ///< experts chosen by each token
   bool is_tied = false;                        ///< the head is the embedding's table
-  std::optional<Index> window = std::nullopt;  ///< a token sees so many, itself included
+  std::optional<Index> window = std::nullopt;  ///< a token sees this number of tokens, itself included
   Index positions = Index{1} << 20;            ///< the longest sequence
   double rope_base = 10000;
   float epsilon = 1e-5F;
@@ -33,20 +33,20 @@ struct DecoderModel {
 
   Index query_width() const { return heads * head_dim; }
   Index key_width() const { return key_heads * head_dim; }
-  /// Query heads of each key-value head.
+  /// The number of query heads that share a key-value head.
   Index shared() const { return heads / key_heads; }
   bool is_mixture() const { return experts > 0; }
   /// "5 blocks of 48, 6 heads of 8 (3 key-value heads), 7 experts of 96".
   std::string describe() const;
-  /// All names and shapes, with bounds of initial values.
+  /// The names and shapes of all parameters, with the bounds of initial values.
   std::vector<Parameter> parameters() const;
 };
 
-/// The network whose parameters these are, with heads of this width. Hyper-parameters that shapes do not tell
-/// have their initial values. \throws Error file when a name or a shape is of no decoder
+/// The network that has these parameters, with heads of this width. Hyper-parameters that shapes do not
+/// determine have their default values. \throws Error file when a name or a shape is not a decoder's
 DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim);
 
-/// \throws Error file unless a checkpoint has just these parameters, in these shapes: those of a `kind`
+/// \throws Error file unless a checkpoint has exactly these parameters, in these shapes, those of a `kind`
 void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected,
                         const std::string& kind);
 /// The shape of a matrix. \throws Error file unless it is one of at least 1 by 1
@@ -63,10 +63,10 @@ inline const char* head_name() {
 inline const char* final_norm_name() {
   return "final_norm";  // (D)
 }
-/// Of a block: "attention_norm" (D), "query" (D, H d), "key" and "value" (D, G d), "output" (H d, D),
-/// "feed_forward_norm" (D), and "router" (D, E) of a mixture.
+/// A parameter of a block: "attention_norm" (D), "query" (D, H d), "key" and "value" (D, G d), "output" (H d,
+/// D), "feed_forward_norm" (D), and "router" (D, E) of a mixture.
 std::string block_name(Index block, const std::string& parameter);
-/// Of its feed-forward: "gate" and "up" (D, F), "down" (F, D). With experts, each has these.
+/// A parameter of a block's feed-forward: "gate" and "up" (D, F), "down" (F, D). Each expert has all three.
 std::string feed_forward_name(const DecoderModel& model, Index block, Index expert,
                               const std::string& parameter);
 /// @}

@@ -7,7 +7,7 @@
 
 namespace shard {
 
-/// A number of which 0 means none.
+/// An option whose value 0 means none.
 inline Option<Index> option_or_none(const std::string& name, const std::string& help, Index initial = 0) {
   Option<Index> option(name, initial, help);
   option.expected = "a whole number from 0 to 2^30";
@@ -17,7 +17,7 @@ inline Option<Index> option_or_none(const std::string& name, const std::string& 
   return option;
 }
 
-/// Options are made when they are asked for: kinds are made before other files' globals.
+/// A function makes the options at its first call, since kinds are made before other files' globals.
 struct DecoderOptions {
   Option<Index> blocks{"--blocks", 4, "Blocks of attention and a feed-forward"};
   Option<Index> model_dim{"--model-dim", 48, "Width of the residual stream"};

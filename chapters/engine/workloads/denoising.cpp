@@ -53,7 +53,7 @@ std::unique_ptr<TrainingBatch> DenoisingWorkload::batch(Index rows, std::uint64_
 std::string DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t seed) const {
   constexpr Index count = 3;
   InferenceMode no_tape;
-  DenoisingBatch shown(*digits_, seed, 0);  // no training step has number 0
+  DenoisingBatch shown(*digits_, seed, 0);  // training steps begin at 1
   Tensor mended = engine.whole(engine.forward(shown.noisy(engine.input_rows(count))));
   std::vector<std::vector<float>> images;
   for (Index i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@ class Digits {
 
   /// \throws Error file naming the line that is not 64 pixels and a label
   explicit Digits(const std::string& path);
-  /// Where the data set lies in this source tree.
+  /// The path of the data set in this source tree.
   static std::string default_path();
 
   Index size() const { return static_cast<Index>(values_.size()) / pixels; }
@@ -24,9 +24,9 @@ class Digits {
   std::vector<int> values_;
 };
 
-/// One step's batch of the denoising task: pixels / 16 plus normal noise of σ 0.3, to be turned back into
-/// pixels / 16. Which digits and which noise depends on seed, step and row alone, so that each device makes
-/// just the rows it needs.
+/// One step's batch of the denoising task. The input is pixels / 16 plus normal noise of σ 0.3, and the
+/// target is pixels / 16. Digits and noise depend on seed, step and row alone, so each device makes only the
+/// rows that it needs.
 class DenoisingBatch {
  public:
   DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step);

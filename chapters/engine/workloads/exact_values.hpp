@@ -1,6 +1,6 @@
 #pragma once
 
-/// Values of which exact problems are made.
+/// Values for exact problems.
 
 #include <map>
 #include <string>
@@ -13,15 +13,15 @@
 
 namespace shard::exact {
 
-/// `scale` times integers from low to high.
+/// `scale` times random integers from `low` to `high`.
 HostTensor integers(Shape shape, const CounterRandom& random, int low, int high, float scale = 1);
-/// A matrix with two entries ±1 a column: values grow by 2 a layer at most.
+/// A matrix with two entries ±1 in each column: values at most double in each layer.
 HostTensor sparse_signs(Shape shape, const CounterRandom& random);
 
-/// Arithmetic on a grid that fits transformers of these sizes with weights −2..2: scores and logits are
-/// scaled to a few units, by a power of two.
+/// The grid for transformers of these sizes with weights −2..2. A power of two scales scores and logits to a
+/// few units.
 Arithmetic grid_of(Index model_dim, Index head_dim);
-/// Such weights. Those of norms, vectors, are not 0: weights behind them would have no gradient.
+/// Weights −2..2. Norms have no 0, since the weights behind it would have no gradient.
 std::map<std::string, HostTensor> transformer_weights(const std::vector<Parameter>& parameters,
                                                       std::uint64_t seed);
 

@@ -57,7 +57,7 @@ void ForeignConfig::require_known() const {
   for (const auto& [name, value] : model_.config)
     if (!known_.contains(name) && !harmless.contains(name) && value != "null" &&
         !name.starts_with("id2label.") && !name.starts_with("label2id.") &&
-        !name.starts_with("task_specific_params") && !name.starts_with("chronos_config"))  // of a tokenizer
+        !name.starts_with("task_specific_params") && !name.starts_with("chronos_config"))  // of another task
       refuse_value(name, "no hyper-parameter that this program does not know", value);
 }
 
@@ -77,7 +77,7 @@ bool has_tied_head(const ForeignModel& model, const std::string& embedding, bool
 
 void require_tensors(const ForeignModel& model, const std::vector<Parameter>& parameters,
                      const ForeignNames& names, bool (*is_ignored)(const std::string& name)) {
-  std::set<std::string> known = {"lm_head.weight"};  // which may be tied
+  std::set<std::string> known = {"lm_head.weight"};  // a tied head may be stored
   for (const Parameter& p : parameters) {
     const ForeignName& stored = names.at(p.name);
     known.insert(stored.name);

@@ -1,6 +1,6 @@
 #pragma once
 
-/// config.json of a network that another library has written.
+/// Reads the config.json of a network of another library.
 
 #include <fmt/format.h>
 
@@ -14,12 +14,12 @@
 
 namespace shard {
 
-/// Reads hyper-parameters, and knows which it was asked for: the others must be harmless.
+/// Reads hyper-parameters, and records their names: all others must not change results.
 class ForeignConfig {
  public:
   explicit ForeignConfig(const ForeignModel& model) : model_(model) {}
 
-  /// A number of the family's config class, which has `otherwise` where the file says nothing.
+  /// A number; `otherwise`, the default of the family's config class, if the file does not have it.
   template <class Number>
   Number number(const std::string& name, Number otherwise, Number least) {
     const std::string given = text(name, "");
@@ -32,10 +32,10 @@ class ForeignConfig {
     return value;
   }
   Index count(const std::string& name, Index otherwise) { return number<Index>(name, otherwise, 1); }
-  /// Refuses sizes with which a product would overflow, or a list of all parameters would not fit into
-  /// memory. `matrices` is about how many the network has, and `numbers` how many numbers they hold.
+  /// Refuses sizes for which a product would overflow, or a list of all parameters would not fit into memory.
+  /// `matrices` and `numbers` are about the number of matrices of the network, and of their elements.
   void require_countable(double matrices, double numbers) const;
-  /// What the file says; `otherwise` for nothing, or null.
+  /// A text; `otherwise` if it is missing or null.
   std::string text(const std::string& name, const std::string& otherwise) {
     known_.insert(name);
     return model_.hyper_parameter(name, otherwise);
@@ -44,15 +44,15 @@ class ForeignConfig {
     const auto found = model_.config.find(name);
     return found != model_.config.end() && found->second == "null";
   }
-  /// One that must have this value, as nothing else is computed here.
+  /// Refuses another value than this one, since nothing else is computed here.
   void require(const std::string& name, const std::string& expected) {
     const std::string given = text(name, expected);
     if (given != expected) refuse_value(name, expected, given);
   }
-  /// The network's family, `model_type`, which must be one of these. \throws Error file naming the variants
-  /// that read another one
+  /// The network's family, `model_type`, which must be one of these. \throws Error file that names the
+  /// variants for another family
   std::string require_family(const std::vector<std::string>& families);
-  /// Refuses what nobody has asked for, unless it changes no result of a forward and a backward pass.
+  /// Refuses hyper-parameters that were not read, unless they change no result of forward or backward.
   void require_known() const;
 
   [[noreturn]] void refuse_value(const std::string& name, const std::string& expected,
@@ -66,12 +66,12 @@ class ForeignConfig {
   std::set<std::string> known_;
 };
 
-/// Whether the head is the embedding, of this name in the files, as transformers 5 decides: where config.json
-/// ties them, and the files have no `lm_head.weight` with other values. \throws Error file where it cannot be read
+/// Whether the head is tied to the embedding, whose stored name is given, by the rule of transformers 5:
+/// config.json ties them, and no `lm_head.weight` has other values. \throws Error file when it cannot be read
 bool has_tied_head(const ForeignModel& model, const std::string& embedding, bool config_ties);
 
-/// \throws Error file unless the model has these parameters, under these names, in these shapes, and no others but
-/// a head that is tied and those for which `is_ignored` is true
+/// \throws Error file unless the model has exactly these parameters, under these names and in these shapes. A
+/// tied head and names for which `is_ignored` is true may be there, too
 void require_tensors(const ForeignModel& model, const std::vector<Parameter>& parameters,
                      const ForeignNames& names, bool (*is_ignored)(const std::string& name));
 

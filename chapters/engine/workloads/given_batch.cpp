@@ -31,7 +31,7 @@ void MatrixPieces::add(const Tensor& piece, Index first_row) {
 
 namespace {
 
-/// Copies `count` numbers from bytes, and goes on behind them.
+/// Copies `count` numbers from bytes, and moves the position behind them.
 template <class Number>
 std::vector<Number> take(const std::string& bytes, std::size_t& at, Index count) {
   std::vector<Number> numbers(static_cast<std::size_t>(count));
@@ -103,7 +103,7 @@ class InputAndOutputGrad : public GivenBatch {
 
 class IdsAndLabels : public GivenBatch {
  public:
-  /// `ids`: how the file names the ids whose logits are computed.
+  /// `ids`: the name, in the file, of the tokens whose logits are computed.
   IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions,
                const char* ids = "input_ids")
       : file_(std::move(file)), vocabulary_(vocabulary), shape_(shape_of_ids(ids)) {
@@ -156,7 +156,7 @@ class IdsAndLabels : public GivenBatch {
   }
   virtual Index width() const { return 2 * shape_[1]; }
 
-  /// Refuses what would change results and is not read. A mask of ones, which tokenizers write, changes nothing.
+  /// Refuses tensors that would change results and are not read. A mask of ones (of tokenizers) is harmless.
   void require_used(const std::set<std::string>& used) const {
     for (const std::string& name : file_->names()) {
       if (used.contains(name)) continue;
@@ -209,7 +209,7 @@ class IdsAndLabels : public GivenBatch {
   MatrixPieces logits_;
 };
 
-/// With sources, which an encoder reads.
+/// Also with sources, which an encoder reads.
 class SourcesAndTargets : public IdsAndLabels {
  public:
   SourcesAndTargets(std::unique_ptr<Checkpoint> file, Index vocabulary)

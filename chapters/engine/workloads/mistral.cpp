@@ -10,7 +10,7 @@ namespace shard {
 
 namespace {
 
-/// The base of the angles, in the spelling of transformers 5, rope_parameters, and in the older one.
+/// The base of the angles: in rope_parameters (transformers 5), or in the older place.
 double rope_base(ForeignConfig& config, double otherwise) {
   config.require("rope_parameters.rope_type", "default");
   config.require("rope_scaling.rope_type", "default");
@@ -26,7 +26,7 @@ struct Family {
   double epsilon, rope_base;
   std::optional<Index> window;
 };
-/// The values that transformers' config classes have where a file says nothing.
+/// The defaults of transformers' config classes.
 constexpr Family mistral_family = {false, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-6, 1e4, 4096};
 constexpr Family mixtral_family = {true, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-5, 1e6, std::nullopt};
 
@@ -89,7 +89,7 @@ DecoderModel mistral_model(const ForeignModel& model) {
   m.is_tied = has_tied_head(model, "model.embed_tokens.weight", tied == "true");
   require_same_network(config, m);
   m.how = Arithmetic::real(m.head_dim);
-  // Older files have the frequencies of positions, which follow from config.json.
+  // Older files have the frequencies of the rotary positions, which follow from config.json.
   if (model.parameters)
     require_tensors(model, m.parameters(), mistral_names(m),
                     [](const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); });

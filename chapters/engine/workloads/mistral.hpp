@@ -5,11 +5,11 @@
 
 namespace shard {
 
-/// A network of the family mistral or mixtral, as Hugging Face's `save_pretrained` writes it, as a decoder.
-/// \throws Error file for another family, for hyper-parameters that would change results and are not known
-/// here, and for parameters of other shapes than the hyper-parameters say
+/// The decoder that a Mistral or Mixtral is, as Hugging Face's `save_pretrained` writes it. \throws Error
+/// file for another family, for unknown hyper-parameters that would change results, and for parameters of
+/// other shapes than the hyper-parameters give
 DecoderModel mistral_model(const ForeignModel& model);
-/// Where its parameters lie.
+/// The stored names of its parameters.
 ForeignNames mistral_names(const DecoderModel& model);
 
 }  // namespace shard

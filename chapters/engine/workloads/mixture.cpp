@@ -14,12 +14,12 @@ namespace shard {
 
 namespace {
 
-/// Options are made when they are asked for: kinds are made before other files' globals.
+/// A function makes the options at its first call, since kinds are made before other files' globals.
 struct MixtureOptions {
   Option<Index> layers{"--layers", 2,
                        "Weight matrices of each expert; an even number, as the output is an image"};
   Option<Index> hidden_dim{"--hidden-dim", 128, "Width of the hidden activations"};
-  // so that few numbers of devices divide them evenly
+  // few numbers of devices divide it, so that cuts are uneven
   Option<Index> experts{"--experts", 7, "Experts, each a stack of these layers"};
   Option<std::string> capacity_factor{
       "--capacity-factor", "1.25",
@@ -80,9 +80,8 @@ class MixtureKind : public WorkloadKind {
     return std::make_shared<Mixture>(MixtureModel{{layers, model_dim, hidden_dim}, 4}, RoutingRule{top_k_});
   }
 
-  /// More and fewer experts than devices and than tokens, with and without bounds on what an expert takes,
-  /// some so tight that tokens are dropped by all, with and without the balancing loss and skew (which exact
-  /// problems set to 0).
+  /// More and fewer experts than devices and than tokens; with and without capacities, some so small that
+  /// every expert drops tokens; with and without the balancing loss and skew (which exact problems set to 0).
   std::vector<TestCase> cases(const Accepts& accepts) const override {
     struct Routed {
       Index num_experts;
@@ -102,7 +101,7 @@ class MixtureKind : public WorkloadKind {
         }
     return all;
   }
-  /// No expert is ever full, so that rows do not depend on others beside them.
+  /// Experts have no capacity, so a row's result does not depend on other rows.
   TestCase streamed_case(const Accepts&) const override {
     return {std::make_shared<Mixture>(MixtureModel{{3, 5, 7}, 4}, RoutingRule{top_k_, std::nullopt, 0.01, 0}),
             11};

@@ -7,11 +7,10 @@
 
 namespace shard {
 
-/// A mixture of experts (mixture_model.hpp) whose router chooses by a rule. Its engines are also
-/// RoutesTokens.
+/// A mixture of experts (mixture_model.hpp) with a routing rule. Its engines also implement RoutesTokens.
 class Mixture : public DenoisingWorkload {
  public:
-  /// \throws Error usage when a token is to have more experts than there are
+  /// \throws Error usage when a token needs more experts than there are
   Mixture(const MixtureModel& model, const RoutingRule& rule,
           const std::string& data = Digits::default_path());
 
@@ -21,7 +20,7 @@ class Mixture : public DenoisingWorkload {
   const WorkloadKind& kind() const override;
   Index num_layers() const override { return model_.num_layers; }
   std::string describe() const override;
-  /// Experts as in Mlp; the router as a layer without a ReLU before it.
+  /// The experts' parameters as in Mlp; the router's as those of a layer without a ReLU before it.
   std::vector<Parameter> parameters() const override;
   double parameter_elements() const override;
   Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
@@ -44,13 +43,13 @@ class Mixture : public DenoisingWorkload {
   RoutingRule rule_;
 };
 
-/// Mixtures with one expert a token (`top_k` 1), or with several: as many as `--top-k` says, or else `top_k`.
+/// Mixtures with one expert for each token (`top_k` 1), or with `--top-k` experts (default `top_k`).
 const WorkloadKind& mixture(Index top_k);
 
-/// The mixture that a workload is. \throws Error internal for another workload
+/// Casts to a mixture. \throws Error internal for another workload
 const Mixture& as_mixture(const Workload& workload);
 
-/// Where a step's choices went, for closed forms.
+/// The choices of a step, for closed forms.
 struct RoutedStep : StepData {
   RoutedCounts counts;
 
@@ -60,13 +59,13 @@ struct RoutedStep : StepData {
   }
 };
 
-/// What the closed form of a mixture depends on. \throws Error internal for another workload
+/// The arguments of a mixture's closed form. \throws Error internal for another workload
 struct MixtureSetting : Setting {
   MixtureModel model;
   RoutingRule rule;
-  RoutedCounts routed;  ///< where this batch's choices went
+  RoutedCounts routed;  ///< the choices of this batch
 
-  MixtureSetting(const Setting& setting);  // a conversion, so that a form can be given the general one
+  MixtureSetting(const Setting& setting);  // implicit: a form gets the general setting
 };
 
 }  // namespace shard

@@ -42,7 +42,7 @@ std::optional<ExactToken> exact_choice(const std::vector<double>& logits, Index 
 
 namespace {
 
-/// Which choices find a slot: ranks first, then tokens.
+/// Marks the choices that find a slot: by rank first, then by token.
 void keep_first(std::vector<ExactToken>& tokens, const RoutingRule& rule, Index experts) {
   const Index capacity = rule.capacity(static_cast<Index>(tokens.size()), experts);
   std::vector<Index> taken(static_cast<std::size_t>(experts));
@@ -51,7 +51,7 @@ void keep_first(std::vector<ExactToken>& tokens, const RoutingRule& rule, Index 
       token.is_kept.push_back(taken[static_cast<std::size_t>(token.chosen[r])]++ < capacity);
 }
 
-/// The choices of a batch that is divided over so many devices.
+/// The counts of a batch that is divided over this number of devices.
 RoutedCounts counted(const std::vector<ExactToken>& tokens, const Mixture& mixture, int devices) {
   const auto batch = static_cast<Index>(tokens.size());
   const Index k = mixture.rule().top_k, E = mixture.model().num_experts;

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Which experts a token goes to in an exact problem, from the definitions: shares nothing with a router.
+/// The experts of each token in an exact problem, from the definitions. Shares no code with a router.
 
 #include <optional>
 #include <vector>
@@ -11,7 +11,7 @@ namespace shard {
 
 inline constexpr float logit_step = 128;  ///< exp(-128) is 0 in float32
 
-/// What one token's router output comes to.
+/// The routing of one token.
 struct ExactToken {
   std::vector<double> probabilities;  ///< of each expert
   std::vector<Index> chosen;          ///< k of them
@@ -19,11 +19,11 @@ struct ExactToken {
   std::vector<bool> is_kept;          ///< k
 };
 
-/// The choice of one token by its logits, or nothing if its gates would not be exact.
+/// The choice of one token by its logits; nothing if its gates are not exact.
 std::optional<ExactToken> exact_choice(const std::vector<double>& logits, Index top_k);
 
-/// Every token's choices, and which of them find a slot: ranks first, then tokens.
-/// \throws Error internal when a token's gates would not be exact
+/// The choices of every token. Slots are given by rank first, then by token. \throws Error internal when a
+/// token's gates are not exact
 std::vector<ExactToken> exact_choices(const ExactProblem& problem);
 
 }  // namespace shard

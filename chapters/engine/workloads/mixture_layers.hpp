@@ -1,6 +1,6 @@
 #pragma once
 
-/// A mixture's parameters as an engine holds them: what its optimizer updates.
+/// A mixture's parameters in an engine, for its optimizer.
 
 #include "engine/trainable.hpp"
 #include "engine/workloads/mixture_model.hpp"

@@ -18,7 +18,7 @@ namespace {
 ///   Every device has one token of this type.
 ///
 /// Each device has as many experts without a token: none, or with one expert a token its third one. So all
-/// make equally many calls, also where gradients of an expert's copies are reduced.
+/// devices make the same number of calls, also where gradients of an expert's copies are reduced.
 HostTensor live_router(const MixtureModel& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
@@ -46,8 +46,8 @@ HostTensor live_input(Index batch, Index width, Index N) {
   return input;
 }
 
-/// Layer 0 has no zeros, so that it reads every feature, and it differs from expert to expert. In later
-/// layers every row and every column has at least two ones.
+/// Layer 0 has no zeros, so it reads every feature, and it differs between experts. In later layers every row
+/// and every column has at least two ones.
 HostTensor live_weights(const MixtureModel& m, Index expert, Index layer) {
   const Shape shape = m.shape(layer);
   HostTensor w = exact::integers(shape, CounterRandom(3, "live " + expert_layer_name(expert, layer)), 1, 2);

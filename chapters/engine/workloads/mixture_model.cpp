@@ -19,7 +19,7 @@ std::string expert_layer_name(Index expert, Index layer) {
 
 namespace {
 
-/// Whether parameters are those of `layers` layers for each expert, no more and no other.
+/// Whether the parameters are exactly those of `layers` layers for each expert.
 void require_expert_names(const Checkpoint& checkpoint, Index experts, Index layers) {
   std::set<std::string> wanted = {router_name()};
   for (Index e = 0; e < experts; ++e)

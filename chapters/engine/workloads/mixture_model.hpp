@@ -6,7 +6,7 @@
 
 namespace shard {
 
-/// A mixture of experts: a router, and so many stacks of one shape, the experts.
+/// A mixture of experts: a router, and `num_experts` stacks of one shape, the experts.
 struct MixtureModel : Model {
   Index num_experts = 0;
   bool operator==(const MixtureModel&) const = default;
@@ -20,8 +20,8 @@ std::string router_name();
 std::string expert_layer_name(Index expert, Index layer);
 /// @}
 
-/// The mixture that a checkpoint holds, from its names and shapes.
-/// \throws Error file naming the parameter that is missing, unknown or of the wrong shape
+/// The mixture with the names and shapes of a checkpoint. \throws Error file naming the parameter that is
+/// missing, unknown or of the wrong shape
 MixtureModel mixture_of(const Checkpoint& checkpoint);
 
 }  // namespace shard

@@ -16,7 +16,7 @@ namespace {
 using exact::Matrix;
 
 /// A router with elements −128, 0 or 128. Experts form groups of 1, 2, 4, 1, ... The experts of a group have
-/// equal columns, so their logits tie. They are chosen at random.
+/// equal columns, so their logits are equal.
 HostTensor tied_router(const MixtureModel& m, const CounterRandom& random) {
   std::vector<Index> experts(static_cast<std::size_t>(m.num_experts));
   std::iota(experts.begin(), experts.end(), Index{0});
@@ -34,8 +34,8 @@ HostTensor tied_router(const MixtureModel& m, const CounterRandom& random) {
   return router;
 }
 
-/// Rows drawn until each has exact gates, the last of several all zeros if that is exact too: the kink of
-/// every ReLU. Nothing if there seem to be none.
+/// Random rows with exact gates. Of several rows, the last is all zeros if its gates are exact: there, every
+/// ReLU has its kink. Nothing if no rows are found.
 std::optional<HostTensor> input_for(const HostTensor& router, Index top_k, Index batch,
                                     const CounterRandom& random, const Digits* digits) {
   const Index width = router.shape[0];
@@ -68,12 +68,12 @@ ExactProblem make_exact_mixture(const Mixture& mixture, Index batch, std::uint64
   const MixtureModel& model = mixture.model();
   RoutingRule rule = mixture.rule();
   rule.skew = 0;
-  if (rule.aux_weight != 0)  // w E count / (k B²) is then the count
+  if (rule.aux_weight != 0)  // w E count / (k B²) is then count
     rule.aux_weight =
         static_cast<double>(rule.top_k * batch * batch) / static_cast<double>(model.num_experts);
   ExactProblem problem;
   problem.workload = std::make_shared<Mixture>(model, rule);
-  // Gates are quarters at least, so expert gradients, and weights after integer steps, are integers.
+  // Gates are at least 1/4, so experts' gradients, and weights after integer steps, are integers.
   problem.output_grad = exact::integers({batch, model.width(model.num_layers)},
                                         CounterRandom(seed, "exact output gradient"), -2, 2, 4);
   const bool is_sparse = model.num_layers > 2 || model.model_dim > 16;

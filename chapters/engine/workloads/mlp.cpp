@@ -68,7 +68,7 @@ class MlpKind : public WorkloadKind {
     for (Index layers : depths(accepts, {2, 3, 6}, {0, 1})) {
       const Model model{layers, devices, 2 * devices};
       const bool may_be = may_be_dense(model, 3 * devices);
-      if (is_dense && !may_be) continue;  // a block of a matrix would read but a part of each row
+      if (is_dense && !may_be) continue;  // a cut matrix would read a part of each row only
       if (all.empty()) is_dense = may_be;
       all.push_back(make_live_problem(model, 3 * devices));
     }
@@ -76,8 +76,8 @@ class MlpKind : public WorkloadKind {
   }
 
  private:
-  /// Those of some depths that are accepted: of the usual ones, or, where these are too few layers, of the
-  /// fewest that are accepted and so many more. At least one.
+  /// The accepted numbers of layers among `usual`. If `usual` has too few layers: the fewest accepted, plus
+  /// each of `more`. At least one.
   std::vector<Index> depths(const Accepts& accepts, const std::vector<Index>& usual,
                             const std::vector<Index>& more) const {
     auto is_accepted = [&](Index layers) { return accepts(*sized(layers, 5, 7)); };

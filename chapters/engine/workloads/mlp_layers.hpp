@@ -1,6 +1,6 @@
 #pragma once
 
-/// The layers of a stack as an engine holds them: what its optimizer updates.
+/// The layers of a stack in an engine, for its optimizer.
 
 #include "engine/trainable.hpp"
 #include "engine/workloads/mlp_model.hpp"

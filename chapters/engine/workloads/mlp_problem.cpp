@@ -46,7 +46,7 @@ ExactProblem Mlp::exact_problem(Index batch, std::uint64_t seed) const {
 
 namespace {
 
-/// Where a version with a mistake has its ReLUs: before a layer, or behind the last one.
+/// Whether a ReLU comes before a layer, or behind the last one, in a version with this mistake.
 bool has_relu(Index layer, Index layers, Cause mistake) {
   if (mistake == Cause::relus_forgotten) return false;
   if (mistake == Cause::relu_before_each) return layer < layers;
@@ -60,8 +60,8 @@ void mask(Matrix& d, const Matrix& kept) {
     if (kept.values[k] <= 0) d.values[k] = 0;
 }
 
-/// What it keeps for a layer's gradient. `inputs`: of each layer, and the output. `before`: the same
-/// before ReLUs.
+/// The matrix that a version with this mistake keeps for a layer's gradient. `inputs`: the input of each
+/// layer, and the output. `before`: the same before the ReLUs.
 const Matrix& kept(Index layer, const std::vector<Matrix>& inputs, const std::vector<Matrix>& before,
                    Cause mistake) {
   const bool begins_block = !relu_before(layer) && layer + 2 < std::ssize(inputs);
@@ -80,7 +80,7 @@ std::vector<Cause> Mlp::mistakes() const {
           Cause::kept_output,      Cause::kept_first,       Cause::block_left_out};
 }
 
-/// By the definitions, but for the mistake.
+/// Follows the definitions, except for the mistake.
 Solution Mlp::solve_with(Cause mistake, const ExactProblem& problem) const {
   const Index layers = model_.num_layers;
   Solution results;
@@ -124,7 +124,7 @@ ExactProblem make_live_problem(const Model& model, Index batch) {
     Index period = std::min(w.shape[0], w.shape[1]);
     for (Index i = 0; i < num_elements(w.shape); ++i) {
       Index distance = (i / w.shape[1] - i % w.shape[1] + num_elements(w.shape)) % period;
-      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // in deeper stacks, sums would not be exact
+      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // in deeper stacks, sums are not exact
       Index diagonals = model.num_layers <= 10 ? 2 : 1;
       float value = is_dense || distance < diagonals ? 1.0F : 0.0F;
       if (all_dense && relu_before(l)) value = distance == 0 ? 2.0F : 1.0F;

@@ -6,7 +6,7 @@ namespace shard {
 
 namespace {
 
-/// Plain tensors; weights are Replicated, as the optimizer lists them.
+/// An engine with whole tensors. Weights are Replicated, since optimizers need layouts.
 class UnshardedMlp : public ShardedEngine {
  public:
   using ShardedEngine::ShardedEngine;

@@ -6,7 +6,7 @@
 
 namespace shard {
 
-/// An engine of these networks on one device, for `train` to hold a strategy's losses against. It has no
+/// An engine of these networks on one device. `train` compares a strategy's losses with its losses. It has no
 /// strategy, and shares no code with the chapters. `alone` is a group of one device.
 std::unique_ptr<ShardedEngine> unsharded_mlp(Communicator& alone);
 

@@ -7,10 +7,10 @@ namespace shard {
 
 namespace {
 
-constexpr Index most_pieces = 4;        // of a micro-batched step
-constexpr std::size_t most_alone = 16;  // parameters of which each is tried alone
+constexpr Index most_pieces = 4;        // micro-batches of a step
+constexpr std::size_t most_alone = 16;  // parameters that are tried one by one
 
-/// Adds the problem's results, those with a mistake, if float32 holds them exactly.
+/// Adds the problem's results with a mistake, if float32 holds them exactly.
 void add(std::vector<OtherResults>& all, const Diagnosis& says, const ExactProblem& problem,
          Cause mistake = Cause::unknown) {
   try {
@@ -20,7 +20,7 @@ void add(std::vector<OtherResults>& all, const Diagnosis& says, const ExactProbl
   }
 }
 
-/// Micro-batch `k` of so many, of each device's rows.
+/// The problem of micro-batch `k` of `pieces`, of each device's rows.
 ExactProblem one_piece(const ExactProblem& problem, int devices, Index pieces, Index k) {
   const Index rows = problem.output_grad.shape.at(0);
   std::vector<Range> counted;
@@ -32,10 +32,10 @@ ExactProblem one_piece(const ExactProblem& problem, int devices, Index pieces, I
   return of_rows(problem, counted);
 }
 
-/// The rows of a tensor that are old.
+/// The rows of a tensor that were not updated.
 using OldRows = std::function<std::vector<Range>(Index rows)>;
 
-/// The problem with rows of these weights as they were before.
+/// The problem in which rows of these weights have their values of `before`.
 ExactProblem with_old(const ExactProblem& before, ExactProblem now, const std::vector<std::string>& names,
                       const OldRows& old_rows) {
   for (const std::string& name : names) {

@@ -6,9 +6,9 @@
 
 namespace shard {
 
-/// A counter-based generator: the value at an index depends on key and index alone, so that every device can
-/// make just the elements it holds. Philox4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as
-/// 1, 2, 3").
+/// A counter-based generator: the value at an index depends on key and index alone, so each device makes only
+/// the elements that it holds. Philox4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2,
+/// 3").
 class CounterRandom {
  public:
   /// Streams with different names, or seeds, are independent.

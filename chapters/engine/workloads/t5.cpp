@@ -13,7 +13,7 @@ namespace shard {
 
 namespace {
 
-/// Pieces of a text, and the mean loss of the characters that follow each.
+/// Pieces of a text, and the mean loss of the next characters.
 class NextPieces : public TrainingBatch {
  public:
   NextPieces(const Characters& text, Index rows, Index source_length, Index length, std::uint64_t seed,
@@ -26,8 +26,7 @@ class NextPieces : public TrainingBatch {
         loss_(rows * length) {}
 
   Tensor input(Range rows) const override {
-    const Index width =
-        source_length_ + length_ - 1;  // the ids of both: the last of a source begins its target
+    const Index width = source_length_ + length_ - 1;  // the last id of a source begins its target
     const HostTensor pieces = pieces_of_text(text_, rows, width, seed_, step_);
     std::vector<float> values;
     for (auto row = pieces.values.begin(); row != pieces.values.end(); row += 2 * width) {
@@ -92,7 +91,7 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
   model.see_logits([&](const Tensor& z, const Tokens& t, Index column) {
     pieces.add(z, std::vector<Index>(t.positions.begin(), t.positions.end()), column);
   });
-  const NextPieces example(*text_, 1, source_length_, length_, seed, 0);  // no training step has number 0
+  const NextPieces example(*text_, 1, source_length_, length_, seed, 0);  // training steps begin at 1
   engine.forward(example.input(engine.input_rows(1)));
   model.see_logits({});
   const HostTensor logits = pieces.gather(engine.group(), {length_, model_.vocabulary}, model_.vocabulary);

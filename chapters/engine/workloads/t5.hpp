@@ -6,10 +6,9 @@
 
 namespace shard {
 
-/// An encoder-decoder (t5_model.hpp) that reads a piece of a text and learns to say the piece that follows.
-/// Its input is (B, 1 + n + 2 S): see SourceAndTarget. Its output is the loss of each token of the targets,
-/// (B · S, 1). A target begins with the model's
-/// start token; without one, with the last token of its source.
+/// An encoder-decoder (t5_model.hpp) that reads a piece of a text and learns to predict the next piece. Its
+/// input is (B, 1 + n + 2 S): see SourceAndTarget. Its output is the loss of each token of the targets, (B ·
+/// S, 1). A target begins with the model's start token or, without one, with the last token of its source.
 class T5 : public Workload {
  public:
   /// Sources have `source_length` tokens, and targets `length`.
@@ -26,7 +25,7 @@ class T5 : public Workload {
   std::string describe() const override { return model_.describe(); }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   double parameter_elements() const override;
-  /// A block has two norms at the least, and each keeps its rows.
+  /// A block has at least two norms, and the backward pass needs the rows of each.
   double kept_elements(Index batch) const override {
     const Index rows = model_.encoder_blocks * source_length_ + model_.decoder_blocks * length_;
     return 2.0 * batch * rows * model_.model_dim;
@@ -66,7 +65,7 @@ class T5 : public Workload {
 /// The kind of these networks.
 const WorkloadKind& t5();
 
-/// The workload as a T5. \throws Error internal for another one
+/// Casts to a T5. \throws Error internal for another workload
 const T5& as_t5(const Workload& workload);
 
 }  // namespace shard

@@ -14,14 +14,14 @@ namespace {
   throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", model.source, what, expected, given));
 }
 
-/// A hyper-parameter that must have one value, which T5 has where the model says nothing.
+/// Refuses another value of a hyper-parameter than T5's default.
 void require_hyper_parameter(const ForeignModel& model, const std::string& name, const std::string& expected,
                              const std::string& otherwise, const std::string& why = "") {
   const std::string& given = model.hyper_parameter(name, otherwise);
   if (given != expected) refuse_model(model, name, expected + why, printable(given, 60));
 }
 
-/// The options that change what a block computes: it must be wo(relu(wi x)).
+/// Refuses options that change what a block computes: it must be wo(relu(wi x)).
 void require_plain_block(const ForeignModel& model) {
   require_hyper_parameter(model, "model_type", "t5", "none");
   const std::string activation = model.hyper_parameter("feed_forward_proj", "relu");
@@ -33,12 +33,12 @@ void require_plain_block(const ForeignModel& model) {
   require_hyper_parameter(model, "quantization_config", "none", "none");
 }
 
-/// "encoder.block.3.layer.1.DenseReluDense.", of which wi.weight and wo.weight are.
+/// "encoder.block.3.layer.1.DenseReluDense.", the prefix of wi.weight and wo.weight.
 std::string before_names(const std::string& stack, const std::string& number) {
   return fmt::format("{0}.block.{1}.layer.{2}.DenseReluDense.", stack, number, stack == "encoder" ? 1 : 2);
 }
 
-/// Blocks of the encoder or the decoder, which have numbers from 0 on.
+/// The number of blocks of the encoder or the decoder, which are numbered from 0.
 Index count_blocks(const ForeignModel& model, const std::string& stack) {
   Index count = 0;
   while (model.parameters->contains(before_names(stack, std::to_string(count)) + "wi.weight")) ++count;
@@ -58,7 +58,7 @@ std::string listed_blocks(const ForeignModel& model) {
   return text.empty() ? "a block of a T5, of which its files have none" : text;
 }
 
-/// PyTorch stores (out, in).
+/// Refuses another shape than (out, in), as PyTorch stores it.
 void require_matrix(const ForeignModel& model, const std::string& name, const std::string& out,
                     const std::string& in) {
   const Shape given = model.parameters->shape(name);

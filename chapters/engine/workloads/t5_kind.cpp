@@ -13,7 +13,7 @@ namespace shard {
 
 namespace {
 
-/// \throws Error usage for numbers that make no buckets
+/// \throws Error usage for sizes that give no buckets
 void require_buckets(const T5Model& m) {
   if (m.buckets < 4)
     throw Error(Code::usage,
@@ -23,7 +23,7 @@ void require_buckets(const T5Model& m) {
                                          t5_option().max_distance.name, m.buckets / 2, m.max_distance));
 }
 
-/// A table that is also the head gives larger logits than a head of its own.
+/// A tied head has larger logits than a head of its own.
 Arithmetic real(const T5Model& m) {
   Arithmetic how;
   if (m.is_tied) how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
@@ -84,7 +84,7 @@ class T5Kind : public WorkloadKind {
     options = options.with(blocks, options[blocks] + 1);
     return true;
   }
-  /// What shapes do not tell is taken from the options.
+  /// Options give the hyper-parameters that shapes do not determine.
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
     T5Model m = t5_of(checkpoint, o[decoder_option().head_dim]);
     set_hyper_parameters(m, o);
@@ -110,7 +110,7 @@ class T5Kind : public WorkloadKind {
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {
     std::vector<TestCase> all;
-    // With more blocks where there must be some for each device.
+    // Adds blocks where a variant needs some for each device.
     auto add = [&](T5Model m, Index source_length, Index length, Index batch) {
       m.how = real(m);
       for (; m.decoder_blocks < 64; ++m.decoder_blocks) {
@@ -132,8 +132,8 @@ class T5Kind : public WorkloadKind {
       if (blocks == 64 || accepts(*made)) return {made, 11};
     }
   }
-  /// Everything that is divided is a multiple of the devices, so that all slices are alike. As few blocks as
-  /// a variant accepts: each one is so many faults more.
+  /// All divided sizes are multiples of the number of devices, so all slices have the same shape. The fewest
+  /// blocks that a variant accepts, since each block adds calls in which tests plant faults.
   std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
     std::vector<ExactProblem> all;
     const Index n = devices;
@@ -147,10 +147,10 @@ class T5Kind : public WorkloadKind {
   }
 
  private:
-  /// Sources and targets have the first token of every slice of the vocabulary, and each token of a target a
+  /// Sources and targets have the first token of every slice of the vocabulary. Each token of a target has a
   /// label and a gradient.
   static ExactProblem live_problem(const T5& network, int devices) {
-    constexpr std::uint64_t seed = 4;  // with some others, more than 10 % of a gradient are 0
+    constexpr std::uint64_t seed = 4;  // with some others, more than 10 % of a gradient is 0
     ExactProblem problem = network.exact_problem(devices, seed);
     const Index slice = network.model().vocabulary / devices, width = problem.input.shape[1];
     const Index labels = width - as_t5(*problem.workload).length();

@@ -24,8 +24,8 @@ std::string T5Model::describe() const {
 
 namespace {
 
-/// Parameters of a network, with initial values of the usual sizes. Scores are not scaled, so queries'
-/// weights are small.
+/// The parameters of a network, with the usual bounds of initial values. Scores are not scaled, so the
+/// queries' weights are small.
 class ParameterList {
  public:
   explicit ParameterList(const T5Model& model) : m_(model) {}
@@ -38,7 +38,7 @@ class ParameterList {
   }
 
  private:
-  /// Of elements whose mean square is 1 / `divisor`.
+  /// Adds a matrix whose elements have the mean square 1 / `divisor`.
   void matrix(const std::string& name, Index rows, Index columns, double divisor) {
     all_.push_back({name, {rows, columns}, static_cast<float>(std::sqrt(3 / divisor))});
   }

@@ -13,11 +13,11 @@
 
 namespace shard {
 
-/// The two stacks of blocks. A decoder's block also attends to what the encoder's stack returns.
+/// The two stacks of blocks. A decoder's block also attends to the encoder's output.
 enum class Side { encoder, decoder };
 
-/// One embedding for both stacks; in each, blocks of RMSNorm and attention, and of RMSNorm and a
-/// feed-forward, then a last norm; the head.
+/// One embedding for both stacks. Each stack has blocks of RMSNorm and attention, then RMSNorm and a
+/// feed-forward, and a last norm. Then comes the head.
 struct T5Model {
   Index vocabulary = 0;  ///< V
   Index model_dim = 0;   ///< D
@@ -26,12 +26,12 @@ struct T5Model {
   Index hidden_dim = 0;  ///< F
   Index encoder_blocks = 0;
   Index decoder_blocks = 0;
-  Index buckets = 32;  ///< of distances: of all keys in the encoder, of keys before a query in the decoder
+  Index buckets = 32;  ///< of all distances in the encoder; of distances to earlier keys in the decoder
   Index max_distance = 128;
   Hidden hidden = Hidden::relu;  ///< or geglu
   bool is_tied = true;           ///< the head is the embedding's table
   float epsilon = 1e-6F;
-  std::optional<Index> start_token = std::nullopt;  ///< with which each target begins
+  std::optional<Index> start_token = std::nullopt;  ///< the first token of each target
   Arithmetic how = {};                              ///< scores are not scaled
 
   Index width() const { return heads * head_dim; }
@@ -40,22 +40,22 @@ struct T5Model {
   RelativePositions positions(Side side) const { return {buckets, max_distance, side == Side::encoder}; }
   /// "4 + 4 blocks of 48, 6 heads of 8, hidden 96, 61 tokens".
   std::string describe() const;
-  /// All names and shapes, with bounds of initial values.
+  /// The names and shapes of all parameters, with the bounds of initial values.
   std::vector<Parameter> parameters() const;
 };
 
-/// The network whose parameters these are, with heads of this width. Hyper-parameters that shapes do not tell
-/// have their initial values. \throws Error file when a name or a shape is of no such network
+/// The network that has these parameters, with heads of this width. Hyper-parameters that shapes do not
+/// determine have their default values. \throws Error file when a name or a shape is not such a network's
 T5Model t5_of(const Checkpoint& checkpoint, Index head_dim);
 
 /// \name Parameters. Weights of products are stored (in, out)
 /// The embedding (V, D) and the head (V, D) are named as a decoder's (decoder_model.hpp).
 /// @{
-/// Of a stack: "position_bias" (buckets, H) and "final_norm" (D).
+/// A parameter of a stack: "position_bias" (buckets, H) or "final_norm" (D).
 std::string t5_name(Side side, const std::string& parameter);
-/// Of a block: "norm" (D), "query", "key", "value" (D, H d) and "output" (H d, D), each with "self_" before
-/// it; in the decoder also with "cross_"; "feed_forward_norm" (D), "up" (D, F), "down" (F, D), and "gate" (D,
-/// F) where there is a gate.
+/// A parameter of a block. Of attention: "norm" (D), "query", "key" and "value" (D, H d), and "output" (H d,
+/// D), with the prefix "self_" or, in the decoder, "cross_". Of the feed-forward: "feed_forward_norm" (D),
+/// "up" (D, F), "down" (F, D), and "gate" (D, F) if there is a gate.
 std::string t5_name(Side side, Index block, const std::string& parameter);
 /// @}
 

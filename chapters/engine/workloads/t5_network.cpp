@@ -10,7 +10,7 @@ namespace shard {
 
 namespace {
 
-/// The values that transformers' config class has where a file says nothing.
+/// The defaults are those of transformers' config class.
 T5Model sizes(ForeignConfig& config) {
   T5Model m;
   m.vocabulary = config.count("vocab_size", 32128);
@@ -31,7 +31,7 @@ T5Model sizes(ForeignConfig& config) {
 }
 
 void require_countable(const ForeignConfig& config, const T5Model& m) {
-  const double blocks = 1.0 * m.encoder_blocks + 1.0 * m.decoder_blocks;  // with 11 matrices or fewer
+  const double blocks = 1.0 * m.encoder_blocks + 1.0 * m.decoder_blocks;  // each with at most 11 matrices
   const double of_block = 8.0 * m.heads * m.head_dim + 3.0 * m.hidden_dim;
   config.require_countable(
       11 * blocks, m.model_dim * (blocks * of_block + 2.0 * m.vocabulary) + 2.0 * m.buckets * m.heads);
@@ -43,7 +43,7 @@ bool truth(ForeignConfig& config, const std::string& name, const std::string& ot
   return given == "true";
 }
 
-/// "gated-gelu" is the form of GELU with tanh, for its name is older than that of the others.
+/// "gated-gelu" means GELU with tanh: this name is older than those of the other forms.
 Hidden hidden_of(ForeignConfig& config) {
   const std::string given = config.text("feed_forward_proj", "relu");
   if (given != "relu" && given != "gated-gelu")
@@ -54,8 +54,7 @@ Hidden hidden_of(ForeignConfig& config) {
   return has_gate ? Hidden::geglu : Hidden::relu;
 }
 
-/// Refuses what would change results. What changes only training or generation there is asked for and
-/// ignored.
+/// Refuses hyper-parameters that would change results. Those of training or generation are read and ignored.
 void require_same_network(ForeignConfig& config) {
   config.require("quantization_config", "none");
   config.require("is_encoder_decoder", "true");
@@ -66,7 +65,7 @@ void require_same_network(ForeignConfig& config) {
   config.require_known();
 }
 
-/// Older files have copies of the embedding, and a bias of cross attention that nobody reads.
+/// Older files have copies of the embedding, and a bias of cross attention that is not used.
 bool is_of_older_files(const std::string& name) {
   return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
          name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
@@ -81,7 +80,7 @@ T5Model t5_model(const ForeignModel& model) {
   require_countable(config, m);
   m.hidden = hidden_of(config);
   const bool says_tied = truth(config, "tie_word_embeddings", "true");
-  // transformers 5 ties a T5's head whatever config.json says. Without files, nothing else is known.
+  // transformers 5 ties a T5's head whatever config.json says. Without files, config.json counts.
   m.is_tied = has_tied_head(model, "shared.weight", says_tied || model.parameters);
   if (truth(config, "scale_decoder_outputs", says_tied ? "true" : "false"))
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));

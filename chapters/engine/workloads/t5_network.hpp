@@ -5,11 +5,11 @@
 
 namespace shard {
 
-/// A network of the family t5, as Hugging Face's `save_pretrained` writes it. It has a head of its own where
-/// its files have one that is not the embedding. \throws Error file for another family, for hyper-parameters that
-/// would change results and are not known here, and for parameters of other shapes than the hyper-parameters say
+/// A network of the family t5, as Hugging Face's `save_pretrained` writes it. It has a head of its own if its
+/// files have one that differs from the embedding. \throws Error file for another family, for unknown
+/// hyper-parameters that would change results, and for parameters whose shapes do not fit them
 T5Model t5_model(const ForeignModel& model);
-/// Where its parameters lie.
+/// The stored names of its parameters.
 ForeignNames t5_names(const T5Model& model);
 
 }  // namespace shard

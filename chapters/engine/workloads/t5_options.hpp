@@ -1,12 +1,12 @@
 #pragma once
 
-/// Options of encoder-decoders that decoders do not have.
+/// Options of encoder-decoders that decoders lack.
 
 #include "engine/options.hpp"
 
 namespace shard {
 
-/// Options are made when they are asked for: kinds are made before other files' globals.
+/// A function makes the options at its first call, since kinds are made before other files' globals.
 struct T5Options {
   Option<Index> encoder_blocks{"--encoder-blocks", 4, "Blocks of the encoder; --blocks are the decoder's"};
   Option<Index> source_length{"--source-length", 16, "Tokens of each sequence that the encoder reads"};

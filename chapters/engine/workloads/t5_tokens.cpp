@@ -1,4 +1,4 @@
-// Tokens that a user gives: of prompts, and of lines.
+// The tokens of prompts and lines that a user gives.
 
 #include "engine/workloads/t5.hpp"
 

@@ -13,7 +13,7 @@ std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
   return nullptr;
 }
 
-/// Integer steps make sparse weights dense, so wider or deeper networks would overflow.
+/// Integer steps make sparse weights dense, and wider or deeper networks would then exceed 2^24.
 bool Workload::stays_exact() const {
   Index widest = 0;
   for (const Parameter& p : parameters()) widest = std::max(widest, std::ranges::max(p.shape));

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What is trained. A `Workload` is one network with its data; a `WorkloadKind` makes them: from options,
-/// from a checkpoint, or small ones for tests. How a network is divided is not said here: variants do that.
+/// What is trained. A `Workload` is one network with its data. A `WorkloadKind` makes workloads: from
+/// options, from a checkpoint, or small ones for tests. Only variants define how a network is divided.
 
 #include <cstdint>
 #include <functional>
@@ -34,11 +34,11 @@ using Solution = std::map<std::string, HostTensor>;
 struct ExactProblem {
   std::shared_ptr<const Workload> workload;  ///< the network for which it is exact
   HostTensor input;
-  HostTensor output_grad;  ///< like the output
+  HostTensor output_grad;  ///< in the shape of the output
   std::map<std::string, HostTensor> weights;
 };
 
-/// A network that another library has written, as one of ours, and where its parameters lie.
+/// A network of another library as one of our networks, with the stored names of its parameters.
 struct ForeignNetwork {
   std::shared_ptr<Workload> network;
   ForeignNames names;
@@ -48,28 +48,28 @@ struct ForeignNetwork {
 class TrainingBatch {
  public:
   virtual ~TrainingBatch() = default;
-  /// These rows of the input.
+  /// These rows of the input of the batch.
   virtual Tensor input(Range rows) const = 0;
-  /// dL/dout of rows from `first_row` on; also adds up their part of the loss. Fits LossGradient.
+  /// dL/dout of `output`, the rows from `first_row` on; also adds up their loss. Fits LossGradient.
   virtual Tensor loss_gradient(const Tensor& output, Index first_row) = 0;
   /// The loss over all rows seen on any device, each row once. A collective; the value is device 0's.
   virtual double loss(Communicator& group) const = 0;
 };
 
-/// A workload's notes about each step, beside the loss.
+/// A record of each step beside the loss, such as the experts that tokens chose.
 class Journal {
  public:
   virtual ~Journal() = default;
-  /// After a step of this engine.
+  /// Called after a step of this engine.
   virtual void add(const ShardedEngine& engine) = 0;
   /// For each step, the choices that rounding can change. After such a change, two runs train different
   /// networks.
   virtual std::vector<std::vector<Index>> decisions() const = 0;
-  /// A few lines for people.
+  /// Some lines for people.
   virtual std::string describe() const = 0;
 };
 
-/// One network: its parameters, its data, and problems that prove it.
+/// One network: its parameters, its data, and exact problems.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -79,92 +79,92 @@ class Workload {
   /// "2 layers 64 -> 128".
   virtual std::string describe() const = 0;
   virtual std::vector<Parameter> parameters() const = 0;
-  /// Elements of all parameters, of networks of any size: no number of 64 bits might hold them.
+  /// The number of elements of all parameters. It may exceed 64 bits.
   virtual double parameter_elements() const = 0;
-  /// What a backward pass needs of a forward pass of so many rows, at the least: elements on all devices.
+  /// The least elements that a forward pass of `batch` rows keeps for its backward pass, on all devices.
   virtual double kept_elements(Index batch) const { return num_elements(input_shape(batch)); }
   virtual Shape input_shape(Index batch) const = 0;
   virtual Shape output_shape(Index batch) const = 0;
-  /// Where an input of this width would fit if the parameters were stored in another way: a sentence that
-  /// asks so. Else nothing.
+  /// A question for an error message: would an input of this width fit if the parameters were stored in
+  /// another way? Empty otherwise.
   virtual std::string input_hint(Index width) const = 0;
 
-  /// A batch of this network that a file holds, for `gradients`. By default it has `input` and `output_grad`.
-  /// `hint`: see input_hint; of parameters from `source`. \throws Error file when it does not fit
+  /// A batch from a file, for `gradients`. By default it has `input` and `output_grad`. `hint`: see
+  /// input_hint. \throws Error file when it does not fit
   virtual std::unique_ptr<GivenBatch> given_batch(std::unique_ptr<Checkpoint> file,
                                                   const InputHint& hint) const;
 
-  /// \name Tokens: of language models
+  /// \name Tokens, for language models only
   /// @{
-  /// Why these tokens with so many more are no sequence of the network's: "expected tokens from 0 to 9, given
-  /// 12". Nothing where they are one.
+  /// Why these tokens, followed by `more` others, are no sequence of the network: "expected tokens from 0 to
+  /// 9, given 12". Empty if they are one.
   virtual std::string why_no_sequence(const std::vector<Index>& tokens, Index more) const;
-  /// What the network goes on with where a user gives these tokens.
+  /// The prompt that the tokens of a user make.
   virtual Prompt prompt_of(const std::vector<Index>& tokens) const { return {tokens, std::nullopt}; }
-  /// A text as tokens, and tokens as a text. \throws Error usage when the network has no such text
+  /// Converts a text to tokens, and tokens to a text. \throws Error usage when the network has no such text
   virtual std::vector<Index> tokens_of(const std::string& text) const;
   virtual std::string text_of(const std::vector<Index>& tokens) const;
   /// @}
 
   /// \name Training
   /// @{
-  /// Reads what it is trained on. \throws Error file for data that cannot be read; usage when this network
-  /// cannot be trained
+  /// Reads the training data. \throws Error file for data that cannot be read; usage when this network cannot
+  /// be trained
   virtual void open_data() = 0;
-  /// The batch of a step, counted from 1. What is in a row depends on seed, step and row alone.
+  /// The batch of a step, counted from 1. A row's content depends on seed, step and row alone.
   virtual std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const = 0;
-  /// What the network makes of some examples, drawn. A collective; device 0's text counts.
+  /// A drawing of the network's output for some examples. A collective; the value is device 0's.
   virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
   /// One line above the examples.
   virtual std::string examples_title() const = 0;
-  /// An engine on a group of one device whose losses those of every variant must follow. Null where the
-  /// chapter has a variant for that (Variant::reference).
+  /// An engine of the unsharded network on a group of one device. The losses of every variant must agree with
+  /// its losses. Null if the chapter has a variant for that (Variant::reference).
   virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& alone) const;
-  /// Nothing where there is nothing to note.
+  /// Null if this workload records nothing.
   virtual std::unique_ptr<Journal> journal() const { return nullptr; }
   /// @}
 
   /// \name Proof
   /// @{
-  /// Uses the data if they have been opened and fit the network.
+  /// Uses the training data if they are open and fit the network.
   virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
-  /// From the definitions, in arithmetic that is exact: independent of engines and tensors.
-  /// \throws Error internal when a sum would not be exact in float32
+  /// The results from the definitions, in exact arithmetic, independent of engines and tensors. \throws Error
+  /// internal when a sum is not exact in float32
   virtual Solution solve(const ExactProblem& problem) const = 0;
-  /// What may be computed wrongly, and what comes out then.
+  /// The mistakes for which solve_with computes results.
   virtual std::vector<Cause> mistakes() const { return {}; }
   virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem) const { return solve(problem); }
-  /// Whether exact problems stay exact only as long as this parameter stays as it is.
+  /// Whether exact problems are exact only while this parameter does not change.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
-  /// Whether exact problems stay exact while integer optimizers step.
+  /// Whether exact problems stay exact during steps of an integer optimizer.
   virtual bool stays_exact() const;
-  /// Weights' gradients in exact problems are multiples of this.
+  /// Weights' gradients in exact problems are multiples of this number.
   virtual float gradient_unit() const { return 1; }
-  /// An input of real numbers, or whatever the network reads, for tests: uniform in ±1 by default.
+  /// A random input for tests: by default, uniform in ±1.
   virtual HostTensor random_input(Index batch, std::uint64_t seed) const;
-  /// What the engine's last step chose, which closed forms need beside the setting; null if it chose nothing.
+  /// The choices of the engine's last step, if closed forms depend on them; otherwise null.
   virtual std::shared_ptr<const StepData> step_data(const ShardedEngine&) const { return nullptr; }
-  /// The same of a problem whose rows are divided over so many devices, from the definitions.
+  /// The choices of a problem whose rows are divided over `devices` devices, from the definitions.
   virtual std::shared_ptr<const StepData> step_data(const ExactProblem&, int /*devices*/) const {
     return nullptr;
   }
   /// @}
 };
 
-/// Results of the problem, by its workload.
+/// The results of a problem, computed by its workload.
 Solution solve(const ExactProblem& problem);
-/// The problem in which these rows of the batch alone count: the output gradients of others are 0.
+/// The problem in which only these rows of the batch count: the output gradients of others are 0.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
-/// What each of so many devices adds to the results where the rows of the batch are divided: the solutions of
-/// the problem with the output gradients of other devices' rows 0. (A loss that depends on the routing of a
-/// whole batch is in each of them.)
+/// The addend of each of `devices` devices to the results, if the rows of the batch are divided: the solution
+/// in which the output gradients of other devices' rows are 0. (A loss that depends on the routing of a whole
+/// batch is in each addend.)
 std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices);
 /// The problem's weights after one step of the integer optimizer with these gradients.
 void integer_step(ExactProblem& problem, const Solution& gradients);
-/// The same of the integer optimizer with momentum, which has these momenta.
+/// The problem's weights after one step of the integer optimizer with momentum. Updates the momenta.
 void integer_momentum_step(ExactProblem& problem, const Solution& gradients,
                            std::map<std::string, std::vector<float>>& momenta);
-/// The problem with every weight halved that need not stay as it is: exact again.
+/// The problem with halved weights, except for those that must stay. It is exact again.
 ExactProblem with_halved_weights(ExactProblem problem);
 
 /// A network and the rows of its batch.
@@ -185,14 +185,14 @@ class WorkloadKind {
 
   virtual ~WorkloadKind() = default;
   virtual std::string name() const = 0;
-  /// What a file of parameters is to hold, for --help.
+  /// The content of a file of parameters, for --help.
   virtual std::string parameters_help() const = 0;
 
-  /// What `train` does where nobody says.
+  /// The defaults of `train`.
   virtual TrainingDefaults training_defaults() const { return {}; }
-  /// Whether these are language models, which can `generate`, and read tokens.
+  /// Whether these are language models, which `generate` and read tokens.
   virtual bool has_tokens() const { return false; }
-  /// Whether they are encoder-decoders: of each sequence, an encoder reads a source first.
+  /// Whether these are encoder-decoders: an encoder reads a source for each sequence.
   virtual bool reads_sources() const { return false; }
 
   /// \name Options: of `train` alone, and of every command
@@ -203,34 +203,34 @@ class WorkloadKind {
 
   /// \throws Error usage
   virtual std::shared_ptr<Workload> make(const Options& options) const = 0;
-  /// Changes the options to those of the next deeper network; false if they say themselves how deep it is.
+  /// Changes the options to those of the next deeper network. False if `given` fixes the depth.
   virtual bool deepen(Options& options, const Options& given) const = 0;
-  /// The network whose parameters these are. \throws Error file naming the parameter that is missing, unknown
+  /// The network that has these parameters. \throws Error file naming the parameter that is missing, unknown
   /// or of the wrong shape
   virtual std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& options) const = 0;
-  /// Whether a whole network of another library's can be one of these.
+  /// Whether this kind can read whole networks of other libraries.
   virtual bool has_foreign_networks() const { return false; }
-  /// A whole network of another library's, with the names that it has there. \throws Error file when it
-  /// computes something else; internal if this kind has none
+  /// A whole network of another library, with its stored names. \throws Error file when it computes something
+  /// else; internal if this kind has none
   virtual ForeignNetwork network_of(const ForeignModel& model) const;
-  /// The network that hyper-parameters of another library's describe, to be trained as the options say.
-  /// Parameters need not be there. \throws Error file when it is none of this kind; usage
+  /// The network of another library's hyper-parameters, to be trained as the options say. Parameters need not
+  /// exist. \throws Error file when it is not of this kind; usage
   virtual std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& options) const;
-  /// The names of the options that it reads.
+  /// The names of the options that described_by reads.
   virtual std::vector<std::string> options_beside_config() const { return {}; }
-  /// Where a block of another library's network, such as "encoder.3", has the parameters of such a network.
-  /// By default none has. \throws Error file when it has no such block, or one that computes something else;
-  /// usage
+  /// The stored names of a block in another library's network, such as "encoder.3", as a network of this
+  /// kind. By default there is none. \throws Error file when the block does not exist or computes something
+  /// else; usage
   virtual ForeignNames block_of(const ForeignModel& model, const std::string& block) const;
-  /// A network of these sizes, for benchmarks. A row of a language model has 128 tokens, or
-  /// `model_dim` where these are fewer.
+  /// A network of these sizes, for benchmarks. A row of a language model has 128 tokens, or `model_dim` if
+  /// that is less.
   virtual std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const = 0;
 
-  /// \name Networks to test a variant with, of those that it accepts
+  /// \name Networks for tests of a variant, all of which it accepts
   /// @{
-  /// Shapes that no cut divides evenly, with more devices than rows or columns among them; several depths.
+  /// Shapes that no cut divides evenly, also with more devices than rows or columns; several depths.
   virtual std::vector<TestCase> cases(const Accepts& accepts) const = 0;
-  /// A case of eleven rows whose results do not depend on which rows go through the network together.
+  /// A case of eleven rows. A row's result does not depend on the other rows that are computed with it.
   virtual TestCase streamed_case(const Accepts& accepts) const = 0;
   /// Problems in which every number that `devices` devices send matters: for tests that plant mistakes.
   virtual std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const = 0;
