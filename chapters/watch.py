@@ -119,7 +119,7 @@ class Watch:
         self.has_devices |= are_there or self.records.any()
         if not failed and (are_there or not self.has_devices):
             self.since = None
-            self.tell_who_is_awaited()
+            self.report_awaited_devices()
             return None
         self.since = self.since or time.monotonic()
         if time.monotonic() - self.since < 5:
@@ -152,7 +152,7 @@ class Watch:
                 os.kill(process, number)
         return devices
 
-    def tell_who_is_awaited(self):
+    def report_awaited_devices(self):
         """A device that runs for long while another waits for long is named, and not accused. So are all
         where none runs, and some poll: those may do something else, which nobody can know."""
         records = [record for record in self.records.all() if record.state != "has ended"]

@@ -10,8 +10,8 @@ namespace shard {
 namespace {
 
 /// \throws Error file when a tensor to transpose is no matrix
-std::map<std::string, Shape> turned_shapes(const Checkpoint& stored, const ForeignNames& names,
-                                           const std::string& source) {
+std::map<std::string, Shape> transposed_shapes(const Checkpoint& stored, const ForeignNames& names,
+                                               const std::string& source) {
   std::map<std::string, Shape> shapes;
   for (const auto& [ours, theirs] : names) {
     const Shape shape = stored.shape(theirs.name);
@@ -26,7 +26,7 @@ std::map<std::string, Shape> turned_shapes(const Checkpoint& stored, const Forei
 class RenamedCheckpoint : public ListedCheckpoint {
  public:
   RenamedCheckpoint(std::unique_ptr<Checkpoint> stored, ForeignNames names, const std::string& source)
-      : ListedCheckpoint(turned_shapes(*stored, names, source), source),
+      : ListedCheckpoint(transposed_shapes(*stored, names, source), source),
         stored_(std::move(stored)),
         names_(std::move(names)) {}
 

@@ -46,7 +46,7 @@ template <class T>
 concept Awaitable = is_future<std::remove_cvref_t<T>>;
 
 /// The part that all layouts share: the group, the tensor that this device holds, and the shape of the whole.
-class Laid {
+class LayoutBase {
  public:
   /// \throws Error argument when this layout was made without a tensor.
   Communicator& group(SourceLine where = SourceLine::current()) const;
@@ -56,11 +56,11 @@ class Laid {
 
  protected:
   friend struct Access;
-  Laid();
-  Laid(Communicator& group, Tensor local, Shape global);
-  Laid(Laid&&) noexcept;
-  Laid& operator=(Laid&&) noexcept;
-  ~Laid();
+  LayoutBase();
+  LayoutBase(Communicator& group, Tensor local, Shape global);
+  LayoutBase(LayoutBase&&) noexcept;
+  LayoutBase& operator=(LayoutBase&&) noexcept;
+  ~LayoutBase();
 
   Communicator* group_ = nullptr;
   Tensor local_;
@@ -73,9 +73,9 @@ void require_slice(const Shape& local, const Shape& global, int axis, Index offs
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
 /// \throws Error argument unless `local` is the shape of this device's part after the cuts
 void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global);
-void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner);
+void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);
 /// \throws Error argument unless both groups have the same devices in the same order.
-void require_same_group(const char* call, const Laid& a, const Laid& b);
+void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b);
 /// Compares what a collective returned with what its layout says. \throws Error internal when they differ
 void require_result(const char* call, const Shape& expected, const Shape& given);
 /// The shape of this device's part of a tensor cut along `axis` over the group, by the rule of split.hpp.
@@ -84,7 +84,7 @@ Shape my_part_of(const Communicator& group, Shape global, int axis);
 }  // namespace detail
 
 /// Every device holds the whole tensor, and all hold the same values.
-class Replicated : public detail::Laid {
+class Replicated : public detail::LayoutBase {
  public:
   Replicated() = default;
   Replicated(Replicated&&) noexcept = default;
@@ -118,7 +118,7 @@ class Replicated : public detail::Laid {
 
 /// Every device holds a slice along `Axis`.
 template <int Axis>
-class Sharded : public detail::Laid {
+class Sharded : public detail::LayoutBase {
  public:
   static_assert(Axis >= 0, "Sharded<Axis>: an axis is counted from 0");
   Sharded() = default;
@@ -127,7 +127,7 @@ class Sharded : public detail::Laid {
   /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
   Sharded(Communicator& group, Tensor slice, Shape global, Index offset,
           SourceLine where = SourceLine::current())
-      : Laid(group, std::move(slice), std::move(global)), offset_(offset) {
+      : LayoutBase(group, std::move(slice), std::move(global)), offset_(offset) {
     const CallSite call(where);
     detail::require_slice(local_.shape(), global_, Axis, offset_);
   }
@@ -169,7 +169,7 @@ class Sharded : public detail::Laid {
 
 /// Every device holds an addend, and the tensor is the sum of all addends. An addend alone has no meaning, so
 /// this class has no local().
-class Partial : public detail::Laid {
+class Partial : public detail::LayoutBase {
  public:
   Partial() = default;
   Partial(Partial&&) noexcept = default;
@@ -197,7 +197,7 @@ class Partial : public detail::Laid {
 };
 
 /// The whole tensor on device `owner` of the group; other devices hold nothing.
-class Owned : public detail::Laid {
+class Owned : public detail::LayoutBase {
  public:
   Owned() = default;
   Owned(Owned&&) noexcept = default;
@@ -285,13 +285,13 @@ inline constexpr bool is_no_layout = std::same_as<std::remove_cvref_t<L>, NoLayo
 }  // namespace detail
 
 template <class L>
-concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::Laid>;
+concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::LayoutBase>;
 
 namespace detail {
 
 /// The result of a call that the compiler has refused. It converts to every layout, so that the compiler
 /// reports no second error.
-class NoLayout : public Laid {
+class NoLayout : public LayoutBase {
  public:
   NoLayout() = default;
   template <Layout L>

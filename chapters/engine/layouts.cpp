@@ -34,14 +34,14 @@ void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Sh
            fmt::format("{}, this device's part of {}", to_string(mine), to_string(global)), to_string(local));
 }
 
-void require_same_owner(const char* call, const Laid& a, int a_owner, int b_owner) {
+void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner) {
   auto id = [&](int owner) { return a.group().members()[static_cast<std::size_t>(owner)]; };
   if (a_owner != b_owner)
     refuse(Code::argument, call, "operands of one owner",
            fmt::format("those of devices {} and {}", id(a_owner), id(b_owner)));
 }
 
-void require_same_group(const char* call, const Laid& a, const Laid& b) {
+void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b) {
   if (&a.group() == &b.group()) return;
   const bool is_mesh = dynamic_cast<const Mesh*>(&a.group()) != nullptr;
   if (!is_mesh && a.group().group_id() == b.group().group_id()) return;
@@ -50,14 +50,14 @@ void require_same_group(const char* call, const Laid& a, const Laid& b) {
                      fmt::join(b.group().members(), ", ")));
 }
 
-Laid::Laid() = default;
-Laid::Laid(Communicator& group, Tensor local, Shape global)
+LayoutBase::LayoutBase() = default;
+LayoutBase::LayoutBase(Communicator& group, Tensor local, Shape global)
     : group_(&group), local_(std::move(local)), global_(std::move(global)) {}
-Laid::Laid(Laid&&) noexcept = default;
-Laid& Laid::operator=(Laid&&) noexcept = default;
-Laid::~Laid() = default;
+LayoutBase::LayoutBase(LayoutBase&&) noexcept = default;
+LayoutBase& LayoutBase::operator=(LayoutBase&&) noexcept = default;
+LayoutBase::~LayoutBase() = default;
 
-Communicator& Laid::group(SourceLine where) const {
+Communicator& LayoutBase::group(SourceLine where) const {
   if (group_ == nullptr) {
     const CallSite call(where);
     refuse(Code::argument, "layout", "a tensor on a group of devices",

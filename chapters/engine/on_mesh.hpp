@@ -26,7 +26,7 @@ namespace shard {
 /// A letter: a slice along a dimension, like S, but of whole pieces, such as heads or sequences.
 /// Mesh::keep_whole says how many pieces there are.
 template <int Dimension>
-class OfWholePieces : public detail::Laid {};
+class OfWholePieces : public detail::LayoutBase {};
 
 namespace detail {
 
@@ -38,11 +38,11 @@ template <int Dimension>
 inline constexpr bool keeps_pieces<OfWholePieces<Dimension>> = true;
 
 template <>
-struct Seen<Transposed<OfWholePieces<0>>> {
+struct ReadAs<Transposed<OfWholePieces<0>>> {
   using type = OfWholePieces<1>;
 };
 template <>
-struct Seen<Transposed<OfWholePieces<1>>> {
+struct ReadAs<Transposed<OfWholePieces<1>>> {
   using type = OfWholePieces<0>;
 };
 template <>
@@ -106,7 +106,7 @@ void verify_copies(Communicator& axis, const Tensor& t) {
 
 /// A tensor on a mesh, with one letter for each axis.
 template <class... Axis, detail::Letter... Letters>
-class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::Laid {
+class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   static_assert(sizeof...(Axis) == sizeof...(Letters), "OnMesh has one letter for each axis of its mesh");
 
  public:
@@ -194,8 +194,8 @@ namespace detail {
 
 /// A transposed operand is read letter by letter.
 template <class Axes, class... L>
-struct Seen<Transposed<OnMesh<Axes, L...>>> {
-  using type = OnMesh<Axes, typename Seen<Transposed<L>>::type...>;
+struct ReadAs<Transposed<OnMesh<Axes, L...>>> {
+  using type = OnMesh<Axes, typename ReadAs<Transposed<L>>::type...>;
 };
 
 template <bool legal, class Axes, class A, class B>
@@ -263,7 +263,7 @@ auto product_on_axis(const A& a, const B& b) {
 }
 template <class Of, class Letter>
 using like_factor =
-    std::conditional_t<is_transposed<Of>, Transposed<typename Seen<Transposed<Letter>>::type>, Letter>;
+    std::conditional_t<is_transposed<Of>, Transposed<typename ReadAs<Transposed<Letter>>::type>, Letter>;
 template <class A, class B, class... Axis, class... L, class... M>
 void refuse_product(const OnMesh<MeshAxes<Axis...>, L...>*, const OnMesh<MeshAxes<Axis...>, M...>*) {
   auto explain = []<class X, class F, class G>(X*, F*, G*) {

@@ -23,19 +23,19 @@ namespace detail {
 
 /// The layout of an operand as the product reads it.
 template <class L>
-struct Seen {
+struct ReadAs {
   using type = L;
 };
 template <class L>
-struct Seen<Transposed<L>> {
+struct ReadAs<Transposed<L>> {
   using type = L;
 };
 template <>
-struct Seen<Transposed<Sharded<0>>> {
+struct ReadAs<Transposed<Sharded<0>>> {
   using type = Sharded<1>;
 };
 template <>
-struct Seen<Transposed<Sharded<1>>> {
+struct ReadAs<Transposed<Sharded<1>>> {
   using type = Sharded<0>;
 };
 
@@ -82,7 +82,7 @@ concept Factor = Layout<L> || is_transposed<L>;
 
 /// An operand's layout as the product reads it.
 template <class A>
-using Read = typename Seen<A>::type;
+using Read = typename ReadAs<A>::type;
 template <class A, class L>
 concept Reads = Factor<A> && std::same_as<Read<A>, L>;
 template <class A, class B>

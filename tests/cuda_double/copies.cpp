@@ -11,13 +11,13 @@ using namespace cuda_double;
 namespace {
 
 /// A copy to the host's memory. The host may read it only when it knows that the stream has done it.
-struct Delivery {
+struct HostCopy {
   void* to;
   std::shared_ptr<std::vector<char>> values;
   int stream;
   std::uint64_t tick;
 };
-std::list<Delivery> deliveries;
+std::list<HostCopy> host_copies;
 
 cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   std::memset(to, 0xff, bytes);  // NaNs, for a host that does not wait
@@ -26,7 +26,7 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
     std::memcpy(values->data(), kept_at(from), bytes);
     return true;
   });
-  deliveries.push_back({to, values, stream->number, stream->clock[stream->number]});
+  host_copies.push_back({to, values, stream->number, stream->clock[stream->number]});
   return result;
 }
 
@@ -47,7 +47,7 @@ cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std
 }  // namespace
 
 void cuda_double::deliver() {
-  deliveries.remove_if([](const Delivery& d) {
+  host_copies.remove_if([](const HostCopy& d) {
     if (!host_knows(d.stream, d.tick)) return false;
     std::memcpy(d.to, d.values->data(), d.values->size());
     return true;

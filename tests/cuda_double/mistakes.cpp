@@ -22,5 +22,5 @@ int main(int argc, char** argv) {
   setenv("CUDA_DOUBLE_PATIENCE", "3", 0);  // seconds that the double waits for what never comes
   return shard::testing::run_cases(
       argc, argv, {mistakes_in_streams, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
-      shard::testing::Speaks::each_device);
+      shard::testing::Reporters::each_device);
 }

@@ -11,12 +11,12 @@ using namespace shard;
 namespace {
 
 /// A communicator of all devices, with memory and a stream to use it.
-struct Together {
+struct WorldCommunicator {
   ncclComm_t comm;
   cudaStream_t in = new_stream();
   float* data = memory(64);
 
-  Together() {
+  WorldCommunicator() {
     ncclUniqueId id{};
     if (me() == 0) ncclGetUniqueId(&id);
     for (std::size_t i = 0; i < sizeof id.internal; i += sizeof(Index)) {
@@ -40,7 +40,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"calls that do not fit: ncclAllReduce of"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclAllReduce(t.data, t.data, me() == 1 ? 4 : 5, ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
      }},
@@ -49,7 +49,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"of type 2"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclAllReduce(t.data, t.data, 4, me() == 1 ? ncclInt32 : ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
      }},
@@ -58,7 +58,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"operation 2"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclAllReduce(t.data, t.data, 4, ncclFloat, me() == 1 ? ncclMax : ncclSum, t.comm, t.in);
        t.finish();
      }},
@@ -67,7 +67,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"ncclAllGather of 4"},
      [] {
-       Together t;
+       WorldCommunicator t;
        if (me() == 1) ncclAllGather(t.data, t.data + 32, 4, ncclFloat, t.comm, t.in);
        if (me() != 1) ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
@@ -77,7 +77,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {": ncclBroadcast of 4 elements"},  // nobody receives it, or nothing comes: one of both says so first
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclBroadcast(t.data, t.data, 4, ncclFloat, me() == 2 ? 0 : 1, t.comm, t.in);
        t.finish();
      }},
@@ -86,7 +86,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {": ncclSend or ncclRecv of 4 elements"},  // one of both says so first, and ends the job
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclGroupStart();
        ncclSend(t.data, 4, ncclFloat, (me() + (me() == 1 ? 2 : 1)) % 3, t.comm, t.in);
        ncclRecv(t.data + 8, 4, ncclFloat, (me() + 2) % 3, t.comm, t.in);
@@ -98,7 +98,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"no rank 3"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclSend(t.data, 4, ncclFloat, 3, t.comm, t.in);
      }},
     {"nobody_receives",
@@ -106,7 +106,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"nobody receives: ncclSend"},
      [] {
-       Together t;
+       WorldCommunicator t;
        if (me() == 0) ncclSend(t.data, 4, ncclFloat, 1, t.comm, t.in);
        t.finish();
      }},
@@ -115,7 +115,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"nobody receives: ncclSend"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclSend(t.data, 4, ncclFloat, 1 - me(), t.comm, t.in);
        ncclRecv(t.data + 8, 4, ncclFloat, 1 - me(), t.comm, t.in);
        t.finish();
@@ -125,7 +125,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"in place 2 here and ncclBroadcast of 4"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclGroupStart();
        for (int root : {me(), 1 - me()})
          ncclBroadcast(t.data, t.data + 8 * (root + 1), 4, ncclFloat, root, t.comm, t.in);
@@ -137,7 +137,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"ncclAllGather: the result lies on a part of the source"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclAllGather(t.data + 2, t.data, 4, ncclFloat, t.comm, t.in);
      }},
     {"two_calls_of_a_group_write_one_place",
@@ -145,7 +145,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"two calls of a group use the same memory"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclGroupStart();
        for (int root : {0, 1}) ncclBroadcast(t.data, t.data + 8 + root, 4, ncclFloat, root, t.comm, t.in);
        ncclGroupEnd();
@@ -155,7 +155,7 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"in an open group"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclGroupStart();
        ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
        t.finish();
@@ -165,12 +165,12 @@ const std::vector<Case> mistakes_in_groups = {
      70,
      {"ncclCommDestroy while its calls may be on their way"},
      [] {
-       Together t;
+       WorldCommunicator t;
        ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
        ncclCommDestroy(t.comm);
      }},
     {"communicator_used_after_it_was_destroyed", {2}, 70, {"not one of communicators"}, [] {
-       Together t;
+       WorldCommunicator t;
        ncclCommDestroy(t.comm);
        ncclAllReduce(t.data, t.data, 4, ncclFloat, ncclSum, t.comm, t.in);
      }}};

@@ -12,12 +12,12 @@ using namespace shard;
 namespace {
 
 /// A communicator of these devices, each of which makes it, and a stream and memory for it.
-struct Among {
+struct SubCommunicator {
   ncclComm_t comm = nullptr;
   cudaStream_t in = new_stream();
   float* data = memory();
 
-  explicit Among(const std::vector<int>& devices) {
+  explicit SubCommunicator(const std::vector<int>& devices) {
     const int me = group().device_id();
     ncclUniqueId id{};
     if (me == devices[0]) ncclGetUniqueId(&id);
@@ -44,11 +44,11 @@ struct Among {
 /// Each device launches, in the order it is given, reductions on communicators in streams of their own.
 void reduce_in_orders(const std::vector<std::vector<int>>& communicators,
                       const std::vector<std::vector<std::size_t>>& orders) {
-  std::vector<Among> all;
+  std::vector<SubCommunicator> all;
   for (const std::vector<int>& devices : communicators) all.emplace_back(devices);
   const std::vector<std::size_t>& mine = orders[static_cast<std::size_t>(group().device_id())];
   for (std::size_t c : mine) all[c].reduce();
-  for (const Among& each : all) each.finish();
+  for (const SubCommunicator& each : all) each.finish();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace shard::testing {
 
 namespace {
 
-nlohmann::json described(const Case& row, Speaks speaks) {
+nlohmann::json described(const Case& row, Reporters reporters) {
   auto if_it_is = [&](Where other) {
     return row.where == other || row.where == Where::everywhere ? row.devices : std::vector<int>();
   };
@@ -19,18 +19,18 @@ nlohmann::json described(const Case& row, Speaks speaks) {
           {"in_one_process", if_it_is(Where::local_too)},
           {"code", row.code},
           {"says", row.says},
-          {"one_line", speaks == Speaks::one_device},
+          {"one_line", reporters == Reporters::one_device},
           {"environment", row.environment}};
 }
 
 }  // namespace
 
-int run_cases(int argc, char** argv, const std::vector<std::vector<Case>>& tables, Speaks speaks) {
+int run_cases(int argc, char** argv, const std::vector<std::vector<Case>>& tables, Reporters reporters) {
   const std::string name = argc == 2 ? argv[1] : "";
   if (name == "--list") {
     nlohmann::json list = nlohmann::json::array();
     for (const auto& table : tables)
-      for (const Case& row : table) list.push_back(described(row, speaks));
+      for (const Case& row : table) list.push_back(described(row, reporters));
     std::cout << list.dump(1) << std::endl;
     return 0;
   }

@@ -45,11 +45,11 @@ struct Case {
 };
 
 /// Who writes an error line when a case goes wrong: one device for all, or each that meets the error.
-enum class Speaks { one_device, each_device };
+enum class Reporters { one_device, each_device };
 
 /// The main function of a program of cases: `--list` prints them as JSON, in one process and without MPI; a
 /// case's name runs it.
 int run_cases(int argc, char** argv, const std::vector<std::vector<Case>>& tables,
-              Speaks speaks = Speaks::one_device);
+              Reporters reporters = Reporters::one_device);
 
 }  // namespace shard::testing

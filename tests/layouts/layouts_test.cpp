@@ -52,7 +52,7 @@ const std::vector<Extents> all_extents = {{1, 1, 1}, {2, 3, 5}, {7, 4, 1}, {5, 1
 
 /// How a matrix lies as the product sees it, when it is stored as L, maybe transposed.
 template <class L, bool IsTransposed>
-using Seen = std::conditional_t<
+using ReadAs = std::conditional_t<
     !IsTransposed, L,
     std::conditional_t<std::same_as<L, S0>, S1, std::conditional_t<std::same_as<L, S1>, S0, L>>>;
 
@@ -80,7 +80,7 @@ void check_product(Extents e, Cut (*cut)(Index), int owner) {
     if constexpr (!TA && !TB) return matmul(x, y);
   };
   static_assert(std::same_as<decltype(multiply()), Result>);
-  static_assert(std::same_as<typename detail::Product<Seen<A, TA>, Seen<B, TB>>::type, Result>);
+  static_assert(std::same_as<typename detail::Product<ReadAs<A, TA>, ReadAs<B, TB>>::type, Result>);
   Result c = multiply();
   CHECK(c.global_shape() == Shape{e.m, e.n});
   if constexpr (axis_of<Result>() == 0) CHECK(c.offset() == mine(a_cut).begin);

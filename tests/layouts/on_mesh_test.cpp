@@ -106,7 +106,7 @@ void for_each(Pairs<Pair...>, F f) {
 }
 
 template <class L>
-using Flipped = typename detail::Seen<Transposed<L>>::type;
+using Flipped = typename detail::ReadAs<Transposed<L>>::type;
 
 /// a times b with these letters, each operand as it is and transposed.
 template <class OnOuter, class OnInner>

@@ -73,7 +73,7 @@ class Simulation {
     std::size_t next = 0;  // action
     std::deque<Part*> stream;
     std::list<Part*> posted;
-    std::map<int, Part*> flights;  // by item
+    std::map<int, Part*> pending;  // by item
     Part* awaited = nullptr;
   };
 
@@ -115,7 +115,7 @@ class Simulation {
     if (action.kind == Action::Kind::synchronize && (!me.stream.empty() || !me.posted.empty())) return false;
     ++me.next;
     if (action.kind == Action::Kind::start) start(d, action.item);
-    if (action.kind == Action::Kind::wait) me.awaited = me.flights.at(action.item);
+    if (action.kind == Action::Kind::wait) me.awaited = me.pending.at(action.item);
     return true;
   }
 
@@ -134,7 +134,7 @@ class Simulation {
       begin(*part), me.posted.push_back(part);
     else
       me.stream.push_back(part);
-    (blocks ? me.awaited : me.flights[index]) = part;
+    (blocks ? me.awaited : me.pending[index]) = part;
   }
 
   /// What the call returns then is its argument.

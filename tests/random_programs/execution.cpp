@@ -38,7 +38,7 @@ class Execution {
 
  private:
   /// A call that is not waited for yet, with the memory that it needs until then.
-  struct Flight {
+  struct PendingCall {
     Future<Tensor> result;
     Future<> done;
     Tensor src, dst;
@@ -60,9 +60,9 @@ class Execution {
       case Action::Kind::start:
         return start(action.item);
       case Action::Kind::poll:
-        return poll(flights_.at(action.item), std::chrono::microseconds(action.amount));
+        return poll(pending_.at(action.item), std::chrono::microseconds(action.amount));
       case Action::Kind::wait:
-        return check(action.item, flights_.extract(action.item).mapped().get());
+        return check(action.item, pending_.extract(action.item).mapped().get());
       case Action::Kind::synchronize:
         return world_.synchronize();
       case Action::Kind::pause:
@@ -72,9 +72,9 @@ class Execution {
     }
   }
 
-  static void poll(Flight& flight, std::chrono::microseconds most) {
+  static void poll(PendingCall& call, std::chrono::microseconds most) {
     const auto end = std::chrono::steady_clock::now() + most;
-    while (!flight.ready() && std::chrono::steady_clock::now() < end) continue;
+    while (!call.ready() && std::chrono::steady_clock::now() < end) continue;
   }
 
   void start(int index) {
@@ -84,7 +84,7 @@ class Execution {
     const HostTensor input = input_of(plan_, index, g.device_id());
     if (i.what == What::message) return start_message(index, g, input);
     if (is_blocking(i, false)) return check(index, result_of_blocking(i, g, input));
-    flights_[index] = started(i, g, input);
+    pending_[index] = started(i, g, input);
   }
 
   void announce_fault() {
@@ -93,7 +93,7 @@ class Execution {
     std::fprintf(stderr, "fault at %.3f\n", now.count());
   }
 
-  Flight started(const Item& i, Communicator& g, const HostTensor& input) {
+  PendingCall started(const Item& i, Communicator& g, const HostTensor& input) {
     Tensor t = to_device(input);
     const auto place = static_cast<std::size_t>(g.device_id());
     switch (i.what) {
@@ -116,13 +116,13 @@ class Execution {
     }
   }
 
-  static Flight gather_of_copy(Communicator& g, Tensor t, int axis) {
+  static PendingCall gather_of_copy(Communicator& g, Tensor t, int axis) {
     const Tensor& kept = t;
     Future<Tensor> result = g.all_gather_async(kept, axis);
     return {std::move(result), {}, std::move(t), {}};
   }
 
-  static Flight sent_async(Communicator& g, Tensor t, Index target) {
+  static PendingCall sent_async(Communicator& g, Tensor t, Index target) {
     Tensor dst(t.shape());
     const std::optional<int> to = target < 0 ? std::nullopt : std::optional(static_cast<int>(target));
     Future<> done = g.send_async(t, dst, to);
@@ -160,9 +160,9 @@ class Execution {
     if (g.device_id() == i.from) {
       Tensor t = to_device(input);
       if (!i.is_posted_send) return g.send(i.to, t);
-      flights_[index] = {{}, g.post_send(i.to, std::move(t)), {}, {}, false};
+      pending_[index] = {{}, g.post_send(i.to, std::move(t)), {}, {}, false};
     } else if (i.is_posted_receive) {
-      flights_[index] = {g.post_receive(i.from, i.shapes[0]), {}, {}, {}};
+      pending_[index] = {g.post_receive(i.from, i.shapes[0]), {}, {}, {}};
     } else {
       check(index, g.receive(i.from));
     }
@@ -186,7 +186,7 @@ class Execution {
   Communicator& world_;
   std::optional<Fault> fault_;
   std::vector<std::unique_ptr<Communicator>> groups_;  // null: not a member, and the world
-  std::map<int, Flight> flights_;                      // by item
+  std::map<int, PendingCall> pending_;                 // by item
   std::vector<std::thread> workers_;
   Index calls_ = 0;
   int wrong_ = 0;

@@ -68,8 +68,8 @@ class Generator {
     if (random_.one_in(300)) add(device, {Action::Kind::work, -1, random_.between(500, 5'000)});
     if (random_.one_in(60) && !is_in_half(device)) add(device, {Action::Kind::synchronize, -1, 0});
     if (random_.one_in(20)) poll_one(device);
-    const auto& flying = in_flight_[static_cast<std::size_t>(device)];
-    while (random_.one_in(3) || flying.size() > most_in_flight)
+    const auto& pending = in_flight_[static_cast<std::size_t>(device)];
+    while (random_.one_in(3) || pending.size() > most_in_flight)
       if (!wait_for_one(device)) break;
   }
 
@@ -82,14 +82,14 @@ class Generator {
 
   /// Waits for any call of the device that all its members have started. False if there is none.
   bool wait_for_one(int device) {
-    std::vector<int>& flying = in_flight_[static_cast<std::size_t>(device)];
+    std::vector<int>& pending = in_flight_[static_cast<std::size_t>(device)];
     std::vector<int> possible;
-    for (int item : flying)
+    for (int item : pending)
       if (std::ranges::none_of(halves_, [&](const Half& half) { return half.item == item; }))
         possible.push_back(item);
     if (possible.empty()) return false;
     const int item = random_.pick(possible);
-    flying.erase(std::ranges::find(flying, item));
+    pending.erase(std::ranges::find(pending, item));
     if (random_.one_in(4)) add(device, {Action::Kind::poll, item, random_.between(1, 300)});
     add(device, {Action::Kind::wait, item, 0});
     return true;
@@ -98,10 +98,10 @@ class Generator {
   /// Polls any call, also one that cannot be done before this device goes on; rarely for so long that others
   /// ask what it waits for.
   void poll_one(int device) {
-    const std::vector<int>& flying = in_flight_[static_cast<std::size_t>(device)];
-    if (flying.empty()) return;
+    const std::vector<int>& pending = in_flight_[static_cast<std::size_t>(device)];
+    if (pending.empty()) return;
     const bool is_long = random_.one_in(40);
-    const int item = random_.pick(flying);
+    const int item = random_.pick(pending);
     add(device,
         {Action::Kind::poll, item, is_long ? random_.between(100'000, 400'000) : random_.between(1, 300)});
   }

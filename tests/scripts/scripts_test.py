@@ -478,7 +478,7 @@ class Watching(unittest.TestCase):
                 clock[0] += 1
                 states = (1, 0) if second < 40 else (2, 2)
                 seen.records.all = lambda: [record(0, states[0], 1), record(1, states[1], min(second, 20) + 2)]
-                seen.tell_who_is_awaited()
+                seen.report_awaited_devices()
                 looks += [(second, line.partition(":")[0]) for line in said]
                 said.clear()
         self.assertEqual(looks, [(30, "waiting 10 s for device 1, last heard of in call 22 (send)"),

@@ -32,10 +32,10 @@ Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, I
 }
 
 /// For each query, the first and the last position that it sees.
-struct Seen {
+struct VisibleKeys {
   std::vector<Index> first, last;
 
-  Seen(std::span<const Index> at_q, std::span<const Index> at_k, const AttentionHeads& heads)
+  VisibleKeys(std::span<const Index> at_q, std::span<const Index> at_k, const AttentionHeads& heads)
       : last(at_q.begin(), at_q.end()) {
     for (Index at : last) first.push_back(heads.window ? at - *heads.window + 1 : 0);
     if (!heads.is_causal && !at_k.empty()) std::ranges::fill(last, std::ranges::max(at_k));
@@ -66,7 +66,7 @@ struct Block {
   std::size_t query_run, key_run;
   Range queries, keys;
   std::span<const Index> at_k;
-  Seen seen;
+  VisibleKeys visible;
 };
 
 /// The blocks of a piece. With a bias, which has a row for each query and key, there is one block.
@@ -87,7 +87,7 @@ struct Blocks {
       for (std::size_t j = 0; j < of_k.size(); ++j) {
         const auto at_k = within(piece.at_k, of_k[j]);
         Block b{i, j, of_q[i], of_k[j], at_k, {within(piece.at_q, of_q[i]), at_k, heads}};
-        if (b.seen.any(b.at_k)) visible.push_back(std::move(b));
+        if (b.visible.any(b.at_k)) visible.push_back(std::move(b));
       }
   }
 };
@@ -129,7 +129,7 @@ Tensor scores(const Tensor& q, const Tensor& k, const Tensor& bias, const Block&
               const Arithmetic& how) {
   Tensor z = scale(matmul(q, transposed(k)), how.score_scale);
   if (bias.size() > 0) z = add(std::move(z), bias);
-  return keep_between(how.exponents(std::move(z)), block.at_k, block.seen.first, block.seen.last);
+  return keep_between(how.exponents(std::move(z)), block.at_k, block.visible.first, block.visible.last);
 }
 
 /// The elementwise maximum of two vectors (s).
@@ -198,13 +198,13 @@ Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax)
 namespace {
 
 /// The operands of one head of a block of a sequence, in the backward pass.
-struct HeadHere {
+struct HeadOperands {
   Tensor q, k, v, o, dout;
   const Tensor& bias;
 };
 
 /// Adds to dq (s, d), dk and dv (n, d) and, if there is a bias, dbias (s, n).
-void head_backward(const HeadHere& head, const Block& block, const Arithmetic& how, const Tensor& largest,
+void head_backward(const HeadOperands& head, const Block& block, const Arithmetic& how, const Tensor& largest,
                    const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dbias) {
   Tensor p = exponentials(scores(head.q, head.k, head.bias, block, how), largest, how.base);
   p = how.rounded(divide_rows(std::move(p), sums));                            // (s, n)

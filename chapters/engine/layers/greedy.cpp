@@ -11,9 +11,9 @@ namespace shard {
 namespace {
 
 /// The largest logit of the last token on this device, and the token that it stands for.
-class Likeliest {
+class ArgmaxToken {
  public:
-  explicit Likeliest(Index last_position) : last_position_(last_position) {}
+  explicit ArgmaxToken(Index last_position) : last_position_(last_position) {}
 
   void see(const Tensor& logits, const Tokens& tokens, Index first_column) {
     const auto last = std::ranges::find(tokens.positions, last_position_);
@@ -88,7 +88,7 @@ std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index
   };
   while (!is_over()) {
     length += static_cast<Index>(prompt.tokens.size());
-    Likeliest likeliest(length - 1);
+    ArgmaxToken likeliest(length - 1);
     engine.see_logits([&](const Tensor& logits, const Tokens& tokens, Index first_column) {
       likeliest.see(logits, tokens, first_column);
     });

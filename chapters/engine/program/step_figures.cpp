@@ -8,7 +8,7 @@
 
 namespace shard {
 
-void Worst::add(Index step_now, Index measured_now, std::optional<Index> formula_now) {
+void WorstStep::add(Index step_now, Index measured_now, std::optional<Index> formula_now) {
   const Index form = formula_now.value_or(measured_now);
   if (measured != formula) return;
   if (measured_now != form || measured_now >= measured) *this = {measured_now, form, step_now};
@@ -38,7 +38,7 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
 }
 
 void StepFigures::gather_into(Report& report, const Run& run) const {
-  auto gather = [&](const char* what, const Worst& w) {
+  auto gather = [&](const char* what, const WorstStep& w) {
     return run.variant.costs ? gather_figure(run.group, what, w.measured, w.formula)
                              : gather_figure(run.group, what, w.measured);
   };
@@ -56,7 +56,7 @@ void StepFigures::gather_into(Report& report, const Run& run) const {
 
 std::vector<std::string> StepFigures::misses(const Run& run) const {
   std::string mine;
-  auto add = [&](const char* what, const Worst& w) {
+  auto add = [&](const char* what, const WorstStep& w) {
     if (w.measured != w.formula)
       mine += fmt::format("device {}, step {}: {}: measured {}, formula {}\n", this_device(), w.step, what,
                           with_commas(w.measured), with_commas(w.formula));

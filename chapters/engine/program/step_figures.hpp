@@ -12,7 +12,7 @@ namespace shard {
 
 /// A figure of the ledger with its closed form, if it has one. It keeps the first step in which the two
 /// differ, or else the step in which the figure is largest.
-struct Worst {
+struct WorstStep {
   Index measured = 0;
   Index formula = 0;
   Index step = 0;
@@ -34,7 +34,7 @@ class StepFigures {
   std::vector<std::string> misses(const Run& run) const;
 
  private:
-  Worst bytes_, messages_, flops_, peak_;
+  WorstStep bytes_, messages_, flops_, peak_;
   std::map<std::string, Traffic> along_;  // by axes of a mesh; the step that sends most
   Index all_flops_ = 0;
 };

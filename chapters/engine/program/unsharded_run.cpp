@@ -16,36 +16,36 @@ namespace {
 constexpr std::size_t most_steps = 10;  // to compare
 
 /// Changes each weight by a relative error, up or down.
-class Moves {
+class Perturbation {
  public:
-  Moves(double relative, std::uint64_t seed) : relative_(static_cast<float>(relative)), seed_(seed) {}
+  Perturbation(double relative, std::uint64_t seed) : relative_(static_cast<float>(relative)), seed_(seed) {}
 
   /// Call before each step. Rounding errors of different steps are independent, so the signs are drawn again.
-  void move(ShardedEngine& engine, Index step) {
-    const bool is_turned = CounterRandom(seed_, "turned").bits(static_cast<std::uint64_t>(step)) % 2 == 1;
+  void apply(ShardedEngine& engine, Index step) {
+    const bool is_negated = CounterRandom(seed_, "turned").bits(static_cast<std::uint64_t>(step)) % 2 == 1;
     for (const Trainable& t : engine.trainable()) {
       const auto& [tensor, begin, end] = t.parameter;
-      sgd_update(t.parameter, multiply(slice(*tensor, 0, begin, end), sides_of(t)),
-                 is_turned ? -relative_ : relative_);
+      sgd_update(t.parameter, multiply(slice(*tensor, 0, begin, end), signs_of(t)),
+                 is_negated ? -relative_ : relative_);
     }
   }
 
  private:
   /// 1 or −1 for each weight.
-  const Tensor& sides_of(const Trainable& t) {
-    auto [found, is_new] = sides_.try_emplace(t.name);
+  const Tensor& signs_of(const Trainable& t) {
+    auto [found, is_new] = signs_.try_emplace(t.name);
     if (is_new) {
       const CounterRandom random(seed_, "moved " + t.name);
-      std::vector<float> sides(static_cast<std::size_t>(num_elements(t.parameter.shape())));
-      for (std::size_t i = 0; i < sides.size(); ++i) sides[i] = random.uniform(i) < 0.5F ? 1.0F : -1.0F;
-      found->second = Tensor::from_host(t.parameter.shape(), sides);
+      std::vector<float> signs(static_cast<std::size_t>(num_elements(t.parameter.shape())));
+      for (std::size_t i = 0; i < signs.size(); ++i) signs[i] = random.uniform(i) < 0.5F ? 1.0F : -1.0F;
+      found->second = Tensor::from_host(t.parameter.shape(), signs);
     }
     return found->second;
   }
 
   float relative_;
   std::uint64_t seed_;
-  std::map<std::string, Tensor> sides_;
+  std::map<std::string, Tensor> signs_;
 };
 
 /// The number of products in the longest chain of sums of a step: each layer, forward and backward, and the
@@ -75,9 +75,9 @@ std::unique_ptr<ShardedEngine> unsharded_engine(const Run& alone, const Chapter&
              : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
 }
 
-/// Trains the unsharded network for `steps` steps on this device alone. If `moves` is given, it changes the
-/// weights before each step.
-LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t steps, Moves* moves) {
+/// Trains the unsharded network for `steps` steps on this device alone. If `change` is given, it changes
+/// the weights before each step.
+LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t steps, Perturbation* change) {
   LossCurve curve;
   std::unique_ptr<ShardedEngine> engine = unsharded_engine(alone, chapter);
   if (!engine) return curve;
@@ -86,7 +86,7 @@ LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t step
   const std::unique_ptr<Journal> journal = alone.network.journal();
   while (curve.losses.size() < steps) {
     const Index step = steps_before(alone) + static_cast<Index>(curve.losses.size()) + 1;
-    if (moves) moves->move(*engine, step);
+    if (change) change->apply(*engine, step);
     const auto batch = alone.network.batch(alone.arguments.batch, alone.arguments.seed, step);
     training_step(alone, *engine, *optimizer, *batch);
     if (journal) journal->add(*engine);
@@ -134,9 +134,9 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chap
   LossCurve reference, moved;
   if (takes_part) {
     const Run mine{*alone, run.variant, run.network, run.arguments};
-    Moves moves(rounding, run.arguments.seed);
+    Perturbation perturbation(rounding, run.arguments.seed);
     if (me == 0) reference = train_alone(mine, chapter, steps, nullptr);
-    if (me == last) moved = train_alone(mine, chapter, steps, &moves);
+    if (me == last) moved = train_alone(mine, chapter, steps, &perturbation);
   }
   const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed(moved));
   if (me != 0 || reference.losses.empty()) return std::nullopt;

@@ -34,14 +34,14 @@ double Timeline::idle_share() const {
 namespace {
 
 /// When messages were posted.
-struct Posts {
+struct PostTimes {
   std::map<Message, Index> sends, receives;
 };
 
 /// What a device's actions take of its time.
 class Clock : public Interpreter {
  public:
-  Clock(const Durations& durations, Posts& posts) : durations_(durations), posts_(posts) {}
+  Clock(const Durations& durations, PostTimes& posts) : durations_(durations), posts_(posts) {}
 
   std::vector<Slot> work;
   Index now = 0;
@@ -63,7 +63,7 @@ class Clock : public Interpreter {
   }
 
   const Durations& durations_;
-  Posts& posts_;
+  PostTimes& posts_;
 };
 
 /// "F3", or "F3b" for a device's second stage.
@@ -77,7 +77,7 @@ std::string label(const Schedule& schedule, const Action& a) {
 }  // namespace
 
 Timeline simulate(const Schedule& schedule, const Durations& durations) {
-  Posts posts;
+  PostTimes posts;
   std::vector<Clock> clocks(schedule.actions.size(), Clock(durations, posts));
   std::vector<Interpreter*> interpreters;
   for (Clock& clock : clocks) interpreters.push_back(&clock);
