@@ -1,7 +1,7 @@
 #pragma once
 
-/// A program of cases: each says on how many devices it runs, with which exit code its job ends, and what
-/// that job says. The program lists them (`--list`), `harness/cases` makes tests of the list and checks each.
+/// A program of cases. Each case has numbers of devices, the exit code of its job, and its expected error
+/// line. `--list` prints the cases, and `harness/cases` makes a test of each and checks it.
 
 #include <functional>
 #include <map>
@@ -11,11 +11,11 @@
 
 namespace shard::testing {
 
-/// Where a case is a test, beside the emulator: in one process, unless its devices have to be processes, and on
-/// the CUDA backend.
+/// The backends, beside the emulator, on which a case is a test: devices in one process, unless they must be
+/// processes, and CUDA.
 enum class Where { emulator, local_too, cuda_too, everywhere };
 
-/// What every device does; 0 if nothing is returned, else the program's exit code.
+/// The code of every device. It returns the program's exit code, or nothing for 0.
 class Body {
  public:
   template <class Action>
@@ -32,23 +32,23 @@ class Body {
   std::function<int()> run_;
 };
 
-/// One row of a program's table. Rows of one name share a body, the first row's.
+/// One row of a program's table. Rows with the same name share the first row's body.
 struct Case {
   std::string name;
-  std::vector<int> devices;       ///< numbers of devices; each makes one test
+  std::vector<int> devices;       ///< each makes one test
   int code;                       ///< exit code of the job
-  std::vector<std::string> says;  ///< parts of its error line; none: it writes no error
+  std::vector<std::string> says;  ///< parts of its error line; empty: it writes no error
   Body body;
   Where where = Where::local_too;
   std::map<std::string, std::string> environment = {};  ///< variables of the job
-  std::function<void()> before = {};                    ///< what each process does before it is a device
+  std::function<void()> before = {};                    ///< called in each process before it is a device
 };
 
-/// Who writes an error line when a case goes wrong: one device for all, or each that meets the error.
+/// Which devices write an error line when a case goes wrong: one for all, or each that gets the error.
 enum class Reporters { one_device, each_device };
 
-/// The main function of a program of cases: `--list` prints them as JSON, in one process and without MPI; a
-/// case's name runs it.
+/// The main function of a program of cases. `--list` prints them as JSON, in one process and without MPI; the
+/// name of a case runs it.
 int run_cases(int argc, char** argv, const std::vector<std::vector<Case>>& tables,
               Reporters reporters = Reporters::one_device);
 

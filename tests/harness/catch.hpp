@@ -1,7 +1,7 @@
 #pragma once
 
-/// Catch2, version 2 (Debian 12) or 3 (elsewhere): what differs between them is hidden here. Tests include
-/// this header; `main.hpp` defines SHARDBOOK_TEST_MAIN before and gets listeners, too. `session.cpp` runs the tests.
+/// Hides the differences between Catch2 version 2 (Debian 12) and 3 (elsewhere). Tests include this header.
+/// `main.hpp` defines SHARDBOOK_TEST_MAIN first, and gets listeners too. `session.cpp` runs the tests.
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_template_test_macros.hpp>
@@ -29,24 +29,24 @@
 
 namespace shard::testing {
 
-/// On how many devices the tests of a file run: `RUNS_ON(.in_one_process = {1, 3}, .processes = {3});` in it.
+/// The numbers of devices for the tests of a file: `RUNS_ON(.in_one_process = {1, 3}, .processes = {3});`.
 struct RunsOn {
-  std::vector<int> in_one_process = {1};  ///< devices of one process: on one number after the other
-  std::vector<int> with_all = {};         ///< on these, too, with `--all`
-  std::vector<int> processes = {};        ///< devices that are processes of the emulator: each number is a job
-  std::vector<int> on_cuda = {};          ///< the same, of the CUDA backend
+  std::vector<int> in_one_process = {1};  ///< devices of one process: one job for each number
+  std::vector<int> with_all = {};         ///< more numbers, with `--all`
+  std::vector<int> processes = {};        ///< devices that are processes of the emulator: one job for each
+  std::vector<int> on_cuda = {};          ///< the same for the CUDA backend
 };
 bool set_numbers_of_devices(const char* file, const RunsOn& numbers);
 /// Whether `--all` was given: tests may take minutes.
 bool with_all();
-/// Whether devices are processes. What the suites prove on devices of one process runs there once.
+/// Whether devices are processes. What suites prove in one process need not be proved there again.
 bool on_processes();
 #define RUNS_ON(...)                                                     \
   [[maybe_unused]] static const bool INTERNAL_CATCH_UNIQUE_NAME(runs_on) = \
       ::shard::testing::set_numbers_of_devices(__FILE__, {__VA_ARGS__})
 
-/// Calls the body of a file's test case on each device: here, where this process is one, or on devices of this
-/// process.
+/// Calls the body of a file's test case on each device: once if this process is one device, or on all devices
+/// of this process.
 void on_each_device(const char* file, void (*body)());
 #undef TEST_CASE
 #define TEST_CASE(...) SHARDBOOK_TEST_CASE(INTERNAL_CATCH_UNIQUE_NAME(on_a_device), __VA_ARGS__)
@@ -57,11 +57,11 @@ void on_each_device(const char* file, void (*body)());
   }                                                   \
   static void body()
 
-/// With `--brief`: whether an assertion of this test case has failed on a device, and it is to end there. A
-/// collective.
+/// With `--brief`: whether an assertion of this test case has failed on some device, so that the test case
+/// must end. A collective.
 bool is_to_end();
 
-/// A matcher: the text has `part` in it.
+/// A matcher: the text contains `part`.
 inline auto contains(const std::string& part) {
 #if SHARDBOOK_CATCH_VERSION == 3
   return Catch::Matchers::ContainsSubstring(part);
@@ -72,7 +72,7 @@ inline auto contains(const std::string& part) {
 
 #ifdef SHARDBOOK_TEST_MAIN
 
-/// Hears of every assertion and test case. What a derived class defines has the same name in both versions.
+/// Receives every assertion and test case. A derived class defines the same functions in both versions.
 #if SHARDBOOK_CATCH_VERSION == 3
 using ListenerBase = Catch::EventListenerBase;
 #else
@@ -96,7 +96,7 @@ class Listener : public ListenerBase {
 #endif
 };
 
-/// No colours: a launcher makes every output look like a terminal. No report to a file but from device 0.
+/// No colours, since a launcher makes every output look like a terminal. Only device 0 writes a report file.
 inline void restrain(Catch::ConfigData& config, bool may_report) {
 #if SHARDBOOK_CATCH_VERSION == 3
   config.defaultColourMode = Catch::ColourMode::None;

@@ -1,5 +1,5 @@
-// MPI's profiling interface: a program that is linked with these two functions calls them instead of MPI's.
-// (Where the double of CUDA is linked, it has an MPI_Test of its own.)
+// MPI's profiling interface: a program linked with these two functions calls them instead of MPI's.
+// (The double of CUDA has its own MPI_Test.)
 
 #include "tests/harness/delays.hpp"
 
@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 Delays delays{0, 0, {}};
 
-/// What has been asked for, and when it may be seen.
+/// The keys asked for, and the time from which each may be seen.
 template <class Key>
 class Held {
  public:

@@ -1,15 +1,14 @@
 #pragma once
 
-/// Messages that come late, of tensors and of the control plane, to search for what holds only while messages
-/// are fast.
+/// Delays messages of tensors and of the control plane, to find code that relies on fast messages.
 
 #include <chrono>
 
 namespace shard::testing {
 
-/// From now on this device hears late, by a random time up to `longest`, that messages of calls are complete
-/// (MPI_Test), and that the control plane has asked or answered (MPI_Iprobe): of so many of them, 0 to 1. The
-/// random numbers are others in each process.
+/// From now on, this device sees completed messages of calls (MPI_Test) and arrived messages of the control
+/// plane (MPI_Iprobe) late, by a random time up to `longest`. The two fractions, 0 to 1, say how many of them
+/// are late. Random numbers differ between processes.
 struct Delays {
   double of_calls, of_control;
   std::chrono::milliseconds longest;

@@ -24,7 +24,7 @@ GroupUnderTest& group() {
 
 PlainEngine& engine() {
   struct OnGroup : PlainEngine {
-    OnGroup() : PlainEngine(testing::group()) {}  // not the engine's own
+    OnGroup() : PlainEngine(testing::group()) {}  // not the engine's own group
   };
   return device().part<OnGroup>();
 }
@@ -48,7 +48,7 @@ int id(int place) {
 
 namespace {
 
-/// The next place in row-major order.
+/// Moves to the next place in row-major order.
 void advance(Place& place, const Shape& shape) {
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     if (++place[axis] < shape[axis]) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What tests of collectives stand on: inputs that every device can compute for every other one, and what
-/// should come of them, computed on the host, index by index, by none of the code that is tested.
+/// Tools for tests of collectives: inputs that every device can compute for every other device, and expected
+/// results, computed on the host, index by index, without the code under test.
 
 #include <string>
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace shard::testing {
 
-/// The group of devices that the test cases run on: the world, or a part of it (see mpi_main.cpp). It may be
-/// named before there is any, and be put around another one, which then sees every call.
+/// The group of devices on which test cases run: the world, or a part of it. It may be named before it
+/// exists. It may wrap another group, which then sees every call.
 class GroupUnderTest : public WrappedCommunicator {
  public:
   using WrappedCommunicator::inner;
@@ -25,7 +25,7 @@ class GroupUnderTest : public WrappedCommunicator {
 GroupUnderTest& group();
 /// The folder or the number of the chapter that `--chapter` names; empty: all chapters are tested.
 std::string& chapter_under_test();
-/// While it lives, the group under test checks claims of layout.
+/// While such an object lives, the group under test checks claims of layout.
 class CheckedRun {
  public:
   CheckedRun() : believing_(group().inner()), checking_(believing_) { group().set_inner(checking_); }
@@ -38,14 +38,14 @@ class CheckedRun {
   CheckedCommunicator checking_;
 };
 
-/// \name This device's place in it, their number, and this device's neighbours in a ring of them
+/// \name This device's place in the group under test, the number of devices, and its neighbours in a ring
 /// @{
 int me();
 int devices();
 int left();
 int right();
 /// @}
-/// The id in the job of a member of it: how errors name it.
+/// The id in the job of the member at a place, as errors name it.
 int id(int place);
 
 /// An element's place in a tensor: its index along each axis.
@@ -68,7 +68,7 @@ HostTensor reals(const Shape& shape, int device, int seed = 0);
 std::vector<HostTensor> on_each(HostTensor input(const Shape&, int, int), const Shape& shape, int seed = 0);
 /// @}
 
-/// \name What should come of them
+/// \name Expected results
 /// @{
 HostTensor reduced(const std::vector<HostTensor>& addends, ReduceOp op);
 HostTensor sliced(const HostTensor& t, int axis, Range range);
@@ -76,20 +76,20 @@ HostTensor joined(const std::vector<HostTensor>& parts, int axis);
 HostTensor product(const HostTensor& a, const HostTensor& b);
 /// @}
 
-/// Nothing when shapes and all elements are equal, -0 counting as 0; else where they first differ.
+/// Empty when shapes and all elements are equal (−0 equals 0); otherwise the first difference.
 std::string difference(const Tensor& given, const HostTensor& expected);
 
-/// Extent of an axis replaced.
+/// The shape with another extent along an axis.
 Shape with(Shape shape, int axis, Index extent);
 
-/// The Error that an action throws; code 0 if none.
+/// The Error that an action throws; code 0 if it throws none.
 struct Refusal {
   int code = 0;
   std::string message;
 };
 Refusal refusal(const std::function<void()>& action);
 
-/// What one action sent, and the most that collective buffers took meanwhile.
+/// The traffic of one action, and the most memory of collective buffers during it.
 struct Measured {
   Traffic traffic;
   Traffic other_traffic;  ///< of any other collective
@@ -113,19 +113,19 @@ class PlainEngine : public ShardedEngine {
   using ShardedEngine::load_sharded;
 };
 
-/// This device's, on the group under test.
+/// An engine on this device, on the group under test.
 PlainEngine& engine();
 
 inline constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min,
                                        ReduceOp::prod};
 
-/// Ranks 0 to 4; extents of 0 and 1, fewer and more than devices, and one beyond what MPI sends eagerly.
+/// Ranks 0 to 4. Extents of 0 and 1, below and above the number of devices, and one above MPI's eager limit.
 inline const std::vector<Shape> shapes = {{},     {1},       {7},          {0},       {3, 5},
                                           {0, 4}, {2, 3, 4}, {3, 1, 2, 5}, {2, 0, 3}, {67, 41}};
 
 }  // namespace shard::testing
 
 namespace shard {
-/// For assertions that fail.
+/// Prints traffic when an assertion fails.
 std::ostream& operator<<(std::ostream& out, const Traffic& traffic);
 }  // namespace shard

@@ -1,12 +1,12 @@
-"""The one rule for real numbers that a page shows and a run prints: a BLAS with other kernels rounds otherwise."""
+"""Compares real numbers on a page with those of a run: a BLAS with other kernels rounds differently."""
 import re
 
 REAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 
 
 def alike(shown, given):
-    """Texts that are equal but for their real numbers. Of these the last digit may differ by two; and a number with
-    an exponent may be any other such: it is the difference that rounding makes, or its bound."""
+    """Whether texts are equal except for real numbers. The last digit of these may differ by two. A number with an
+    exponent is a rounding error or its bound, and may be any other such number."""
     if REAL.sub("*", shown) != REAL.sub("*", given):
         return False
     return all(is_near(*pair) for pair in zip(REAL.findall(shown), REAL.findall(given)))

@@ -1,4 +1,4 @@
-// A program that ends at its first failure: hidden test cases that fail, to be run by check.
+// Hidden test cases that fail, run by check: a program with --brief ends at its first failure.
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

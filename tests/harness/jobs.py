@@ -1,4 +1,4 @@
-"""Runs a program on devices, in a time limit, and sees what it leaves behind. Checkers of tests/ stand on it."""
+"""Runs a program on devices, with a time limit, and finds what it leaves behind. Checkers of tests/ use it."""
 import contextlib
 import os
 import signal
@@ -15,15 +15,15 @@ ON_DEVICES = ROOT / "chapters/on_devices"
 
 @dataclass
 class Ended:
-    """How a job ended: its exit code (None: not in time), what it wrote, and what was wrong about its end."""
+    """The end of a job: its exit code (None: not in time), its output, and what it left behind."""
     code: int | None
     out: str
     err: str
-    left: str  # "" if all is well
-    at: float  # in seconds since the epoch; what is left behind does not count
+    left: str  # "" if nothing is wrong
+    at: float  # in seconds since the epoch, without the time to clean up
 
     def complaint(self, code, says=()):
-        """What is wrong if the job was to end with `code`, and to say these words on standard error."""
+        """The complaint, if the job was to end with `code`, and to print these words on standard error."""
         if self.left:
             return self.left
         if self.code != code:
@@ -32,20 +32,20 @@ class Ended:
 
 
 def processes_of(mark):
-    """The processes that were started, directly or not, with this variable in their environment."""
+    """The processes with this variable in their environment, which they inherit from the job."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in environment.read_bytes().split(b"\0"):
                 found.append(int(environment.parent.name))
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # it has ended, or belongs to another user
             pass
     return found
 
 
 def stop_rest(mark):
-    """Ends what a job has left behind, and says how many processes that were."""
-    for _ in range(20):  # what was told to end may take a moment
+    """Kills the processes that a job has left behind, and returns their number."""
+    for _ in range(20):  # a killed process may take a moment to end
         if not (rest := processes_of(mark)):
             return ""
         time.sleep(0.1)
@@ -56,8 +56,8 @@ def stop_rest(mark):
 
 
 def run(command, devices=0, seconds=60, environment=None, meanwhile=None, launcher=ON_DEVICES, **options):
-    """Runs a command: on so many devices, or without a launcher on 0. `meanwhile` is called with the process
-    and a mark that is in the environment of all processes of the job; other options are Popen's."""
+    """Runs a command on this number of devices, or without a launcher on 0. `meanwhile` is called with the process
+    and a mark in the environment of all processes of the job. Other options go to Popen."""
     job = f"SHARDBOOK_JOB={uuid.uuid4()}"
     environment = {**os.environ, **(environment or {}), **dict([job.split("=")])}
     command = [str(word) for word in ([launcher, devices] if devices else []) + list(command)]

@@ -1,5 +1,5 @@
-/// The main of test programs whose devices are in this process: each test case runs on each number of devices that
-/// its file names, one job after the other, and on a part of a larger group. Its options: see TestOptions.
+/// The main function of test programs whose devices are in this process. Each test case runs on each number
+/// of devices that its file names, in one job each, and on a part of a larger group (TestOptions).
 
 #include <algorithm>
 #include <iostream>
@@ -18,7 +18,7 @@ class DeviceListener : public FailureListener {
 };
 CATCH_REGISTER_LISTENER(DeviceListener)
 
-/// On {4, 1, 3} of five devices, in that order, and at the same time on {0, 2}.
+/// Runs the body on devices {4, 1, 3} of five, in that order, and at the same time on {0, 2}.
 void run_in_groups(void (*body)()) {
   local::run_job(5, [&](Communicator& world) {
     const int me = this_device();
@@ -61,7 +61,7 @@ void on_each_device(const char* file, void (*body)()) {
   if (also_in_groups) run_in_groups(body);
 }
 
-/// A collective, as elsewhere: the devices see the same failures only when they meet.
+/// A collective on any device: the devices exchange their failures here.
 bool is_to_end() {
   if (!test_options().brief) return false;
   return std::ranges::max(group().exchange("failures", failures_here)) > 0;

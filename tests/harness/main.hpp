@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the two mains of test programs share: on how many devices tests run, and how a failure is told.
+/// What both main functions of test programs share: numbers of devices, and the report of a failure.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,9 +23,9 @@
 
 namespace shard::testing {
 
-/// By file of tests, on how many devices they run.
+/// Numbers of devices, by file of tests.
 inline std::map<std::string, RunsOn>& numbers_of_devices() {
-  static std::map<std::string, RunsOn> numbers;  // here, since tests' sources write to it before main
+  static std::map<std::string, RunsOn> numbers;  // local: tests' sources write to it before main
   return numbers;
 }
 inline RunsOn numbers_of(const char* file) {
@@ -33,17 +33,17 @@ inline RunsOn numbers_of(const char* file) {
   return found == numbers_of_devices().end() ? RunsOn() : found->second;
 }
 
-/// What is for the main, and not for Catch2.
+/// The options of the main function, not of Catch2.
 struct TestOptions {
-  bool all = false;            ///< `--all`: on all numbers of devices
-  bool brief = false;          ///< `--brief`: end after the first test case that fails on a device; a line each
-  std::optional<int> devices;  ///< `--devices N`: on these alone
+  bool all = false;            ///< `--all`: more numbers of devices
+  bool brief = false;          ///< `--brief`: end after the first test case that fails on a device, in a line
+  std::optional<int> devices;  ///< `--devices N`: only this number
 };
 inline TestOptions& test_options() {
   static TestOptions options;
   return options;
 }
-/// How many assertions have failed in this test case on this device.
+/// Assertions of this test case that failed on this device.
 inline Index failures_here = 0;
 
 /// \throws Error usage
@@ -55,7 +55,7 @@ inline int number_of_devices(const std::string& text) {
   return static_cast<int>(devices);
 }
 
-/// Takes the options above, and `--chapter NAME`, off the command line. \throws Error usage
+/// Removes the options above, and `--chapter NAME`, from the command line. \throws Error usage
 inline void take_options(int& argc, char** argv) {
   int left = 1;
   for (int i = 1; i < argc; ++i) {
@@ -91,29 +91,29 @@ class FailureListener : public Listener {
   void asserted(const Catch::AssertionStats& stats) override {
     if (stats.assertionResult.isOk()) return;
     if (stats.assertionResult.getResultType() == Catch::ResultWas::FatalErrorCondition) is_dying_ = true;
-    if (failures_here++ > 0 && test_options().brief) return;  // one line is enough
+    if (failures_here++ > 0 && test_options().brief) return;  // --brief prints one line
     std::string text = test_options().brief ? line_of(stats) : describe(stats);
     std::fflush(stdout);
-    std::fwrite(text.data(), 1, text.size(), stderr);  // in one piece: other devices write here too
+    std::fwrite(text.data(), 1, text.size(), stderr);  // in one call, since other devices write too
     std::fflush(stderr);
   }
 
  protected:
-  /// All of that in one line: "device 2: a == b; notes; test case; FILE:LINE".
+  /// A failure in one line: "device 2: a == b; notes; test case; FILE:LINE".
   std::string line_of(const Catch::AssertionStats& stats) const {
     const Catch::AssertionResult& result = stats.assertionResult;
     std::ostringstream text;
     text << "device " << this_device() << ": ";
     if (result.hasExpandedExpression()) text << result.getExpandedExpression() << "; ";
     for (auto note = stats.infoMessages.rbegin(); note != stats.infoMessages.rend(); ++note)
-      text << note->message << "; ";  // what was said last, first
+      text << note->message << "; ";  // the last note first
     text << path_[0] << "; " << result.getSourceInfo().file << ':' << result.getSourceInfo().line;
     std::string line = text.str();
     std::ranges::replace(line, '\n', ' ');
     return line + '\n';
   }
 
-  /// "device 2: FILE:LINE: CHECK( a == b )", and below it what a and b were, notes, and the test case.
+  /// "device 2: FILE:LINE: CHECK( a == b )", and below it the values of a and b, notes, and the test case.
   std::string describe(const Catch::AssertionStats& stats) const {
     const Catch::AssertionResult& result = stats.assertionResult;
     std::ostringstream text;
@@ -125,7 +125,7 @@ class FailureListener : public Listener {
     text << "    in    ";
     for (std::size_t i = 0; i < path_.size(); ++i)
       if (i != 1 || path_[1] != path_[0])
-        text << (i == 0 ? "" : " / ") << path_[i];  // a test case is a section too
+        text << (i == 0 ? "" : " / ") << path_[i];  // a test case is a section, too
     text << '\n';
     return text.str();
   }
@@ -134,7 +134,7 @@ class FailureListener : public Listener {
   bool is_dying_ = false;
 };
 
-/// Runs the test cases that the command line chooses, with Catch2's options as `configure` changes them. 0: all passed.
+/// Runs the test cases of the command line. `configure` changes Catch2's options. 0: all passed.
 int run_session(int argc, char** argv, const std::function<void(Catch::ConfigData&)>& configure);
 
 }  // namespace shard::testing

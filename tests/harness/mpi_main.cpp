@@ -1,8 +1,8 @@
-/// The main of all test programs: every device runs the same test cases in step.
+/// The main function of all test programs: every device runs the same test cases in step.
 ///
-/// Device 0 speaks; of the others only what failed is heard, at once and with their number. After each test
-/// case the devices meet, so that one which has left its test early, or is in another one, is found out.
-/// Its options: see TestOptions. `--devices`, with any number, runs tests of files that do not name this number.
+/// Device 0 prints. The other devices print only their failures, at once and with their number. The devices
+/// synchronise after each test case, which finds a device that has left its test early, or runs another one.
+/// Options: see TestOptions. `--devices` with any number also runs tests of files that do not name it.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,15 +19,15 @@
 namespace shard::testing {
 namespace {
 
-/// How the test run went, on all devices, as of the last test case that all have ended.
+/// The state of the test run on all devices, up to the last test case that all have ended.
 struct Progress {
-  bool has_begun = false;  // not so where tests are just listed
+  bool has_begun = false;  // false if tests are only listed
   Index test_cases = 0;
-  std::vector<Index> failed;  // assertions, on each device
+  std::vector<Index> failed;  // number of failed assertions, by device
 };
 Progress progress;
 
-/// Thrown on all devices at once: no more test cases.
+/// Thrown on all devices at the same time, to run no more test cases.
 struct EndOfTests {};
 
 class DeviceListener : public FailureListener {
@@ -44,7 +44,7 @@ class DeviceListener : public FailureListener {
   }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
-    if (is_dying_) return;  // of a signal, and its handler cannot communicate
+    if (is_dying_) return;  // after a signal: the handler cannot communicate
     failed_here_ += static_cast<Index>(stats.totals.assertions.failed);
     try {
       meet();
@@ -57,7 +57,7 @@ class DeviceListener : public FailureListener {
   }
 
  private:
-  /// Everybody has ended the same test case; everybody's failures so far become known.
+  /// Checks that all devices have ended the same test case, and exchanges their failures.
   void meet() {
     const Index mine = progress.test_cases;
     const std::vector<Index> ended = group().exchange("the end of a test case", mine);
@@ -73,7 +73,7 @@ class DeviceListener : public FailureListener {
 
 CATCH_REGISTER_LISTENER(DeviceListener)
 
-/// The last line of device 0, which else would speak of its own assertions only.
+/// Device 0's summary would count only its own assertions, so this line counts those of all devices.
 void print_summary() {
   std::string text;
   for (std::size_t d = 0; d < progress.failed.size(); ++d)
@@ -92,7 +92,7 @@ int run_tests(int argc, char** argv) {
       restrain(config, is_speaker);
       if (!is_speaker && std::freopen("/dev/null", "w", stdout) == nullptr)
         refuse(Code::internal, "/dev/null", "a file to write to", "none");
-      // A random order, where one is asked for, is everybody's order.
+      // All devices use device 0's seed, so a random order is the same on all.
       config.rngSeed = static_cast<unsigned>(group().exchange("seed", static_cast<Index>(config.rngSeed))[0]);
     });
   } catch (const EndOfTests&) {  // after a failure

@@ -14,7 +14,7 @@ namespace shard::testing {
 
 namespace {
 
-/// Counts calls, and leaves one out. Parts of the group count on.
+/// Counts calls, and leaves one out. Groups split from this one share the counter.
 class FaultyCommunicator : public WrappedCommunicator {
  public:
   FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out,
@@ -79,14 +79,14 @@ class FaultyCommunicator : public WrappedCommunicator {
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
-  /// Counts this call; whether it is the one to leave out.
+  /// Counts this call. Returns whether it is the one to leave out.
   bool is_next() { return (*calls_)++ == leave_out_; }
 
   std::optional<std::int64_t> leave_out_;
   std::shared_ptr<std::int64_t> calls_;
 };
 
-/// A part of the group, with the communicator that it wraps.
+/// A part of the group. Owns the communicator that it wraps.
 class FaultyPart : public FaultyCommunicator {
  public:
   FaultyPart(std::unique_ptr<Communicator> part, std::optional<std::int64_t> leave_out,
@@ -97,7 +97,7 @@ class FaultyPart : public FaultyCommunicator {
   std::unique_ptr<Communicator> part_;
 };
 
-/// A device alone sends nothing: a call that it leaves out is no mistake.
+/// A group of one device sends nothing, so leaving out its call is no mistake.
 std::unique_ptr<Communicator> FaultyCommunicator::wrap(std::unique_ptr<Communicator> part) {
   if (part->num_devices() == 1) return part;
   return std::make_unique<FaultyPart>(std::move(part), leave_out_, calls_);
@@ -122,17 +122,17 @@ class CorruptingFilter : public emu::MessageFilter {
   std::optional<std::int64_t> corrupt_;
   bool all_;
   std::int64_t messages_ = 0;
-  std::list<std::vector<float>> corrupted_;  // kept, as a message may still be on its way
+  std::list<std::vector<float>> corrupted_;  // kept, since a message may still be in flight
 };
 
-/// What is planted. It is never destroyed: at the end of the program, groups would end after the devices.
+/// The planted faults. Never destroyed: at the end of the program, the devices end before their groups could.
 struct Planted {
-  Communicator* real = nullptr;  // the group under test, where no fault is planted
-  /// Its devices once more: those that a fault leaves in different calls need not meet again in this group. An
-  /// engine may still live in the one before.
+  Communicator* real = nullptr;  // the group under test without faults
+  /// A new group of the same devices. A fault may leave the devices of an old group in different calls. An
+  /// engine may still use the group before.
   std::unique_ptr<Communicator> part, part_before;
   std::unique_ptr<FaultyCommunicator> communicator;
-  /// Those of earlier faults stay: a message of theirs may still be on its way.
+  /// Filters of earlier faults are kept, since a message of theirs may still be in flight.
   std::list<CorruptingFilter> filters;
 };
 Planted& planted() {

@@ -1,4 +1,4 @@
-/// What is compiled once for all test programs: Catch2 itself, which takes long, and what tests ask the main for.
+/// Compiled once for all test programs: Catch2, which takes long, and functions that tests call in the main.
 
 #define CATCH_CONFIG_RUNNER
 #include "tests/harness/main.hpp"

@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-/// A file with this text, removed at the end.
+/// A file with this text, removed by the destructor.
 class TextFile {
  public:
   explicit TextFile(const std::string& text)

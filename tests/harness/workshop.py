@@ -12,11 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp",
                    "engine/workloads/mlp_layers.hpp"]
-NOTHING = "$^"  # a pattern that no name matches
+NOTHING = "$^"  # matches no name
 
 
 def replaced(file, text, instead):
-    """The contents of the file with `instead` in the place of `text`, which must stand in it once."""
+    """The contents of the file with `instead` in the place of `text`, which must occur exactly once."""
     contents = (ROOT / file).read_text()
     if contents.count(text) != 1:
         raise SystemExit(f"expected once in {file}, found {contents.count(text)} times: {text}")
@@ -24,7 +24,7 @@ def replaced(file, text, instead):
 
 
 class Change:
-    """A changed file, beside the unchanged ones of its folder, in a tree of its own."""
+    """A changed file, with unchanged copies of the other files of its folder, in a tree of its own."""
 
     def __init__(self, file, contents, tree):
         self.file, self.tree = Path(file), Path(tree)
@@ -35,13 +35,13 @@ class Change:
         (self.tree / self.file).write_text(contents)
 
     def source(self, path):
-        """Where this source lies now, if it is in the changed file's folder; else where it always lies."""
+        """The path of a source in the tree, if it is in the changed file's folder; else its own path."""
         here = self.tree / Path(path).relative_to(ROOT)
         return here if here.is_file() else path
 
 
 class Workshop:
-    """A build folder, and a folder for what is made of it."""
+    """A build folder, and a folder for what is built from its objects and changed files."""
 
     def __init__(self, build, folder):
         self.build, self.folder = Path(build).resolve(), Path(folder)
@@ -54,7 +54,7 @@ class Workshop:
                               text=True).stdout
 
     def users_of_files(self):
-        """By file of the project, the objects that it goes into, also in a header that is compiled in advance."""
+        """{file of the project: the objects that include it, also through a precompiled header}."""
         files, users = {}, {}
         for line in self.ninja("deps").splitlines():
             if line.startswith("    "):
@@ -69,7 +69,7 @@ class Workshop:
         return users
 
     def compiler_of(self, target, pattern="-[DIWfs]|-iquote"):
-        """The compiler with the options of this object that match: without optimization, warnings only."""
+        """The compiler with the options of this object that match the pattern, with -O0 and without -Werror."""
         words = shlex.split(self.steps[target]["command"])
         compiler = next(word for word in words if re.search(r"(\+\+|clang.*)$", word))
         options = []
@@ -81,7 +81,7 @@ class Workshop:
         return [compiler, *options, "-O0"]
 
     def read_in_advance(self):
-        """The option that gives chapters the headers of the engine, compiled once for all of them."""
+        """The option for a precompiled header of the engine, which all chapters share."""
         header = self.folder / "engine.hpp"
         header.write_text("".join(f'#include "{name}"\n' for name in READ_IN_ADVANCE))
         target = next(t for t in self.steps if re.match(r"CMakeFiles/02_data_parallel\.objects\.dir/.*\.o$", t))
@@ -90,16 +90,16 @@ class Workshop:
         return ["-include", header] if made.returncode == 0 else []
 
     def link_words(self, program, without):
-        """How a program is linked, without the objects whose names match."""
+        """The link command of a program, without the objects whose names match."""
         words = shlex.split(self.steps[program]["command"].split(" && ")[1])
         return [word for word in words if not re.search(without, word)]
 
     def objects(self, program, without, file):
-        """The objects of a program that a file goes into."""
+        """The objects of a program that depend on a file."""
         return [word for word in self.link_words(program, without) if word in self.users.get(str(file), ())]
 
     def source(self, target, change, folder):
-        """The changed source of an object. Where that includes the sources of a folder, it is written anew."""
+        """The changed source of an object. A source that includes the sources of a folder is rewritten."""
         source = self.build / self.steps[target]["file"]
         if not source.is_relative_to(self.build):
             return change.source(source)
@@ -109,7 +109,7 @@ class Workshop:
         return changed
 
     def compile(self, target, change, to):
-        """What the compiler says of the changed source of an object."""
+        """Compiles the changed source of an object. Returns the compiler's messages."""
         is_of_chapter = re.match(r"chapters/(?!engine)", str(change.file))
         compiler, *options = self.compiler_of(target)
         command = [compiler, "-iquote", change.tree / "chapters", "-iquote", change.tree, *options,
@@ -119,22 +119,22 @@ class Workshop:
                               capture_output=True, text=True)
 
     def link(self, program, without, objects, to):
-        """Links a program with these objects in the place of the build's."""
+        """Links a program with these objects instead of the build's."""
         words = [str(objects.get(word, word)) for word in self.link_words(program, without)]
         words[words.index("-o") + 1] = str(to)
         subprocess.run(words, cwd=self.build, check=True)
 
 
 class Made:
-    """The programs that are made of one changed file: each object is compiled once. Where objects' names match
-    `without`, a program is made without them."""
+    """The programs with one changed file. Each object is compiled once. Objects whose names match `without` are left
+    out of a program."""
 
     def __init__(self, workshop, change, folder):
         self.workshop, self.change, self.folder = workshop, change, folder
         self.objects, self.programs = {}, {}
 
     def compile(self, program, without=NOTHING):
-        """Compiles what this program needs. Returns what the compiler says of an error."""
+        """Compiles the objects of this program. Returns the compiler's message about an error."""
         for target in self.workshop.objects(program, without, self.change.file):
             if target in self.objects:
                 continue
