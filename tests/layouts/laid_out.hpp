@@ -1,21 +1,21 @@
 #pragma once
 
-/// Whole matrices laid out on the devices in each way, and put together again, for the tests of layouts.
+/// Lays whole matrices out on the devices, and puts them together again, for the tests of layouts.
 
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
-/// Where an axis is cut: a range for each device.
+/// The cut of an axis: a range for each device.
 using Cut = std::vector<Range>;
 
-/// By the rule of split.hpp.
+/// The cut by the rule of split.hpp.
 inline Cut even_cut(Index extent) {
   Cut cut;
   for (int d = 0; d < group().num_devices(); ++d) cut.push_back(part(extent, group().num_devices(), d));
   return cut;
 }
-/// Growing slices, the first ones often empty.
+/// A cut with growing slices, the first of which are often empty.
 inline Cut uneven_cut(Index extent) {
   const Index n = group().num_devices();
   Cut cut;
@@ -27,13 +27,13 @@ inline Range mine(const Cut& cut) {
   return cut[static_cast<std::size_t>(group().device_id())];
 }
 
-/// How something is to be laid out: where a sharded tensor is cut, whose an owned one is.
+/// Where a sharded tensor is cut, and which device owns an owned one.
 struct Places {
   Cut cut;
   int owner = 0;
 };
 
-/// My addend of a sum that is `whole`: random integers, and what is missing on the last device.
+/// This device's addend of `whole`: random integers; the last device has the rest.
 inline HostTensor addend(const HostTensor& whole) {
   const std::vector<HostTensor> random = on_each(integers, whole.shape, 17);
   const auto me = static_cast<std::size_t>(group().device_id());
@@ -44,7 +44,7 @@ inline HostTensor addend(const HostTensor& whole) {
   return rest;
 }
 
-/// `whole` as this device holds it.
+/// This device's part of `whole`, in layout L.
 template <class L>
 L laid_out(const HostTensor& whole, const Places& places) {
   if constexpr (std::same_as<L, Replicated>) {
@@ -61,7 +61,7 @@ L laid_out(const HostTensor& whole, const Places& places) {
   }
 }
 
-/// The tensor that all devices' parts are together, on every device.
+/// The whole tensor of all devices' parts, on every device.
 inline Tensor whole_of(PlainEngine&, Replicated&& r) {
   return std::move(r).local();
 }

@@ -1,5 +1,5 @@
-// Products and elementwise functions of layouts against those of the whole matrices, exactly; and what
-// layouts refuse at run time. What they refuse at compile time is in compile_fail/.
+// Compares products and elementwise functions of layouts with those of the whole matrices, exactly, and
+// checks what layouts refuse at run time. compile_fail/ checks what they refuse at compile time.
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ using S1 = Sharded<1>;
 using P = Partial;
 using O = Owned;
 
-// The table of the legal products, and that there are no others.
+// All legal products, and no others.
 template <class A, class B>
 constexpr bool is_legal = detail::Product<A, B>::legal;
 template <class A>
@@ -36,8 +36,8 @@ static_assert(is_legal<P, R> && legal_partners<P> == 1);
 static_assert(is_legal<O, O> && legal_partners<O> == 1);
 static_assert(legal_partners<Sharded<2>> == 0);
 
-// Layouts move and are not copied. That none becomes another by itself is tested in compile_fail/: the
-// compiler finds such a conversion, to answer it with a sentence, and refuses it.
+// Layouts move and are not copied. compile_fail/ tests that none converts to another: the compiler finds such
+// conversions, and refuses them with a sentence.
 template <class L>
 constexpr bool only_moves = std::is_nothrow_move_constructible_v<L>&& std::is_nothrow_move_assignable_v<L> &&
                             !std::is_copy_constructible_v<L> && !std::is_copy_assignable_v<L>;
@@ -50,20 +50,20 @@ struct Extents {
 const std::vector<Extents> all_extents = {{1, 1, 1}, {2, 3, 5}, {7, 4, 1}, {5, 11, 6},
                                           {0, 3, 2}, {3, 0, 2}, {9, 8, 10}};
 
-/// How a matrix lies as the product sees it, when it is stored as L, maybe transposed.
+/// The layout of a matrix as a product reads it, if it is stored as L and maybe transposed.
 template <class L, bool IsTransposed>
 using ReadAs = std::conditional_t<
     !IsTransposed, L,
     std::conditional_t<std::same_as<L, S0>, S1, std::conditional_t<std::same_as<L, S1>, S0, L>>>;
 
-/// The axis along which a product's result, stored operand or whatever is cut; -1 if it is not.
+/// The axis along which a layout is cut; -1 if it is not.
 template <class L>
 constexpr int axis_of() {
   if constexpr (detail::Slice<L>) return detail::axis_of<L>;
   return -1;
 }
 
-/// One product: A and B as stored, read transposed or not, give Result.
+/// One product: operands stored as A and B, each transposed or not, have the result Result.
 template <class A, bool TA, class B, bool TB, class Result>
 void check_product(Extents e, Cut (*cut)(Index), int owner) {
   CAPTURE(e.m, e.k, e.n, TA, TB, owner);
@@ -178,7 +178,7 @@ TEST_CASE("matrices that do not fit are refused") {
   CHECK(refusal([&] { matmul(replicated({2, 3}), replicated({3})); }).code == argument);
   CHECK(refusal([&] { matmul(replicated({2, 3, 1}), replicated({3, 2})); }).code == argument);
   const S1 columns(group(), Tensor({2, 3}), {2, 9},
-                   3);  // these slices fit, but not the matrices that they are of
+                   3);  // these slices fit, and their matrices do not
   const S0 rows(group(), Tensor({3, 2}), {8, 2}, 3);
   CHECK(refusal([&] { matmul(columns, rows); }).code == argument);
   CHECK(refusal([&] { replicated({2, 3}) + replicated({3, 2}); }).code == argument);
@@ -231,7 +231,7 @@ TEST_CASE("only its owner holds an owned tensor") {
 
 namespace {
 
-/// An elementwise function of layouts and of the whole: both must give the same.
+/// An elementwise function must give the same on layouts and on the whole tensor.
 template <class L>
 void check_elementwise() {
   const HostTensor a = integers({7, 6}, 2), b = integers({7, 6}, 3);
@@ -290,7 +290,7 @@ TEST_CASE("layouts cost no memory beyond their tensors") {
   CHECK(ledger().peak() - before == bytes);
   const Replicated sum = engine().all_reduce(std::move(p));
   CHECK(ledger().live() - before == bytes);
-  const Replicated copied = relu(sum);  // its argument stays
+  const Replicated copied = relu(sum);  // an lvalue is not changed
   CHECK(ledger().live() - before == 2 * bytes);
 }
 
@@ -308,7 +308,7 @@ TEST_CASE("a checked run verifies that a Replicated is the same everywhere") {
     CHECK(claim(other).code == 0);
     const CheckedRun checked;
     CHECK(claim(same).code == 0);
-    // Of two devices the first counts as usual.
+    // Of two devices that differ, the first one counts as right.
     const int culprit = odd == 0 && devices() == 2 ? 1 : odd, usual = culprit == 0 ? 1 : 0;
     auto seen = [&](const std::string& there, const std::string& here) {
       return fmt::format("given {} on device {}, and {} on device {}", culprit == odd ? there : here,

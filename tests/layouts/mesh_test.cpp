@@ -1,4 +1,4 @@
-// Meshes: who lies along which axis, and what --mesh says.
+// Meshes: the groups along their axes, and the texts of --mesh.
 
 #include "engine/mesh.hpp"
 
@@ -17,7 +17,7 @@ const std::vector<std::string> known = {"data", "tensor", "shard"};
 std::string described(const std::string& text, int on) {
   return mesh_shape(text, known, on).describe();
 }
-/// What a mesh is refused with, if that is a mistake of usage.
+/// The message with which a mesh is refused, if it is an error of usage.
 std::string refused(const std::function<void()>& action) {
   const Refusal refusal = testing::refusal(action);
   CHECK(refusal.code == static_cast<int>(Code::usage));

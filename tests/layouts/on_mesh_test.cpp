@@ -47,7 +47,7 @@ void on_each_mesh(const std::function<void(PlainMeshEngine&)>& check) {
     }
 }
 
-/// What this device multiplies its addend by, so that the addends of an axis with P sum to the whole.
+/// This device's factor of its addend, such that the addends of an axis with P sum to the whole tensor.
 template <class Letter>
 float factor_on(const Mesh& mesh, const std::string& axis) {
   if (!std::same_as<Letter, P>) return 1;
@@ -55,7 +55,7 @@ float factor_on(const Mesh& mesh, const std::string& axis) {
   return static_cast<float>(place < last ? place + 2 : 1 - last * (last + 3) / 2);
 }
 
-/// Where a letter on each axis cuts: written out here once more, from the definition.
+/// The part that two letters cut, written here again from their definitions.
 template <class Outer, class Inner>
 HostTensor part_of(const Mesh& mesh, HostTensor whole) {
   auto cut = [&](int dimension, const char* axis) {
@@ -75,7 +75,7 @@ On<Outer, Inner> laid_on(Mesh& mesh, const HostTensor& whole) {
   return On<Outer, Inner>(mesh, to_device(part_of<Outer, Inner>(mesh, whole)), whole.shape);
 }
 
-/// With R on this axis.
+/// A pair of operands of which one has the letter R on this axis.
 template <class Axis, class L>
 auto settled(PlainMeshEngine& engine, L&& t) {
   using Letter = detail::letter_on<L, Axis>;
@@ -108,7 +108,7 @@ void for_each(Pairs<Pair...>, F f) {
 template <class L>
 using Flipped = typename detail::ReadAs<Transposed<L>>::type;
 
-/// a times b with these letters, each operand as it is and transposed.
+/// Checks a times b with these letters, each operand as it is and transposed.
 template <class OnOuter, class OnInner>
 void check_product(PlainMeshEngine& engine, const HostTensor& a, const HostTensor& b) {
   using AO = typename OnOuter::a;
@@ -165,7 +165,7 @@ TEST_CASE("the letter W cuts between whole pieces, and has the products of S") {
     Mesh& mesh = engine.mesh();
     const HostTensor a = integers({12, 5}, 0), b = integers({5, 10}, 1), c = integers({10, 3}, 2);
     const auto checkpoint = host_checkpoint({{"a", a}, {"b", b}, {"c", c}}, "test");
-    CHECK(code_of([&] { engine.load<W<0>, R>(*checkpoint, "a"); }) == argument);  // of how many pieces?
+    CHECK(code_of([&] { engine.load<W<0>, R>(*checkpoint, "a"); }) == argument);  // pieces are not set yet
     mesh.keep_whole("outer", 3);
     mesh.keep_whole("inner", 5);
     const On<W<0>, R> x = engine.load<W<0>, R>(*checkpoint, "a");

@@ -1,4 +1,4 @@
-// Errors name the line of the source that made the call: for each kind of call, this file's.
+// Errors name the line of the source that made the call: for each kind of call, a line of this file.
 
 #include <fmt/format.h>
 
@@ -13,12 +13,12 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {
 
 namespace {
 
-/// What a call must say in the end.
+/// How a call's message must end.
 std::string at_line(unsigned line) {
   return fmt::format(", at tests/layouts/source_lines_test.cpp:{}", line);
 }
 
-/// A wrong call, and the line that it stands on: `HERE([] { ... })`, all in one line.
+/// A wrong call, and its line: `HERE([] { ... })`, all in one line.
 struct Mistake {
   unsigned line;
   std::function<void()> make;
@@ -42,7 +42,7 @@ Tensor matrix() {
   return Tensor({2, 3});
 }
 
-// One call a line, each with its number.
+// One call in each line, so that each has its own line number.
 // clang-format off
 
 const std::vector<Mistake> of_tensors = {

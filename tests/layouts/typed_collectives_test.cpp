@@ -1,4 +1,4 @@
-// The only ways from one layout to another, and what leaves an engine.
+// Collectives from one layout to another, and conversions to a Placed.
 
 #include "engine/host_checkpoint.hpp"
 #include "tests/harness/catch.hpp"
@@ -11,12 +11,12 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {
 
 namespace {
 
-/// Around the number of devices, below it, and none.
+/// Extents around the number of devices, below it, and 0.
 const std::vector<Shape> matrices = {{7, 6}, {1, 1}, {3, 10}, {0, 4}, {5, 0}, {16, 8}};
 
 constexpr int argument = static_cast<int>(Code::argument);
 
-/// My slice must be that of `whole`, cut by the rule of split.hpp.
+/// This device's slice must be that of `whole`, cut by the rule of split.hpp.
 template <int Axis>
 void check_slice(const Sharded<Axis>& slice, const HostTensor& whole) {
   const Range range = part(whole.shape[Axis], devices(), me());
@@ -172,7 +172,7 @@ TEST_CASE("parameters come as slices of a checkpoint") {
 
 namespace {
 
-/// A Placed made of a layout must say of itself what that layout was.
+/// A Placed must describe the layout that it was made from.
 void check_placed(const Placed& placed, const HostTensor& whole, const HostTensor& local,
                   const Placement& placement, Index offset) {
   CHECK(placed.global_shape() == whole.shape);
