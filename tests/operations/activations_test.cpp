@@ -1,5 +1,5 @@
-// Norms and gates: values against their definitions in float64, derivatives against finite differences of
-// these definitions.
+// Norms and gates. Values are compared with their definitions in float64, derivatives with finite differences
+// of these definitions.
 
 #include <cmath>
 #include <limits>
@@ -41,7 +41,7 @@ struct Function {
   const char* name;
   Tensor (*of)(Tensor&&, SourceLine);
   Tensor (*backward)(Tensor&& dh, const Tensor&, SourceLine);
-  bool takes_result;  ///< the backward function: the result, else the argument
+  bool takes_result;  ///< the backward function takes the result; else the argument
   double (*definition)(double);
   double (*exponent)(double);  ///< the argument of the exponential, which is rounded
 };
@@ -67,8 +67,8 @@ TEST_CASE("gates, against float64") {
     for (std::size_t i = 0; i < given.size(); ++i) {
       CAPTURE(arguments[i]);
       const double expected = f.definition(arguments[i]);
-      // Eight units, for the exponential and four roundings. An absolute error of the exponent is a relative
-      // error of the power. Last, the error of a definition in float64 that takes numbers near 1 from 1.
+      // Eight ulp for the exponential and four roundings. An absolute error of the exponent is a relative
+      // error of the power. The last term is for a float64 definition that subtracts numbers near 1 from 1.
       const double bound = 0x1p-21 * (1 + std::abs(f.exponent(arguments[i]))) * std::abs(expected) +
                            0x1p-52 * std::abs(arguments[i]);
       CHECK(std::abs(given[i] - expected) <= bound);
@@ -89,8 +89,8 @@ TEST_CASE("derivatives of gates, against finite differences") {
       constexpr double h = 0x1p-16;
       const double z = arguments[i];
       const double slope = (f.definition(z + h) - f.definition(z - h)) / (2 * h);
-      // Central differences are off by h²/6 times a third derivative of at most 2, and by the roundings of
-      // the values in float64. Factors of a derivative are right to 2^-21 each, their products are at most 1.2.
+      // Central differences are off by h²/6 times a third derivative of at most 2, and by float64's rounding.
+      // Each factor of a derivative has an error of at most 2^-21, their products are at most 1.2.
       const double bound = std::abs(dh[i]) * (0x1p-20 + 0x1p-33 + 0x1p-36 * std::abs(f.definition(z)));
       CHECK(std::abs(given[i] - dh[i] * slope) <= bound);
     }

@@ -1,5 +1,4 @@
-// Operations on whole tensors, by their values: those that chapters use, and those that none of them happens
-// to.
+// The values of operations on whole tensors, also of operations that no chapter uses with these arguments.
 
 #include <algorithm>
 

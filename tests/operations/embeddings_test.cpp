@@ -25,7 +25,7 @@ void check_refused(const std::function<void()>& call, const std::string& words) 
   CHECK_THAT(given.message, contains(words));
 }
 
-/// Element c of a row, rotated, by the definition in float64.
+/// Element c of a row, rotated by the definition in float64.
 double rotated(const HostTensor& t, Index row, Index c, Index position, Index d, double base) {
   const Index j = c % d % (d / 2);
   const double angle =
@@ -131,7 +131,7 @@ TEST_CASE("scatter_add_rows adds rows that may meet, and nothing for no_slot") {
 TEST_CASE("scatter_add_rows adds in ascending order, to what is there") {
   Tensor into = matrix(2, 1, {0x1p24F, 0});
   scatter_add_rows(matrix(4, 1, {1, 5, 1, -0x1p24F}), Indices{0, 1, 0, 0}, into);
-  CHECK(into.to_host() == Values{0, 5});  // in another order: 1 or 2
+  CHECK(into.to_host() == Values{0, 5});  // another order of summation gives 1 or 2
 }
 
 TEST_CASE("on a GPU, rows that meet are one thread's, in ascending order") {

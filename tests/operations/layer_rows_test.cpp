@@ -1,5 +1,5 @@
-// Sums, scales and addends by rows and by columns, and the rows of attention's scores: on numbers small enough
-// to be worked out by hand, and against their definitions in float64.
+// Sums, scales and addends by rows and by columns, and the rows of attention's scores: on numbers that are
+// easy to compute by hand, and compared with definitions in float64.
 
 #include <cmath>
 #include <limits>
@@ -29,7 +29,7 @@ Tensor small() {
   return matrix(2, 3, {1, 2, 3, 4, 5, 6});
 }
 
-/// Whether this refuses its arguments, and says so in these words.
+/// Checks that a call refuses its arguments with these words.
 void check_refused(const std::function<void()>& call, const std::string& words) {
   const Refusal given = refusal(call);
   CHECK(given.code == static_cast<int>(Code::argument));
@@ -58,7 +58,7 @@ TEST_CASE("sums of nothing are 0") {
 }
 
 TEST_CASE("sums are in float32 and in ascending order") {
-  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // in another order, or in float64: 1 or 2
+  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // another order, or float64, gives 1 or 2
   CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
   CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
   const Values ones(4, 1);
@@ -137,7 +137,7 @@ TEST_CASE("exponentials of real numbers, against float64") {
     const Values given = exponentials(to_device(z), vector(largest), base).to_host();
     for (std::size_t i = 0; i < given.size(); ++i) {
       const double power = double{z.values[i]} - largest[i / 50], expected = std::pow(number, power);
-      // The difference is rounded once, at most 2^-24 of it; the function is right to two units.
+      // The difference is rounded once, by at most 2^-24 of it. The function is off by at most two ulp.
       CHECK(std::abs(given[i] - expected) <= expected * (0x1p-24 * std::abs(power) + 0x1p-22));
     }
   }

@@ -1,4 +1,4 @@
-/// Operations by rows, on numbers small enough to be worked out by hand.
+/// Operations by rows, on small numbers whose results are easy to compute by hand.
 
 #include <bit>
 #include <cmath>
@@ -72,8 +72,8 @@ TEST_CASE("softmax_backward is the derivative of softmax") {
     Values above = z, below = z;
     above[i] += h;
     below[i] -= h;
-    // Central differences: off by h²/6 times a third derivative of at most 6 Σ|dp|, and what float32 makes of
-    // p.
+    // Central differences are off by h²/6 times a third derivative of at most 6 Σ|dp|, and by the rounding of
+    // p to float32.
     CHECK(std::abs(dz[i] - (value(above) - value(below)) / (double{above[i]} - below[i])) < 4 * h * h + 1e-6);
   }
 }
@@ -92,7 +92,7 @@ TEST_CASE("top_k: the largest first, of equal ones the lower column") {
   CHECK(top_k(t, 4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
   CHECK(top_k(Tensor({0, 4}), 2).empty());
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns will do
+  CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns are right
   CHECK(is_refused([&] { top_k(t, 0); }));
   CHECK(is_refused([&] { top_k(t, 5); }));
 }
@@ -173,7 +173,7 @@ TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
 
 namespace {
 
-/// What a product makes of these numbers when it multiplies each with 1.
+/// These numbers as a product reads them: each is multiplied by 1.
 Values as_read(Precision precision, const Values& values) {
   set_precision(precision);
   Tensor product = matmul(matrix(static_cast<Index>(values.size()), 1, values), matrix(1, 1, {1}));
@@ -189,7 +189,7 @@ TEST_CASE("products in bf16 round their operands to 8 bits, of two as near to th
         Values{1 + 0x1p-7F, 1, 1 + 0x1p-6F, 1 + 0x1p-7F, -1 - 0x1p-7F, 0x1p-130F});
   CHECK(as_read(Precision::bf16, {3, -0.0F, 255, 257, 0x1.fffffep127F}) ==
         Values{3, 0, 255, 256, std::numeric_limits<float>::infinity()});
-  // NaNs that rounding, or leaving bits out, would make something else of.
+  // NaNs that would become other values by rounding, or by leaving bits out.
   const Values special = as_read(
       Precision::bf16, {std::bit_cast<float>(0x7fffffffU), std::bit_cast<float>(0xff800001U), -HUGE_VALF});
   CHECK(std::isnan(special[0]));
@@ -205,7 +205,7 @@ TEST_CASE("products in bf16 sum in float32, read transposed operands and add to 
   const Values turned = matmul(transposed(b), transposed(a)).to_host();
   Tensor c = matrix(2, 2, {0x1p-8F, 0, 0, 0});  // a sum is not rounded
   matmul_accumulate(a, b, c);
-  const Tensor ones = matrix(33, 33, Values(33 * 33, 1));  // large, for copies whose memory is too small
+  const Tensor ones = matrix(33, 33, Values(33 * 33, 1));  // large: the memory is too small for copies
   const Values counts = matmul(ones, ones).to_host();
   set_precision(Precision::float32);
   CHECK(counts == Values(33 * 33, 33));
@@ -217,7 +217,7 @@ TEST_CASE("products in bf16 sum in float32, read transposed operands and add to 
 TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
   const Values values = {1 + 0x1p-10F, 1 + 0x1p-23F, -1 - 0x1p-12F, 3 + 0x1p-9F};
   CHECK(as_read(Precision::float32, values) == values);
-  const Values read = as_read(Precision::tf32, values);  // a library may keep more, and round either way
+  const Values read = as_read(Precision::tf32, values);  // a library may keep more bits, and round either way
   for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(read[i] - values[i]) <= 0x1p-10F);
   CHECK(read[0] == values[0]);
   CHECK(read[3] == values[3]);
@@ -225,7 +225,7 @@ TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
 
 TEST_CASE("operations by rows want matrices") {
   Tensor m = matrix(1, 2, {1, 2});
-  const Tensor box({1, 2, 1});  // of sizes that would do
+  const Tensor box({1, 2, 1});  // with valid sizes
   auto another = [&] { return box.clone(); };
   CHECK(is_refused([&] { softmax(another()); }));
   CHECK(is_refused([&] { softmax_backward(another(), box); }));

@@ -1,5 +1,5 @@
-// Relative positions: buckets against those of transformers 5.23, T5Attention._relative_position_bucket, and the
-// gradient of the bias against differences of the result.
+// Relative positions. Buckets are compared with those of transformers 5.23,
+// T5Attention._relative_position_bucket, and the gradient of the bias with differences of the result.
 
 #include "engine/layers/relative_positions.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 using Indices = std::vector<Index>;
 
-/// Numbers around 0, another sequence of them for each seed.
+/// Numbers around 0, different for each seed.
 Tensor some(const Shape& shape, int seed) {
   std::vector<float> values;
   for (Index i = 0; i < num_elements(shape); ++i)
@@ -40,7 +40,7 @@ struct Biased {
     attend({q, k, v, at_q, at_k}, heads, softmax);
     return attended(heads, 6, softmax);
   }
-  /// Σ out dout with this much added to an element of the bias.
+  /// Σ out dout, with `by` added to an element of the bias.
   double changed(std::size_t element, float by) {
     std::vector<float> values = bias.to_host();
     values[element] += by;
