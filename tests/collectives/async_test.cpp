@@ -1,4 +1,4 @@
-// Asynchronous calls: several in flight, waited for in any order, beside computation; and futures let go.
+// Asynchronous calls: several in flight, waited for in any order, during computation; and dropped futures.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ Range part_of_mine(Index extent) {
   return part(extent, devices(), me());
 }
 
-/// A call in flight, and what should come of it.
+/// A call in flight, and its expected result.
 struct InFlight {
   Future<Tensor> future;
   HostTensor expected;
@@ -58,11 +58,11 @@ std::vector<InFlight> start_one_of_each(int seed) {
   return calls;
 }
 
-/// What `action` writes to standard error.
+/// The text that `action` writes to standard error.
 std::string standard_error_of(const std::function<void()>& action) {
   std::string path = "/tmp/shardbook-stderr-XXXXXX";
   const int file = mkstemp(path.data());
-  static const int before = dup(STDERR_FILENO);  // devices of one process come here in the middle of one another
+  static const int before = dup(STDERR_FILENO);  // devices of one process take turns within this function
   std::fflush(stderr);
   dup2(file, STDERR_FILENO);
   action();
@@ -75,13 +75,13 @@ std::string standard_error_of(const std::function<void()>& action) {
   return text;
 }
 
-/// The number of the next call of this device: what a dropped one says is one less.
+/// The number of this device's next call: the one behind a call that is made and dropped here.
 int next_call_number() {
   const std::string line = standard_error_of([] { (void)group().all_gather_async(Tensor({1}), 0); });
   return std::stoi(line.substr(line.find("(call ") + 6)) + 1;
 }
 
-/// On a group that is a part of all devices, the line names it.
+/// The message about a dropped future. It names the group, if that is a part of all devices.
 std::string dropped_line(const std::string& call, int number, int line) {
   const std::string part = name_of_group(group());
   return fmt::format(
@@ -130,7 +130,7 @@ TEST_CASE("products alone move calls along") {
   const Tensor matrix({2, 2});
   const auto start = std::chrono::steady_clock::now();
   while (ledger().traffic(Collective::all_gather).messages < devices() - 1) {
-    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(20)) break;  // they never will
+    if (std::chrono::steady_clock::now() - start > std::chrono::seconds(20)) break;  // they would never end
     matmul(matrix, matrix);
   }
   CHECK(ledger().traffic(Collective::all_gather).messages == devices() - 1);
@@ -147,7 +147,7 @@ TEST_CASE("what is computed and freed while calls wait for their peers does not 
       for (Index size = 1; size <= most; ++size)
         gather_rows(Tensor({1, 6}), std::span(rows).first(static_cast<std::size_t>(size)));
     }
-    group().gather("a meeting", "");  // moves no call along
+    group().gather("a meeting", "");  // does not advance a call
     if (me() != first) in_flight = start_one_of_each(first);
     for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
   }
@@ -259,7 +259,7 @@ TEST_CASE("what a reduction holds from its start until somebody waits is no matt
   {
     Future<Tensor> future = group().reduce_scatter_async(Tensor(shape), ReduceOp::sum, 0);
     CHECK(ledger().live() - before == whole + largest);
-    group().synchronize();  // done, but nobody has waited for it
+    group().synchronize();  // done, though nobody has waited for it
     CHECK(ledger().live() - before == whole + largest);
     const Tensor mine = future.get();
     CHECK(ledger().live() - before == mine.bytes());
@@ -287,7 +287,7 @@ TEST_CASE("what a gather whose result is known holds from its start is no matter
     CHECK(ledger().live() - before == more);
     CHECK(future.get().shape() == whole);
   }
-  const Tensor slice({1 + me()});  // a caller may be wrong
+  const Tensor slice({1 + me()});  // a wrong argument of a caller
   CHECK(group().all_gather_async(slice, 0, Shape{1}).get().size() == devices() * (devices() + 1) / 2);
 }
 

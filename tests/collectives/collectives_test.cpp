@@ -1,4 +1,4 @@
-// The values of every collective, for all ranks, axes and cuts, against what follows from all inputs.
+// The values of every collective, for all ranks, axes and cuts, compared with those of all inputs.
 
 #include <chrono>
 #include <sstream>
@@ -22,8 +22,8 @@ int rank_of(const Shape& shape) {
   return static_cast<int>(shape.size());
 }
 
-/// Extents of the devices' slices: equal, none at all, in disorder with empty ones, all on the last device,
-/// all on the first.
+/// Extents of the devices' slices: equal, all 0, unsorted with 0 among them, all on the last device, all on
+/// the first.
 std::vector<std::vector<Index>> cuts() {
   std::vector<std::vector<Index>> all(5);
   for (int d = 0; d < devices(); ++d) {
@@ -36,7 +36,7 @@ std::vector<std::vector<Index>> cuts() {
   return all;
 }
 
-/// A device's slice: the shape with its extent along one axis.
+/// The slices of all devices: the shape with each extent along the axis.
 std::vector<HostTensor> slices_of(const Shape& shape, int axis, const std::vector<Index>& extents) {
   std::vector<HostTensor> inputs;
   for (int d = 0; d < devices(); ++d)
@@ -115,7 +115,7 @@ TEST_CASE("all_gather undoes the cut of split.hpp") {
 
 namespace {
 
-/// What all_to_all should give me: everybody's part for me, in device order.
+/// The expected result of all_to_all on this device: each device's part for it, in device order.
 HostTensor exchanged(const std::vector<HostTensor>& inputs, int split_axis, int concat_axis) {
   std::vector<HostTensor> parts;
   for (const HostTensor& input : inputs) {
@@ -156,7 +156,7 @@ TEST_CASE("all_to_all with one axis cuts and puts together along it, axis 0 unle
 
 namespace {
 
-/// How many of its slices device `from` sends to device `to`: all kinds, some none.
+/// The number of slices that device `from` sends to device `to`, in several patterns, some with 0.
 Index count(int pattern, int from, int to) {
   switch (pattern) {
     case 0:
@@ -176,7 +176,7 @@ std::vector<Index> counts_of(int pattern, int from) {
   return counts;
 }
 
-/// What arrives at me when every device sends by its counts.
+/// The expected result on this device when every device sends by its counts.
 HostTensor routed(const std::vector<HostTensor>& inputs, int pattern, int axis) {
   std::vector<HostTensor> parts;
   for (int from = 0; from < devices(); ++from) {
@@ -225,7 +225,7 @@ TEST_CASE("nobody leaves a barrier before everybody has entered it") {
   };
   for (int late = 0; late < devices(); ++late) {
     if (me() == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const Index entered = now();  // one clock, as all devices of a test are on one machine
+    const Index entered = now();  // all devices of a test share this clock
     engine().barrier();
     const Index left = now();
     for (Index theirs : group().exchange("the time of entry", entered)) CHECK(left >= theirs);

@@ -1,5 +1,5 @@
-// Faults on purpose: they happen at their call, on their device, and nowhere else. (How a job ends when a
-// device is killed, leaves or is stopped, other tests see.)
+// Planned faults happen at their call, on their device, and nowhere else. (Other tests check the end of a job
+// whose device is killed, leaves or stops.)
 
 #include "engine/device/fault.hpp"
 
@@ -14,7 +14,7 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
 
 namespace {
 
-/// The sums of three calls of all devices, each of which gives 1. The second call has the fault.
+/// The sums of three all-reduces of ones. The second call has the fault.
 std::vector<float> sums_of_three(Fault fault) {
   fault.call = 2;
   FaultyCommunicator faulty(group(), fault);

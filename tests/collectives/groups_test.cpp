@@ -1,5 +1,5 @@
-// Groups that `split` makes: who is in them and in which order, several in use at once, their books, and what
-// stands around a communicator or beside a device.
+// Groups made by `split`: their members and order, several in use at the same time, their ledgers, and
+// objects that wrap a communicator or belong to a device.
 
 #include <algorithm>
 
@@ -17,12 +17,12 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
 
 namespace {
 
-/// Even and odd devices apart, each part in the reverse order.
+/// The even or the odd devices, in reverse order.
 std::unique_ptr<Communicator> my_half() {
   return group().split(me() % 2, -me());
 }
 
-/// The members of that part, as places in the group under test.
+/// The members of that group, as places in the group under test.
 std::vector<int> places_of_my_half() {
   std::vector<int> places;
   for (int d = devices() - 1; d >= 0; --d)
@@ -86,7 +86,7 @@ TEST_CASE("collectives of several groups are in flight at once, and are waited f
 TEST_CASE("messages of two groups between the same devices do not mix") {
   if (devices() == 1) return;
   const std::unique_ptr<Communicator> reversed = group().split(0, -me());
-  const int first = devices() - 1;  // what place 0 of the group is in the reversed one
+  const int first = devices() - 1;  // the place, in the reversed group, of the first device of the group
   if (me() == 0) {
     Future<> later = reversed->post_send(first - 1, to_device(integers({2}, 5)));
     Future<> sooner = group().post_send(1, to_device(integers({4}, 6)));

@@ -1,5 +1,5 @@
-// Mistakes in calls that every device hears of: the code, who called what, and that the devices go on
-// afterwards. Those that end the job are in misbehave.cpp.
+// Mistakes in calls that all devices learn of: the code, the caller and the call, and that the devices can
+// continue afterwards. misbehave.cpp has those that end the job.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
 
 namespace {
 
-/// The action must be refused with this code and these words, on this device.
+/// Checks that an action is refused with this code and these words, on this device.
 void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
   CAPTURE(words);
   const Refusal refused = refusal(action);
@@ -24,7 +24,7 @@ void check_refused(Code code, const std::string& words, const std::function<void
   CHECK_THAT(refused.message, !contains("\n"));
 }
 
-/// The action must be refused as a mismatch, in these words, the same ones on every device.
+/// Checks that an action is refused as a mismatch with these words, in one message for all devices.
 void check_mismatch(const std::vector<std::string>& words, const std::function<void()>& action) {
   CAPTURE(words);
   const Refusal refused = refusal(action);
@@ -32,20 +32,20 @@ void check_mismatch(const std::vector<std::string>& words, const std::function<v
   for (const std::string& part : words) CHECK_THAT(refused.message, contains(part));
   const std::string first_line = refused.message.substr(0, refused.message.find('\n'));
   CHECK(
-      (first_line.ends_with(')') || !contains(" after ").match(first_line)));  // the last call's whole place
+      (first_line.ends_with(')') || !contains(" after ").match(first_line)));  // the last call's position
   const auto print = static_cast<Index>(std::hash<std::string>()(refused.message));
   const std::vector<Index> prints = group().exchange("the error's text", print);
   CHECK(std::ranges::count(prints, print) == devices());
 }
 
-/// After a mistake everything goes on.
+/// Checks that the devices can continue after a mistake.
 void check_going_on() {
   const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
   CHECK(difference(engine().all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
 }
 
-/// A call with the text that a mismatch gives of it.
+/// A call, and its text in the message of a mismatch.
 struct NamedCall {
   std::string text;
   std::function<void()> make;
@@ -125,7 +125,7 @@ TEST_CASE("without agreement a reduction is not compared, and other collectives 
   const std::vector<HostTensor> inputs = on_each(integers, {7, 2});
   CHECK(difference(engine().all_reduce(to_device(integers({7, 2}, me()))), reduced(inputs, ReduceOp::sum)) ==
         "");
-  // Device 0 means another operation, and nobody hears of it. (With NCCL nothing is known of what comes then.)
+  // Device 0 calls another operation, and no device is told. (With NCCL the result is then undefined.)
   const ReduceOp op = me() == 0 ? ReduceOp::max : ReduceOp::sum;
   if (!traffic_is_booked()) CHECK(refusal([&] { engine().all_reduce(Tensor({7, 2}), op); }).code == 0);
   if (devices() > 1)
@@ -165,7 +165,7 @@ TEST_CASE("an axis that is not there is refused") {
 
 namespace {
 
-/// A call as an error names it: of a part of all devices, with the group.
+/// A call as an error names it: with the group, if that is a part of all devices.
 std::string in_group(const std::string& call) {
   const std::string part = name_of_group(group());
   return part.empty() ? call : call + " in group " + part;

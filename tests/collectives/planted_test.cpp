@@ -1,5 +1,5 @@
-// The mistakes that tests plant do what planted_faults.hpp says: else a test that "has been seen to fail"
-// proves nothing.
+// The mistakes that tests plant have the effects that planted_faults.hpp describes. Otherwise a test that
+// "has been seen to fail" would prove nothing.
 
 #include <numeric>
 
@@ -14,7 +14,7 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8});
 
 namespace {
 
-/// Plants a mistake, and removes it at the end of its life.
+/// Plants a mistake, and removes it in the destructor.
 class Planted {
  public:
   explicit Planted(const Faults& faults) { plant_faults(faults); }
@@ -51,8 +51,8 @@ std::vector<Tensor> results_of_all() {
   return results;
 }
 
-/// Sends around the ring: on even devices call 0 is the send and call 1 the receive, on odd ones it is the
-/// other way round.
+/// Sends around the ring. On even devices call 0 is the send and call 1 the receive; on odd devices it is the
+/// reverse.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {
     engine().send(right(), t);
@@ -103,7 +103,7 @@ TEST_CASE("a barrier and a send_async can be left out") {
   Faults faults;
   faults.leave_out_call = 0;
   plant_faults(faults);
-  if (me() == 0) engine().barrier();  // which would wait for the others
+  if (me() == 0) engine().barrier();  // it would wait for the others
   CHECK(calls_made() == (me() == 0 ? 1 : 0));
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("one side alone can leave a message out") {
 
 namespace {
 
-/// Where two tensors of one shape differ, and by how much: nothing, or one place.
+/// The number of elements in which two tensors of one shape differ, and by how much: none, or one.
 struct Change {
   int places = 0;
   Index place = -1;
@@ -158,8 +158,8 @@ Index total(Index mine) {
   return std::accumulate(all.begin(), all.end(), Index{0});
 }
 
-/// Corrupts each message that each device sends in `action`, one at a time, and gives `check` the change of
-/// this device's result and the number of devices whose result has changed.
+/// Corrupts each message that each device sends in `action`, one at a time. Calls `check` with the change of
+/// this device's result, and the number of devices whose result has changed.
 void corrupt_each_message(const std::function<Tensor()>& action,
                           const std::function<void(const Change&, Index devices_changed)>& check) {
   plant_faults({});
@@ -175,7 +175,7 @@ void corrupt_each_message(const std::function<Tensor()>& action,
       const Change mine = change(action(), original);
       const Index changed = total(mine.places > 0 ? 1 : 0);
       const bool is_sent = k < sent[static_cast<std::size_t>(culprit)];
-      CHECK((changed > 0) == is_sent);  // the message after the last is none
+      CHECK((changed > 0) == is_sent);  // the last message is followed by none
       if (mine.places > 0) CHECK((mine.places == 1 && mine.by == 1));
       if (is_sent) check(mine, changed);
     }

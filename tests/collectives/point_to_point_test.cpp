@@ -15,7 +15,7 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
 
 namespace {
 
-/// Sends around the ring: even devices send first, so that nobody waits for ever.
+/// Sends around the ring. Even devices send first, so that no device waits for ever.
 Tensor pass_on(const Tensor& t) {
   if (me() % 2 == 0) {
     engine().send(right(), t);
@@ -121,20 +121,20 @@ TEST_CASE("many posted messages are received in the order in which they were sen
 
 TEST_CASE("posted messages of both directions keep one order, whichever of them is looked at first") {
   if (devices() == 1) return;
-  if (me() == 0) engine().send(1, Tensor({1}));  // the first one between two may have a way to make
+  if (me() == 0) engine().send(1, Tensor({1}));  // the first message may open a connection
   if (me() == 1) engine().receive(0);
-  auto meet = [] { group().gather("a meeting", ""); };  // moves no message along
+  auto meet = [] { group().gather("a meeting", ""); };  // does not advance a message
   auto sent_by = [](int device) { return integers({40}, device); };
   Future<> sent;
   Future<Tensor> received;
   if (me() < 2) sent = group().post_send(1 - me(), to_device(sent_by(me())));
   if (me() == 1) received = group().post_receive(0, {40});
   meet();
-  for (int i = 0; me() == 1 && i < 100; ++i) sent.ready();  // device 0 learns that its message can come
+  for (int i = 0; me() == 1 && i < 100; ++i) sent.ready();  // device 0 learns that a message can come
   meet();
-  if (me() == 0) received = group().post_receive(1, {40});  // its own message is first, the other one second
+  if (me() == 0) received = group().post_receive(1, {40});  // its own message is first, this one second
   meet();
-  if (me() == 1) sent.wait();  // has started the second one first
+  if (me() == 1) sent.wait();  // has started the second message first
   if (me() < 2) {
     CHECK(difference(received.get(), sent_by(1 - me())) == "");
     sent.wait();
@@ -152,7 +152,7 @@ TEST_CASE("send returns after its receiver has begun to receive") {
     return static_cast<Index>(std::chrono::steady_clock::now().time_since_epoch().count());
   };
   for (const Shape& shape : {Shape{}, Shape{0}, Shape{10, 10}, Shape{300, 100}}) {
-    Index moment = 0;  // when the receiver came, or the sender left
+    Index moment = 0;  // when the receiver arrived, or the sender returned
     if (devices() > 1 && me() == 0) {
       engine().send(1, Tensor(shape));
       moment = now();
@@ -212,10 +212,10 @@ TEST_CASE("send_async fits src to the target's dst alone") {
 TEST_CASE("a future of send_async shares the buffers") {
   Tensor dst({100, 70});
   Future<> future = [&] {
-    const Tensor src = to_device(integers({100, 70}, me()));  // gone before the future is waited for
+    const Tensor src = to_device(integers({100, 70}, me()));  // destroyed before the wait
     return engine().send_async(src, dst, right());
   }();
-  const Tensor moved = std::move(dst);  // the same memory, under another name
+  const Tensor moved = std::move(dst);  // the same memory, in another tensor
   future.wait();
   CHECK(difference(moved, integers({100, 70}, left())) == "");
 }

@@ -1,4 +1,4 @@
-// The emulator's collectives against MPI's own on the same data, and float sums against their stated order.
+// Compares the emulator's collectives with MPI's on the same data. Checks the order of float sums.
 
 #include <mpi.h>
 
@@ -31,7 +31,7 @@ MPI_Op mpi_op(ReduceOp op) {
   }
 }
 
-/// Bit for bit, so that not even the sign of a zero differs.
+/// Equal bit for bit, also in the sign of a zero.
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
@@ -48,7 +48,7 @@ std::vector<int> offsets_of(const std::vector<int>& counts) {
   return offsets;
 }
 
-/// How many numbers device `from` has for device `to`; none for some.
+/// How many numbers device `from` sends to device `to`; for some pairs none.
 int count(int from, int to, Index scale) {
   return static_cast<int>(scale * ((from + 2 * to) % 3));
 }

@@ -1,4 +1,4 @@
-/// Chapter 00: what a scene says when a value or a figure is wrong, and drawings that do not fit on the page.
+/// Chapter 00: the output of a scene with a wrong value or figure, and of drawings wider than the page.
 
 #include <algorithm>
 #include <sstream>
@@ -16,7 +16,7 @@ using namespace primer;
 
 namespace {
 
-/// A scene with this tensor on each device, which should be of ones.
+/// A scene with this tensor on each device, where ones are expected.
 bool is_right(const Shape& shape, std::vector<float> values) {
   Scene scene(group(), "test");
   scene.expects(Tensor::from_host(shape, values), {1, 2}, [](Index, Index) { return 1; });
@@ -24,14 +24,14 @@ bool is_right(const Shape& shape, std::vector<float> values) {
   return scene.ends().is_right;
 }
 
-/// A row of a picture with cells as wide as this.
+/// A row of a drawing, with cells of this width.
 Row row(int devices, int width) {
   Row row{"label", {}, true};
   for (int d = 0; d < devices; ++d) row.cells.push_back({std::string(static_cast<std::size_t>(width), 'x')});
   return row;
 }
 
-/// Lines of a picture.
+/// The lines of a drawing.
 Lines lines_of(const std::string& picture) {
   return split_lines(picture);
 }
@@ -67,7 +67,7 @@ TEST_CASE("a scene is right only if what every device sent is its closed form") 
 }
 
 TEST_CASE("a picture that does not fit loses its boxes, and then is cut into bands of devices") {
-  // A page of 100 columns: 12 of the label, then each cell and 2 between cells, but after the last.
+  // The page has 100 columns: 12 for the label, then each cell, with 2 columns between cells.
   const std::string boxed = draw({row(4, 16)}, 4);  // 4 (16 + 4) + 3 · 2 = 86 of 88
   CHECK(has_boxes(boxed));
   CHECK(lines_of(boxed).size() == 4);
@@ -79,7 +79,7 @@ TEST_CASE("a picture that does not fit loses its boxes, and then is cut into ban
   CHECK(lines_of(bands).size() == 9);  // two bands of two devices each, and a line between them
   for (const std::string& picture : {boxed, bare, bands})
     for (const std::string& line : lines_of(picture)) CHECK(width_of(line) <= page_width);
-  CHECK(has_boxes(draw({row(1, 300)}, 1)));  // one device has to be drawn, however wide it is
+  CHECK(has_boxes(draw({row(1, 300)}, 1)));  // one device is drawn even if it is too wide
 }
 
 }  // namespace shard::testing

@@ -1,5 +1,5 @@
-// What collectives send and the buffers they take, from the ledger, against sums over the algorithm's
-// messages and against the closed forms of engine/costs.hpp.
+// The traffic and the buffers of collectives in the ledger, compared with sums over the messages of their
+// algorithms, and with the closed forms of engine/proof/costs.hpp.
 
 #include <numeric>
 
@@ -22,12 +22,12 @@ Index extent(const Shape& shape, int axis) {
   return shape[static_cast<std::size_t>(axis)];
 }
 
-/// One message of so many elements; empty ones are not sent.
+/// One message with this number of elements. Empty messages are not sent.
 Traffic message(Index elements) {
   return elements == 0 ? Traffic{} : Traffic{1, 4 * elements};
 }
 
-/// Elements of each device's slice, when the axis is cut by the rule of split.hpp.
+/// The number of elements of each device's slice, if the rule of split.hpp cuts the axis.
 std::vector<Index> slice_sizes(const Shape& shape, int axis) {
   std::vector<Index> sizes;
   for (int d = 0; d < devices(); ++d)
@@ -35,7 +35,7 @@ std::vector<Index> slice_sizes(const Shape& shape, int axis) {
   return sizes;
 }
 
-/// One message of each size, but for that of one device.
+/// One message of each size, except for that of one device.
 Traffic all_but(const std::vector<Index>& sizes, int left_out) {
   Traffic sent;
   for (int d = 0; d < devices(); ++d)
@@ -43,8 +43,8 @@ Traffic all_but(const std::vector<Index>& sizes, int left_out) {
   return sent;
 }
 
-/// To how many devices I pass a broadcast on. Counted from the root, a device reaches over half the distance
-/// of the round before, from its own place, which is a multiple of the whole distance.
+/// The number of devices to which this one forwards a broadcast. Places are counted from the root. In each
+/// round the distance is halved, and a device at a multiple of the old distance sends over the new one.
 int children(int root) {
   const int place = (me() - root + devices()) % devices();
   int found = 0;
@@ -55,7 +55,7 @@ int children(int root) {
   return found;
 }
 
-/// Sent by this call and by no other; buffers at most.
+/// Traffic of this call alone, and the most memory of buffers.
 Measured expected(Traffic sent, Index buffer_elements) {
   return {sent, {}, 4 * buffer_elements};
 }
