@@ -1,5 +1,5 @@
-/// Checkpoints in files, as chapter 10 looks at them and divides them anew; types of elements, and folders
-/// that are replaced as a whole.
+/// Checkpoints in files, as chapter 10's commands show and divide them; types of elements; folders that are
+/// replaced as a whole.
 
 #include <atomic>
 #include <barrier>
@@ -156,7 +156,7 @@ TEST_CASE("checkpoints: divided anew and put together again, it is the same") {
   CHECK(stored.tensors().at("b").parts[0].file == "model-00001-of-00003.safetensors");
   CHECK(stored.tensors().at("a").parts[0].file == stored.tensors().at("c").parts[0].file);
   CHECK(diff(from.path, to.path) == 0);
-  CHECK(reshard(to.path, to.path, {"gathered", 0, std::nullopt}) == 0);  // in its own place
+  CHECK(reshard(to.path, to.path, {"gathered", 0, std::nullopt}) == 0);  // reshards a folder in place
   CHECK(to.names() == std::vector<std::string>{Manifest::file_name, "config.json", "model.safetensors"});
   CHECK(contents(to / "model.safetensors") == contents(from / "model.safetensors"));
   CHECK(reshard(from.path, to.path, {"gathered", 0, "BF16"}) == 0);
@@ -261,7 +261,7 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
     CHECK(fs::exists(of_another));
     CHECK(next.folder() != left_over);
   }
-  for (int run = 0; run < 2; ++run) {  // within the folder whose files it takes over
+  for (int run = 0; run < 2; ++run) {  // a new folder inside the folder that it replaces
     FolderReplacement inside(path + "/new");
     inside.keep_others(path, is_ours);
     inside.commit(is_ours);

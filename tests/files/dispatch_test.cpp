@@ -1,5 +1,5 @@
-/// Maps from modules to devices. What Accelerate 1.15 makes of some small networks stands here; random ones
-/// are held against it by tests/against_accelerate.py.
+/// Maps from modules to devices, compared with what Accelerate 1.15 makes of some small networks. For random
+/// networks, tests/against_accelerate.py compares them with Accelerate itself.
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ T5Model small_t5() {
   return m;
 }
 
-/// "model.norm 0" a line, in the order of the tree.
+/// "model.norm 0" in each line, in the order of the tree.
 std::string text_of(const DeviceMap& map) {
   std::string text;
   for (const MapLine& line : map) text += fmt::format("{} {}\n", line.path, line.place);
@@ -139,7 +139,7 @@ TEST_CASE("dispatch: memory is told by place, and its unit must be there") {
 TEST_CASE("dispatch: what stays whole follows from the activations that are live") {
   CHECK(classes(kept_whole(decoder_network(small_decoder(3, true)))) == Names{"MistralDecoderLayer"});
   CHECK(classes(kept_whole(decoder_network(small_decoder(3, false, 4)))) == Names{"MixtralDecoderLayer"});
-  // transformers 5.23 lists T5Block. But between the residual blocks in it only one of its own is live.
+  // transformers 5.23 lists T5Block. But between the block's residual blocks, only one activation is live.
   T5Model gated = small_t5();
   gated.hidden = Hidden::geglu;
   for (const T5Model& m : {small_t5(), gated})
@@ -175,7 +175,7 @@ TEST_CASE("dispatch: a map in a file is read as it is written, and what is wrong
   };
   const DeviceMap map = fill_places(network, {parse_memory("0=5000B,cpu=5000B"), {}, {}}).map;
   CHECK(json_of(map).starts_with("{\n  \"model.embed_tokens\": 0,\n"));
-  CHECK(text_of(reads(json_of(map))).find("lm_head 0\n") == 0);  // by name, as the file is read
+  CHECK(text_of(reads(json_of(map))).find("lm_head 0\n") == 0);  // sorted by name, as in the file
   CHECK(reads(R"({"": 1, "model.norm": "disk"})").size() == 2);
   CHECK(place_of(reads(R"({"": 1, "model.norm": "disk"})"), "model.norm.weight") == "disk");
   CHECK(place_of(reads(R"({"": 1, "model.norm": "disk"})"), "lm_head") == "1");

@@ -1,4 +1,4 @@
-// config.json of another library's network: what is read of it, and the line that says what is wrong.
+// The config.json of another library's network: the values read, and the messages about errors.
 
 #include "engine/workloads/foreign_config.hpp"
 
@@ -14,7 +14,7 @@ ForeignModel with(const std::map<std::string, std::string>& config) {
   return {"tiny", config, host_checkpoint({{"w", {{2, 3}, std::vector<float>(6)}}}, "tiny")};
 }
 
-/// The whole line, of an error in a file.
+/// The whole message of an error in a file.
 template <class Action>
 void check_line(const std::string& line, const Action& action) {
   try {

@@ -1,4 +1,4 @@
-// What a checkpoint in several files may not be, and what chapter 10's commands say of it.
+// Malformed checkpoints in several files, and the messages of chapter 10's commands about them.
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -33,13 +33,13 @@ std::string with_metadata(const std::string& metadata) {
   return "{\"metadata\":" + metadata + "," + good_map + "}";
 }
 
-/// Tensors `a` and `b` in a file each, without an index.
+/// Tensors `a` and `b`, each in its own file, without an index.
 void write_parts(const Folder& folder) {
   write_safetensors(folder / first, {{"a", {{3}, {1, 2, 3}}}});
   write_safetensors(folder / second, {{"b", {{2}, {4, 5}}}});
 }
 
-/// show, diff and reshard must refuse `folder` with this line, and reshard must leave nothing behind.
+/// Checks that show, diff and reshard refuse `folder` with this line, and that reshard leaves nothing behind.
 void check_commands_refuse(const std::string& folder, const std::string& path, const std::string& reason) {
   const Folder to;
   write_safetensors(to / "good", {{"a", {{1}, {1}}}});
@@ -52,7 +52,7 @@ void check_commands_refuse(const std::string& folder, const std::string& path, c
   CHECK(to.names() == std::vector<std::string>{"good"});
 }
 
-/// show must name this as a problem, and reshard must refuse the folder for it.
+/// Checks that show lists this problem, and that reshard refuses the folder because of it.
 void check_problem(const Folder& folder, const std::string& problem) {
   const StoredCheckpoint stored(folder.path);
   REQUIRE_FALSE(stored.problems().empty());
@@ -111,7 +111,7 @@ TEST_CASE("malformed checkpoints: commands refuse files that the index names and
   check_file(".", "not a file of bytes");
   check_file(first + "/x", "cannot open: Not a directory");
   REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
-  alarm(20);  // whoever waits for the FIFO's writer would wait for ever
+  alarm(20);  // ends the test, if opening the FIFO waits for a writer
   check_file("fifo", "not a file of bytes");
   alarm(0);
   REQUIRE(symlink("/dev/zero", (folder / "device").c_str()) == 0);
@@ -237,6 +237,6 @@ TEST_CASE("malformed checkpoints: an index of many names is read, without much m
   save(folder, with_map(entries), index_name);
   const std::size_t before = allocated::now;
   allocated::reset();
-  CHECK(StoredCheckpoint(folder.path).problems().size() == 200'001);  // and the file of `b`
+  CHECK(StoredCheckpoint(folder.path).problems().size() == 200'001);  // and one for the file of `b`
   CHECK(allocated::peak - before < 16 * entries.size());
 }

@@ -1,4 +1,4 @@
-/// What a checkpoint says of itself: written, read again, and refused where it is wrong.
+/// The manifest of a checkpoint: written, read again, and refused when it is wrong.
 
 #include "engine/checkpoints/manifest.hpp"
 

@@ -38,7 +38,7 @@ Config config_of(const std::string& family, const Config& changes) {
   return config;
 }
 
-/// A folder of this configuration, with every tensor that its network has: element i is i.
+/// A folder with this configuration and every tensor of its network: element i is i.
 ForeignModel a_model(const std::string& family, const Config& changes = {}, const DecoderModel& sizes = {},
                      const std::map<std::string, HostTensor>& others = {}) {
   DecoderModel m = sizes;
@@ -91,14 +91,14 @@ TEST_CASE("mistral: the base of positions is read in both spellings") {
 }
 
 TEST_CASE("mistral: what a file does not say is what the family's config class has") {
-  // A window of 4096 is mistral's; null says that there is none. Mixtral has none.
+  // A window of 4096 is Mistral's default, and null means none. Mixtral has none.
   CHECK(mistral_model(a_model("mistral", {{"sliding_window", "absent"}})).window == 4096);
   CHECK_FALSE(mistral_model(a_model("mixtral", {{"sliding_window", "absent"}})).window);
   CHECK(mistral_model(a_model("mistral", {{"rms_norm_eps", "absent"}})).epsilon == 1e-6F);
   CHECK(mistral_model(a_model("mixtral", {{"rms_norm_eps", "absent"}})).epsilon == 1e-5F);
   CHECK(mistral_model(a_model("mixtral", {{"rope_parameters.rope_theta", "absent"}})).rope_base == 1e6);
   CHECK(mistral_model(a_model("mistral", {{"max_position_embeddings", "absent"}})).positions == 131072);
-  // Null heads of keys are as many as of queries: here the tensors have other shapes.
+  // With null, there are as many key heads as query heads: the tensors here have other shapes.
   check_refused("mistral", {{"num_key_value_heads", "null"}},
                 "k_proj.weight: expected (8, 8), which config.json says, given (4, 8)");
 }
@@ -131,7 +131,7 @@ TEST_CASE("mistral: the head is the embedding where config.json says so and file
     auto is_tied = [&](const char* says, const std::map<std::string, HostTensor>& others) {
       return mistral_model(a_model(family, {{"tie_word_embeddings", says}}, {}, others)).is_tied;
     };
-    CHECK(is_tied("true", {}));  // an equal one: element i is i in both
+    CHECK(is_tied("true", {}));  // equal to the embedding: element i is i in both
     CHECK_FALSE(is_tied("true", {{"lm_head.weight", other}}));
     CHECK_FALSE(is_tied("false", {}));
   }

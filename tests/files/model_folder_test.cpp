@@ -19,7 +19,7 @@ const std::string a_config =
 const std::string index_name = "model.safetensors.index.json";
 const std::string first = "model-00001-of-00002.safetensors", second = "model-00002-of-00002.safetensors";
 
-/// `entries` is the JSON inside of the weight_map.
+/// The text of an index; `entries` is the inside of the JSON object weight_map.
 std::string index_of(const std::string& entries) {
   return R"({"metadata":{"total_size":16},"weight_map":{)" + entries + "}}";
 }
@@ -27,7 +27,7 @@ std::string in(const std::string& name, const std::string& file) {
   return "\"" + name + "\":\"" + file + "\"";
 }
 
-/// Tensors `a` (2, 3) and `b` (2) in a file each; the second file also has `c`, which the index does not know.
+/// Tensors `a` (2, 3) and `b` (2) in two files. The second file also has `c`, which the index does not list.
 void write_shards(const Folder& folder) {
   save(folder, a_config, "config.json");
   save(folder, index_of(in("a", first) + "," + in("b", second)), index_name);
@@ -39,7 +39,7 @@ void check_folder_refused(const Folder& folder, const std::string& path, const s
   check_error([&] { open_model_folder(folder.path); }, Code::file, path, reason);
 }
 
-/// Opened, it must say this when the tensor `a` is asked for.
+/// Checks that reading the tensor `a` of the folder is refused with this reason.
 void check_tensor_refused(const Folder& folder, const std::string& path, const std::string& reason) {
   const ForeignModel model = open_model_folder(folder.path);
   check_error([&] { model.parameters->read("a", 0, 0, 1); }, Code::file, path, reason);
@@ -119,8 +119,8 @@ TEST_CASE("model folder: a tensor that the index does not know counts if a file 
   }
   write_safetensors(folder / first, {{"a", {{1}, {1}}}, {"c", {{1}, {2}}}, {"b", {{1}, {3}}}});
   const ForeignModel model = open_model_folder(folder.path);
-  CHECK(model.parameters->read("c", 0, 0, 1) == std::vector<float>{9});  // the last file's
-  CHECK(model.parameters->read("b", 0, 0, 1) == std::vector<float>{7});  // where the index says
+  CHECK(model.parameters->read("c", 0, 0, 1) == std::vector<float>{9});  // from the last file
+  CHECK(model.parameters->read("b", 0, 0, 1) == std::vector<float>{7});  // from the file in the index
   CHECK(model.parameters->names() == std::vector<std::string>{"a", "b", "c"});
 }
 

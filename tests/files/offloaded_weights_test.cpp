@@ -1,4 +1,4 @@
-/// Weights on the host and on the disk: what a network that runs by a map has in the host's memory.
+/// Weights on the host and on the disk: the memory that they take on the host while a network runs.
 
 #include "engine/dispatch/offloaded_weights.hpp"
 
@@ -14,7 +14,7 @@ using namespace shard::testing;
 
 namespace {
 
-/// Eight blocks of about 1.5 MB each, and tables that are small beside them.
+/// Eight blocks of about 1.5 MB each, with small tables.
 DecoderModel deep() {
   DecoderModel m;
   m.vocabulary = 11, m.model_dim = 128, m.heads = 4, m.key_heads = 4, m.head_dim = 32, m.hidden_dim = 800;
@@ -30,7 +30,7 @@ void write_weights(const std::string& path, const DecoderModel& m) {
   write_safetensors(path, weights);
 }
 
-/// The most bytes that the host and the device together hold of weights while a sequence passes through.
+/// The most bytes of weights that the host and the device together hold during a forward pass.
 std::size_t most_held(const DecoderModel& m, const Checkpoint& weights, const std::string& place) {
   const std::vector<std::string> places(static_cast<std::size_t>(m.num_blocks) + 3, place);
   const std::size_t before = allocated::now;

@@ -11,7 +11,7 @@ void reset() {
 }
 }  // namespace allocated
 
-// Not inlined: where the compiler sees malloc and delete, or new and free, it takes them for a mismatch.
+// Not inlined: the compiler would take malloc with delete, or new with free, for a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
   if (memory == nullptr) throw std::bad_alloc();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Safetensors files made by hand, for tests of what reads and writes them.
+/// Makes safetensors files byte by byte, for tests of their readers and writers.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@
 #include "engine/files/safetensors_writer.hpp"
 #include "tests/harness/catch.hpp"
 
-/// Every allocation of these tests' program is counted, so that a header's lies can be seen not to be
-/// believed.
+/// Counts every allocation of this test program. So tests can check that sizes in a header do not lead to
+/// allocations.
 namespace allocated {
 extern std::atomic<std::size_t> now, peak, largest;
 void reset();
@@ -33,7 +33,7 @@ namespace shard::testing {
 
 inline constexpr std::size_t mebibyte = 1 << 20;
 
-/// A folder that is gone when the test is over.
+/// A folder that the destructor removes.
 struct Folder {
   Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
   ~Folder() {
@@ -51,8 +51,8 @@ struct Folder {
   std::string path = (std::filesystem::temp_directory_path() / "safetensors-test-XXXXXX").string();
 };
 
-/// While this lives, the process has the rights of nobody where it has those of root, whom permission bits do
-/// not stop. It can look into the folder, and cannot write there.
+/// While such an object lives, a process of root has the rights of the user nobody, whom permission bits
+/// stop. This user can look into the folder, and cannot write there.
 class AsNobody {
  public:
   explicit AsNobody(const Folder& folder) : folder_(folder) {
@@ -90,7 +90,7 @@ inline std::string repeat(const std::string& text, std::size_t times) {
   return result;
 }
 
-/// One tensor inside a header; its parts are given as JSON.
+/// One tensor's member of a header; its parts are JSON texts.
 inline std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,
                           const std::string& offsets) {
   return name + R"(:{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
@@ -106,7 +106,7 @@ inline std::string floats(const std::string& name, const std::string& offsets) {
 }
 inline const std::string good = floats(R"("a")", "[0,4]");
 
-/// Two tensors of one float each, at these offsets.
+/// The header of two tensors of one float each, at these offsets.
 inline std::string two(const std::string& a, const std::string& b) {
   return "{" + floats("\"a\"", a) + "," + floats("\"b\"", b) + "}";
 }
@@ -130,7 +130,7 @@ inline std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// `action` must end in `code`, with one printable line that names `path` and gives `reason`.
+/// Checks that `action` ends in `code`, with one printable line that names `path` and contains `reason`.
 template <class Action>
 inline void check_error(Action action, Code code, const std::string& path, const std::string& reason) {
   try {
@@ -149,7 +149,7 @@ inline void check_error(Action action, Code code, const std::string& path, const
   FAIL_CHECK("no error, where this was expected: " << reason);
 }
 
-/// Opening must be refused, and must not allocate more than the file's size and a fixed slack.
+/// Checks that opening is refused, without allocating more than the file's size and a fixed slack.
 inline void check_refused(const std::string& path, const std::string& reason) {
   const std::size_t before = allocated::now;
   allocated::reset();

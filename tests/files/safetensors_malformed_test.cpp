@@ -1,4 +1,4 @@
-// What a safetensors file may not be.
+// Malformed safetensors files, and the errors that name their faults.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -257,7 +257,7 @@ TEST_CASE("safetensors: large malformed headers are refused without large alloca
 TEST_CASE("safetensors: a header beyond 100 MB is refused before it is read") {
   const Folder folder;
   const std::string path = save(folder, length_field(100000001) + "{}");
-  REQUIRE(truncate(path.c_str(), 200000000) == 0);  // sparse: takes no room
+  REQUIRE(truncate(path.c_str(), 200000000) == 0);  // sparse: uses no disk space
   check_error([&] { SafetensorsFile file(path); }, Code::file, path, too_long + "100000000 bytes");
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("safetensors: paths that are no regular file are refused") {
   check_refused(folder / "none", "cannot open: No such file or directory");
   check_refused(folder.path, "not a file of bytes");
   REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
-  alarm(20);  // whoever waits for the FIFO's writer would wait for ever
+  alarm(20);  // ends the test, if opening the FIFO waits for a writer
   check_refused(folder / "fifo", "not a file of bytes");
   alarm(0);
   check_refused("/dev/zero", "not a file of bytes");
@@ -327,7 +327,7 @@ TEST_CASE("safetensors: a file that shrinks is read as far as it goes") {
   const SafetensorsFile file(folder / "t");
   const auto size = std::filesystem::file_size(folder / "t");
   REQUIRE(truncate((folder / "t").c_str(), static_cast<off_t>(size - 8)) == 0);
-  CHECK(file.read("a", 0, 0, 2) == std::vector<float>{1, 2});  // a slice needs no byte outside itself
+  CHECK(file.read("a", 0, 0, 2) == std::vector<float>{1, 2});  // a slice reads no byte outside itself
   check_error([&] { file.read("a", 0, 1, 3); }, Code::file, folder / "t",
               "the file shrank while it was read");
 }

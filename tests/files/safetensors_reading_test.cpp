@@ -1,4 +1,4 @@
-// What a safetensors file may be, and what is read from it.
+// Valid safetensors files, and the values read from them.
 
 #include <algorithm>
 #include <cmath>
@@ -85,7 +85,7 @@ std::string numbered(std::size_t count) {
   return {reinterpret_cast<const char*>(values.data()), count * sizeof(Element)};
 }
 
-/// The slice of a tensor of shape (outer, length, inner) whose element i is i.
+/// The slice of a tensor of shape (outer, length, inner) in which element i has the value i.
 std::vector<float> numbered_slice(std::size_t outer, std::size_t length, std::size_t inner, std::size_t begin,
                                   std::size_t end) {
   std::vector<float> values;
@@ -164,8 +164,8 @@ TEST_CASE("safetensors: slices larger than the window, in few and many runs, wit
                          Slice{5, 3000, 20, 10, 20},         // few short runs, far apart
                          Slice{2, 3, 140000, 1, 3},          // runs beyond the window
                          Slice{2, 300000, 1, 0, 299900},     // and small gaps between them
-                         Slice{5, 65536, 1, 0, 65535},       // in F64, half a window from one run to the next
-                         Slice{4, 65537, 1, 1, 65537},       // in F64, more
+                         Slice{5, 65536, 1, 0, 65535},       // in F64, runs are half a window apart
+                         Slice{4, 65537, 1, 1, 65537},       // in F64, runs are further apart
                          Slice{1, 400000, 1, 1, 399999}}) {  // one run
     INFO(s.outer << " x " << s.length << " x " << s.inner);
     const std::size_t count = s.outer * s.length * s.inner;
@@ -179,8 +179,7 @@ TEST_CASE("safetensors: slices larger than the window, in few and many runs, wit
       const std::vector<float> values =
           file.read("a", 1, static_cast<std::int64_t>(s.begin), static_cast<std::int64_t>(s.end));
       CHECK(allocated::peak - before <= values.size() * sizeof(float) + mebibyte + 65536);
-      CHECK(
-          (values == numbered_slice(s.outer, s.length, s.inner, s.begin, s.end)));  // too long to be printed
+      CHECK((values == numbered_slice(s.outer, s.length, s.inner, s.begin, s.end)));  // too long to print
     }
   }
 }
@@ -214,7 +213,7 @@ TEST_CASE("safetensors: all 65536 values of F16 and of BF16") {
   int wrong_halves = 0;
   int wrong_brains = 0;
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    // The definition: (-1)^sign 2^(exponent-15) 1.fraction, with exponents 0 and 31 apart.
+    // The definition: (-1)^sign 2^(exponent-15) 1.fraction, except for exponents 0 and 31.
     const double sign = bits >= 0x8000 ? -1 : 1;
     const int exponent = static_cast<int>(bits >> 10 & 31);
     const double fraction = (bits & 1023) / 1024.0;

@@ -1,4 +1,4 @@
-// Writing a safetensors file is all or nothing.
+// A safetensors file is written as a whole, or not at all.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ TEST_CASE("safetensors: tensors that the format cannot hold are not written") {
 
 namespace {
 
-/// Files of this process end at `bytes`, as on a full disk, until this goes out of scope.
+/// While such an object lives, files of this process cannot grow beyond `bytes`, as on a full disk.
 struct FullDisk {
   explicit FullDisk(rlim_t bytes) {
     handler = signal(SIGXFSZ, SIG_IGN);
@@ -99,8 +99,7 @@ const std::map<std::string, HostTensor> some_tensors = {{"a", {{1000}, std::vect
 TEST_CASE("safetensors: a write that fails leaves the old file and nothing beside it") {
   const Folder folder;
   const std::string path = save(folder, "old");
-  for (const rlim_t bytes :
-       {0, 5, 8, 50, 4000}) {  // the write that meets the end is short, the next one fails
+  for (const rlim_t bytes : {0, 5, 8, 50, 4000}) {  // the write at the limit is short, and the next one fails
     INFO("disk full after " << bytes << " bytes");
     const auto write = [&] {
       const FullDisk disk(bytes);
@@ -147,7 +146,7 @@ TEST_CASE("safetensors: places where no file can be written are refused") {
   refused(folder / "file/t", "cannot open the folder to write in: Not a directory");
   refused(folder / "folder", "cannot replace, expected a regular file or none");
   refused(folder / "folder/", "cannot replace");
-  refused(folder / "fifo", "cannot replace");  // as /dev/null, which root could replace
+  refused(folder / "fifo", "cannot replace");  // a special file such as /dev/null, which root could replace
   refused("", "cannot replace");
   refused(folder / std::string(300, 'n'), "cannot put the new file in place: File name too long");
   CHECK(folder.names() == before);
@@ -162,7 +161,7 @@ bool has_nameless_files = true;
 
 }  // namespace
 
-/// In the place of the C library's, for this program: a file system may have no files without a name.
+/// Replaces the C library's function in this program: a file system may have no unnamed files.
 extern "C" int openat(int folder, const char* name, int flags, ...) {
   va_list more;
   va_start(more, flags);
@@ -210,7 +209,7 @@ TEST_CASE("safetensors: a new file has the permissions that the user's mask leav
 
 namespace {
 
-/// What each call of fsync was for: a regular file, or a folder; and whether `watched` was there then.
+/// The target of each call of fsync, a regular file or a folder, and whether `watched` existed then.
 struct Synced {
   bool is_folder;
   bool has_watched;
@@ -220,7 +219,7 @@ std::string watched;
 
 }  // namespace
 
-/// In the place of the C library's, for this program.
+/// Replaces the C library's function in this program.
 extern "C" int fsync(int file) {
   struct stat status {};
   if (fstat(file, &status) == 0)
@@ -240,7 +239,7 @@ TEST_CASE("safetensors: the new file is on the disk before it takes its place, a
 
 TEST_CASE("safetensors: the longest name that is written is read again, and a longer one is refused") {
   const Folder folder;
-  const std::size_t longest = (1 << 20) - 2;  // and two quotation marks
+  const std::size_t longest = (1 << 20) - 2;  // without its two quotation marks
   write_safetensors(folder / "t", {{std::string(longest, 'n'), {{1}, {7}}}});
   CHECK(SafetensorsFile(folder / "t").read(std::string(longest, 'n'), 0, 0, 1) == std::vector<float>{7});
   check_error(
@@ -273,7 +272,7 @@ std::map<std::string, HostTensor> all_equal(float value) {
   return {{"a", {{many}, std::vector<float>(many, value)}}};
 }
 
-/// What all values of the file are. NaN where they differ: it was neither the old file nor the new one.
+/// The value of all elements of the file; NaN if they differ, so that it is neither the old nor the new file.
 float value_of(const std::string& path) {
   const std::vector<float> values = SafetensorsFile(path).read("a", 0, 0, many);
   const bool is_whole = std::all_of(values.begin(), values.end(), [&](float v) { return v == values[0]; });
@@ -281,7 +280,7 @@ float value_of(const std::string& path) {
 }
 
 [[noreturn]] void rewrite_for_ever(const std::string& path) {
-  alarm(60);  // or until the parent is long gone
+  alarm(60);  // in case the parent has ended
   try {
     for (int i = 1;; ++i) write_safetensors(path, all_equal(static_cast<float>(i)));
   } catch (...) {
@@ -302,7 +301,7 @@ TEST_CASE("safetensors: whoever is killed while writing leaves the old file or t
     REQUIRE(child >= 0);
     if (child == 0) rewrite_for_ever(path);
     usleep(random() % 20000);
-    CHECK(value_of(path) >= 0);  // while it is being rewritten
+    CHECK(value_of(path) >= 0);  // while the child rewrites it
     kill(child, SIGKILL);
     int status = 0;
     REQUIRE(waitpid(child, &status, 0) == child);

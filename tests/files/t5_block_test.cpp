@@ -1,4 +1,4 @@
-/// A T5's feed-forward block in a folder of Hugging Face's: names, shapes, and what is stored transposed.
+/// A T5's feed-forward block in a folder of Hugging Face: names, shapes, and transposed storage.
 
 #include "engine/workloads/t5_block.hpp"
 
@@ -15,7 +15,7 @@ using namespace shard::testing;
 
 namespace {
 
-/// A T5 with an encoder of two blocks, and a decoder of one.
+/// A T5 whose encoder has two blocks, and whose decoder has one.
 ForeignModel a_t5(const std::map<std::string, std::string>& changes = {}) {
   ForeignModel model{"tiny", {{"model_type", "t5"}, {"d_model", "2"}, {"d_ff", "3"}}, nullptr};
   for (const auto& [name, value] : changes) model.config[name] = value;
@@ -91,7 +91,7 @@ TEST_CASE("renamed: a slice of what is transposed reads no byte of other devices
 }
 
 TEST_CASE("renamed: a large matrix that lies transposed is read in whole rows of its file, each once") {
-  constexpr Index rows = 300, columns = 700;  // in the file
+  constexpr Index rows = 300, columns = 700;  // as stored
   const Folder folder;
   const HostTensor stored = reals({rows, columns}, 0, 1);
   write_safetensors(folder / "model.safetensors", {{"a", stored}});

@@ -14,8 +14,8 @@ namespace {
 
 using Config = std::map<std::string, std::string>;
 
-/// A folder of this configuration, with every tensor that a network of these sizes has, and maybe another one. All
-/// elements are 0, but for those of the head.
+/// A folder with this configuration and all tensors of a network with these sizes, and optionally another
+/// one. All elements are 0, except for the head's.
 ForeignModel a_t5(const Config& changes = {}, T5Model m = {}, const std::string& another = "",
                   float head = 1) {
   m.vocabulary = 7, m.model_dim = 4, m.heads = 2, m.head_dim = 3, m.hidden_dim = 5;
@@ -74,11 +74,11 @@ TEST_CASE("t5: the head is the files' own if they have one; whether logits are s
   CHECK_FALSE(m.is_tied);
   CHECK(m.how.logit_scale == 1);
   CHECK(t5_names(m).at(head_name()).name == "lm_head.weight");
-  // transformers 5 writes that networks are tied, whether they are or not, and says apart what is scaled.
+  // transformers 5 always writes that a network is tied, and has an extra option for scaled outputs.
   const Config newer = {{"tie_word_embeddings", "true"}, {"scale_decoder_outputs", "false"}};
   CHECK(t5_model(a_t5(newer, own)).how.logit_scale == 1);
   CHECK_FALSE(t5_model(a_t5(newer, own)).is_tied);
-  for (const char* says : {"true", "false"})  // and ties a head that is equal to the embedding
+  for (const char* says : {"true", "false"})  // a head that is equal to the embedding is tied
     CHECK(t5_model(a_t5({{"tie_word_embeddings", says}}, own, "", 0)).is_tied);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("t5: parameters have their names, and matrices are turned") {
 
 TEST_CASE("t5: what a file does not say is what the family's config class has") {
   CHECK(t5_model(a_t5({{"relative_attention_max_distance", "absent"}})).max_distance == 128);
-  // Where that has other shapes, the tensors do not fit.
+  // With other sizes, the tensors do not fit.
   const std::string wider = ", which config.json says, given ";
   check_refused({{"relative_attention_num_buckets", "absent"}, {"relative_attention_max_distance", "17"}},
                 "relative_attention_bias.weight: expected (32, 2)" + wider + "(8, 2)");
