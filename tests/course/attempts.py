@@ -11,9 +11,9 @@ HOLE = "chapters/03_tensor_parallel/tensor_parallel.hpp"
 @dataclass(frozen=True)
 class Attempt:
     name: str
-    body: str = ""  # of the function; none: it stays a hole
-    folder: Callable = None  # changes what is handed in
-    gains: str = "nothing"  # or kinds of tests, if these points are earned
+    body: str = ""  # of the function; empty: it stays a hole
+    folder: Callable = None  # changes the submission
+    gains: str = "nothing"  # or the kinds of tests whose points it earns
 
 
 def c(name, returns="int", arguments="..."):
@@ -21,7 +21,7 @@ def c(name, returns="int", arguments="..."):
     return f'{returns} {name}_({arguments}) __asm__("{name}");'
 
 
-# A right result without the other devices: each device makes the weights whole, and computes all of it.
+# The right result without tensor parallelism: each device gathers the weights and computes all of it.
 GATHER_ALL = """
   Replicated x(group(), std::move(input));
   std::vector<Kept> kept;
@@ -58,7 +58,7 @@ RETURN = "  return x;\n"
 
 
 def replaced(file, old, new):
-    """A file of the submission, changed."""
+    """Changes a file of the submission."""
     def change(folder):
         path = folder / file
         text = path.read_text()
@@ -76,7 +76,7 @@ def written(file, text):
 
 
 def linked(target):
-    """The engine's file is a link to a file of the machine."""
+    """Replaces the engine's file by a link to a file of the machine."""
     def change(folder):
         (folder / HOLE).unlink()
         (folder / HOLE).symlink_to(target)
@@ -99,12 +99,12 @@ EXIT = c("exit", "void", "int")
 ARGUMENTS = (c("fopen", "void*", "const char*, const char*") + c("fread", "unsigned long",
              "void*, unsigned long, unsigned long, void*")
              + ' char words[4096] = {}; fread_(words, 1, 4095, fopen_("/proc/self/cmdline", "r"));')
-# From the command line of the process, PROGRAM FOLDER OUT.
+# Reads the process's command line, PROGRAM FOLDER OUT.
 PATH = (' std::string path = words + std::char_traits<char>::length(words) + 1; '
         'path = path.substr(0, path.rfind("/")) + "/out"; ')
 
 ATTEMPTS = [
-    # ---- Files that nobody takes
+    # ---- Files that the grader does not take
     Attempt("edits ./check", ZEROS + RETURN, folder=written("check", "#!/bin/sh\necho all pass\n")),
     Attempt("lists no tests in exercises.json", ZEROS + RETURN, folder=written("exercises.json", "[]")),
     Attempt("edits the ledger", ZEROS + RETURN,
@@ -127,7 +127,7 @@ ATTEMPTS = [
     Attempt("links the file to the solution", ZEROS + RETURN, folder=linked("SOLUTION")),
     Attempt("hands in a file of 64 MiB", ZEROS + RETURN, folder=grown),
     Attempt("has the function twice", ZEROS + RETURN, folder=twice),
-    # ---- What the compiler might be talked into
+    # ---- What the compiler may accept
     Attempt("includes another chapter's solution", '\n#include "09_mesh/data_tensor.hpp"\n' + ZEROS + RETURN),
     Attempt("includes a file of the machine", '\n#include "/etc/passwd"\n' + ZEROS + RETURN),
     Attempt("leaves the function with digraphs, and acts before main",
@@ -140,7 +140,7 @@ ATTEMPTS = [
             " struct L { static constexpr long f(long n) { long s = 0; for (long i = 0; i < n; ++i) "
             "for (long j = 0; j < n; ++j) s += i ^ j; return s; } }; static_assert(L::f(1L << 40) != 1); "
             + ZEROS + RETURN),
-    # ---- Ends that look good
+    # ---- Exits that look like success
     Attempt("exits with 0", EXIT + " exit_(0);" + ZEROS + RETURN),
     Attempt("leaves without a word", c("_exit", "void", "int") + " _exit_(0);" + ZEROS + RETURN),
     Attempt("prints a passing summary", c("puts", arguments="const char*") +
@@ -165,7 +165,7 @@ ATTEMPTS = [
             'write_(f, s.data(), s.size()); } exit_(0);' + ZEROS + RETURN),
     Attempt("prints what XML and a terminal cannot hold", c("puts", arguments="const char*") + EXIT +
             ' puts_("error: \\x1b[2J\\x01 ]]> <failure/>"); exit_(3);' + ZEROS + RETURN),
-    # ---- Other ways to the result
+    # ---- Other ways to the right result
     Attempt("gathers all weights and computes unsharded", GATHER_ALL + RETURN, gains="public, hidden"),
     Attempt("the same, and clears the books", GATHER_ALL + "  ledger().reset();\n" + RETURN,
             gains="public, hidden"),

@@ -32,7 +32,7 @@ SCHEDULES = "engine/schedules/schedules.hpp"  # each function is another engine'
 
 
 def solved():
-    """The command of this name, as a module."""
+    """The script `solved`, as a module."""
     loader = SourceFileLoader("solved", str(root / "tests/course/solved"))
     module = module_from_spec(spec_from_loader("solved", loader))
     with mock.patch("setup.main"):
@@ -97,7 +97,7 @@ int c() { return 2; }
 
 class Compiler(unittest.TestCase):
     def test_errors_are_said_at_the_lines_that_somebody_wrote(self):
-        """As gcc writes them: a template of the library, one of the engine, an error in a line, and one elsewhere."""
+        """Messages of gcc: in a template of the library, in one of the engine, in a line, and in another file."""
         said = """/usr/include/c++/12/bits/alloc_traits.h: In instantiation of ...
 /usr/include/c++/12/bits/stl_vector.h:1281:30:   required from 'constexpr void std::vector<_Tp>::push_back(...)'
 /home/a b/chapters/starter/chapters/03_x/x.hpp:7:9:   required from here
@@ -203,7 +203,7 @@ class Starters(unittest.TestCase):
             shutil.rmtree(out)
 
     def test_pairs_and_weeks(self):
-        """What their exercises need is not left out. (`solved` lets the tests of all of them run.)"""
+        """Starters have what the tests of their exercises need. (`solved` runs the tests of all of them.)"""
         for ids in solved().sets_of(ALL):
             with tempfile.TemporaryDirectory() as folder:
                 out = Path(folder)
@@ -214,7 +214,7 @@ class Starters(unittest.TestCase):
                 self.require_solvable(out, [ALL[i] for i in ids])
 
     def require_solvable(self, out, some):
-        """That its functions are holes, and nothing else of their files is left out, nor what they need."""
+        """Checks that the functions are holes, that nothing else of their files is missing, nor what they need."""
         for e in some:
             for hole in e.holes:
                 text = (out / "chapters" / hole.file).read_text()
@@ -264,7 +264,7 @@ class Starters(unittest.TestCase):
             self.assertRegex(job[2], f"^error: .*{said}")
 
     def checked(self, out, programs, *words):
-        """What ./check says in a starter whose programs are built already."""
+        """The output of ./check in a starter whose programs are already built."""
         (out / "build").mkdir(exist_ok=True)
         for name, text in (("build.ninja", ""), ("CMakeCache.txt", "SHARDBOOK_TESTS:BOOL=OFF\n")):
             (out / "build" / name).write_text(text)
@@ -359,7 +359,7 @@ class Pages(unittest.TestCase):
 
     @contextlib.contextmanager
     def changed(self, name, old, new):
-        """A file of the copy with other words in it, for as long as this lasts."""
+        """Changes a file of the copy within a `with` block."""
         path = self.copy / name
         text = path.read_text()
         self.assertIn(old, text)

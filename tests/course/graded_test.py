@@ -57,7 +57,7 @@ class Graded(unittest.TestCase):
             [course / "grade", "--exercises", ASKED, "--seed", "test", "--work", work, "--csv",
              cls.folder / "all.csv", "--json", cls.folder / "%s.json", "--junit", cls.folder / "%s.xml",
              *(cls.folder / name for name in cls.names())], capture_output=True, text=True)
-        if cls.job.returncode == 69:  # no sandbox can be had here
+        if cls.job.returncode == 69:  # this machine allows no sandbox
             print(cls.job.stderr, end="", file=sys.stderr)
             os._exit(69)
         if cls.job.returncode == 0:
@@ -71,7 +71,7 @@ class Graded(unittest.TestCase):
 
     @classmethod
     def submission(cls, name, change):
-        """The starter with the solutions, which are changed."""
+        """The starter with changed solutions."""
         shutil.copytree(cls.folder / "untouched", cls.folder / name)
         for file in (RING, ENGINE, SPLIT):
             (cls.folder / name / file).write_text(change(file, (root / file).read_text()))
@@ -96,7 +96,7 @@ class Graded(unittest.TestCase):
     def test_a_mistake_costs_its_exercise_alone(self):
         ring, forward, backward, split = self.points["one mistake"]
         self.assertEqual((ring, forward, split), (8, 8, 6))
-        self.assertEqual(backward, 5)  # communication and memory are kept
+        self.assertEqual(backward, 5)  # the points for communication and memory
         self.assertRegex(self.why("one mistake"), r"layer_0/weights on device \d at \(\d+, \d+\): expected .*, "
                                                   r"given .*: a ReLU's mask forgotten\?")
 

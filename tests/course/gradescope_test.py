@@ -36,7 +36,7 @@ ENTRY = {"name": TEXT, "value": (int, float, str), "order": ("asc", "desc")}
 
 
 def errors_of(content):
-    """What Gradescope's documentation does not allow in a results.json."""
+    """Yields each violation of Gradescope's documentation in a results.json."""
     yield from fields(content, TOP, "results.json")
     if "score" not in content and not any("score" in test for test in content.get("tests", [])):
         yield "results.json: expected a score, at the top or of each test"
@@ -88,7 +88,7 @@ class Results(unittest.TestCase):
 
 
 # ---- The zip ---------------------------------------------------------------------------------------------
-# It says with which words it was called, and does what its submission wants.
+# Prints its arguments, and acts as its submission demands.
 GRADER = '''#!/usr/bin/python3
 import json, os, sys
 from pathlib import Path
@@ -119,12 +119,12 @@ class Gradescope(unittest.TestCase):
             (cls.folder / name).mkdir(parents=True)
         if cls.made[0] == 0:
             with zipfile.ZipFile(cls.zip) as archive:
-                archive.extractall(cls.folder / "source")  # without the right to run anything
+                archive.extractall(cls.folder / "source")  # without executable bits
             (cls.folder / "source/chapters/course/grade").write_text(GRADER)
-            # As Gradescope does.
+            # The steps of Gradescope.
             shutil.copy(cls.folder / "source/run_autograder", cls.folder)
             (cls.folder / "run_autograder").chmod(0o755)
-            # No user is made on the machine that runs this test.
+            # This test creates no user on its machine.
             for name, text in (("id", "exit 1"), ("useradd", 'echo "$@" > "$AUTOGRADER/user"')):
                 (cls.folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
                 (cls.folder / "bin" / name).chmod(0o755)
@@ -143,7 +143,7 @@ class Gradescope(unittest.TestCase):
         return job.returncode, job.stdout, job.stderr
 
     def run_in(self, *words, **environment):
-        """Runs a script of the zip's. In `called` is how the grader was called."""
+        """Runs a script of the zip file. It writes the grader's arguments into `called`."""
         (self.folder / "called").unlink(missing_ok=True)
         job = subprocess.run(words, capture_output=True, text=True, cwd=self.folder, env={
             **os.environ, "AUTOGRADER": str(self.folder), **environment,
@@ -240,7 +240,7 @@ class Gradescope(unittest.TestCase):
         assignment = json.loads((self.folder / "source/assignment.json").read_text())
         self.assertEqual((given["--sandbox"], given["--seed"], given["--exercises"], given["--work"]),
                          ("user", assignment["seed"], "01.1,01.2,03.1", str(self.folder / "work")))
-        # Every user of the machine can read this.
+        # Every user of the machine can read command lines.
         self.assertNotIn(assignment["seed"], command)
 
     def test_a_grader_that_fails_is_said(self):
@@ -272,7 +272,7 @@ class Slurm(unittest.TestCase):
         (self.folder / "chapters/course/grade").chmod(0o755)
 
     def task(self, number, *words, count=2):
-        """What a task of an array calls the grader with, as Slurm would start it."""
+        """The grader's arguments in a task of an array job, started as by Slurm."""
         folder = str(self.folder)
         of_slurm = {"SLURM_SUBMIT_DIR": folder, "SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_MIN": "1",
                     "SLURM_ARRAY_TASK_COUNT": str(count)}

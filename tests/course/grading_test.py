@@ -19,7 +19,7 @@ root = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(root / name) for name in ("chapters/course/grading", "chapters/course", "chapters")]
 import sandbox
 
-sandbox.enter("namespaces")  # starts this again; ends in 69 where there are none
+sandbox.enter("namespaces")  # runs this script again in namespaces; exits with 69 if there are none
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class Problems(unittest.TestCase):
         before = dataclasses.replace(asked.problem, steps_before=0)
         name = "layer_0/weights"
         want = np.fmod(before.params[name] - np.fmod(before.expected[name], 5), 5)
-        want = np.where(want < 0, want + 5, want) - 2  # as emu/parameter_updates.cpp
+        want = np.where(want < 0, want + 5, want) - 2  # as in emu/parameter_updates.cpp
         self.assertTrue(np.array_equal(asked.problem.params[name], want))
 
 
@@ -245,7 +245,7 @@ class Box(Folder):
 
     def test_writes_only_where_it_may(self):
         ended = self.sh(f"cd '{self.folder}'; echo a > out/a; echo b > /usr/b; echo c > c; echo d > /tmp/d")
-        self.assertEqual(ended.output.count("cannot create"), 1, ended.output)  # /usr; the rest is its own /tmp
+        self.assertEqual(ended.output.count("cannot create"), 1, ended.output)  # /usr alone; /tmp is the sandbox's own
         self.assertEqual(sorted(p.name for p in self.folder.rglob("*")), ["a", "out"])
         self.assertFalse(Path("/tmp/d").exists())
         ended = self.box.run(["sh", "-c", f"cd '{self.folder}'; ls; echo e > e"], sees=[self.folder],
@@ -300,7 +300,7 @@ class Box(Folder):
 
 class Entered(unittest.TestCase):
     def test_a_containers_first_process_enters_too(self):
-        """It has number 1, and yet the container's network."""
+        """A container's first process has number 1, and still the container's network."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "script")
             script.write_text(f"import os, sys\nsys.path[:0] = {sys.path[:3]}\nimport sandbox\n"
@@ -334,14 +334,14 @@ class AsAnotherUser(unittest.TestCase):
             self.assertEqual({path.stat().st_uid for path in (out, out / "a")}, {0})
             self.assertEqual(sorted(p.name for p in Path(name).rglob("*")), ["a", "out"])
             self.assertFalse(Path("/tmp/mine").exists())
-            left = [number for number, _ in sandbox.processes()  # one that has ended has no words
+            left = [number for number, _ in sandbox.processes()  # a process that has ended has no command line
                     if os.stat(f"/proc/{number}").st_uid == box.account.pw_uid
                     and Path(f"/proc/{number}/cmdline").read_bytes()]
             self.assertEqual(left, [])
 
 
 def is_real_root():
-    """Whether this process has all users, and not just itself in a namespace."""
+    """Whether this process can use all user ids, not only its own in a namespace."""
     return Path("/proc/self/uid_map").read_text().split()[2] == "4294967295"
 
 
@@ -546,7 +546,7 @@ class Points(unittest.TestCase):
         outcomes = self.outcomes(*[["wrong"] if a.test.kind == "hidden" else [] for a in asked])
         parts = parts_of(e, asked, outcomes, None)
         self.assertEqual({p.kind for p in parts if p.earned == 0}, {"hidden"})
-        # Communication and memory count where results are right: in 4 of 6 tests.
+        # Communication and memory count if results are right: in 4 of 6 tests.
         self.assertAlmostEqual(sum(p.earned for p in parts), e.points * (2 + 5 * 4 / 6) / 10)
         self.assertEqual(parts[-1].why, ["the results of 2 of 6 tests are not right"])
 

@@ -1,4 +1,4 @@
-"""Mistakes in exercises of which tests/mistakes has few or none: students make these."""
+"""Mistakes that students make in exercises for which tests/mistakes has few or none."""
 from mistake import of
 
 MORE = [
