@@ -1,4 +1,4 @@
-/// make_files FOLDER: parameter files and batches for `check`, the good ones and every kind of bad one.
+/// make_files FOLDER: writes parameter files and batches for `check`, valid and invalid ones of all kinds.
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ using Tensors = std::map<std::string, HostTensor>;
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// Halves from -1 to 1, in an order without a pattern that a cut along an axis would fit.
+/// Multiples of 1/2 from -1 to 1, without a pattern that a cut along an axis could fit.
 HostTensor tensor(const std::vector<std::int64_t>& shape) {
   std::int64_t size = 1;
   for (std::int64_t extent : shape) size *= extent;
@@ -29,7 +29,7 @@ HostTensor tensor(const std::vector<std::int64_t>& shape) {
   return t;
 }
 
-/// The last value, which with several devices lies on the last one.
+/// Replaces the last value, which lies on the last of several devices.
 Tensors with_last(Tensors tensors, const std::string& name, float value) {
   tensors.at(name).values.back() = value;
   return tensors;
@@ -45,13 +45,13 @@ Tensors without(Tensors tensors, const std::string& name) {
   return tensors;
 }
 
-/// Four layers, so that a pipeline of three devices has a layer for each.
+/// Four layers, so that each of three devices of a pipeline has a layer.
 const Tensors params = {{"layer_0/weights", tensor({4, 6})},
                         {"layer_1/weights", tensor({6, 4})},
                         {"layer_2/weights", tensor({4, 6})},
                         {"layer_3/weights", tensor({6, 4})}};
-/// The same stack so many times over, as experts of a router that prefers none of them: their mixture gives
-/// what the stack does.
+/// `count` copies of a stack, as the experts of a router with equal logits: the mixture gives the stack's
+/// result.
 Tensors as_experts(const Tensors& stack, std::int64_t count) {
   Tensors mixture = {
       {"router/weights", {{4, count}, std::vector<float>(static_cast<std::size_t>(4 * count))}}};
@@ -81,15 +81,14 @@ std::map<std::string, Tensors> parameter_files() {
   };
 }
 
-/// What `gradients` is to write for a batch of no rows: every sum is empty.
+/// The expected `gradients` of a batch without rows: every sum is empty.
 Tensors gradients_of_no_rows(const Tensors& parameters) {
   Tensors zeros = {{"output", tensor({0, 4})}, {"input_grad", tensor({0, 4})}};
   for (const auto& [name, t] : parameters) zeros[name] = {t.shape, std::vector<float>(t.values.size())};
   return zeros;
 }
 
-/// Files that each variant of each chapter is given: in a folder for the stack, and one for each number of
-/// experts.
+/// The files for each variant of each chapter: a folder for the stack, and one for each number of experts.
 std::map<std::string, Tensors> files_of_networks() {
   std::map<std::string, Tensors> files;
   auto add = [&](const std::string& folder, const Tensors& parameters, const std::string& last) {
@@ -137,7 +136,7 @@ std::map<std::string, Tensors> token_files() {
   };
 }
 
-/// The tensors of a small Mistral; `check` writes what is said of it.
+/// The tensors of a small Mistral. `check` writes its config.json.
 void write_mistral(const std::filesystem::path& folder) {
   Tensors tensors = {{"model.embed_tokens.weight", tensor({7, 4})},
                      {"model.norm.weight", tensor({4})},
@@ -158,7 +157,7 @@ void write_mistral(const std::filesystem::path& folder) {
   shard::write_safetensors(folder / "mistral" / "model.safetensors", tensors);
 }
 
-/// The tensors of a small T5, with an encoder and a decoder; `check` writes what is said of it.
+/// The tensors of a small T5, with an encoder and a decoder. `check` writes its config.json.
 void write_t5_network(const std::filesystem::path& folder) {
   shard::T5Model m;
   m.vocabulary = 7, m.model_dim = 4, m.heads = 2, m.head_dim = 2, m.hidden_dim = 3;
@@ -183,7 +182,7 @@ std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Files that the writer would refuse to write.
+/// Files that our writer refuses to write.
 void write_malformed_files(const std::filesystem::path& folder) {
   std::string good = read_bytes(folder / "params");
   write_bytes(folder / "truncated", good.substr(0, good.size() - 1));
@@ -198,7 +197,7 @@ void write_malformed_files(const std::filesystem::path& folder) {
   write_bytes(folder / "integers", length + header + std::string(256, '\1'));
 }
 
-/// The first two layers of the stack as the block of a T5, in two files; `check` writes what is said of it.
+/// The first two layers of the stack as the block of a T5, in two files. `check` writes its config.json.
 void write_t5(const std::filesystem::path& folder) {
   const std::string before = "encoder.block.0.layer.1.DenseReluDense.";
   shard::write_safetensors(folder / "model-00001-of-00002.safetensors",
