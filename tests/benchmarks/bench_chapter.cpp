@@ -1,5 +1,5 @@
-/// The program of one chapter, linked once for each folder in chapters/: a step of every variant, forward, a
-/// loss gradient that costs a copy, and backward, against its floor.
+/// The benchmark of one chapter, linked once for each folder in chapters/. It compares a step of every
+/// variant (forward, a loss gradient as cheap as a copy, and backward) with its floor.
 
 #include <algorithm>
 #include <ranges>
@@ -15,7 +15,7 @@ std::string name_of(Precision p) {
   return p == Precision::float32 ? "float32" : p == Precision::tf32 ? "tf32" : "bf16";
 }
 
-/// One of the things that are measured.
+/// A variant with a network and its settings.
 struct Case {
   const Variant& variant;
   Network network;
@@ -27,7 +27,7 @@ struct Case {
   }
 };
 
-/// What the benchmark uses. \throws Error usage for a mesh with a variant that has none
+/// The options of the benchmark. \throws Error usage for a mesh with a variant that has none
 shard::Options options_of(const Case& c) {
   shard::Options options = c.variant.benchmarked_with;
   if (c.mesh.empty()) return options;
@@ -58,7 +58,7 @@ Tensor random_input(const ShardedEngine& engine, const Workload& network, Index 
   return slice(Tensor::from_host(batch.shape, batch.values), 0, mine.begin, mine.end);
 }
 
-/// What it adds to a step, in percent, that devices agree on each reduction before it.
+/// How much longer a step takes because devices agree on each reduction first, in percent.
 double cost_of_agreement(const Side& step, const Budget& budget) {
   const Side unchecked = {step.prepare, [&] {
                             set_agreement(false);
@@ -126,7 +126,7 @@ void measure_all(Communicator& world, const Options& options, Results& results) 
       for (const Network& network : options.networks) try {
           measure_step(world, chapter, {variant, network, precision, options.mesh}, options, results);
         } catch (const Error& error) {
-          if (error.code() != Code::usage) throw;  // a network that the chapter cannot divide, on no device
+          if (error.code() != Code::usage) throw;  // no device can divide this network
           results.print(fmt::format("{} {:<15} left out: {}\n", chapter.number, variant.name, error.what()));
           results.add("left_out",
                       {{"chapter", chapter.number}, {"variant", variant.name}, {"reason", error.what()}});

@@ -1,13 +1,13 @@
-/// Every collective against the same bytes through raw MPI, along axis 0 and out of place.
+/// Compares every collective with raw MPI on the same bytes, along axis 0 and out of place.
 ///
-/// What makes the comparison fair: both sides find argument and result in the same memory, at every call, the
-/// argument just written, outside the time. (Large messages are copied by page, and one block's pages may
-/// well be faster than another's.) Neither changes the argument:
-///   - MPI_Allreduce and MPI_Reduce_scatter out of place begin by copying it, to work on the copy. Ours work
-///     in their argument's memory, so they are given a clone, and the time of making it counts.
-///   - The other calls only read it; ours is given it as it is, without a copy that MPI does not make.
-/// A result is the block that was freed last in the emulator's store. Whatever either side allocates, checks
-/// or agrees on within the call counts.
+/// For a fair comparison, both sides find argument and result in the same memory at every call, and the
+/// argument is written before each call, outside the time. (Large messages are copied by pages, and the pages
+/// of one block may be faster than those of another.) Neither side changes the argument:
+///   - MPI_Allreduce and MPI_Reduce_scatter out of place first copy it, and work on the copy. Our calls work
+///     in their argument's memory, so they get a clone, and the time of cloning counts.
+///   - The other calls only read it, so ours get the argument itself, and no clone.
+/// A result is the block that the emulator's store has freed last. Allocations, checks and agreements within
+/// the call count.
 
 #include <mpi.h>
 
@@ -23,15 +23,15 @@ namespace {
 
 const MPI_Comm comm = MPI_COMM_WORLD;
 
-/// One comparison's memory, and how its elements are cut: what either side of a call needs.
+/// The memory of one comparison, and the counts of the parts.
 struct Memory {
   Communicator& group;
-  Tensor source;    ///< what the argument is written from
-  Tensor argument;  ///< of either side
-  Tensor result;    ///< MPI's; ours takes the same memory
+  Tensor source;    ///< written to the argument before each call
+  Tensor argument;  ///< of both sides
+  Tensor result;    ///< of MPI; ours uses the same memory
   Index result_size;
   std::vector<int> counts, offsets;                    ///< of the parts of the whole tensor
-  std::vector<int> received_counts, received_offsets;  ///< in an all-to-all: everybody's part for me
+  std::vector<int> received_counts, received_offsets;  ///< in an all-to-all: the parts for this device
 
   Memory(Communicator& all, Index size, Index size_of_result, Index whole)
       : group(all), source(random_tensor({size})), argument(source.clone()), result_size(size_of_result) {
@@ -47,13 +47,13 @@ struct Memory {
 
   void prepare_ours() {
     std::ranges::copy(TensorMemory::span(std::as_const(source)), TensorMemory::data(argument));
-    result = Tensor();  // to the store, for our result
+    result = Tensor();  // back to the store, for our result
   }
   void prepare_mpi() {
     std::ranges::copy(TensorMemory::span(std::as_const(source)), TensorMemory::data(argument));
     result = Tensor::uninitialized({result_size});
   }
-  /// Our argument, to be consumed: a second handle, so that the next call finds the same memory.
+  /// A second handle to our argument, to be consumed. The memory stays for the next call.
   Tensor handed_over() const { return TensorMemory::share(argument); }
   const float* in() const { return TensorMemory::data(argument); }
   float* out() { return TensorMemory::data(result); }
@@ -88,10 +88,10 @@ struct Call {
   void (*ours)(Memory&);
   void (*mpi)(Memory&);
   int least_devices = 1;
-  int messages = 1;  ///< one after the other in a call: the time is that of one
+  int messages = 1;  ///< sent one after the other in a call; the time is that of one
 };
 
-/// A send from device 0 to device 1, and back.
+/// Sends from device 0 to device 1, and back.
 void ping(Memory& m) {
   if (m.me() == 0) m.group.send(1, m.argument);
   const Tensor received = m.me() <= 1 ? m.group.receive(1 - m.me()) : Tensor();
@@ -122,7 +122,7 @@ const std::vector<Call> calls = {
        MPI_Alltoallv(m.in(), m.counts.data(), m.offsets.data(), MPI_FLOAT, m.out(), m.received_counts.data(),
                      m.received_offsets.data(), MPI_FLOAT, comm);
      }},
-    // The root's argument is its result as well, on either side.
+    // On both sides, the root's argument is its result.
     {"broadcast", "MPI_Bcast", Size::whole, Size::whole,
      [](Memory& m) { m.group.broadcast_async(m.handed_over(), 0).get(); },
      [](Memory& m) {

@@ -1,6 +1,5 @@
-/// Every optimizer against a copy: an update does little arithmetic on much memory, so the best that it can
-/// do is to touch its bytes as fast as a copy of large buffers does. Bytes are counted alike: each number
-/// read, and each written.
+/// Compares every optimizer with a copy of large buffers, since an update does little arithmetic on much
+/// memory. Bytes are counted in the same way: each number read, and each number written.
 
 #include "engine/optimizer.hpp"
 #include "engine/proof/costs.hpp"
@@ -10,7 +9,7 @@ namespace shard::bench {
 
 namespace {
 
-/// One parameter with its gradient, and nothing else of an engine.
+/// An engine with one parameter and its gradient.
 class OneParameter : public ShardedEngine {
  public:
   OneParameter(Communicator& group, Index elements)
@@ -38,7 +37,7 @@ const std::vector<Candidate> candidates = {{"sgd", 3},       // reads g, w; writ
                                            {"adam", 7},      // reads g, m, v, w; writes m, v, w
                                            {"integer", 3}};  // as sgd
 
-/// What is measured: an optimizer on so many parameters, a copy of so many numbers.
+/// The numbers of parameters of an optimizer, and of elements of a copy.
 struct Sizes {
   Index parameters = parameters_of_optimizers();
   Index copied = 4 * parameters;

@@ -1,9 +1,9 @@
-/// Saves or loads a checkpoint of eight tensors, of which each device holds its rows, and prints the seconds that
-/// this has taken.
+/// Saves or loads a checkpoint of eight tensors, of which each device holds some rows, and prints the
+/// seconds.
 ///
 ///   checkpoint_speed save FOLDER MIB | load FOLDER | load-unverified FOLDER | read FOLDER
 ///
-/// `read`: the file's bytes into new memory, each device its share, as a load cannot do without.
+/// `read` reads the file's bytes into new memory, each device its share: the minimum for a load.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ std::string name_of(int tensor) {
   return fmt::format("layer_{}/weights", tensor);
 }
 
-/// Zeros would be no cheaper.
+/// Zeros, which take as much time as other numbers.
 std::vector<Tensor> tensors_of(Index rows) {
   std::vector<Tensor> all;
   for (int i = 0; i < num_tensors; ++i) all.emplace_back(Shape{rows, columns});
@@ -55,7 +55,7 @@ std::vector<Tensor> load(Communicator& group, const std::string& folder, bool ve
   return tensors;
 }
 
-/// As cp reads, in pieces, but into a tensor.
+/// Reads like cp, in pieces, but into a tensor.
 std::vector<Tensor> read_bytes(Communicator& group, const std::string& folder) {
   const std::string path = folder + "/model.safetensors";
   std::uint64_t size = 0;

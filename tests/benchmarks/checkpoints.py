@@ -1,6 +1,6 @@
-"""How fast a checkpoint is saved and loaded: a job for each repetition, in turn with a copy of the same file by
-cp, from the page cache to a new file, and on to the disk where a save goes there too. Before each, as much memory
-is used and given back as it will need: a virtual machine may get memory only when it is used first, and slowly."""
+"""The speed of saving and loading a checkpoint. Each repetition is a job, in turn with cp of the same file, from the
+page cache to a new file, and on to the disk if a save goes there. Before each job, as much memory as it needs is used
+and freed: a virtual machine may get memory slowly, at its first use."""
 import os
 import re
 import statistics
@@ -11,8 +11,7 @@ from pathlib import Path
 
 ON_DEVICES = Path(__file__).resolve().parents[2] / "chapters/on_devices"
 COPY, FLUSHED = "cp {0} {1}", "cp {0} {1} && sync {1}"
-ROWS = [  # words of the program, the other side (a shell command, or words of the program), and the share of its
-          # speed that is to be reached
+ROWS = [  # the program's arguments; the other side, a shell command or arguments; the least part of its speed
     ("load", COPY, 0.7),
     ("load-unverified", COPY, 0.7),
     ("load-unverified", "read", None),
@@ -22,7 +21,7 @@ ROWS = [  # words of the program, the other side (a shell command, or words of t
 
 
 def measure_all(program, devices, is_quick):
-    """Measures every row, shows the figures and returns them."""
+    """Measures every row, prints the figures and returns them."""
     mebibytes, repetitions = (8, 2) if is_quick else (2048, 5)
     print(f"\nCheckpoints of {mebibytes} MiB in one file. Median seconds and distance of the quartiles of "
           f"{repetitions} jobs on {devices} devices.\n`read`: the same bytes into new memory\n"
@@ -51,7 +50,7 @@ def text(times):
 
 
 class Jobs:
-    """What is timed, on a checkpoint in a folder."""
+    """The commands to measure, on a checkpoint in a folder."""
 
     def __init__(self, job, folder, mebibytes):
         self.job, self.folder, self.mebibytes = job, folder, mebibytes
@@ -73,6 +72,6 @@ class Jobs:
         return time.monotonic() - start
 
     def settle(self):
-        """Nothing that was written before is to be waited for, and memory is at hand."""
+        """Waits until earlier writes are on the disk, and makes memory available."""
         os.sync()
         bytearray(b"1") * (3 * self.mebibytes << 20)

@@ -6,7 +6,7 @@
 namespace shard::bench {
 
 std::string libraries() {
-  cuda::gpu();  // chosen
+  cuda::gpu();  // selects the GPU
   cudaDeviceProp properties{};
   int device = 0, version = 0;
   SHARDBOOK_CHECK(cudaGetDevice(&device));

@@ -1,5 +1,5 @@
-/// The floor of a chapter's step on a GPU: its products once more, straight by cuBLAS, with copies of what
-/// they multiplied, and nothing else. What a device waits for others is in a step and not in its floor.
+/// The floor of a chapter's step on a GPU: only its products, by cuBLAS, on copies of their operands. The
+/// floor has no waiting for other devices.
 
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace shard::bench {
 
 namespace {
 
-/// What bf16 has of each number: the upper 16 of its 32 bits. Two of them lie in one float's memory.
+/// The bf16 part of each number: the upper 16 of its 32 bits. Two of them lie in the memory of one float.
 Tensor cut_to_bf16(const Tensor& t) {
   const std::vector<float> numbers = t.to_host();
   std::vector<float> pairs((numbers.size() + 1) / 2);
@@ -27,7 +27,7 @@ Tensor cut_to_bf16(const Tensor& t) {
   return Tensor::from_host({static_cast<Index>(pairs.size())}, pairs);
 }
 
-/// A copy of a product's operand, as cuBLAS is to read it.
+/// A copy of a product's operand, in the format that cuBLAS reads.
 struct Factor {
   Tensor numbers;
   cudaDataType_t type;
@@ -56,7 +56,7 @@ struct Product {
 
 class CudaFloor : public Floor {
  public:
-  /// In the present precision().
+  /// With products in the current precision().
   CudaFloor(Communicator& group, std::vector<Product> products)
       : group_(group), products_(std::move(products)) {
     if (precision() == Precision::tf32) compute_ = CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -67,7 +67,7 @@ class CudaFloor : public Floor {
     }
   }
 
-  /// cuBLAS counts along columns first, and so computes cᵀ = bᵀ aᵀ.
+  /// cuBLAS stores by columns, so it computes cᵀ = bᵀ aᵀ.
   void run() override {
     const float one = 1.0F;
     for (Product& p : products_) {
@@ -86,7 +86,7 @@ class CudaFloor : public Floor {
   cublasComputeType_t compute_ = CUBLAS_COMPUTE_32F;
 };
 
-/// Messages are in no floor here, so calls need no listening to.
+/// Floors on GPUs have no messages, so calls are not recorded.
 class CudaRecorder : public Recorder, private Observer {
  public:
   explicit CudaRecorder(Communicator& group) : group_(group) {}

@@ -3,7 +3,7 @@
 #include "emu/host_memory.hpp"
 #include "tests/benchmarks/backend.hpp"
 
-extern "C" char* openblas_get_config() __attribute__((weak));  // there with OpenBLAS only
+extern "C" char* openblas_get_config() __attribute__((weak));  // only OpenBLAS has it
 
 namespace shard::bench {
 

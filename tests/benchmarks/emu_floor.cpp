@@ -11,7 +11,7 @@ namespace shard::bench {
 
 namespace {
 
-/// Everybody's number, in the group's order. A collective.
+/// The number of every device, in the group's order. A collective.
 std::vector<int> from_all(MPI_Comm group, Index mine) {
   const auto number = static_cast<int>(mine);
   int size = 0;
@@ -21,7 +21,7 @@ std::vector<int> from_all(MPI_Comm group, Index mine) {
   return all;
 }
 
-/// Who sends to me, where this device sends to `to`. A collective.
+/// The device that sends to this one, which sends to `to`. A collective.
 int source_of_mine(MPI_Comm group, int to) {
   int me = 0;
   MPI_Comm_rank(group, &me);

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The floor of a chapter's step on the CPU: its matrix products straight through the BLAS, the same bytes
-/// straight through MPI, in memory that is there already, and nothing else.
+/// The floor of a chapter's step on the CPU: only its matrix products, by the BLAS, and its messages, by MPI,
+/// in memory that is already allocated.
 
 #include <mpi.h>
 
@@ -13,31 +13,30 @@
 
 namespace shard::bench {
 
-/// Recorded steps, ready to be made again. What lay at one address does so again, though elsewhere: the floor
-/// finds in its caches what the chapter found. Collectives that the chapter leaves in flight while it
-/// computes are waited for here.
+/// Repeats recorded steps. Tensors that shared an address share one here too, so caches hold the same data as
+/// in the chapter. Collectives in flight during a computation are waited for first.
 class EmuFloor : public Floor {
  public:
   /// A collective.
   explicit EmuFloor(const Steps& steps);
 
-  /// Renews memory whose numbers have grown too large: over the repetitions, sums of sums.
+  /// Rewrites memory whose numbers have grown too large: sums are added up in each repetition.
   void prepare() override;
   /// A collective.
   void run() override;
 
  private:
-  /// Element counts of everybody's parts, as MPI wants them.
+  /// Element counts of all devices' parts, in MPI's types.
   struct Parts {
     std::vector<int> counts, offsets;
     explicit Parts(std::vector<int> all = {});
   };
-  /// A product, and where its result goes.
+  /// A product, and the memory of its result.
   struct RawProduct {
     Product product;
     float* c;
   };
-  /// An exchange with all that MPI wants to know.
+  /// An exchange, with all arguments for MPI.
   struct Raw {
     Collective call;
     MPI_Comm comm;
@@ -56,7 +55,7 @@ class EmuFloor : public Floor {
   static void run_message(Raw& r);
   static void run_collective(const Raw& r);
 
-  std::map<const float*, Tensor> memory_;  // by the address at which it was recorded
+  std::map<const float*, Tensor> memory_;  // by recorded address
   std::vector<std::variant<RawProduct, Raw, Wait>> steps_;
 };
 

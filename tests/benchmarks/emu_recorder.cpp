@@ -10,7 +10,7 @@ namespace shard::bench {
 
 namespace {
 
-/// A call's place in the list; none while nothing is recorded.
+/// A call's position in the list; no position while nothing is recorded.
 class Noted {
  public:
   Noted(std::shared_ptr<Steps> steps, Exchange exchange) : steps_(std::move(steps)) {
@@ -19,13 +19,13 @@ class Noted {
     steps_->emplace_back(std::move(exchange));
   }
 
-  /// How many slices of `t` along an axis are for each device.
+  /// Records how many slices of `t` along an axis go to each device.
   void parts(const Tensor& t, int axis, const std::vector<Index>& counts) const {
     if (!steps_) return;
     for (Index count : counts)
       exchange().counts.push_back(t.size() == 0 ? 0 : count * t.size() / t.extent(axis));
   }
-  /// The same, by the rule of split.hpp.
+  /// The same by the rule of split.hpp.
   void equal_parts(const Tensor& t, int axis, int devices) const {
     if (steps_) parts(t, axis, slices(t.extent(axis), 1, devices));
   }
@@ -34,7 +34,7 @@ class Noted {
     if (steps_) exchange().out_size = t.size();
     return t;
   }
-  /// The same future; its result is noted.
+  /// Records the result of a future, and returns the future.
   Future<Tensor> result_of(Future<Tensor> future) const {
     if (!steps_) return future;
     return std::move(future).then([*this](Tensor t) {
@@ -42,7 +42,7 @@ class Noted {
       return t;
     });
   }
-  /// The same future; that somebody waits for it is noted.
+  /// Records the wait for a future, and returns the future.
   Future<Tensor> wait_for(Future<Tensor> future) const {
     if (!steps_) return future;
     return std::move(future).then([*this](Tensor t) {
@@ -60,7 +60,7 @@ class Noted {
   std::size_t place_ = 0;
 };
 
-/// A posted send, whose wait is noted.
+/// Records the wait for a posted send.
 class Posted : public Pending {
  public:
   Posted(Future<> future, Noted noted) : future_(std::move(future)), noted_(std::move(noted)) {}
@@ -83,10 +83,10 @@ Future<> Noted::wait_for(Future<> future) const {
   return {std::make_shared<Posted>(std::move(future), *this), [](Tensor) {}};
 }
 
-/// Passes every call on, and lists it while there is a list.
+/// Forwards every call, and records it if there is a list.
 class RecordedGroup : public WrappedCommunicator {
  public:
-  /// A collective of the group. `steps` is where the list is looked for at each call.
+  /// A collective of the group. Each call looks for the list in `steps`.
   RecordedGroup(Communicator& group, const std::shared_ptr<Steps>& steps)
       : WrappedCommunicator(group), steps_(steps) {
     MPI_Group all = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
@@ -184,7 +184,7 @@ class RecordedGroup : public WrappedCommunicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// One that owns the group whose calls it lists.
+/// Also owns the group that it wraps.
 class RecordedPart : public RecordedGroup {
  public:
   RecordedPart(std::unique_ptr<Communicator> part, const std::shared_ptr<Steps>& steps)

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a device computes and sends while something runs, as a list. Products are heard of by an observer,
-/// and calls by a communicator around the engine's group: no chapter knows of it, so a chapter that is added
-/// needs nothing for it.
+/// Records what a device computes and sends, as a list. An observer gets the products, and a communicator
+/// around the engine's group gets the calls. Chapters know nothing of it, so a new chapter needs no code for
+/// it.
 
 #include <mpi.h>
 
@@ -31,26 +31,26 @@ struct Product {
 /// A call of the Communicator. Sizes are in elements.
 struct Exchange {
   Collective call;
-  MPI_Comm comm;               ///< of the group in which it was made
+  MPI_Comm comm;               ///< of the group that made it
   const float* in = nullptr;   ///< the argument
   const float* out = nullptr;  ///< the result; `send_async`: dst
   Index in_size = 0;
   Index out_size = 0;
-  int peer = -1;              ///< target, source or root, as the group counts; -1: none
-  bool receives = false;      ///< `receive`, which has no name of its own among the collectives
-  bool is_posted = false;     ///< `post_send`, `post_receive`: a Wait follows
-  std::vector<Index> counts;  ///< in a reduce-scatter or all-to-all: for each device
+  int peer = -1;              ///< target, source or root, as a place in the group; -1: none
+  bool receives = false;      ///< a `receive`, which is no kind of Collective
+  bool is_posted = false;     ///< a `post_send` or `post_receive`, with a Wait later
+  std::vector<Index> counts;  ///< of a reduce-scatter or all-to-all, by device
 };
 
-/// For what was posted in step number `posted` of the list.
+/// The wait for the message posted in step `posted` of the list.
 struct Wait {
   std::size_t posted;
 };
 
 using Steps = std::vector<std::variant<Product, Exchange, Wait>>;
 
-/// The emulator's recorder. Its group, and what that is split into, list their calls while `record` runs, and
-/// only pass them on otherwise.
+/// The emulator's recorder. Its group, and groups split from it, record their calls while `record` runs, and
+/// otherwise only forward them.
 class EmuRecorder : public Recorder, private Observer {
  public:
   /// A collective.
@@ -59,14 +59,14 @@ class EmuRecorder : public Recorder, private Observer {
   Communicator& group() override { return *group_; }
   std::unique_ptr<Floor> floor_of(const std::function<void()>& step) override;
 
-  /// What this device did in `run`, in order; an asynchronous call where it was started. Addresses are of
-  /// memory that may be gone. \throws Error internal when the emulator counted other products or calls
+  /// The products and calls of this device in `run`, in order; an asynchronous call where it starts.
+  /// Addresses may be of freed memory. \throws Error internal when the emulator counted others
   Steps record(const std::function<void()>& run);
 
  private:
   void product(Operand a, Operand b, const Tensor& c, bool accumulates) override;
 
-  std::shared_ptr<Steps> steps_;  // while something is recorded
+  std::shared_ptr<Steps> steps_;  // set while something is recorded
   std::unique_ptr<Communicator> group_;
 };
 

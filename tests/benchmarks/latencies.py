@@ -1,15 +1,15 @@
-"""How long a job takes to say what is wrong, and to end, once nothing can save it: a job for each repetition."""
+"""The time from a fatal mistake to its message, and to the end of the job. Each repetition is a job."""
 import re
 import subprocess
 import time
 from pathlib import Path
 
-KINDS = {"mismatch": 0.05, "deadlock": 0.25, "loss": 2}  # and the bar in seconds, of the 99th percentile
+KINDS = {"mismatch": 0.05, "deadlock": 0.25, "loss": 2}  # the limit in seconds, of the 99th percentile
 ON_DEVICES = Path(__file__).resolve().parents[2] / "chapters/on_devices"
 
 
 def measure_all(program, devices, is_quick):
-    """Measures every kind, shows the figures and returns them."""
+    """Measures every kind, prints the figures and returns them."""
     repetitions = 3 if is_quick else 100
     print(f"\nLatencies: from the moment at which nothing can save a job until its error is on the screen, and\n"
           f"until it has ended. Milliseconds, of {repetitions} jobs on {devices} devices each\n"
@@ -20,7 +20,7 @@ def measure_all(program, devices, is_quick):
 
 def figure(program, devices, kind, repetitions):
     told, ended = zip(*(of_one_job(program, devices, kind) for _ in range(repetitions)))
-    # A device is lost when the job has ended; what is wrong in a call is known when it is told.
+    # For a lost device, the end of the job counts; for a wrong call, the message.
     decisive = percentile(ended if kind == "loss" else told, 99)
     bar = f"{'ended' if kind == 'loss' else 'told'} <= {KINDS[kind] * 1000:.0f}"
     bar += "" if decisive <= KINDS[kind] else ": missed"
@@ -46,5 +46,5 @@ def of_one_job(program, devices, kind):
 
 
 def percentile(times, percent):
-    """The least time that at least so many percent of all do not exceed."""
+    """The least time that is at least as long as `percent` percent of all times."""
     return sorted(times)[-(-len(times) * percent // 100) - 1]

@@ -1,5 +1,5 @@
-/// latency KIND: makes one mistake on 2 devices or more, and writes the moment at which nothing can save the
-/// job any more: "at 12.345678", seconds of the monotonic clock. ./tests/bench reads when the job says so.
+/// latency KIND: makes one fatal mistake on 2 devices or more, and prints its time: "at 12.345678", in
+/// seconds of the monotonic clock. ./tests/bench measures when the job reports it.
 
 #include <csignal>
 #include <cstdio>
@@ -19,7 +19,7 @@ void say_when() {
   std::fflush(stdout);
 }
 
-/// The last device calls something else.
+/// The last device makes another call.
 void mismatch(Communicator& world, bool is_last) {
   if (is_last) {
     say_when();
@@ -29,7 +29,7 @@ void mismatch(Communicator& world, bool is_last) {
   }
 }
 
-/// Every device receives from the one on its left, and none has sent.
+/// Every device receives from the one on its left, and no device has sent.
 void deadlock(Communicator& world, bool is_last) {
   if (is_last) say_when();
   world.receive((world.device_id() + world.num_devices() - 1) % world.num_devices());

@@ -1,5 +1,4 @@
-/// The main function of the programs that ./tests/bench runs: the command line, then what the program
-/// measures.
+/// The main function of the programs of ./tests/bench: parses the command line, then calls measure_all.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,7 +10,7 @@ namespace shard::bench {
 
 namespace {
 
-/// Sizes are of two kinds; a kind that is not named keeps its defaults.
+/// Parses the sizes of collectives and of networks. Without any of a kind, its defaults stay.
 void read_sizes(const std::vector<std::string>& items, Options& options) {
   const std::regex bytes("([1-9][0-9]{0,8})([kM]?)");
   const std::regex network("([1-9][0-9]{0,4})x([1-9][0-9]{0,4})x([1-9][0-9]{0,4})");

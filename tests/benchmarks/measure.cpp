@@ -24,7 +24,7 @@ double timed_call(const Side& side) {
   return microseconds_since(start);
 }
 
-/// The largest on any device, element by element.
+/// The largest time of any device, element by element.
 std::vector<double> slowest_device(std::vector<double> times) {
   MPI_Allreduce(MPI_IN_PLACE, times.data(), static_cast<int>(times.size()), MPI_DOUBLE, MPI_MAX,
                 MPI_COMM_WORLD);
@@ -33,7 +33,7 @@ std::vector<double> slowest_device(std::vector<double> times) {
 
 Statistics statistics(std::vector<double> times, int parts) {
   std::ranges::sort(times);
-  auto at = [&](double share) {  // between two times in proportion
+  auto at = [&](double share) {  // interpolates between two times
     const double place = share * static_cast<double>(times.size() - 1);
     const auto below = static_cast<std::size_t>(place);
     const std::size_t above = std::min(below + 1, times.size() - 1);
@@ -42,7 +42,7 @@ Statistics statistics(std::vector<double> times, int parts) {
   return {at(0.5), at(0.25), at(0.75)};
 }
 
-/// How often both can be called in that time, judged by the fastest of a warm-up; the same on every device.
+/// How often both can be called in that time, by the fastest call of a warm-up; the same on all devices.
 int repetitions(const Side& ours, const Side& reference, Budget budget) {
   constexpr int warm_up = 3;
   std::vector<double> rounds;

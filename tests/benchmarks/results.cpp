@@ -11,7 +11,7 @@ namespace shard::bench {
 
 namespace {
 
-/// What Linux calls the processor.
+/// The processor's name in Linux.
 std::string processor() {
   std::ifstream lines("/proc/cpuinfo");
   for (std::string line; std::getline(lines, line);)
@@ -49,7 +49,7 @@ Results::Results(Communicator& world, const Options& options) : world_(world), p
           {"machine", machine},
           {"compiler", __VERSION__},
           {"load_average", load}};
-  write();  // so that a file that cannot be written is found out now
+  write();  // fails now if the file cannot be written
   const int devices = world_.num_devices();
   print(fmt::format("{} device{} on {}\nload average at the start {:.2f}\n", devices, devices == 1 ? "" : "s",
                     machine, load));
@@ -68,7 +68,7 @@ std::string Results::bar(const std::string& rule, bool is_met) const {
 void Results::print(const std::string& text) const {
   if (world_.device_id() != 0) return;
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);  // figures as they come
+  std::fflush(stdout);  // prints each figure at once
 }
 
 }  // namespace shard::bench
