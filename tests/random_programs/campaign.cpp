@@ -1,5 +1,5 @@
 // campaign: runs random legal programs on the devices of its job, one after the other. `--fault` plants a
-// fault in one of them, `--draw` draws one and says how it must end, `--print` prints a program.
+// fault in one of them, `--draw` draws one and prints how it must end, `--print` prints a program.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ struct Options {
   bool prints = false, delays = false;
 };
 
-/// \throws Error usage when it does not happen: there is no such device, or no such call
+/// \throws Error usage when there is no such device or call
 Fault given_fault(const Plan& plan, const std::string& text) {
   const std::optional<Fault> fault = fault_from(text);
   if (!fault) throw Error(Code::usage, "--fault: expected device=2,call=17,kind=kill, given " + text);
@@ -34,7 +34,7 @@ Fault given_fault(const Plan& plan, const std::string& text) {
   return *fault;
 }
 
-/// A random call of a random device of the program, where a fault of this kind happens.
+/// A random call of a random device, at which a fault of this kind happens.
 std::string drawn_fault(const Plan& plan, const std::string& kind) {
   const std::optional<Fault> any = fault_from("device=0,call=1,kind=" + kind);
   if (!any) throw Error(Code::usage, "--draw: expected a kind of fault, given " + kind);
@@ -45,7 +45,7 @@ std::string drawn_fault(const Plan& plan, const std::string& kind) {
   return fmt::format("device={},call={},kind={}", device, call, kind);
 }
 
-/// What needs no devices.
+/// The commands without devices.
 int show(const Options& options) try {
   const Plan plan = generate_plan(options.seed, options.first, options.devices);
   if (options.prints) fmt::print("{}", describe(plan));
@@ -57,7 +57,7 @@ int show(const Options& options) try {
   return error.exit_code();
 }
 
-/// One program; the number of wrong results on this device.
+/// Runs one program. Returns the number of wrong results on this device.
 int run_program(const Plan& plan, Communicator& world, const Options& options) {
   try {
     if (options.fault.empty()) return execute(plan, world, std::nullopt);

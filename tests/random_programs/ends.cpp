@@ -1,9 +1,9 @@
-/// A call that was left out may end in 81, 82, 86 or, when nothing comes of it, in 0. Which it is, follows
-/// from a simulation: every device goes on as far as it can. What it gets in the end does not depend on the
-/// order, since each call only waits for things that stay true. So there is one answer.
+/// A program that leaves a call out may end in 81, 82, 86 or, without an effect, in 0. A simulation finds the
+/// code: every device continues as far as it can. The result does not depend on the order of its steps, since
+/// the conditions that calls wait for stay true. So there is one answer.
 ///
-/// A deadlock is proved only after a while, and a mismatch is found at once. So it is 81 where any device
-/// comes to a mismatch, though others may be stuck.
+/// A deadlock is proved only after a while, and a mismatch is found at once. So the code is 81 if any device
+/// gets to a mismatch, even if others wait for ever.
 
 #include "tests/random_programs/ends.hpp"
 
@@ -19,13 +19,13 @@ namespace shard::testing {
 
 namespace {
 
-constexpr Index eager_elements = 1000;  // a posted send of fewer is done at once
+constexpr Index eager_elements = 1000;  // a smaller posted send is done at once
 
 int code_of(Code code) {
   return static_cast<int>(code);
 }
 
-/// The item of the fault's call.
+/// The item of the call with the fault.
 int faulty_item(const Plan& plan, const Fault& fault) {
   Index calls = 0;
   for (const Action& action : plan.actions[static_cast<std::size_t>(fault.device)])
@@ -41,10 +41,10 @@ bool is_same(const HostTensor& a, const HostTensor& b) {
 /// One device's part of an item, in progress.
 struct Part {
   const Item* item;
-  int index;  // of the item
+  int index;  // of the item in the plan
   int place;
   bool is_posted = false;
-  Index number = -1;  // among the calls of its group, or the messages of its pair, once it has begun
+  Index number = -1;  // the position among its group's calls, or its pair's messages; -1 until it begins
   bool is_done = false, has_error = false;
 };
 
@@ -70,7 +70,7 @@ class Simulation {
 
  private:
   struct Device {
-    std::size_t next = 0;  // action
+    std::size_t next = 0;  // the index of the next action
     std::deque<Part*> stream;
     std::list<Part*> posted;
     std::map<int, Part*> pending;  // by item
@@ -87,7 +87,7 @@ class Simulation {
            me.posted.empty();
   }
 
-  /// Lets the device do one thing; false if it cannot.
+  /// Makes one step of a device. False if it cannot continue.
   bool step(int d) {
     Device& me = device(d);
     if (has_mismatch_) return false;
@@ -109,7 +109,7 @@ class Simulation {
     return me.next < actions.size() && act(d, actions[me.next]);
   }
 
-  /// False if the action has to wait before it begins.
+  /// Begins an action. False if it has to wait first.
   bool act(int d, const Action& action) {
     Device& me = device(d);
     if (action.kind == Action::Kind::synchronize && (!me.stream.empty() || !me.posted.empty())) return false;
@@ -129,7 +129,7 @@ class Simulation {
     if (d == skipped_device_ && index == skipped_item_)
       leave_out(*part);
     else if (item.what == What::gather)
-      begin(*part);  // not on the stream
+      begin(*part);  // outside the stream
     else if (part->is_posted)
       begin(*part), me.posted.push_back(part);
     else
@@ -137,7 +137,7 @@ class Simulation {
     (blocks ? me.awaited : me.pending[index]) = part;
   }
 
-  /// What the call returns then is its argument.
+  /// The call returns its argument.
   void leave_out(Part& part) {
     part.is_done = true;
     const Item& item = *part.item;
@@ -150,7 +150,7 @@ class Simulation {
     if (item.what != What::barrier) is_wrong_ |= !is_same(given, expected);
   }
 
-  /// The list that the part belongs to: the calls of a group on this device, or one side of its messages.
+  /// The list with this part: this device's calls of a group, or one side of its messages.
   std::vector<Part*>& list_of(const Item& item, int place) {
     if (item.what == What::message) return messages_[{item.group, item.from, item.to, place == item.from}];
     return (item.what == What::gather ? gathers_ : calls_)[{item.group, place}];
@@ -166,7 +166,7 @@ class Simulation {
 
   bool is_done(Part& part) {
     if (part.is_done) return true;
-    if (part.number < 0) {  // it has not come to the front of its stream
+    if (part.number < 0) {  // it is not yet the first of its stream
       const auto& stream = device(members(*part.item)[static_cast<std::size_t>(part.place)]).stream;
       if (stream.front() != &part) return false;
       begin(part);
@@ -176,7 +176,7 @@ class Simulation {
 
   // ---- Messages: the k-th send belongs to the k-th receive --------------------------------------------
 
-  /// Whether there is a message that nobody receives.
+  /// Whether there is a message without a receive.
   bool has_left_over() {
     return std::ranges::any_of(messages_, [this](const auto& list) {
       const auto& [group, from, to, is_sender] = list.first;
@@ -218,7 +218,7 @@ class Simulation {
     return true;
   }
 
-  /// What members compare: the call, and the shape but for the axis along which slices may differ.
+  /// What all members must agree on: the call, and the shape without the axis along which slices may differ.
   static std::tuple<What, ReduceOp, int, int, int, Shape> what_is_agreed(const Part& part) {
     const Item& item = *part.item;
     std::tuple<What, ReduceOp, int, int, int, Shape> agreed{item.what, ReduceOp::sum, 0, 0, 0, {}};
@@ -236,7 +236,7 @@ class Simulation {
     return agreed;
   }
 
-  /// send_asyncs of different items: two with one target, or a source of another shape than dst.
+  /// Whether send_asyncs do not fit: two of them have one target, or a source has another shape than dst.
   static bool is_refused(const Part& part, const std::vector<Part*>& all) {
     std::vector<Index> targets;
     for (const Part* other : all) {
@@ -257,7 +257,7 @@ class Simulation {
   bool has_mismatch_ = false, is_wrong_ = false;
 };
 
-/// Whether any member's result is another one if the first element that the device passes is one more.
+/// Whether adding 1 to the first element that the device passes changes any member's result.
 bool changes_a_result(const Plan& plan, const Fault& fault) {
   const int index = faulty_item(plan, fault);
   const Item& item = plan.items[static_cast<std::size_t>(index)];

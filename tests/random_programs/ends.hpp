@@ -1,14 +1,13 @@
 #pragma once
 
-/// How a program must end in which a fault was planted, derived from the plan alone.
+/// The expected end of a program with a planted fault, derived from its plan.
 
 #include "engine/device/fault.hpp"
 #include "tests/random_programs/plan.hpp"
 
 namespace shard::testing {
 
-/// The exit code that the job must end with. The fault is one that happens: there is such a device and such
-/// a call.
+/// The exit code of the job. The fault must happen: its device and its call exist.
 int expected_code(const Plan& plan, const Fault& fault);
 
 }  // namespace shard::testing

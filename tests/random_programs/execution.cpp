@@ -14,7 +14,7 @@ namespace shard::testing {
 
 namespace {
 
-/// Computes until that many microseconds have passed. It makes no call to the device.
+/// Computes for this number of microseconds, without a call to the device.
 void compute(int microseconds) {
   volatile double sum = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(microseconds);
@@ -37,7 +37,7 @@ class Execution {
   }
 
  private:
-  /// A call that is not waited for yet, with the memory that it needs until then.
+  /// A call that has not been waited for, with the memory that it needs.
   struct PendingCall {
     Future<Tensor> result;
     Future<> done;
@@ -185,7 +185,7 @@ class Execution {
   const Plan& plan_;
   Communicator& world_;
   std::optional<Fault> fault_;
-  std::vector<std::unique_ptr<Communicator>> groups_;  // null: not a member, and the world
+  std::vector<std::unique_ptr<Communicator>> groups_;  // null: the world, or this device is no member
   std::map<int, PendingCall> pending_;                 // by item
   std::vector<std::thread> workers_;
   Index calls_ = 0;

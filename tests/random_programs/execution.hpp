@@ -7,8 +7,8 @@
 
 namespace shard::testing {
 
-/// Runs this device's part of the plan, and prints a line for each wrong result. Returns how many there were.
-/// At the call where `fault` will happen on this device, prints the time: "fault at 1700000000.123".
+/// Runs this device's part of the plan, prints a line for each wrong result, and returns their number. At the
+/// call where `fault` happens on this device, prints the time: "fault at 1700000000.123".
 int execute(const Plan& plan, Communicator& world, const std::optional<Fault>& fault);
 
 }  // namespace shard::testing

@@ -1,6 +1,6 @@
 /// Draws a program. It is legal by construction: all calls have one order, in which every device makes its
-/// own, and a device waits for a call only when all its members have come to it in that order. So the first
-/// device in that order that is not done can always go on.
+/// own calls. A device waits for a call only when all its members have started it in that order. So there is
+/// always a device that can continue: the first one in that order that has not ended.
 
 #include <algorithm>
 #include <numeric>
@@ -12,8 +12,8 @@ namespace shard::testing {
 
 namespace {
 
-constexpr int most_elements = 500;        // of a usual tensor: few enough that MPI sends them eagerly
-constexpr int elements_of_large = 5'000;  // and too many for that
+constexpr int most_elements = 500;        // of a usual tensor: MPI sends it eagerly
+constexpr int elements_of_large = 5'000;  // too large for that
 constexpr int most_in_flight = 6;
 
 const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min,
@@ -62,7 +62,7 @@ class Generator {
     if (!is_blocking) in_flight_[static_cast<std::size_t>(device)].push_back(item);
   }
 
-  /// What a device does between two items.
+  /// Adds a device's actions between two items.
   void live(int device) {
     if (random_.one_in(8)) add(device, {Action::Kind::pause, -1, random_.between(1, 200)});
     if (random_.one_in(300)) add(device, {Action::Kind::work, -1, random_.between(500, 5'000)});
@@ -80,7 +80,7 @@ class Generator {
     });
   }
 
-  /// Waits for any call of the device that all its members have started. False if there is none.
+  /// Waits for any of the device's calls that all members have started. False without one.
   bool wait_for_one(int device) {
     std::vector<int>& pending = in_flight_[static_cast<std::size_t>(device)];
     std::vector<int> possible;
@@ -95,8 +95,8 @@ class Generator {
     return true;
   }
 
-  /// Polls any call, also one that cannot be done before this device goes on; rarely for so long that others
-  /// ask what it waits for.
+  /// Polls any call, maybe one that cannot be done before this device continues. Rarely it polls so long that
+  /// other devices ask what it waits for.
   void poll_one(int device) {
     const std::vector<int>& pending = in_flight_[static_cast<std::size_t>(device)];
     if (pending.empty()) return;
@@ -117,7 +117,7 @@ class Generator {
     if (rank > 0 && random_.one_in(4)) stretch(shape);
     return shape;
   }
-  /// Makes one axis as long as is usual.
+  /// Lengthens one axis to a usual extent.
   void stretch(Shape& shape) {
     const auto axis = static_cast<std::size_t>(random_.below(static_cast<int>(shape.size())));
     shape[axis] = 1;
@@ -133,7 +133,7 @@ class Generator {
 
   // ---- Items ------------------------------------------------------------------------------------------
 
-  /// Collectives are called in any group; half of them in the world.
+  /// A random group. The world for half of the collectives.
   int a_group() { return random_.one_in(2) ? 0 : random_.below(static_cast<int>(plan_.groups.size())); }
   int size_of(int group) const {
     return static_cast<int>(plan_.groups[static_cast<std::size_t>(group)].size());
@@ -176,7 +176,7 @@ class Generator {
     item.axis = item.concat_axis = random_.below(static_cast<int>(shape.size()));
     if (item.what == What::all_to_all) item.concat_axis = random_.below(static_cast<int>(shape.size()));
     if (item.what == What::reduce_scatter) return;
-    for (Shape& s : item.shapes) {  // slices may differ
+    for (Shape& s : item.shapes) {  // extents of slices may differ
       Index& extent = s[static_cast<std::size_t>(item.concat_axis)];
       if (random_.one_in(2)) extent = random_.below(static_cast<int>(std::min<Index>(extent, 9)) + 2);
       if (item.what == What::all_to_all_of_counts) item.counts.push_back(drawn_counts(extent, n));
@@ -192,7 +192,7 @@ class Generator {
     return counts;
   }
 
-  /// Some members target others, or themselves.
+  /// Draws targets for some members, maybe themselves.
   void draw_targets(Item& item, int n) {
     item.targets.resize(static_cast<std::size_t>(n));
     std::iota(item.targets.begin(), item.targets.end(), 0);
@@ -238,7 +238,7 @@ class Generator {
 
   // ---- Messages ---------------------------------------------------------------------------------------
 
-  /// One message or several between two devices, one behind the other.
+  /// Adds one message between two devices, or several.
   void add_messages() {
     const int group = a_group();
     const int n = size_of(group);
@@ -249,7 +249,7 @@ class Generator {
       add_message(group, from, to);
   }
 
-  /// The first message of this pair of which one side has not started.
+  /// The first message of this pair with only one side started.
   std::vector<Half>::iterator first_half(int group, int from, int to) {
     return std::ranges::find_if(
         halves_, [&](const Half& half) { return half.group == group && half.from == from && half.to == to; });
@@ -264,7 +264,7 @@ class Generator {
     item.is_posted_receive = random_.one_in(2);
     bool sender_waits = item.is_posted_receive && random_.one_in(2);
     bool receiver_waits = !sender_waits && item.is_posted_send && random_.one_in(2);
-    // The k-th send belongs to the k-th receive: behind a side that has not started, this one may not start.
+    // The k-th send belongs to the k-th receive, so a side must not start before an earlier one.
     if (const auto half = first_half(group, from, to); half != halves_.end()) {
       sender_waits = half->is_sender_left;
       receiver_waits = !sender_waits;
@@ -273,7 +273,7 @@ class Generator {
     start_message(std::move(item), sender_waits, receiver_waits);
   }
 
-  /// A side that posts may do so long before the other side.
+  /// A side that posts may start long before the other side.
   void start_message(Item&& item, bool sender_waits, bool receiver_waits) {
     const int index = static_cast<int>(plan_.items.size());
     const std::vector<int>& members = plan_.groups[static_cast<std::size_t>(item.group)];
@@ -296,7 +296,7 @@ class Generator {
 
   Random random_;
   Plan plan_;
-  std::vector<std::vector<int>> in_flight_;  // by device: items
+  std::vector<std::vector<int>> in_flight_;  // by device: its items
   std::vector<Half> halves_;
 };
 

@@ -116,7 +116,7 @@ std::string describe(const Plan& plan) {
   return text;
 }
 
-// ---- What each call is given, and what must come of it ------------------------------------------------
+// ---- The arguments and expected results of calls -------------------------------------------------------
 
 namespace {
 
@@ -130,7 +130,7 @@ HostTensor part_of(const HostTensor& t, int axis, const std::vector<Index>& coun
   return sliced(t, axis, {begin, begin + counts[static_cast<std::size_t>(place)]});
 }
 
-/// Part `place` of what each member passes to an all_to_all, joined.
+/// Part `place` of each member's argument of an all_to_all, joined.
 HostTensor exchanged(const Item& item, int place, const std::vector<HostTensor>& inputs) {
   std::vector<HostTensor> parts;
   const int n = static_cast<int>(inputs.size());
@@ -143,14 +143,14 @@ HostTensor exchanged(const Item& item, int place, const std::vector<HostTensor>&
   return joined(parts, item.what == What::all_to_all_of_counts ? item.axis : item.concat_axis);
 }
 
-/// What each member says in an exchange or a gather; that comes in order on all, or on place 0.
+/// The numbers of all members in an exchange or a gather; all get them in order, or place 0 does.
 HostTensor numbers_of_all(const std::vector<HostTensor>& inputs) {
   HostTensor all{{static_cast<Index>(inputs.size())}, {}};
   for (const HostTensor& input : inputs) all.values.push_back(input.values[0]);
   return all;
 }
 
-/// What a send_async leaves in dst: zeros where nobody targets this member.
+/// The content of dst after a send_async: zeros if no member targets this one.
 HostTensor targeted(const Item& item, int place, const std::vector<HostTensor>& inputs) {
   for (std::size_t d = 0; d < inputs.size(); ++d)
     if (item.targets[d] == place) return inputs[d];
