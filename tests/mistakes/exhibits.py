@@ -1,5 +1,5 @@
-"""docs/museum.md, and the exhibits on other pages: what a page shows of each, made of the mistake, its record
-and its row in docs/mistakes.md. The text around these parts is written by hand."""
+"""docs/museum.md, and exhibits on other pages: the parts that follow from a mistake, its record and its row in
+docs/mistakes.md. The text around these parts is written by hand."""
 import difflib
 import json
 import re
@@ -10,15 +10,15 @@ from workshop import ROOT, replaced
 
 PAGES = [ROOT / "docs/museum.md", ROOT / "chapters/09_mesh/README.md"]
 RECORDS = ROOT / "docs/site/museum.json"
-STEPS = [1, *range(4, 201, 4)]  # of which the losses are recorded
-SHOWN = [1, 20, 100, 200]       # of these, those in the table
+STEPS = [1, *range(4, 201, 4)]  # steps whose losses are recorded
+SHOWN = [1, 20, 100, 200]       # steps in the table
 SAID = re.compile(r"  (?:differs: .* on device 0 |a claim of layout|device 0, step |loss curve: )")
 SUMMARY = re.compile(r"(<!-- exhibits -->\n).*?(?=\n\n)", re.S)
 PART = re.compile(r"(<!-- exhibit ([\w-]+) -->\n).*?(?=\n<!-- end of the exhibit -->)", re.S)
 
 
 def record_of(right, wrong, ended):
-    """What is kept of two runs: losses, and how the wrong one ended, in the words of device 0."""
+    """The record of two runs: their losses, and how the wrong one ended, in device 0's words."""
     kept = [[round(losses[step - 1], 4) for step in STEPS] for losses in (right, wrong)]
     said = [line for line in ended.out.splitlines() if SAID.match(line)]
     return {"right": kept[0], "wrong": kept[1], "code": ended.code, "said": said}
@@ -38,7 +38,7 @@ def write(records):
 
 
 def changed_lines(mistake):
-    """The lines of the file before and after the mistake, each with a line around it."""
+    """The lines of the file before and after the mistake, with one unchanged line on each side."""
     old, new = (ROOT / mistake.file).read_text(), replaced(mistake.file, mistake.text, mistake.instead)
     lines = [*difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")][3:]
     indent = min(len(line) - len(line[1:].lstrip()) for line in lines if line[1:].strip() and line[0] != "@")
@@ -58,7 +58,7 @@ def link(thread):
 
 
 def part(mistake, record, row):
-    """What stands between an exhibit's two marks."""
+    """The text between an exhibit's two marks."""
     chapter, _, options = mistake.train.partition(" ")
     noticed, curve, on_two = page.cells_of(row)[3:]
     command = f"{chapter} train {options}".rstrip()
@@ -85,7 +85,7 @@ on three devices. The run ends with code {record["code"]} and says:
 
 
 def summary(mistakes, records, rows):
-    """A row for each exhibit: the last losses, and who notices it."""
+    """A row for each exhibit: the last losses, and which test notices the mistake."""
     def row(m):
         right, wrong = (records[m.name][name][-1] for name in ("right", "wrong"))
         return page.line_of([f"`{m.name}`", link(THREADS[m.name][0]), f"{right:.4f}", f"{wrong:.4f}",
@@ -95,7 +95,7 @@ def summary(mistakes, records, rows):
 
 
 def filled(text, records):
-    """The page with its parts made anew; an exhibit without a record or a row keeps what it has."""
+    """The page with its parts written again. An exhibit without a record or a row is not changed."""
     rows = page.rows_of((ROOT / "docs/mistakes.md").read_text())
     mistakes = {m.name: m for m in ALL if m.name in records and m.name in rows}
     def made(found):
@@ -106,7 +106,7 @@ def filled(text, records):
 
 
 def complaints():
-    """Exhibits that the page lacks, and parts that are not what would be made now. Nothing is run."""
+    """Exhibits that are missing on the page, and parts that are out of date. Runs nothing."""
     texts, records = {file.relative_to(ROOT): file.read_text() for file in PAGES}, read_records()
     shown = [found[2] for text in texts.values() for found in PART.finditer(text)]
     if shown != [m.name for m in ALL] or [*records] != ["steps", *shown]:

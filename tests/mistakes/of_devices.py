@@ -1,4 +1,4 @@
-"""Devices: the runtime that they share, and the emulator."""
+"""Devices: the runtime that backends share, and the emulator."""
 from mistake import of
 
 DEVICE = "chapters/engine/device/"

@@ -89,7 +89,7 @@ ALL = [
          "Somebody takes the mean over each device's rows, and then the mean over the axis data.",
          "nothing to see")),
 ]
-# Where the projects themselves tell it.
+# Where the projects report it.
 THREADS = {
     "shipped-mean-of-partial-sums": ["vllm-project/vllm#33088"],
     "shipped-gradient-left-out": ["deepspeedai/DeepSpeed#4321", "deepspeedai/DeepSpeed#3832"],

@@ -17,6 +17,6 @@ def mistake(m):
 
 
 EVERY = [mistake(m) for m in OF_READERS]
-# The first of each of the compiler's sentences, and of each exit code.
+# The first mistake with each of the compiler's sentences, and with each exit code.
 FIRST = {m.says if m.code == DOES_NOT_COMPILE else m.code: mistake(m) for m in reversed(OF_READERS)}
 ALL = [m for m in EVERY if m in FIRST.values()]

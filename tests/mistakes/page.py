@@ -1,10 +1,10 @@
-"""The rows of mistakes, and what docs/mistakes.md shows of them: a summary of the last run of all, and some rows."""
+"""The rows of mistakes, and the parts of docs/mistakes.md that show them: the last full run's summary, some rows."""
 import re
 
 HEADS = ["mistake", "who makes it, and how", "in a training curve", "noticed by", "loss curve alone", "two devices"]
 COUNTS = ["part", "mistakes", "compiler", "an error", "another result", "closed form", "a unit test", "nobody",
           "loss curve alone", "two devices"]
-TOO_FAR = 1e-3  # a reader of loss curves looks twice
+TOO_FAR = 1e-3  # visible in a loss curve
 ERROR = r".*\(\d\d\)|no end|a crash|a false claim|a dropped future|exit code"
 ROW = re.compile(r"^\| `([\w-]+)`<br>.*$", re.M)
 SUMMARY = re.compile(r"(<!-- mistakes -->\n).*?(?=\n\n)", re.S)
@@ -42,7 +42,7 @@ def rows_of(text):
 
 
 def filled(text, groups, rows):
-    """The page with these rows (by name) where it shows them; and with the summary, if these are the rows of all."""
+    """The page with these rows, by name, in place of its own; with a summary, if these are all rows."""
     text = ROW.sub(lambda found: rows.get(found[1], found[0]), text)
     if any(m.name not in rows for group in groups.values() for m in group):
         return text
@@ -52,7 +52,7 @@ def filled(text, groups, rows):
 
 
 def kind_of(noticed):
-    """The first that noticed, as the summary counts it."""
+    """The kind of test that noticed a mistake first, for the summary."""
     kinds = {"compiler": "compiler:", "an error": ERROR,
              "closed form": r"closed form|\S*equivalence\S*: “closed",
              "another result": r"exact mode|loss curve|\S*equivalence\S*: ", "nobody": r"\**nobody"}

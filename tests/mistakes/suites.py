@@ -1,9 +1,8 @@
-"""Runs what should notice a mistake, the smallest suite first, and says what did.
+"""Runs the tests that should notice a mistake, the smallest suite first, and reports which did.
 
 A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that
-notices nothing, its equivalence suite; those of other parts are the tests that the mistake names.
-Then two more figures: what a comparison of loss curves alone would have seen, and what a test on two devices
-would have."""
+notices nothing, its equivalence suite. For other parts, the mistake names the tests.
+Then two more figures: what a comparison of loss curves alone, and a test on two devices, would have noticed."""
 import json
 import math
 import os
@@ -19,8 +18,8 @@ from pathlib import Path
 import jobs
 from workshop import NOTHING, ROOT, Change, Made, replaced
 
-DEVICES = 3   # nothing in the networks can be divided by it
-SECONDS = 60  # a job that takes longer hangs
+DEVICES = 3   # divides no size of the networks
+SECONDS = 60  # after that, a job counts as hanging
 CODES = {None: "no end", 65: "a file is refused (65)", 69: "the machine's limits (69)",
          70: "an internal check (70)", 81: "devices disagree (81)", 82: "deadlock (82)",
          83: "a device is lost (83)", 84: "a bad argument (84)", 85: "not finite (85)"}
@@ -29,20 +28,20 @@ LINES = {"exact mode": r"  differs|  exact mode: .* by (?!0 ulp)", "loss curve":
 OF_TRAINING = {"--batch", "--layers", "--hidden-dim", "--clip-norm", "--optimizer", "--learning-rate",
                "--blocks", "--model-dim", "--heads", "--key-heads", "--experts", "--length",
                "--encoder-blocks", "--source-length", "--feed-forward", "--pieces"}
-SAME = 1e-5  # relative to the largest element: more than float32 rounding
+SAME = 1e-5  # relative to the largest element; larger than float32's rounding
 
 
 @dataclass
 class Verdict:
-    """Who noticed a mistake, and two figures: None where there is nothing to measure."""
+    """Which test noticed a mistake, and two figures; None where there is nothing to measure."""
     mistake: object
     noticed: list = field(default_factory=list)
-    curve: float | None = None  # the largest relative difference of a loss, over 50 steps
+    curve: float | None = None  # the largest relative difference of losses in 50 steps
     on_two: str | None = None   # what a test on two devices notices; "" if nothing
 
 
 class Suites:
-    """Runs mistakes in a workshop; what right programs do is measured once."""
+    """Runs mistakes in a workshop. The results of right programs are measured once."""
 
     def __init__(self, workshop):
         self.workshop, self.folder = workshop, workshop.folder
@@ -73,7 +72,7 @@ class Suites:
         return verdict
 
     def train(self, verdict, made, name, options, is_judge):
-        """Trains; where this is the suite, what the run says of itself counts."""
+        """Trains. If this run is the suite, its own messages count."""
         program = made.program(name)
         ended, losses = trained(program, options, DEVICES, 50)
         if is_judge:
@@ -91,7 +90,7 @@ class Suites:
         verdict.on_two = difference(self.on_two(program, options), right_on_two)
 
     def on_two(self, program, options):
-        """What two devices compute of even sizes: the losses of two steps, and `gradients`, by name."""
+        """Results of two devices with even sizes: the losses of two steps, and `gradients`, by name."""
         ended, losses = trained(program, options, 2, 2)
         results = {"losses": losses}
         if ended.code not in (0, 86):
@@ -105,7 +104,7 @@ class Suites:
             return results | read_values(Path(folder) / "out")
 
 
-# Tests of several files, whose names differ, and those whose devices are processes: how many.
+# Tests in several files with other names, and the numbers of devices of tests whose devices are processes.
 SUBJECTS = {"collectives_test": ["collectives/*"], "layouts_test": ["layouts/*"], "operations_test": ["operations/*"],
             "safetensors_test": ["files/*"], "engine_test": ["*/engine_test", "*/optimizer_test"],
             "proof_test": ["*/proof_test", "*/report_test"],
@@ -115,8 +114,8 @@ PROCESSES = {"deadlock_test": 1, "train_test": 3}
 
 
 class Test:
-    """Test cases that a mistake names: "proof_test" is those of a file or a subject, "proof_test@1" on one device,
-    "mixture_test slots*" those of such a name, and "02_data_parallel.equivalence" the suite, on a chapter."""
+    """The test cases that a mistake names: "proof_test", all of a file or a subject; "proof_test@1", on one device;
+    "mixture_test slots*", with such a name; "02_data_parallel.equivalence", the suite on a chapter."""
 
     def __init__(self, text):
         self.name, _, self.cases = text.partition(" ")
@@ -133,7 +132,7 @@ class Test:
 
     @property
     def program(self):
-        """The program that has them, and which objects it does not need: other tests and, for a suite, chapters."""
+        """The program of these tests, and the objects that it can do without: other tests, or chapters."""
         if self.subject == "wrong_programs":
             return "tests/wrong_programs", NOTHING
         others = rf"/(?!({'|'.join(self.files)})\.)\w+_test\.cpp\.o$"
@@ -143,19 +142,19 @@ class Test:
         return f"tests/{program}", others
 
     def command(self):
-        """The words after the program's name."""
+        """The arguments of the program."""
         if self.chapter:
             return ["--brief", "--chapter", self.chapter, "--devices", self.devices, f"[suite]{self.cases}"]
         chosen = ["-#", ",".join(f"[#{file}]{self.cases}" for file in self.files)]
         return chosen + (["--devices", self.devices] if self.devices else [])
 
     def failed(self, made, name):
-        """The test cases that fail, or how the program ends."""
+        """The names of the test cases that fail, or the end of the program."""
         program = made.program(*self.program)
         if self.subject == "wrong_programs":
             return of_catalogue(program)
         with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)  # tests that act as another user enter it
+            os.chmod(folder, 0o755)  # tests that act as another user need it
             environment = {"OMPI_MCA_pml": "ob1", "TMPDIR": folder}
             ended = jobs.run([program, *self.command()], PROCESSES.get(self.subject, 0), SECONDS, environment)
         if "No tests ran" in ended.out:
@@ -172,13 +171,13 @@ class Test:
 
 
 def on_devices(command, devices):
-    """Runs a program of emu/, whose devices are processes, or of local/, which has them itself."""
+    """Runs a program of emu/, whose devices are processes, or of local/, where they are in one process."""
     launched = devices if command[0].parent.name == "emu" else 0
     return jobs.run(command, launched, SECONDS, {"SHARDBOOK_DEVICES": str(devices)})
 
 
 def trained(program, options, devices, steps):
-    """How a run ended, and its losses where it came to its end."""
+    """The end of a run, and its losses if it was complete."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         ended = on_devices([program, "train", "--steps", steps, "--report", report, *options], devices)
@@ -186,13 +185,13 @@ def trained(program, options, devices, steps):
 
 
 def without_sizes(options):
-    """Options that `gradients` has, too."""
+    """Those options of `train` that `gradients` also has."""
     pairs = zip(options[::2], options[1::2])
     return [word for pair in pairs if pair[0] not in OF_TRAINING for word in pair]
 
 
 def said_of_run(ended):
-    """What a run of `train` says is wrong."""
+    """The complaint of a run of `train`."""
     if ended.code == 0 and not ended.left:
         return ["a dropped future"] if "was dropped without waiting for it" in ended.err else []
     if ended.code != 86:
@@ -219,7 +218,7 @@ def of_catalogue(program):
 
 
 def sentence(said):
-    """The compiler's sentence about its first error, or what the project has it say."""
+    """The compiler's first error: our sentence if there is one, else its own."""
     said = re.sub(r"[‘’`]", "'", said)
     ours = re.search(r"static assertion failed: (.*)|is unavailable: (.*)|'nodiscard': '(.*?)'? \[-W", said)
     found = ours or re.search(r"error: (.*)", said)
@@ -227,13 +226,13 @@ def sentence(said):
 
 
 def farthest(losses, right):
-    """The largest relative difference of a loss."""
+    """The largest relative difference of two loss curves."""
     pairs = list(zip(losses, right))
     return max((abs(a - b) / abs(b) if a == a else float("inf") for a, b in pairs), default=float("inf"))
 
 
 def difference(given, right):
-    """What differs by more than rounding makes, relative to the largest element; or how a program ended."""
+    """What differs by more than rounding, relative to the largest element; or the end of a program."""
     if isinstance(given, str):
         return given
     for name, values in right.items():
@@ -246,8 +245,8 @@ def difference(given, right):
 
 
 def write_problem(folder, chapter, options):
-    """Parameters and a batch of even sizes: four layers, six experts of two, a decoder of four blocks, or an
-    encoder and a decoder of two."""
+    """Parameters and a batch with even sizes: four layers, six experts of two layers, a decoder of four blocks, or an
+    encoder-decoder of two and two."""
     rows, width, hidden = 16, 8, 12
     rng = random.Random(7)
     def values(*shape):
@@ -276,7 +275,7 @@ def write_problem(folder, chapter, options):
 
 
 def decoder_params(values, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
-    """Those of four blocks: each of two devices may have two."""
+    """The parameters of four blocks, so that each of two devices can have two."""
     params = {"embedding": values(vocabulary, width), "final_norm": values(width),
               "head": values(vocabulary, width)}
     for b in range(4):
@@ -289,7 +288,7 @@ def decoder_params(values, vocabulary=16, width=8, heads=4, key_heads=2, head_di
 
 
 def t5_params(values, vocabulary=16, width=8, heads=4, head_dim=4, hidden=12, buckets=8):
-    """Those of two blocks of each side. The head is the embedding."""
+    """The parameters of two blocks in each stack. The head is tied."""
     params = {"embedding": values(vocabulary, width)}
     for side, attentions in {"encoder": ["self_"], "decoder": ["self_", "cross_"]}.items():
         params |= {f"{side}/position_bias": values(buckets, heads), f"{side}/final_norm": values(width)}
@@ -313,7 +312,7 @@ def write_values(path, tensors):
 
 
 def read_values(path):
-    """The values of the tensors of a file, each as a flat list."""
+    """The tensors of a file, as flat lists."""
     raw = path.read_bytes()
     start = 8 + struct.unpack_from("<Q", raw)[0]
     tensors = {}
