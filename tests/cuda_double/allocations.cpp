@@ -1,4 +1,4 @@
-// Memory of the double: its addresses, and its last writes and reads.
+// The double's memory: addresses, and the last writes and reads.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -21,11 +21,11 @@ struct Allocation {
   Clock readers;
 };
 
-/// Device memory read or written on the host. (Catch has a handler of its own while a test case runs.)
+/// Called when the host accesses device memory. (During a test case, Catch has its own handler.)
 void on_fault(int, siginfo_t* info, void*);
 
-/// Device memory has two addresses. The program's address cannot be read or written. The double's address
-/// can, but only within allocations: each of them ends at the end of a page, and the next page is not
+/// Device memory has two addresses. The program's address is not accessible. The double's address is
+/// accessible within allocations only: each of them ends at the end of a page, before a page that is not
 /// accessible.
 struct Memory {
   static constexpr std::size_t size = std::size_t{1} << 36;
@@ -48,7 +48,7 @@ struct Memory {
   }
   bool shows(const void* data) const { return data >= shown && data < shown + size; }
   bool keeps(const void* data) const { return data >= kept && data < kept + size; }
-  /// All pages that contain the last `bytes` bytes before `end`.
+  /// Protects all pages with any of the last `bytes` bytes before `end`.
   void protect(std::size_t end, std::size_t bytes, int protection) const {
     if (mprotect(kept + end - pages_of(bytes), pages_of(bytes), protection) != 0)
       violation("cannot change the protection of memory");
@@ -129,7 +129,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   m.protect(end, aligned, PROT_READ | PROT_WRITE);
   *data = m.shown + end - aligned;
   m.allocations[static_cast<char*>(*data)] = {bytes, -1, 0, "", {}};
-  std::memset(kept_at(*data), 0xff, bytes);  // NaNs, so that a read before the first write shows
+  std::memset(kept_at(*data), 0xff, bytes);  // NaNs, which show a read before the first write
   gained("memory", *data);
   return cudaSuccess;
 }

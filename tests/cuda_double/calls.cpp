@@ -1,4 +1,4 @@
-// NCCL's functions that a program calls, in groups or alone.
+// NCCL's functions, called in groups or alone.
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 std::vector<Call> grouped;
 
-/// Memory that a call uses.
+/// The memory that a call accesses.
 std::vector<Access> accesses_of(const Call& c) {
   std::vector<Access> accesses;
   const std::size_t bytes = bytes_of(c.line.count, c.line.type);
@@ -26,8 +26,8 @@ std::vector<Access> accesses_of(const Call& c) {
   return accesses;
 }
 
-/// A result may be in the memory of its source, and a part may be at its place in the whole. Otherwise the
-/// two must not overlap.
+/// Refuses memory of the result that overlaps the source's, unless the two are equal, or a part lies at its
+/// place in the whole.
 void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
   const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
   const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);
@@ -42,7 +42,7 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
       if ((a.is_write || b.is_write) && overlap(a, b)) violation("two calls of a group use the same memory");
 }
 
-/// Launches the calls of a group, those of each communicator together.
+/// Launches the calls of a group, those of one communicator together.
 void launch_calls(std::vector<Call> calls) {
   while (!calls.empty()) {
     const Call first = calls.front();

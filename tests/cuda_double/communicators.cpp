@@ -1,4 +1,4 @@
-// Communicators of the double: how ranks find one another, and how streams go on while a host waits.
+// Communicators of the double: how ranks find one another, and how streams progress while a host waits.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ MPI_Comm cuda_double::world_of_double() {
 
 namespace {
 
-/// Waits like a host, while the streams go on.
+/// Waits for a message, while streams progress.
 void wait(MPI_Request& request) {
   int done = 0;
   for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
@@ -38,7 +38,7 @@ struct Id {
   int creator, tag;
 };
 
-/// The message of each rank to the process that made the id.
+/// The message from each rank to the process that made the id.
 struct Introduction {
   int rank, process, gpu;
   std::size_t host;  // NCCL_HOSTID, as a number
@@ -52,8 +52,8 @@ Introduction introduction(int rank) {
   return mine;
 }
 
-/// The part of the process that made the id: finds the process of every rank. Each rank must come once, with
-/// its own GPU.
+/// In the process that made the id: collects the process of every rank. Each rank must come once, with its
+/// own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
   std::set<std::pair<std::size_t, int>> gpus;
@@ -73,9 +73,9 @@ std::vector<int> introduced(int ranks, int tag) {
 
 }  // namespace
 
-/// A GPU goes on while its host waits for messages; all waits of the program call this function. At random,
-/// one call in three says that the message is not there yet. So a program cannot rely on the order in which
-/// it sees messages.
+/// A GPU progresses while its host waits for messages: all waits of the program call this function. At
+/// random, one call in three returns that the message has not arrived, so that no program can rely on the
+/// order of arrival.
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   static std::minstd_rand random;
   progress();
@@ -94,7 +94,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static int made = 0;
   Id mine{};
   MPI_Comm_rank(MPI_COMM_WORLD, &mine.creator);
-  mine.tag = 100 + mine.creator + made++ * 64;  // 64 processes at most
+  mine.tag = 100 + mine.creator + made++ * 64;  // at most 64 processes
   std::memset(id, 0, sizeof *id);
   std::memcpy(id, &mine, sizeof mine);
   return ncclSuccess;
@@ -135,7 +135,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   given_back("communicators", comm, "ncclCommAbort");
-  return ncclSuccess;  // calls that are not done yet may still read it
+  return ncclSuccess;  // calls that are not done may still read it
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {

@@ -10,7 +10,7 @@ using namespace cuda_double;
 
 namespace {
 
-/// A copy to the host's memory. The host may read it only when it knows that the stream has done it.
+/// A copy to the host's memory. The host may read it only after it has waited for the stream.
 struct HostCopy {
   void* to;
   std::shared_ptr<std::vector<char>> values;
@@ -20,7 +20,7 @@ struct HostCopy {
 std::list<HostCopy> host_copies;
 
 cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
-  std::memset(to, 0xff, bytes);  // NaNs, for a host that does not wait
+  std::memset(to, 0xff, bytes);  // NaNs, in case the host reads too early
   auto values = std::make_shared<std::vector<char>>(bytes);
   const cudaError_t result = add_work(stream, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
     std::memcpy(values->data(), kept_at(from), bytes);
@@ -30,7 +30,7 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
   return result;
 }
 
-/// From pageable memory, which may be written again when the call returns.
+/// From pageable memory, which the caller may change as soon as the call returns.
 cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, cudaStream_t stream) {
   if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");

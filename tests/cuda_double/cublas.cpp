@@ -40,7 +40,7 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
 
 namespace {
 
-/// A matrix that is stored by columns; each column begins `distance` elements behind the one before.
+/// A matrix stored by columns, which begin `distance` elements apart.
 struct Matrix {
   const void* data;
   cudaDataType_t type;
@@ -61,8 +61,8 @@ struct Matrix {
     return {data, elements * (type == CUDA_R_16BF ? 2 : sizeof(float)), is_write};
   }
 
-  /// Its elements as float32, of which tf32 keeps 10 bits behind the point. (Which of its neighbours a GPU's
-  /// tf32 takes is not documented.)
+  /// The elements as float32, of which tf32 keeps 10 fraction bits. (NVIDIA does not document how a GPU
+  /// rounds.)
   std::vector<float> values(bool in_tf32) const {
     std::vector<float> all(elements);
     for (std::size_t i = 0; i < elements; ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A test double of the few functions of cuBLAS that cuda/ uses; see cuda_runtime.h here.
+/// A test double of those functions of cuBLAS that cuda/ uses; see cuda_runtime.h here.
 
 #include "cuda_runtime.h"
 

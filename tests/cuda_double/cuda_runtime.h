@@ -1,13 +1,13 @@
 #pragma once
 
-/// A strict test double of the few functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA:
+/// A strict test double of those functions of the CUDA runtime that cuda/ uses, in host memory. NOT CUDA:
 /// nothing that runs with it has run on a GPU.
 ///
-/// Whenever the program calls the double, the double does launched work, in the order that streams and events
-/// demand. It keeps a vector clock for each stream and for the host, and knows the last write and the last
-/// reads of each allocation. If no stream or event orders an access behind an earlier one, the double ends
-/// the program, also when the result would have been right. It also ends the program when the host touches
-/// device memory, when the calls of two peers do not fit, and when something is not given back.
+/// At each call the double does launched work, in the order of streams and events. It has a vector clock for
+/// each stream and for the host, and records the last write and the last reads of each allocation. It ends
+/// the program when no stream or event orders an access behind an earlier one, even if the result would be
+/// right. It also ends the program when the host reads or writes device memory, when the calls of two peers
+/// do not match, and when something is not freed.
 
 #include <cmath>
 #include <cstddef>
@@ -69,11 +69,11 @@ struct Access {
   bool is_write;
 };
 
-/// Launches work in a stream. The double calls it again and again until it returns true.
+/// Launches work in a stream. The double calls it repeatedly until it returns true.
 cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
                      std::function<bool()> work);
 
-/// The double's own address of the memory that the program knows by this address.
+/// The double's own address of memory that has this address in the program.
 void* kept_at(const void* device_address);
 
 template <class T>
@@ -89,8 +89,8 @@ T as_kept(T argument) {
     return argument;
 }
 
-/// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
-/// The kernel reads through pointers to const and writes through the others.
+/// Launches kernel(i, args...) for 0 <= i < n. Pointer arguments point to device memory: the kernel reads
+/// through pointers to const, and writes through others.
 template <class Kernel, class... Args>
 cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
   std::vector<Access> accesses;
@@ -102,8 +102,8 @@ cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... a
 }
 
 inline constexpr int left_out = -1;
-/// For tests. Makes the k-th call of this function from now on fail with this error, or leaves it out. With
-/// k = 0 it is the next call.
+/// For tests. The k-th call of this function from now on fails with this error, or is left out. 0 is the next
+/// call.
 void plant(const char* call, int k, int error);
 
 }  // namespace cuda_double

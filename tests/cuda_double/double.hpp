@@ -15,34 +15,33 @@ namespace cuda_double {
 [[noreturn]] void violation(const std::string& what);
 /// The error planted for this call, or 0.
 int planted(const char* call);
-/// Ends the program if a group of NCCL is open. Then no function may be called that waits or orders work.
+/// Ends the program if a group of NCCL is open, since `call` waits or orders work.
 extern int open_groups;
 void require_no_open_group(const char* call);
 
-/// Things that a program must give back.
+/// Objects that a program must free.
 void gained(const char* kind, const void* thing);
-/// Ends the program if it does not exist. \p call needs it.
+/// Ends the program if `thing`, which `call` needs, does not exist.
 void require_there(const char* kind, const void* thing, const char* call);
 void given_back(const char* kind, const void* thing, const char* call);
 
-/// A vector clock: for each stream, how much of its work is known to be done.
+/// A vector clock: how much of the work of each stream is known to be done.
 using Clock = std::map<int, std::uint64_t>;
 /// Whether the host knows that a stream has done its work up to this tick.
 bool host_knows(int stream, std::uint64_t tick);
-/// Delivers the copies to the host's memory that the host now knows to be done. The host cannot read them
-/// earlier.
+/// Completes the copies to the host's memory that the host now knows to be done. It cannot read them before.
 void deliver();
 
-/// Does all launched work that can be done now.
+/// Does all launched work that need not wait.
 void progress();
 /// Whether a stream still has work to do.
 bool is_busy(cudaStream_t stream);
 
 bool overlap(const Access& a, const Access& b);
-/// Whether this is the program's address of device memory.
+/// Whether this is an address of device memory, as the program sees it.
 bool is_of_device(const void* data);
-/// Notes an access at the stream's present time. Ends the program if an earlier access that conflicts with it
-/// may not be done by then.
+/// Records an access at the current time of a stream. Ends the program if an earlier conflicting access may
+/// not be done by then.
 void check_order(const Access& access, cudaStream_t stream, const char* what);
 
 }  // namespace cuda_double

@@ -1,5 +1,5 @@
-// What cuda/ does when CUDA, cuBLAS or NCCL report an error: the code, the failing call, file and line. And
-// how slow the double is.
+// How cuda/ reports an error of CUDA, cuBLAS or NCCL: the code, the failed call, file and line. Also how slow
+// the double is.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -109,12 +109,12 @@ TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and 
   cudaStreamDestroy(stream);
 }
 
-// Last: nothing can be sent afterwards.
+// The last test, since nothing can be sent after it.
 TEST_CASE("an error that NCCL finds later aborts all communicators and is thrown where the host waits") {
   if (is_alone()) return;
   Future<Tensor> sum = group().all_reduce_async(Tensor({3}), ReduceOp::sum);
   Tensor result = sum.get();
-  plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that it waits at least once
+  plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that the host waits at least once
   plant("asynchronous error", 0, ncclRemoteError);
   const Refusal refused = refusal([&] { result.to_host(); });
   CHECK(refused.code == static_cast<int>(Code::lost));

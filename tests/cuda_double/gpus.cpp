@@ -1,4 +1,4 @@
-// What the double says of its GPUs. There are CUDA_DOUBLE_GPUS of them, or 8.
+// The properties of the double's GPUs. Their number is CUDA_DOUBLE_GPUS, or 8.
 
 #include <cstdlib>
 #include <cstring>

@@ -1,7 +1,6 @@
-// The order in which processes launch calls of their communicators. It is kept in memory that all of them
-// share, as if each process had one stream: its first launch is done when the same launch is the first of
-// each process that takes part. Processes whose first launches wait for one another in a circle have used
-// different orders.
+// The order in which processes launch calls of their communicators, in memory that all of them share. Each
+// process has a queue of launches. Its first launch is done when it is also the first of each process that
+// takes part. If first launches wait for one another in a cycle, the processes have used different orders.
 
 #include "launch_order.hpp"
 
@@ -17,17 +16,17 @@ namespace cuda_double {
 namespace {
 
 constexpr int most_processes = 16;
-constexpr std::uint64_t most_launches = 256;  // of a process, that others have not come to
+constexpr std::uint64_t most_launches = 256;  // of a process, that other processes have not made yet
 
 struct Launch {
-  int communicator;  // by its tag
+  int communicator;  // its tag
   Kind kind;
-  bool waits_for[most_processes];       // the process has not come to this launch
-  std::int64_t number[most_processes];  // of this launch among the communicator's with that process
+  bool waits_for[most_processes];       // whether that process has not made this launch yet
+  std::int64_t number[most_processes];  // of this launch, among the communicator's launches with that process
 };
 
 struct Process {
-  std::uint64_t done, all;  // numbers of launches
+  std::uint64_t done, all;  // counts
   Launch launches[most_launches];
 
   Launch& launch(std::uint64_t k) { return launches[k % most_launches]; }
@@ -42,13 +41,13 @@ struct Shared {
 Shared* shared = nullptr;
 int this_process = 0;
 
-/// Whether a launch of process p and a launch of process q belong to the same call.
+/// Whether launches of processes p and q belong to the same call.
 bool are_one(int p, const Launch& of_p, int q, const Launch& of_q) {
   return of_p.communicator == of_q.communicator && of_p.waits_for[q] && of_q.waits_for[p] &&
          of_p.number[q] == of_q.number[p];
 }
 
-/// Lets processes meet in their first launches; true when one of these is done.
+/// Matches first launches. True when process p's is done.
 bool advance(int p) {
   Launch* mine = shared->processes[p].first();
   if (mine == nullptr) return false;
@@ -62,7 +61,7 @@ bool advance(int p) {
   return is_done;
 }
 
-/// Whether p's first launch waits for q, which has launched it behind its own first one.
+/// Whether p's first launch waits for a launch of q that is behind q's first one.
 bool waits_behind(int p, int q) {
   Process& theirs = shared->processes[q];
   const Launch* of_p = shared->processes[p].first();
@@ -71,7 +70,7 @@ bool waits_behind(int p, int q) {
   return false;
 }
 
-/// Lengthens a path of processes, each of which waits behind the next, until it comes back to its beginning.
+/// Extends a path of processes, each of which waits for the next, until it returns to its beginning.
 bool closes_circle(std::vector<int>& path) {
   for (int q = 0; q < most_processes; ++q) {
     if (!waits_behind(path.back(), q)) continue;
@@ -88,7 +87,7 @@ std::string describe(const Launch& launch) {
   return fmt::format("{} on communicator {}", name_of(launch.kind), launch.communicator);
 }
 
-/// The mistake that was found, if there is one.
+/// The mistake found, or empty.
 std::string crosswise_launches() {
   for (int p = 0; p < most_processes; ++p) {
     std::vector<int> path = {p};
@@ -105,7 +104,7 @@ std::string crosswise_launches() {
   return "";
 }
 
-/// This process's next launch. Processes other than its peers are left out.
+/// This process's launch of these calls, which waits for its peers alone.
 Launch launch_of(const std::vector<Call>& calls) {
   static std::map<std::pair<int, int>, std::int64_t> numbers;  // by communicator and process
   Launch launch{};

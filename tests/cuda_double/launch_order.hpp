@@ -1,7 +1,7 @@
 #pragma once
 
-/// NCCL demands one order: all devices launch the calls of all their communicators in the same order,
-/// whichever streams these are in. Else each of two kernels can occupy its GPU and wait for the other one.
+/// NCCL requires that all devices launch the calls of all their communicators in the same order, whatever
+/// their streams. Otherwise two kernels can each occupy a GPU and wait for each other.
 
 #include <mpi.h>
 
@@ -14,9 +14,9 @@ namespace cuda_double {
 /// A collective of all processes.
 void share_launches(MPI_Comm all);
 
-/// Calls of one communicator that this process launches together. Ends the program when processes that wait
-/// for one another launch such calls in different orders. A single send or receive on a communicator of two
-/// processes may come at any point between other launches: it occupies a small part of its two GPUs.
+/// Records calls of one communicator that this process launches together. Ends the program when processes
+/// that wait for one another launch such calls in different orders. A single send or receive between two
+/// processes may come between any other launches, since it occupies only a small part of the two GPUs.
 void note_launch(const std::vector<Call>& calls);
 
 }  // namespace cuda_double

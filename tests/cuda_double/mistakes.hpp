@@ -18,11 +18,11 @@ extern const std::vector<Case> mistakes_in_streams;
 extern const std::vector<Case> mistakes_in_groups;
 /// Mistakes with several communicators: launches in different orders.
 extern const std::vector<Case> mistakes_in_order;
-/// Mistakes within cuda/, made by leaving out a call there. Some cases are correct; the double must accept
-/// them.
+/// Mistakes within cuda/, made by leaving out a call there. The double must accept the cases that are
+/// correct.
 extern const std::vector<Case> mistakes_in_library;
 
 float* memory(std::size_t elements = 8);
 cudaStream_t new_stream();
-/// A tensor of 8 elements.
+/// Fills a tensor of 8 elements with zeros.
 void clear(float* data, cudaStream_t in);

@@ -75,16 +75,16 @@ const std::vector<Case> mistakes_in_groups = {
     {"wrong_root",
      {3},
      70,
-     {": ncclBroadcast of 4 elements"},  // nobody receives it, or nothing comes: one of both says so first
+     {": ncclBroadcast of 4 elements"},  // no receiver, or no message: either error may come first
      [] {
        WorldCommunicator t;
        ncclBroadcast(t.data, t.data, 4, ncclFloat, me() == 2 ? 0 : 1, t.comm, t.in);
        t.finish();
      }},
-    {"swapped_peer",  // everybody should send to the right: rank 2 waits for rank 1, which waits for rank 0
+    {"swapped_peer",  // all should send to the right: rank 2 waits for rank 1, which waits for rank 0
      {3},
      70,
-     {": ncclSend or ncclRecv of 4 elements"},  // one of both says so first, and ends the job
+     {": ncclSend or ncclRecv of 4 elements"},  // either error may come first, and ends the job
      [] {
        WorldCommunicator t;
        ncclGroupStart();
@@ -110,7 +110,7 @@ const std::vector<Case> mistakes_in_groups = {
        if (me() == 0) ncclSend(t.data, 4, ncclFloat, 1, t.comm, t.in);
        t.finish();
      }},
-    {"both_send_first",  // not in a group: each waits for the other's receive
+    {"both_send_first",  // without a group, each waits for the other's receive
      {2},
      70,
      {"nobody receives: ncclSend"},

@@ -1,4 +1,4 @@
-// Mistakes within cuda/, by a call that is left out there.
+// Mistakes within cuda/: a call there is left out.
 
 #include "engine/device/device.hpp"
 #include "mistakes.hpp"
@@ -13,7 +13,7 @@ Tensor some() {
   return Tensor({6, 4});
 }
 
-/// Leaves out the k-th call from here, or makes it fail.
+/// Leaves out the k-th call from now on, or lets it fail.
 void in_library(const char* call, int k, const std::function<void()>& action) {
   plant(call, k, left_out);
   action();
@@ -52,10 +52,10 @@ const std::vector<Case> mistakes_in_library = {
      70,
      {"cudaMemsetAsync writes memory that another stream writes (ncclAllReduce)"},
      [] {
-       // Freed while its collective may still run: whoever takes the block must wait for that.
-       group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // blocks of the sizes below are there
+       // Freed while its collective may still run, so the next user of the block must wait for it.
+       group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // makes free blocks of these sizes
        Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
-       group().exchange("it is in its stream", 0);  // which no host has waited for
+       group().exchange("it is in its stream", 0);  // no host has waited for it
        try {
          Future<Tensor> lost = std::move(given_up);
          throw 1;

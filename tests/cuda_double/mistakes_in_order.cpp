@@ -11,7 +11,7 @@ using namespace shard;
 
 namespace {
 
-/// A communicator of these devices, each of which makes it, and a stream and memory for it.
+/// A communicator of these devices, with a stream and memory. Each of the devices makes it.
 struct SubCommunicator {
   ncclComm_t comm = nullptr;
   cudaStream_t in = new_stream();
@@ -41,7 +41,7 @@ struct SubCommunicator {
   }
 };
 
-/// Each device launches, in the order it is given, reductions on communicators in streams of their own.
+/// Each device launches reductions in the order given, on communicators in streams of their own.
 void reduce_in_orders(const std::vector<std::vector<int>>& communicators,
                       const std::vector<std::vector<std::size_t>>& orders) {
   std::vector<SubCommunicator> all;
@@ -61,7 +61,7 @@ const std::vector<Case> mistakes_in_order = {
      [] {
        reduce_in_orders({{0, 1}, {1, 0}}, {{0, 1}, {1, 0}});
      }},
-    {"three_communicators_in_a_circle",  // of any two devices, the orders agree
+    {"three_communicators_in_a_circle",  // each two devices have the same order
      {3},
      70,
      {"communicators are used in different orders"},

@@ -99,7 +99,7 @@ const std::vector<Case> mistakes_in_streams = {
        cudaEvent_t event;
        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
        cudaEventRecord(event, first);
-       clear(data, first);  // launched behind the event's record, so the other stream does not wait for it
+       clear(data, first);  // launched after the record, so the other stream does not wait for it
        cudaStreamWaitEvent(second, event, 0);
        clear(data, second);
      }},

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A test double of the few functions of NCCL that cuda/ uses, over MPI; see cuda_runtime.h here.
+/// A test double, over MPI, of those functions of NCCL that cuda/ uses; see cuda_runtime.h here.
 
 #include "cuda_runtime.h"
 

@@ -1,4 +1,4 @@
-// For each call of NCCL: what it sends to which rank, and what its result is.
+// For each call of NCCL: the data that it sends to each rank, and its result.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// Streams and events of the double: the work that is launched in each stream, and the order that this gives.
+// Streams and events of the double: the work of each stream, and its order.
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -11,15 +11,15 @@
 
 struct CUevent_st {
   cuda_double::Clock clock;
-  std::shared_ptr<bool> is_reached;  // none: never recorded
-  bool is_asked = false;             // since it was recorded
+  std::shared_ptr<bool> is_reached;  // null: never recorded
+  bool is_asked = false;             // since the record
 };
 
 namespace cuda_double {
 
 namespace {
 
-/// Never destroyed, as the host's clock is not: they are used until the program ends.
+/// Never destroyed, like the host's clock: both are used until the program ends.
 std::set<cudaStream_t>& streams() {
   static auto* all = new std::set<cudaStream_t>;
   return *all;
@@ -33,7 +33,7 @@ void merge(Clock& into, const Clock& from) {
   for (const auto& [number, tick] : from) into[number] = std::max(into[number], tick);
 }
 
-/// The vector clock of the host: the work that it knows to be done.
+/// The vector clock of the host: the work that the host knows to be done.
 Clock& host() {
   static auto* clock = new Clock;
   return *clock;
@@ -54,7 +54,7 @@ bool is_busy(cudaStream_t stream) {
 }
 
 void progress() {
-  static bool is_progressing = false;  // launched work may call this function again
+  static bool is_progressing = false;  // launched work may call this function
   if (is_progressing) return;
   is_progressing = true;
   for (bool moved = true; moved;) {
@@ -157,7 +157,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   require_no_open_group("cudaEventQuery");
   if (!event->is_reached) violation("cudaEventQuery: an event that was never recorded");
   progress();
-  // GPUs are slow: the first query says no, unless the host knows already that the event is reached.
+  // GPUs are slow: the first query returns false, unless the host already knows that the event is reached.
   const bool is_known =
       std::ranges::all_of(event->clock, [](auto& at) { return host_knows(at.first, at.second); });
   if (!*event->is_reached || (!std::exchange(event->is_asked, true) && !is_known)) return cudaErrorNotReady;

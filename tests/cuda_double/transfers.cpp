@@ -1,5 +1,5 @@
-// Sends the data of NCCL's calls. A call's data goes to each device that needs it, behind a line that
-// describes the call. The receiver compares this line with its own call.
+// Sends the data of NCCL's calls. A line with the call goes before the data, and the receiver compares it
+// with its own call.
 
 #include "transfers.hpp"
 
@@ -15,7 +15,7 @@ namespace cuda_double {
 
 namespace {
 
-/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
+/// How long a call may wait for its peers. The default is long enough for a busy machine.
 std::chrono::seconds patience() {
   const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
   return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
@@ -82,7 +82,7 @@ class Transfer {
                comm_->members[static_cast<std::size_t>(to)], comm_->tag, world_of_double(), &o.request);
   }
 
-  /// Of each source, messages come in the order of its calls.
+  /// Takes a message, if it has arrived. Messages of one source arrive in the order of its calls.
   bool take(const Expected& e) {
     for (const Expected& earlier : expected_) {
       if (earlier.call == e.call && earlier.source == e.source) break;
@@ -123,7 +123,7 @@ class Transfer {
   std::chrono::steady_clock::time_point since_;
   std::list<Outgoing> outgoing_;
   std::list<Expected> expected_;
-  std::vector<std::vector<std::vector<char>>> arrived_;  // of each call, from each rank
+  std::vector<std::vector<std::vector<char>>> arrived_;  // by call and rank
 };
 
 }  // namespace

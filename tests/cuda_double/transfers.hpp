@@ -13,14 +13,14 @@
 namespace cuda_double {
 
 enum class Kind : std::int64_t { all_reduce, reduce, broadcast, reduce_scatter, all_gather, send };
-/// The function of NCCL.
+/// The name of NCCL's function.
 const char* name_of(Kind kind);
 
-/// The line that is sent ahead of a call's data.
+/// The line sent before the data of a call.
 struct Line {
   Kind kind;
   std::int64_t count, type, op, root;
-  std::int64_t place;  // among the communicator's collectives, which is the same on all ranks
+  std::int64_t place;  // the number among the communicator's collectives, the same on all ranks
   bool operator==(const Line&) const = default;
 
   std::string describe() const;
@@ -28,8 +28,8 @@ struct Line {
 
 struct Call {
   Line line;
-  const void* from = nullptr;  // none: a receive
-  void* to = nullptr;          // none: a send
+  const void* from = nullptr;  // null: a receive
+  void* to = nullptr;          // null: a send
   int peer = -1;
   ncclComm_t comm;
   cudaStream_t stream;
@@ -37,28 +37,28 @@ struct Call {
 
 std::size_t bytes_of(std::int64_t count, std::int64_t type);
 
-/// The ranks that a call sends to, and those that it receives from.
+/// Whether a call sends to a rank, and whether it receives from one.
 bool sends_to(const Call& c, int other);
 bool receives_from(const Call& c, int other);
-/// Makes a call's result from the data that each rank has sent.
+/// Computes a call's result from the data of all ranks.
 void put_together(const Call& c, const std::vector<std::vector<char>>& arrived);
 
-/// The calls of one group on one communicator, as work for a stream.
+/// Work for a stream: the calls of one group on one communicator.
 std::function<bool()> transfer_of(std::vector<Call> calls);
 
-/// MPI's communicator for everything that the double sends.
+/// The MPI communicator of all messages of the double.
 MPI_Comm world_of_double();
 
 }  // namespace cuda_double
 
 struct ncclComm {
   int rank;
-  std::vector<int> members;  // their ranks in the world
+  std::vector<int> members;  // ranks in the world
   int tag;
-  std::int64_t launched = 0;  // the number of groups launched so far
+  std::int64_t launched = 0;  // number of launched groups
   std::int64_t done = 0;
-  std::int64_t collectives = 0;  // called
-  cuda_double::Clock used = {};  // the times of the launched work that uses this communicator
+  std::int64_t collectives = 0;  // number of calls
+  cuda_double::Clock used = {};  // when launched work last used this communicator, by stream
   ncclResult_t state = ncclSuccess;
 
   int size() const { return static_cast<int>(members.size()); }

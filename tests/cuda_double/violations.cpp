@@ -1,4 +1,4 @@
-// How the double ends a program, what a program must give back, and errors that tests plant.
+// How the double ends a program, the objects that a program must free, and errors that tests plant.
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -32,7 +32,7 @@ struct Books {
   Books() { std::atexit(at_exit); }
 };
 
-/// Never destroyed: it is read at exit.
+/// Never destroyed, since it is read at exit.
 Books& books() {
   static auto* instance = new Books;
   return *instance;
@@ -54,7 +54,7 @@ void at_exit() {
 void violation(const std::string& what) {
   std::fflush(stdout);
   const std::string line = "error: cuda double: " + what + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);  // in one piece: other devices write here too
+  std::fwrite(line.data(), 1, line.size(), stderr);  // in one call, since other devices write too
   std::fflush(stderr);
   auto& record = shard::runtime::FlightRecord::instance();
   const bool is_first = record.claim_last_words() != shard::runtime::FlightRecord::Speaker::another_device;
@@ -63,7 +63,7 @@ void violation(const std::string& what) {
   MPI_Initialized(&is_job);
   MPI_Finalized(&is_over);
   if (is_job && !is_over) MPI_Comm_size(MPI_COMM_WORLD, &devices);
-  // Of several devices, each may speak. The first to end ends them all.
+  // Several devices may print. The first to end ends all.
   if (devices > 1) std::this_thread::sleep_for(is_first ? 300ms : 3000ms);
   if (devices == 1) MPI_Abort(MPI_COMM_WORLD, 70);
   std::_Exit(70);
