@@ -1,4 +1,4 @@
-"""What a compiler says of lines that somebody wrote, and in our words where we have some."""
+"""The compiler's messages about lines of a student, with our sentence where we have one."""
 import re
 
 MESSAGE = r"^(?:.*\bchapters/)?(.+?):(\d+):\d+: +(required from |(?:fatal )?error: .*$)"
@@ -13,8 +13,8 @@ WORDS = [
 
 
 def errors_at(said, is_mine):
-    """[(file, line, sentence)] of errors at lines for which `is_mine(file, line)`. The error of a template stands in the
-    library's files, behind the line that asked for it."""
+    """[(file, line, sentence)] of errors at lines for which `is_mine(file, line)`. An error in a template is reported
+    in the library's file, after the line that used the template."""
     found, asked = [], []
     for file, line, text in re.findall(MESSAGE, said, re.M):
         place = (file, int(line))
@@ -29,6 +29,6 @@ def errors_at(said, is_mine):
 
 
 def in_our_words(text):
-    """A compiler's error, behind our sentence where we have one."""
+    """A compiler's error, after our sentence if there is one."""
     ours = next((found.expand(words) for pattern, words in WORDS if (found := re.search(pattern, text))), "")
     return f"{ours} ({text})" if ours else text

@@ -14,26 +14,26 @@ CHAPTERS = here.parent
 
 @dataclass(frozen=True)
 class Exercise:
-    id: str          # "03.1": the chapter's number, and its own in the chapter
+    id: str          # "03.1": the chapter's number, and the exercise's in the chapter
     chapter: str     # "03_tensor_parallel"
     name: str
     task: str        # what to do, as Markdown
-    hints: list      # three, each says more
+    hints: list      # three, each more detailed
     points: int
-    minutes: int     # that a student is expected to need
+    minutes: int     # expected of a student
     difficulty: int  # of DIFFICULTIES
     allowed: str     # what may be used
     holes: list      # of Hole: the functions that the student writes
-    also: list       # of Hole: where the same lesson stands again; cut, too, and not graded
-    needs: list      # of Hole: what its tests call; given, also where another exercise would cut it
-    repeated_from: str  # the first chapter that repeats its solution with other types
-    prints: dict     # by test: a text that the program must print
-    tests: list      # words for the chapter's program, each with its number of devices
+    also: list       # of Hole: functions with the same lesson; cut, but not graded
+    needs: list      # of Hole: functions that its tests call; given, even if another exercise has them
+    repeated_from: str  # the first chapter that has the same solution with other types
+    prints: dict     # by test: text that the program must print
+    tests: list      # arguments of the chapter's program, after the number of devices
     questions: list  # of {"text", "rubric"}
     hidden: list     # tests with sizes that the grader's seed chooses
     large: str       # a test so large that the kernel's counts show what was sent and held
-    beats: str       # a chapter and a variant: a free exercise is right when it sends less than that
-    weights: dict    # how an exercise's points are divided: "public", "hidden", "communication", "memory"
+    beats: str       # chapter and variant; a free exercise must send less than these
+    weights: dict    # shares of an exercise's points: "public", "hidden", "communication", "memory"
 
     @property
     def files(self):
@@ -45,12 +45,12 @@ class Exercise:
 
 
 def source(file):
-    """The project's file of this name: a chapter's, or that of a chapter which is the course's own."""
+    """The path of a chapter's file, also of the course's own chapter."""
     return here / file if (here / file).exists() else CHAPTERS / file
 
 
 def read_all(folder=here / "exercises"):
-    """All exercises by id, in their order."""
+    """{id: exercise} of all exercises, in their order."""
     exercises = {}
     for path in sorted(folder.glob("*.toml")):
         try:
@@ -70,7 +70,7 @@ WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 
 def exercise_of(path, entry):
-    """An entry of a file, checked."""
+    """Checks an entry of a file, and makes an exercise of it."""
     usual = {"also": [], "needs": [], "repeated_from": "", "hidden": [], "large": "", "beats": "", "weights": {},
              "prints": {}}
 
@@ -121,7 +121,7 @@ def exercise_of(path, entry):
 
 
 def chosen(exercises, text):
-    """Those that a list names: "03", "03.1", or both, with commas."""
+    """The exercises that a list names: "03", "03.1", or both, with commas."""
     if not text:
         return exercises
     found = {}

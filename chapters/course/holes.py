@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 
 class Misplaced(Exception):
-    """A function that is not in a file just once."""
+    """A function that does not occur exactly once in its file."""
 
 
-# What may hide a brace: comments, strings, characters. Digit separators (1'000) are part of a number.
+# Text that may contain a brace: comments, strings, characters. Digit separators (1'000) are part of a number.
 HIDDEN = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\b\d[\w']*|"""
                     r"""'(?:\\.|[^'\\\n])+'""", re.S)
 
 
 @dataclass(frozen=True)
 class Hole:
-    """A function of a file, which is named from chapters/ on; without a signature, the whole file."""
+    """A function of a file, whose path begins in chapters/. Without a signature: the whole file."""
     file: str
     signature: str
-    inside: str = ""  # the class, where several of the file have such a function
+    inside: str = ""  # its class, if several functions of the file have this signature
 
     @property
     def name(self):
-        """As one speaks of it: "backward", or "operator()"; or the file."""
+        """The short name: "backward", or "operator()"; or the file."""
         if self.is_file:
             return self.file.split("/")[-1]
         return re.search(r"(operator\(\)|\w+)\s*\(", self.signature)[1]
@@ -36,17 +36,17 @@ class Hole:
 
     @staticmethod
     def named(text):
-        """"FILE: SIGNATURE", "FILE: CLASS / SIGNATURE" or "FILE"."""
+        """Parses "FILE: SIGNATURE", "FILE: CLASS / SIGNATURE" or "FILE"."""
         file, _, function = text.partition(": ")
         inside, slash, signature = function.partition(" / ")
         return Hole(file, signature, inside) if slash else Hole(file, function)
 
     def body(self, text):
-        """Where the body begins and ends in the file's text, without its braces."""
+        """The begin and the end of the body in the file's text, without its braces."""
         return self.place(text)[1:]
 
     def place(self, text):
-        """Where the function begins, and its body begins and ends. Spaces may stand elsewhere in the signature."""
+        """The begin of the function, and the begin and end of its body. Spaces may differ from the signature's."""
         first, begin, end = 0, 0, len(text)
         if self.is_file:
             return first, begin, end
@@ -58,7 +58,7 @@ class Hole:
         return self.found_once(pattern, text, begin, end)
 
     def found_once(self, pattern, text, begin, end):
-        """Where the only such text between two places begins, and what stands in the braces that it opens."""
+        """The begin of the only match between two places, and the begin and end of the braces that it opens."""
         found = list(re.compile(pattern).finditer(text, begin, end))
         if len(found) != 1:
             name = f"{self.inside} / {self.signature}" if self.inside else self.signature
@@ -66,18 +66,18 @@ class Hole:
         return found[0].start(), found[0].end(), closing_brace(text, found[0].end(), self)
 
     def cut(self, text, exercise, says="not_done"):
-        """The file's text with the hole in it, which says so when it is called."""
+        """The file's text with a hole instead of the body. The hole reports itself when it is called."""
         begin, end = self.body(text)
         return text[:begin] + f' {says}("{exercise}"); ' + text[end:]
 
     def filled_from(self, text, other):
-        """The file's text with the body that the function has in another text of it."""
+        """The file's text with the body that this function has in `other`."""
         begin, end = self.body(text)
         return text[:begin] + other[slice(*self.body(other))] + text[end:]
 
 
 def closing_brace(text, begin, hole):
-    """The place of the brace that closes what was opened just before `begin`."""
+    """The position of the brace that closes the one before `begin`."""
     visible = HIDDEN.sub(lambda found: " " * len(found[0]), text)
     depth = 1
     for place in re.finditer(r"[{}]", visible[begin:]):
@@ -88,19 +88,19 @@ def closing_brace(text, begin, hole):
 
 
 def require_braces(text, file):
-    """That as many are closed as opened: else a function ends behind what follows it."""
+    """Checks that all braces are closed. Otherwise a function would end behind the next one."""
     visible = HIDDEN.sub("", text)
     if (opened := visible.count("{")) != (closed := visible.count("}")):
         raise Misplaced(f"chapters/{file}: expected as many closing braces as opening ones, given {closed} and {opened}")
 
 
 def sum_of(path):
-    """What tells a file's text from others, however its lines end."""
+    """A digest of a file's text, independent of its line ends."""
     return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()[:16]
 
 
 def outside(text, holes):
-    """The lines of a file without these functions, of which it has each once: {number: what counts of it}."""
+    """The lines of a file without these functions: {number: the line without spaces and comments}."""
     for hole in holes:
         begin, _, end = hole.place(text)
         text = text[:begin] + re.sub(r"[^\n]", " ", text[begin:end + 1]) + text[end + 1:]
@@ -109,7 +109,7 @@ def outside(text, holes):
 
 
 def additions(lines, own):
-    """The numbers of the lines that a file, {number: line}, has beside its own, which it must have all; else None."""
+    """The numbers of the lines that a file, {number: line}, adds to `own`; None if it lacks one of these."""
     left, added = list(reversed(own)), []
     for number, line in lines.items():
         if left and left[-1] == line:
@@ -120,6 +120,6 @@ def additions(lines, own):
 
 
 def with_include(text, header):
-    """A header's text that includes another one, too, after all its own includes."""
+    """A header's text with one more include, after its own."""
     last = [line.end() for line in re.finditer(r"^#include .*\n|^#pragma once\n", text, re.M)][-1]
     return text[:last] + f'#include "{header}"\n' + text[last:]

@@ -15,16 +15,16 @@ from setup import fail, root
 
 FOLDERS = ("chapters", "emu", "cuda", "docs")
 FILES = ("CMakeLists.txt", "CMakePresets.json", ".clang-format", ".gitignore", "LICENSE")
-# A chapter that is the course's own, and what a student begins with in the place of its engine.
+# The course's own chapters, and the file that replaces their engine in a starter.
 OWN_CHAPTER, SKELETON = r"^chapters/course/(\d\d_\w+)/", "skeleton.hpp"
-# Of a course, of tests that a starter has not, or with engines' lines.
+# Pages about courses, about tests that starters lack, or with lines of engines.
 LEFT_OUT = ("chapters/course/", "chapters/new", "docs/site/", "docs/museum.md", "docs/mistakes.md",
             "docs/diagnostics.md", "docs/writing.md", "docs/contents.md", "docs/performance.md",
             "docs/exercises.md")
 
 
 def write(out, some, seed):
-    """Writes the folder, or nothing. Returns sentences on what in it shows a solution."""
+    """Writes the folder, or nothing. Returns sentences about solutions that the starter shows."""
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     try:
@@ -43,10 +43,10 @@ def write(out, some, seed):
 
 
 def copy(out, last_chapter):
-    """The project's own files, without chapters behind the last one that is wanted."""
+    """Copies the project's own files, without chapters after `last_chapter`."""
     listed = subprocess.run(["git", "ls-files", "-z", *FOLDERS, *FILES], cwd=root, stdout=subprocess.PIPE)
     names = listed.stdout.decode().split("\0")[:-1]
-    if listed.returncode or not names:  # no clone, but an archive
+    if listed.returncode or not names:  # an archive, not a clone
         all_paths = [p for top in (*FOLDERS, *FILES) for p in [root / top, *(root / top).rglob("*")]]
         names = [str(p.relative_to(root)) for p in all_paths if p.is_file() and "__pycache__" not in p.parts]
     for name in names:
@@ -59,13 +59,13 @@ def copy(out, last_chapter):
 
 
 def cut(out, some):
-    """Makes the holes."""
+    """Cuts the functions of the exercises out."""
     holes = {hole: (e.id, "left_out") for e in some.values() for hole in e.also if hole not in given(some)}
-    holes |= {hole: (e.id, "not_done") for e in some.values() for hole in e.holes}  # it is no other's
+    holes |= {hole: (e.id, "not_done") for e in some.values() for hole in e.holes}  # these have priority
     for file in sorted({hole.file for hole in holes}):
         path = out / "chapters" / file
         if not path.exists():
-            continue  # of a chapter behind the last one
+            continue  # of a later chapter
         text = path.read_text()
         for hole, (exercise, says) in holes.items():
             if hole.file == file and hole.is_file:
@@ -76,13 +76,13 @@ def cut(out, some):
 
 
 def given(some):
-    """{function: the exercise that needs it} of those that nobody is to write."""
+    """{function: the exercise that needs it} of needed functions that are no exercise here."""
     holes = {hole for e in some.values() for hole in e.holes}
     return {hole: e.id for e in some.values() for hole in e.needs if hole not in holes}
 
 
 def shown(some):
-    """Which solutions can be read in this starter, and where: what another exercise needs cannot be left out."""
+    """Sentences about solutions that this starter shows, since another exercise needs them."""
     last = max(e.chapter for e in some.values())
     return [f"{hole.file} has {hole.name}, which {given(some)[hole]} needs: it shows much of {e.id}"
             for e in some.values() for hole in e.also if hole in given(some)] + \
@@ -90,9 +90,9 @@ def shown(some):
             for e in some.values() if e.repeated_from and e.repeated_from <= last]
 
 
-# ---- What a solution is known by -------------------------------------------------------------------------
+# ---- How a solution is recognised ------------------------------------------------------------------------
 def lines_of(code):
-    """The lines of a text as they count here, with their numbers: without comments and spaces, none short."""
+    """The lines of a text that are compared, with numbers: without comments, spaces and short lines."""
     found = []
     for number, line in enumerate(code.splitlines(), 1):
         line = re.sub(r"\s+", "", re.sub(r"//.*", "", line))
@@ -102,7 +102,7 @@ def lines_of(code):
 
 
 def solution_lines(some):
-    """Of each exercise, the lines of each of its functions."""
+    """{exercise: the lines of each of its functions}."""
     return {e.id: [[line for _, line in lines_of(body_in(hole))] for hole in e.holes] for e in some.values()}
 
 
@@ -112,11 +112,11 @@ def body_in(hole):
 
 
 def leaks(out, some):
-    """Where three lines of a solution stand one behind the other, or all of it where it has fewer. Lines that
-    stand in four files of the chapters or more, such as the end of a loop, tell nobody anything."""
+    """The places with three consecutive lines of a solution, or with all lines of a shorter one. At least one of them
+    must occur in fewer than four files of the chapters, unlike the end of a loop."""
     runs = {}
     for exercise, bodies in solution_lines(some).items():
-        for body in bodies if not some[exercise].beats else ():  # a free one may be begun with any engine
+        for body in bodies if not some[exercise].beats else ():  # free exercises may begin with any engine
             length = min(3, len(body))
             for i in range(len(body) - length + 1):
                 runs[tuple(body[i:i + length])] = exercise
@@ -140,7 +140,7 @@ def leaks(out, some):
 
 @functools.cache
 def telling():
-    """Whether a line tells anything: one of four files or more, such as the end of a loop, does not."""
+    """A function: whether a line occurs in fewer than four files, unlike the end of a loop."""
     in_files = Counter(line for path in CHAPTERS.rglob("*.hpp")
                        for line in {line for _, line in lines_of(path.read_text())})
     return lambda line: in_files[line] < 4
@@ -148,7 +148,7 @@ def telling():
 
 # ---- Pages -----------------------------------------------------------------------------------------------
 def redact_pages(out, some):
-    """Blocks of code with a solution's lines become a note, and a piece of such a line within a sentence, too."""
+    """Replaces blocks of code with a solution's lines by a note, and also pieces of such lines in sentences."""
     lines = {line: exercise for exercise, bodies in solution_lines(some).items() for line in sum(bodies, [])}
     known = {line: exercise for line, exercise in lines.items() if telling()(line)}
 
@@ -167,7 +167,7 @@ def redact_pages(out, some):
 
 
 def note_what_needs_a_hole(out, some):
-    """What a page lets readers try says so where its function is a hole."""
+    """Marks things to try on a page whose function is a hole."""
     notes = {hole: f"`{hole.name}` is left out here" for e in some.values() for hole in e.also}
     notes |= {hole: f"After exercise {e.id}" for e in some.values() for hole in e.holes}
     for path in (out / "chapters").glob("*/README.md"):
@@ -180,7 +180,7 @@ def note_what_needs_a_hole(out, some):
 
 
 def mend_links(out):
-    """Links to what is not there become plain text."""
+    """Turns links to missing files into plain text."""
     for path in out.rglob("*.md"):
         def shown(link):
             target = link[2].split("#")[0]
@@ -204,13 +204,13 @@ def add_own_files(out, some, seed):
     (out / "outside.json").write_text(json.dumps(outside_of_holes(out, some), indent=1) + "\n")
     (out / "exercises.json").write_text(json.dumps(known, indent=1))
     (out / "README.md").write_text((own / "students.md").read_text() + "".join(map(task_of, some.values())))
-    for name in ("check", "README.md"):  # what they show as an example is one of these
+    for name in ("check", "README.md"):  # the examples in them name an exercise of the starter
         path, first = out / name, next(iter(some))
         path.write_text(path.read_text().replace("CHAPTER_ID", first[:2]).replace("EXERCISE_ID", first))
 
 
 def outside_of_holes(out, some):
-    """For `check` to see what else was changed: {file: [its holes, what is outside of them]}, and the sums of other
+    """For `check`, which finds other changes: {file: [its holes, the lines outside of them]}, and the sums of other
     sources."""
     holes = {}
     for e in some.values():

@@ -1,5 +1,5 @@
-"""A class at a glance: a table for a spreadsheet, and a page that says who is stuck where, which mistakes are
-frequent, who is late, and which answers are alike."""
+"""A class at a glance: a table for a spreadsheet, and a page with the students' progress, frequent mistakes, late
+submissions, and equal answers."""
 import csv
 import math
 import re
@@ -15,7 +15,7 @@ from judge import cause_in
 from results import number
 from setup import fail
 
-# Of a sentence that tells why points were lost: what it is, in a word.
+# The short name of a reason why points were lost.
 KINDS = [(r"is not done yet", "not done"), (r"must not use", "uses what it must not"),
          (r"it does not compile: (?:[^;]*?(?:is unavailable|static assertion failed): )?([^(;:]{1,90})",
           r"does not compile: \1"), ("it does not compile", "does not compile"),
@@ -40,16 +40,16 @@ li { white-space: pre-wrap; overflow-wrap: anywhere }
 
 @dataclass
 class Student:
-    """A hand-in that counts."""
+    """A submission that counts."""
     graded: object
     name: str
     handed_in: object = None
     late: int = 0
     ids: dict = field(default_factory=dict)        # {column: text} of the class's table, to join with other systems
-    questions: dict = field(default_factory=dict)  # {exercise: points that a person gave}
+    questions: dict = field(default_factory=dict)  # {exercise: points given by a person}
 
     def of(self, exercise):
-        """Points earned, and all that there are."""
+        """The points earned, and the points of all tests."""
         parts = [part for part in self.graded.parts if part.exercise == exercise]
         return sum(part.earned for part in parts), sum(part.points for part in parts)
 
@@ -73,8 +73,8 @@ class Student:
 
 
 def read_class(file, exercises):
-    """{hand-in: its row} of a table with a column `submission`. `student` and `handed in` are known; a column that
-    has the name of an exercise has points for its written questions; others are copied."""
+    """{submission: its row} of a table with a column `submission`. `student` and `handed in` are known; a column with
+    the name of an exercise has points for its written questions; others are copied."""
     if not file:
         return {}
     try:
@@ -97,14 +97,14 @@ def require_date(text):
 
 
 def moment(text, hours=12):
-    """A date, or a date and a time; of a date alone, so many hours into it."""
+    """Parses a date and a time, or a date, to which it adds `hours` hours."""
     when = datetime.fromisoformat(text)
     when = when.astimezone().replace(tzinfo=None) if when.tzinfo else when
     return when + timedelta(hours=hours) if len(text) == len("2025-10-07") else when
 
 
 def students_of(all_graded, table, due, keep):
-    """The hand-ins that count: of each student the best one, or the last one."""
+    """The submissions that count: of each student the best one, or the last one."""
     found = {}
     for graded in all_graded:
         row = table.get(graded.name, {})
@@ -126,16 +126,16 @@ def students_of(all_graded, table, due, keep):
 
 
 def tokens(text):
-    """A body without comments, spaces and names of variables: these are numbered as they come."""
+    """A body as tokens, without comments, with variables numbered in the order of their first use."""
     text = HIDDEN.sub(lambda found: "" if found[0].startswith(("//", "/*")) else found[0], text)
     numbers = {}
-    name = r"(?<![.:\w])[A-Za-z_]\w*(?=\s*(?:[^\s\w(<:]|:(?!:))|\s+<)"  # no function, no type, no member
+    name = r"(?<![.:\w])[A-Za-z_]\w*(?=\s*(?:[^\s\w(<:]|:(?!:))|\s+<)"  # not of a function, a type or a member
     return tuple(numbers.setdefault(found[0], f"v{len(numbers)}") if found[1] else found[0]
                  for found in re.finditer(rf"({name})|\w+|\S", text))
 
 
 def alike(students):
-    """[(exercise, names, whether it is the chapter's)] of answers with the same tokens."""
+    """[(exercise, names, whether it is the chapter's solution)] of answers with the same tokens."""
     groups = defaultdict(list)
     for student in students:
         for exercise, bodies in student.graded.answers.items():
@@ -153,7 +153,7 @@ def body_in(hole, text):
 
 
 def write_csv(students, exercises, file, due=""):
-    """A row for each student that counts, a column for each exercise."""
+    """A table with a row for each student, and a column for each exercise."""
     ids = list(dict.fromkeys(name for student in students for name in student.ids))
     with_names = any(student.name != student.graded.name for student in students)
     questions = any(student.questions for student in students)
@@ -172,7 +172,7 @@ def write_csv(students, exercises, file, due=""):
 
 # ---- The page --------------------------------------------------------------------------------------------
 def write_html(students, exercises, file, due=""):
-    """A page by itself: exercises, frequent reasons, students, answers that are alike. `exercises`: {id: name}."""
+    """A page: exercises, frequent reasons, students, equal answers. `exercises`: {id: name}."""
     parts = [f"<h1>{len(students)} students, {len(exercises)} exercises</h1>",
              "<h2>Exercises</h2>",
              html_table(["exercise", "", "points", "mean", "all", "none", "students by points"],
@@ -194,7 +194,7 @@ def write_html(students, exercises, file, due=""):
 
 
 def html_table(head, rows):
-    """Cells are HTML. One that begins with a number stands on the right."""
+    """A table whose cells are HTML. Cells that begin with a number are aligned to the right."""
     def cell(text):
         text = str(text)
         return text if text.startswith("<td") else \
@@ -219,7 +219,7 @@ def exercise_row(students, exercise, name):
 
 
 def reasons(students, exercises):
-    """The most frequent ones of each exercise first."""
+    """A table of reasons, the most frequent ones of each exercise first."""
     rows = []
     for exercise in exercises:
         who = defaultdict(list)

@@ -1,5 +1,5 @@
-"""Grades a submission: its bodies all together first, and each exercise that loses a point by itself. So a
-mistake in one exercise costs no point in another one."""
+"""Grades a submission: all its bodies together first, then each exercise that loses a point by itself. So a mistake
+in one exercise costs no point in another."""
 import re
 import shutil
 import time
@@ -14,8 +14,8 @@ from shardbook import SAYS
 from submission import answer_to, repository_in
 from trees import in_bodies
 
-RUN = Limits(seconds=15)  # of a test, which takes less than two
-# The devices' messages through the loopback, where the kernel counts them.
+RUN = Limits(seconds=15)  # of a test, which takes less than two seconds
+# Sends the devices' messages through the loopback, where the kernel counts them.
 COUNTED = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "lo"}
 
 
@@ -25,7 +25,7 @@ TAKEN = "of what stands outside of the exercises' functions, only functions and 
 
 @dataclass
 class Part:
-    """A test of an exercise, as a student sees it: what it is worth, and why points were lost."""
+    """A test of an exercise, as a student sees it: its points, and why points were lost."""
     exercise: str
     name: str    # "3 train --variant column-row", "communication", "memory"
     kind: str    # "public", "hidden", "communication", "memory"
@@ -52,7 +52,7 @@ class Graded:
 
 
 def tests_of(exercise, seed):
-    """All tests of an exercise, hidden ones with what the seed chooses."""
+    """All tests of an exercise. In hidden ones, the seed has chosen."""
     public = [Test(text, "public", seed) for text in exercise.tests]
     hidden = [Test(settled(text, f"{seed}/{i}"), "hidden", f"{seed}/{i}",
                    wants_input_grad=i + 1 < len(exercise.hidden)) for i, text in enumerate(exercise.hidden)]
@@ -61,13 +61,13 @@ def tests_of(exercise, seed):
 
 @dataclass
 class Staff:
-    """What the staff's program made of a test."""
+    """The results of the staff's program for a test."""
     figures: list  # of each device
     counted: Counted
 
     def as_bounds(self, devices):
-        """What a free exercise must stay below: bytes of the device that sends most, and of all in the kernel's
-        count. None may compute more than 1.5 times its share."""
+        """The limits for a free exercise: bytes of the device that sends most, and of all in the kernel's count. No
+        device may compute more than 1.5 times its share."""
         operations = 3 * sum(figures["operations"] for figures in self.figures) // (2 * devices)
         bound = {"bytes below": max(figures["bytes"] for figures in self.figures),
                  "operations at most": operations}
@@ -81,11 +81,11 @@ class Grader:
                       for e in some.values()}
         every = [a for asked in self.asked.values() for a in asked]
         tree.make_staff(sorted({a.program for a in every} | {a.of_beaten().program for a in every if a.beats}))
-        self.staff = {}  # by what is asked: what the staff's programs make of it
+        self.staff = {}  # results of the staff's programs, by test
 
     # ---- A submission ------------------------------------------------------------------------------------
     def hand_in(self, name, folder):
-        """Grades what a student handed in, a folder; what is no starter repository has no points."""
+        """Grades a submission, which is a folder. Without a starter repository it has no points."""
         try:
             return self.grade(name, repository_in(folder))
         except Misplaced as why:
@@ -111,7 +111,7 @@ class Grader:
         return graded
 
     def build(self, answers):
-        """Builds these answers together. What does not compile is left out, with the reason: {id: text}."""
+        """Builds these answers together. Leaves out those that do not compile, with the reason: {id: text}."""
         refused, with_files = {}, True
         while left := {i: a for i, a in answers.items() if i not in refused}:
             bodies = {hole: body for a in left.values() for hole, body in a.bodies.items()}
@@ -126,9 +126,9 @@ class Grader:
                     refused[i] = "it does not compile: " + "; ".join(mine[:3])
                     if re.search("was not declared|not a member|has no member", refused[i]):
                         refused[i] += f" ({TAKEN})"
-            if not errors and files:  # what stands outside of the functions may not compile
+            if not errors and files:  # additions to the files may not compile
                 with_files = False
-            elif not errors:  # nothing says which: what links or parses elsewhere, or a limit
+            elif not errors:  # no body has the error: it is elsewhere, or a limit was exceeded
                 refused |= {i: f"it does not compile with the project's own files: {TAKEN}" for i in left} \
                     if len(left) == 1 else \
                     self.each_build(left)
@@ -139,7 +139,7 @@ class Grader:
             {i: "it does not compile together with the other answers" for i in answers}
 
     def alone(self, answers):
-        """The outcomes of exercises by themselves, {id: outcomes}. Those of different chapters go together."""
+        """The outcomes of exercises by themselves, {id: outcomes}. Those of different chapters run together."""
         found, left = {}, dict(answers)
         while left:
             together = {}
@@ -152,7 +152,7 @@ class Grader:
 
     # ---- A test ------------------------------------------------------------------------------------------
     def outcomes(self, exercise):
-        """Of each test. What broke a limit once would do so again: the tests behind it are not run."""
+        """The outcomes of all tests. After a test that exceeds a limit, the remaining tests are not run."""
         found, broke = [], ""
         for asked in self.asked[exercise.id]:
             outcome = Outcome.not_run(broke) if broke else self.outcome(asked)
@@ -162,7 +162,7 @@ class Grader:
 
     def outcome(self, asked):
         outcome = self.judged(asked)
-        if outcome.results:  # later steps are wrong in all places: the first wrong one may show where it begins
+        if outcome.results:  # later steps are wrong everywhere: the first wrong step may show the cause
             earlier = (self.judged(fewer).results for fewer in asked.with_fewer_steps())
             outcome.results = next(filter(None, earlier), outcome.results)
         if outcome.results and not asked.wants_input_grad and not self.judged(asked.with_input_grad()).results:
@@ -178,7 +178,7 @@ class Grader:
                          (counted, staff.counted) if is_counted else None)
 
     def run(self, asked, program, folder, is_counted=False, devices=None):
-        """Lets a program solve what is asked, in this folder, and counts what it used."""
+        """Runs a program on a test in this folder, and counts what it used."""
         asked.write(folder / "problem")
         (folder / "out").mkdir()
         before = loopback_bytes()
@@ -192,8 +192,8 @@ class Grader:
                               ended.seconds)
 
     def of_staff(self, asked):
-        """What the staff's program makes of the same, and where only that says it, what must come out. Of a free
-        exercise, bounds instead: less than what it must beat."""
+        """The results of the staff's program for the same test, with the expected results if only it has them. For a
+        free exercise: bounds, less than what it must beat."""
         if asked.beats:
             return self.of_staff(asked.of_beaten()).as_bounds(asked.test.devices)
         if asked.key not in self.staff:
@@ -218,7 +218,7 @@ class Grader:
 
 
 class Scratch:
-    """A folder that is there for one job."""
+    """A folder for one job."""
     def __init__(self, folder):
         self.folder = folder
 
@@ -241,7 +241,7 @@ def all_right(outcomes):
 
 
 def figures_of(outcomes):
-    """Those of the large test, if there is one."""
+    """The figures of the large test, if there is one."""
     return next((o.figures for o in reversed(outcomes) if "kernel_bytes" in o.figures), {})
 
 
@@ -274,7 +274,7 @@ def parts_of(exercise, asked, outcomes, refused):
 
 
 def is_one_mistake(outcomes):
-    """Whether wrong results have one known cause, the same in all tests, and what is sent is right. A program that
+    """Whether wrong results have one known cause, the same in all tests, and the bytes sent are right. A program that
     computes nothing has no such cause."""
     wrong = [o for o in outcomes if o.results]
     causes = {cause_in(text) for o in wrong for text in o.results} - {""}

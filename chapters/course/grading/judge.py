@@ -1,5 +1,5 @@
-"""What comes of a test: results against what must come out, and figures against closed forms. The program's own
-process says nothing here but its files, and what a kernel has counted."""
+"""Judges a test: results against expected ones, and figures against closed forms. Of the program's own process, only
+its files count, and what the kernel has counted."""
 import itertools
 import json
 import re
@@ -11,32 +11,32 @@ from layer_problems import LayerProblem
 from problems import shardbook
 from shardbook import SAYS, Difference, Refused, Stored, Verdict
 
-# What a job sends beside its tensors depends a little on timing; and so does what its processes hold.
+# Bytes that depend on timing: sent beside tensors, and held by processes.
 SLACK_SENT, SLACK_HELD = 64 << 10, 4 << 20
 
 
 @dataclass
 class Device:
-    """What a device has written."""
+    """The results that a device has written."""
     tensors: dict  # of Stored
     begin: dict    # {name: [index along each axis]}
     figures: dict  # {name: number}
 
     def put_idle(self, described):
-        """A pipeline says how long its devices idle, by its schedule."""
+        """Records the idle time of a pipeline's devices, if the description of the schedule has it."""
         if idle := re.search(r"devices idle ([\d.]+) %", described):
             self.figures["idle"] = float(idle[1])
 
 
 @dataclass
 class Outcome:
-    """Of a test. Each is a list of sentences; empty: passed."""
+    """The outcome of a test. Each member is a list of sentences; empty: passed."""
     results: list = field(default_factory=list)
     communication: list = field(default_factory=list)
     memory: list = field(default_factory=list)
     figures: dict = field(default_factory=dict)
-    broke: str = ""  # which limit
-    has_figures: bool = False  # it ran to its end, and what it sent and held is judged, whatever it computed
+    broke: str = ""  # the limit that was exceeded
+    has_figures: bool = False  # it ran to its end; what it sent and held is judged even if its results are wrong
 
     @staticmethod
     def not_run(broke):
@@ -44,7 +44,7 @@ class Outcome:
 
 
 def cause_in(sentence):
-    """The likely cause that a sentence ends with, without this test's numbers; or nothing."""
+    """The likely cause at the end of a sentence, without this test's numbers; or nothing."""
     words = sentence.rsplit(": ", 1)[-1]
     return words if words.endswith("?") and "\n" not in words else ""
 
@@ -65,7 +65,7 @@ def read_device(folder, device):
 
 
 def results_of(asked, folder, forms):
-    """The devices' results, and a verdict on them."""
+    """The devices' results, with a verdict."""
     verdict = Verdict(asked.problem.name, asked.test.devices)
     try:
         found = [read_device(folder, device) for device in range(asked.test.devices)]
@@ -80,7 +80,7 @@ def results_of(asked, folder, forms):
 
 
 def differences(verdict, asked, name, found, has):
-    """What differs in a tensor, on each device that holds a part of it. `has`: whether a device is to have one."""
+    """The differences in a tensor on each device with a part of it. `has`: whether a device must have one."""
     want, bound = asked.expected[name], asked.bounds[name]
     slices, pieces = [], []
     for number, device in enumerate(found):
@@ -121,7 +121,7 @@ def differences(verdict, asked, name, found, has):
 
 
 def cause_of_later_step(asked, name, device, piece, here):
-    """Of a test with several steps: whether weights are those of the step before."""
+    """For a test with several steps: whether weights are those of the step before."""
     if not (before := asked.before()):
         return ""
     if np.array_equal(piece, before.expected[name][here]):
@@ -138,7 +138,7 @@ def cause_of_later_step(asked, name, device, piece, here):
 
 
 def old_rows(devices, device):
-    """(what is said, which rows of a tensor are then old) of weights that are not those after the step."""
+    """Yields (sentence, rows of a tensor that are old) for weights that were not updated."""
     def of(number, count):
         begin, end = shardbook.part(count, devices, number)
         return (begin <= np.arange(count)) & (np.arange(count) < end)
@@ -149,7 +149,7 @@ def old_rows(devices, device):
 
 
 def cause_of_pieces(asked, name, piece, here):
-    """Of a test with micro-batches: whether a gradient is that of each device's first or last piece alone."""
+    """For a test with micro-batches: whether a gradient is that of each device's first or last piece alone."""
     pieces, devices = asked.test.size("--micro-batches", 1), asked.test.devices
     if pieces == 1 or name not in asked.problem.params:
         return ""
@@ -165,14 +165,14 @@ def cause_of_pieces(asked, name, piece, here):
 
 
 def cause_of_layer(asked, name, device, piece, here):
-    """Of a layer of chapter 07: which wrong version has this."""
+    """For a layer of chapter 07: the wrong version that has these results."""
     if not isinstance(asked.problem, LayerProblem):
         return ""
     return asked.problem.cause(name, device, asked.test.devices, lambda t: np.array_equal(piece, t[here]))
 
 
 def place_of(begin, values, whole):
-    """Where a part lies in the whole; None where it cannot."""
+    """The slices of a part in the whole tensor; None for an impossible begin."""
     is_place = isinstance(begin, list) and len(begin) == values.ndim == whole.ndim and \
         all(isinstance(b, int) and b >= 0 for b in begin)
     if not is_place or any(b + s > w for b, s, w in zip(begin, values.shape, whole.shape)):
@@ -181,8 +181,8 @@ def place_of(begin, values, whole):
 
 
 def judge(asked, ended, folder, forms, counted=None):
-    """The outcome of a test. `forms`: figures that each device must have. `counted`: what the kernel counted,
-    and the same of the staff's program."""
+    """The outcome of a test. `forms`: the figures expected of each device. `counted`: the kernel's counts, and those
+    of the staff's program."""
     outcome = Outcome()
     if ended.broke:
         outcome.broke = ended.broke
@@ -198,20 +198,20 @@ def judge(asked, ended, folder, forms, counted=None):
             hold_figures(outcome, found, forms)
             if counted:
                 hold_counted(outcome, *counted)
-    if outcome.results:  # of which no board and no table should speak
+    if outcome.results:  # wrong results have no figures
         outcome.figures = {}
     return outcome
 
 
 def words_of(ended):
-    """What a program said of its end: from its first error on, without what only the terminal's reader needs."""
+    """The last output of a program, from its first error on, without parts for a reader of the terminal."""
     lines = ended.output.strip().splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith("error: ")), len(lines) - 1)
     return ["\n".join(lines[first:first + 12]) or f"ended with code {ended.code} and said nothing"]
 
 
 def hold_figures(outcome, found, forms):
-    """What each device's own books say against the closed forms, which are the staff's."""
+    """Compares each device's own counts with the closed forms, which are the staff's."""
     for number, (device, form) in enumerate(zip(found, forms)):
         f = device.figures
         for name, words in (("bytes", "bytes"), ("messages", "messages")):
@@ -235,7 +235,7 @@ def hold_figures(outcome, found, forms):
 
 
 def what_is_more(figures, form):
-    """Of what a device held more than the solution, where that can be said."""
+    """What a device held in addition to the solution, if this is known."""
     more = {name.removeprefix("held as "): figures.get(name, 0) - form[name]
             for name in form if name.startswith("held as ")}
     most = max(more, key=more.get, default="")
@@ -246,7 +246,7 @@ def what_is_more(figures, form):
 
 
 def hold_bounds(outcome, number, f, form):
-    """Of a free exercise. On one device nothing need be sent, and nothing can be divided."""
+    """Judges a free exercise. On one device nothing must be sent, and nothing can be divided."""
     if f.get("bytes", 0) >= max(form["bytes below"], 1):
         outcome.communication.append(f"device {number} sent {f['bytes']:,} bytes; expected less than the "
                                      f"{form['bytes below']:,} of what is to be beaten")
@@ -257,17 +257,17 @@ def hold_bounds(outcome, number, f, form):
 
 @dataclass
 class Counted:
-    """What the kernel counted of a job: bytes through the loopback, and of each device those that it wrote and
-    the most that it held."""
+    """The kernel's counts of a job: bytes through the loopback and, for each device, the bytes written and the most
+    bytes held."""
     sent: int
     written: list
     held: list
     seconds: float
-    is_bound: bool = False  # of what a free exercise must beat
+    is_bound: bool = False  # the counts are bounds for a free exercise
 
 
 def hold_counted(outcome, given, staff):
-    """What the kernel has counted, against the same with the staff's program."""
+    """Compares the kernel's counts with those of the staff's program."""
     outcome.figures |= {"kernel_bytes": given.sent, "kernel_held": max(given.held, default=0),
                         "time_ratio": given.seconds / staff.seconds}
     if staff.is_bound:

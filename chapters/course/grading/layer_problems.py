@@ -1,5 +1,5 @@
-"""Problems of chapter 07's layers: the staff's program says what must come out. Of cross entropy it also says
-what came in, so that wrong versions can be computed here."""
+"""Problems of chapter 07's layers. The staff's program computes the expected results. For cross entropy it also
+writes the inputs, so that wrong versions can be computed here."""
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,19 +10,19 @@ import numpy as np
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests/equivalence"))
 import shardbook
 
-UNIT = 2.0**-8  # to a multiple of which exact arithmetic rounds (chapters/07_layers/layer.hpp)
-GIVEN = "given/"  # how the names begin of what came in (chapters/course/programs/layers.cpp)
+UNIT = 2.0**-8  # exact arithmetic rounds to multiples of it (chapters/07_layers/layer.hpp)
+GIVEN = "given/"  # prefix of the names of inputs (chapters/course/programs/layers.cpp)
 
 
 @dataclass(frozen=True)
 class LayerProblem(shardbook.WithResults):
-    """A layer, of which the whole one's results are known."""
+    """A layer with the known results of the whole layer."""
     name: str
     batch_size: int
     layers: int = 0
     workload: str = "layer"
     kind: str = "exact"
-    is_training: bool = True  # so that no row's addend is asked for
+    is_training: bool = True  # no row's addend is compared
     wrong_means: tuple = ()
     mistake: shardbook.Mistake = shardbook.Mistake()
 
@@ -35,7 +35,7 @@ class LayerProblem(shardbook.WithResults):
 
     @staticmethod
     def of(name, tensors):
-        """From what the whole layer's program has written, {name: array}."""
+        """From the arrays that the whole layer's program has written, {name: array}."""
         expected = {key: t for key, t in tensors.items() if not key.startswith(GIVEN)}
         problem = LayerProblem(name, len(next(iter(expected.values()))))
         problem.__dict__["expected"] = expected
@@ -48,8 +48,8 @@ class LayerProblem(shardbook.WithResults):
         return {}
 
     def cause(self, name, device, devices, is_same):
-        """Which wrong version gives a device what it has of a result; "" if none. `is_same` says whether this,
-        the whole tensor of such a version, is what was given."""
+        """The wrong version that explains a device's part of a result; "" for none. `is_same` says whether a whole
+        tensor of such a version was given."""
         if self.name == "cross entropy":
             for forgets, text in CROSS_ENTROPY.items():
                 if is_same(cross_entropy(self.given, devices, forgets)[device][name]):
@@ -69,7 +69,7 @@ CROSS_ENTROPY = {
 
 
 def cross_entropy(given, devices, forgets=""):
-    """What each device has, [{name: array}]. Of dL/dz all columns, as devices have them by slices."""
+    """Each device's results, [{name: array}]. Of dL/dz all columns, of which the devices have slices."""
     z, labels, dloss = given["input"], given["labels"].astype(int), given["output_grad"].item()
     columns = [slice(*shardbook.part(z.shape[1], devices, device)) for device in range(devices)]
     slices = [z[:, c] for c in columns]
@@ -88,7 +88,7 @@ def cross_entropy(given, devices, forgets=""):
 
 
 def picks_of(labels, columns, forgets):
-    """1 at the label of each row, where these columns have it."""
+    """1 at the label of each row, if these columns contain it."""
     places = labels if forgets == "offset" else labels - columns.start
     picks = (places[:, None] == np.arange(columns.stop - columns.start)) * 1.0
     if forgets == "first column":

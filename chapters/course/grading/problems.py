@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests/equivalence"))
 import shardbook
 from shardbook import DecoderProblem, Problem, Undecided
 
-# Words that size a network; those after the bar are also options of the program.
+# Arguments with a network's sizes; those in the second set are also options of the program.
 SIZES = {"--layers", "--batch", "--model-dim", "--hidden-dim", "--experts", "--steps",
          "--blocks", "--heads", "--key-heads", "--length", "--vocabulary"}
 OF_DECODERS = {"--head-dim": 4, "--window": 0, "--rope-base": 10000, "--top-k": 1}
@@ -33,7 +33,7 @@ class Test:
     text: str        # "3 train --variant column-row"
     kind: str        # "public", "hidden" or "large"
     seed: str
-    wants_input_grad: bool = True  # a program may be right only where it is wanted
+    wants_input_grad: bool = True  # a program may be right only if dL/dx is wanted
 
     @cached_property
     def words(self):
@@ -45,7 +45,7 @@ class Test:
 
     @cached_property
     def options(self):
-        """{"--batch": "7"}."""
+        """The options as {"--batch": "7"}."""
         rest = self.words[1:] if self.words[1].startswith("--") else self.words[2:]
         return dict(zip(rest[::2], rest[1::2]))
 
@@ -54,7 +54,7 @@ class Test:
 
 
 def settled(text, seed):
-    """A hidden test's words, with what the seed chooses in each pair of braces."""
+    """A hidden test's arguments, with the seed's choice in each pair of braces."""
     chooses = random.Random(f"{seed}/{text}")
     def choice(found):
         if between := re.fullmatch(r"(\d+)\.\.(\d+)", found[1]):
@@ -66,7 +66,7 @@ def settled(text, seed):
 # ---- Problems of steps -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Stepped(Problem):
-    """After steps of the optimizer `integer`, which keeps small integers small: w <- ((w - g) mod 5) - 2."""
+    """A problem after steps of the optimizer `integer`, w <- ((w - g) mod 5) - 2: integers stay small."""
     steps_before: int = 0
 
     @cached_property
@@ -77,7 +77,7 @@ class Stepped(Problem):
         return {name: np.mod(w - before.expected[name], 5) - 2 for name, w in before.params.items()}
 
     def with_params(self, params):
-        """What comes out of other parameters, {name: array}."""
+        """The results with other parameters, {name: array}."""
         other = replace(self)
         other.__dict__["params"] = params
         return {name: result.value for name, result in other.solved(shardbook.Precision(0, 0)).items()}
@@ -85,7 +85,7 @@ class Stepped(Problem):
 
 @dataclass(frozen=True)
 class RingProblem(shardbook.WithResults):
-    """Sums of vectors, one of each device: chunk by chunk, as the ring makes them. Devices are its rows."""
+    """A sum of vectors, one of each device (a row), by chunks in the order of the ring."""
     name: str
     batch_size: int  # devices
     size: int
@@ -116,9 +116,9 @@ class RingProblem(shardbook.WithResults):
         return {name: shardbook.Bounded.exact(t, precision) for name, t in found.items()}
 
 
-# ---- What a test asks ------------------------------------------------------------------------------------
+# ---- The files of a test ---------------------------------------------------------------------------------
 class Asked:
-    """A test as files, and its expected results: {name: array}, in `problem.expected`."""
+    """A test as files, and its expected results, {name: array}, in `problem.expected`."""
     def __init__(self, test, chapter, beats=""):
         self.test, self.chapter, self.beats = test, chapter, beats
         self.random = random.Random(f"{test.seed}/{test.text}")
@@ -130,7 +130,7 @@ class Asked:
 
     @cached_property
     def expected(self):
-        """{name: what must come out}."""
+        """The expected results, {name: array}."""
         if "expected" not in self.problem.__dict__:
             results = self.problem.results("float32")
             self.problem.__dict__["expected"] = {name: result.value for name, result in results.items()}
@@ -140,11 +140,11 @@ class Asked:
 
     @cached_property
     def bounds(self):
-        """{name: how far from that each element may be}."""
+        """The largest allowed error of each element, {name: array}."""
         return {name: np.broadcast_to(0.0, value.shape) for name, value in self.expected.items()}
 
     def write(self, folder):
-        """What the program reads: no seed of these numbers, and nothing of what must come out."""
+        """Writes the program's input, which has neither the seed nor the expected results."""
         folder.mkdir()
         (folder / "job.json").write_text(json.dumps(self.job))
         if self.batch:
@@ -155,24 +155,24 @@ class Asked:
 
     @property
     def key(self):
-        """What tells it from others."""
+        """The key of this test among others."""
         return self.test, self.chapter, self.job.get("steps"), self.wants_input_grad
 
     def of_beaten(self):
-        """The same, asked of the program and the variant that a free exercise must beat."""
+        """The same test for the program and the variant that a free exercise must beat."""
         other, (chapter, variant) = copy.copy(self), self.beats.split()
         other.chapter, other.program, other.beats = chapter, f"solve.{chapter}", ""
         other.job = {**self.job, "variant": variant}
         return other
 
     def with_input_grad(self):
-        """The same, where dL/dx is wanted."""
+        """The same test with dL/dx wanted."""
         other = copy.copy(self)
         other.wants_input_grad, other.job = True, {**self.job, "input_grad": True}
         return other
 
     def with_fewer_steps(self):
-        """The same with one step, with two and so on."""
+        """Yields the same test with one step, with two and so on."""
         for steps in range(getattr(self.problem, "steps_before", 0)):
             fewer = copy.copy(self)
             fewer.problem, fewer.job = replace(self.problem, steps_before=steps), {**self.job, "steps": steps + 1}
@@ -181,7 +181,7 @@ class Asked:
             yield fewer
 
     def before(self):
-        """The problem with a step less; nothing for one step."""
+        """The problem with one step less; nothing for one step."""
         steps = getattr(self.problem, "steps_before", 0)
         return replace(self.problem, steps_before=steps - 1) if steps else None
 
@@ -191,13 +191,13 @@ class Asked:
         return {"variant": self.test.options.get("--variant", "single"), "options": options,
                 "steps": self.test.size("--steps", 1), "input_grad": self.test.wants_input_grad}
 
-    # Each of these returns the program, the problem, the job, and the batch.
+    # Each of these functions returns the program, the problem, the job, and the batch.
     def mlp(self):
         t = self.test
         stages = t.devices if self.chapter.startswith("04") else 1
         stages *= 2 if t.options.get("--variant") == "interleaved" else 1
         layers = t.size("--layers", max(2, stages + stages % 2))
-        usual = 64 if self.beats else self.random.randint(5, 8)  # 64: as `train` has it
+        usual = 64 if self.beats else self.random.randint(5, 8)  # 64 as in `train`
         wide, narrow = t.size("--model-dim", usual), t.size("--hidden-dim", 11)
         widths = tuple(wide if i % 2 == 0 else narrow for i in range(layers + 1))
         problem = self.usable(Stepped("problem", "mlp", "exact", t.size("--batch", 13), widths,
@@ -252,8 +252,8 @@ class Asked:
         return "split", None, {"bytes": sizes, "most": most}, {}
 
     def usable(self, problem):
-        """With exact numbers where they can be, else with bounds; and with no sign that rounding can change. A
-        large network has too many ReLUs for that: there, such a sign makes bounds larger."""
+        """A problem with exact numbers if possible, else with bounds, and without signs that rounding can change. A
+        large network has too many ReLUs for the latter: there, such a sign makes bounds larger."""
         unsure = "counts" if self.test.kind == "large" else "refused"
         for kind in dict.fromkeys((problem.kind, "real")):
             for seed in itertools.islice(itertools.count(problem.seed), 200):

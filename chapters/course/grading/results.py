@@ -1,11 +1,11 @@
-"""What a student, an instructor and other programs read of a grading."""
+"""Writes a grading for students, instructors and other programs."""
 import json
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 
 def as_text(graded):
-    """An exercise a line, and below it each test that lost points, with the reason."""
+    """A line for each exercise, and below it each test that lost points, with the reason."""
     earned, points = number(graded.earned), number(graded.points)
     lines = [f"{graded.name}: {earned} of {points} points ({graded.seconds:.0f} s)"]
     for exercise in dict.fromkeys(part.exercise for part in graded.parts):
@@ -32,7 +32,7 @@ def number(value):
 
 
 def write_json(graded, file):
-    """As Gradescope reads it (https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format)."""
+    """The results for Gradescope (https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format)."""
     tests = [{"number": part.exercise, "name": f"{part.exercise} {part.name}", "score": round(part.earned, 4),
               "max_score": round(part.points, 4), "status": "passed" if part.earned == part.points else "failed",
               "output": "\n".join(part.why), "output_format": "text", "tags": [part.kind, part.exercise],
@@ -46,8 +46,8 @@ def write_json(graded, file):
 
 
 def leaderboard(graded):
-    """Points; then bytes sent, most bytes held, and the time of a job relative to the staff's, over the exercises that
-    were right in a large network."""
+    """Points; then, over exercises that are right in a large network: bytes sent, most bytes held, and a job's time
+    relative to the staff's."""
     right = [figures for figures in graded.figures.values() if figures]
     points = {"name": "points", "value": round(graded.earned, 2), "order": "desc"}
     if not right:
@@ -72,5 +72,5 @@ def write_junit(graded, file):
 
 
 def plain(text):
-    """Without characters that XML cannot hold: a program may print any."""
+    """Replaces characters that XML cannot hold, since a program may print any."""
     return "".join(c if c in "\n\t" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" else "?" for c in text)

@@ -19,25 +19,25 @@ from pathlib import Path
 
 from setup import fail, run
 
-SHARED = ("/tmp", "/dev/shm", "/var/tmp")  # where every user may write
-INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set where this process is in namespaces of its own
+SHARED = ("/tmp", "/dev/shm", "/var/tmp")  # every user may write here
+INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set if this process is in namespaces of its own
 
 
 @dataclass(frozen=True)
 class Limits:
-    seconds: float = 30     # on the wall
+    seconds: float = 30     # of wall-clock time
     memory: int = 6 << 30   # resident, of all processes together
     processes: int = 150
     output: int = 1 << 20   # bytes of standard output and error together
-    file: int = 512 << 20   # of one file; all of them must find room in the scratch space
+    file: int = 512 << 20   # of one file; all files share the scratch space
 
 
 @dataclass
 class Process:
-    """What the kernel says of a process of the job, when it was last seen."""
+    """The kernel's data about a process of the job, as last read."""
     program: str
-    peak: int = 0     # bytes resident at most
-    written: int = 0  # bytes that it gave to write calls, sockets included
+    peak: int = 0     # the most resident bytes
+    written: int = 0  # bytes passed to write calls, sockets included
 
 
 @dataclass
@@ -45,23 +45,23 @@ class Ended:
     code: int
     output: str
     seconds: float
-    broke: str = ""   # which limit
-    processes: dict = field(default_factory=dict)  # by number
+    broke: str = ""   # the limit that was exceeded
+    processes: dict = field(default_factory=dict)  # by process id
 
     def devices(self, program):
-        """Of the processes of a program, in the order in which they were started."""
+        """The processes of a program, in the order of their start."""
         return [p for _, p in sorted(self.processes.items()) if p.program == str(program)]
 
 
 # ---- Namespaces of the grader's own ----------------------------------------------------------------------
 def enter(kind):
-    """Starts this program again, in namespaces of its own, unless it is there. What is left over in them ends
-    with it: processes, mounts, a network that has nothing but the loopback."""
+    """Starts this program again in namespaces of its own, unless it is in them already. Their end also ends what is
+    left in them: processes, mounts, and a network with only the loopback."""
     if kind == "user":
         if os.geteuid() != 0:
             fail(69, "--sandbox user: expected to be root, who can become another user, given another user")
         return
-    if os.environ.pop(INSIDE, ""):  # a container's first process has number 1, too, and that container's network
+    if os.environ.pop(INSIDE, ""):  # a container's first process also has number 1, but in the container's network
         return loopback_up()
     for program, package in (("unshare", "util-linux"), ("bwrap", "bubblewrap")):
         if not shutil.which(program):
@@ -73,7 +73,7 @@ def enter(kind):
     if tried.returncode:
         fail(69, "--sandbox namespaces: expected a kernel that lets this user make them, given: "
                  f"{tried.stderr.strip()}; root can take --sandbox user, which isolates less")
-    # unshare ignores TERM while it waits; what it has started ends with it.
+    # unshare ignores TERM while it waits; its child ends with it
     sys.exit(run(["unshare", *flags, sys.executable, *sys.argv], at_signal=lambda child: child.kill(),
                  env={**os.environ, INSIDE: "1"}))
 
@@ -85,20 +85,20 @@ def loopback_up():
 
 
 def loopback_bytes():
-    """That went through the loopback so far."""
+    """The bytes sent through the loopback so far."""
     lines = Path("/proc/net/dev").read_text().splitlines()
     return next(int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:"))
 
 
 def mount_scratch(folder, size):
-    """A file system in memory, which cannot grow beyond its size."""
+    """A file system in memory with a fixed size."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=100k,mode=755", "tmpfs", folder],
                    check=True)
 
 
 # ---- A job -----------------------------------------------------------------------------------------------
 class Sandbox:
-    """How jobs are isolated: "namespaces" or "user"."""
+    """Runs jobs, isolated by "namespaces" or by another "user"."""
     def __init__(self, kind, scratch):
         self.kind, self.scratch = kind, Path(scratch)
         if kind == "namespaces":
@@ -113,12 +113,12 @@ class Sandbox:
                          f"{len(mine)}")
 
     def run(self, command, sees=(), writes=(), limits=Limits(), environment=None):
-        """Runs a command which sees these folders, beside the system's programs, and writes into those."""
+        """Runs a command that can read these folders and the system's programs, and can write to `writes`."""
         given = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", **(environment or {})}
         words = [*self.prefix(sees, writes, given), *map(str, command)]
         if self.kind == "namespaces":
             return Job(words, None, limits, self.end_all).watch()
-        # The folders are the other user's for this job alone: a later one must find them as this one left them.
+        # These folders belong to the other user during this job only. The next job must find them unchanged.
         give(writes, self.account.pw_uid)
         try:
             return Job(words, given, limits, self.end_all).watch()
@@ -152,9 +152,9 @@ class Sandbox:
         return list(map(str, [*words, *limited]))
 
     def end_all(self):
-        """Of another user's processes, those that have left the job's group. (Namespaces end by themselves.)"""
+        """Kills processes of the other user that have left the job's group. (Namespaces need no kill.)"""
         if self.kind == "user":
-            while mine := self.of_account():  # one that is killed may just have started another
+            while mine := self.of_account():  # a killed process may just have started another one
                 for number in mine:
                     try:
                         os.kill(number, signal.SIGKILL)
@@ -168,7 +168,7 @@ class Sandbox:
         return [path for folder in SHARED for path in Path(folder).iterdir() if is_of(path, self.account.pw_uid)]
 
     def of_account(self):
-        """The other user's processes, but for those that have ended."""
+        """The other user's processes, without those that have ended."""
         found = []
         for number, _ in processes():
             try:
@@ -181,8 +181,8 @@ class Sandbox:
 
 
 def reap_orphans():
-    """Of processes whose parents have ended, this one is the parent where it is a namespace's first. What a job
-    leaves ends with bubblewrap's namespace, a moment after bubblewrap: this waits for that."""
+    """Waits for orphans, whose parent is this process if it is a namespace's first. The processes that a job leaves
+    end with bubblewrap's namespace, a moment after bubblewrap."""
     deadline = time.monotonic() + 5
     try:
         while os.getpid() == 1 and time.monotonic() < deadline:
@@ -193,7 +193,7 @@ def reap_orphans():
 
 
 def is_of(path, user):
-    """Whether it is this user's, and still there."""
+    """Whether a process belongs to this user and has not ended."""
     try:
         return path.lstat().st_uid == user
     except FileNotFoundError:
@@ -201,7 +201,7 @@ def is_of(path, user):
 
 
 def give(folders, user):
-    """Makes folders, with all that is in them, those of a user. Links are not followed."""
+    """Gives folders, with their contents, to a user. Does not follow links."""
     for folder in folders:
         subprocess.run(["chown", "-R", "-P", "-h", str(user), folder], check=True)
 
@@ -214,7 +214,7 @@ def has_account(name):
 
 
 def processes():
-    """(number, parent's number) of each process that there is."""
+    """Yields (number, parent's number) of each process."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -235,7 +235,7 @@ def descendants(root):
 
 
 class Job:
-    """A running command, and what it uses."""
+    """A running command and its use of resources."""
     def __init__(self, words, environment, limits, end_all):
         self.limits, self.end_all, self.begun = limits, end_all, time.monotonic()
         self.text, self.broke, self.processes = b"", "", {}
@@ -267,7 +267,7 @@ class Job:
                 return
 
     def look(self):
-        """Asks the kernel what the processes use."""
+        """Reads the use of the processes from the kernel."""
         numbers, resident = descendants(self.child.pid), 0
         for number in numbers:
             try:
@@ -289,7 +289,7 @@ class Job:
             self.broke = f"time: expected an end within {self.limits.seconds:.0f} s"
 
     def end(self):
-        """With its group; bubblewrap's first process takes its namespace with it."""
+        """Kills the command with its group. bubblewrap's first process takes its namespace with it."""
         if self.child.poll() is None:
             for number in [self.child.pid, *descendants(self.child.pid)]:
                 try:

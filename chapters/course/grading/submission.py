@@ -1,5 +1,5 @@
-"""What is taken of a submission: the bodies of its exercises' functions, and what it adds to their files, such as a
-function of its own."""
+"""Takes from a submission the bodies of its exercises' functions, and additions to their files, such as a function of
+its own."""
 import functools
 import re
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from holes import HIDDEN, Misplaced, additions, outside, require_braces
 from exercises import CHAPTERS, read_all, source
 
-NOT_DONE = "engine/not_done.hpp"  # what a starter's files include, too
+NOT_DONE = "engine/not_done.hpp"  # included by a starter's files
 MOST_BYTES = 1 << 20  # of a file
 GOES_ON = r"\\\n"
-# What no exercise needs: a way around the compiler's view of a body, or out of the program. The sandbox holds
-# without this list. It spares a student a riddle, and an instructor a reading.
+# What no exercise needs: ways around the compiler's view of a body, or out of the program. The sandbox holds without
+# this list. The list gives a student a clear message, and spares an instructor from reading.
 REFUSED = [
     (r"#", "the preprocessor"), (r"<%|%>|<:|:>|%:|\?\?.", "digraphs"),
     (GOES_ON, "a line that goes on in the next"),
@@ -28,16 +28,16 @@ REFUSED = [
 
 @dataclass
 class Answer:
-    """What a submission says to an exercise."""
+    """A submission's answer to an exercise."""
     exercise: object
-    bodies: dict = field(default_factory=dict)  # {hole: text}, none where `refused` says why
-    files: dict = field(default_factory=dict)   # {file: its text, with the solutions, and what was added to it}
+    bodies: dict = field(default_factory=dict)  # {hole: text}; empty if `refused` has the reason
+    files: dict = field(default_factory=dict)   # {file: text with the solutions and the submission's additions}
     is_done: bool = True
     refused: str = ""
 
 
 def answer_to(exercise, folder):
-    """What a submission has for an exercise."""
+    """A submission's answer to an exercise."""
     answer = Answer(exercise)
     for hole in exercise.holes:
         try:
@@ -58,8 +58,8 @@ def answer_to(exercise, folder):
 
 
 def repository_in(folder):
-    """The starter repository that a folder is, or has in folders around it.
-    \\throws Misplaced where there is none, or more than one"""
+    """The starter repository in a folder, or in folders inside it. \\throws Misplaced where there is none, or more
+    than one"""
     level = [folder]
     for _ in range(4):
         found = [path for path in level if (path / "chapters").is_dir() and not path.is_symlink()]
@@ -76,13 +76,13 @@ def repository_in(folder):
 
 @functools.cache
 def functions_of(file):
-    """All functions of a file that a starter may have cut."""
+    """All functions of a file that may be cut in a starter."""
     return list(dict.fromkeys(h for e in read_all().values() for h in e.holes + e.also if h.file == file))
 
 
 def with_solutions(hole, text):
-    """A submission's file with the solutions in it, if it has all lines of the project's own file and more, of which
-    none is refused; else nothing. What it adds, a function or an include, then belongs to the answer."""
+    """A submission's file with the solutions in it, if it has all lines of the project's file, and more lines, all
+    permitted. Otherwise nothing. The additions, a function or an include, then belong to the answer."""
     own, functions = source(hole.file).read_text(), functions_of(hole.file)
     text = text.replace(f'#include "{NOT_DONE}"\n', "")
     try:
@@ -98,7 +98,7 @@ def with_solutions(hole, text):
 
 
 def require_own_braces(hole, body):
-    """That a body ends where its function does: with a brace too few, it would take in the next one."""
+    """Checks the braces of a body. With one too few, the body would contain the next function."""
     text = source(hole.file).read_text()
     behind = text[hole.body(text)[1] + 1:].strip().split("\n")[0].strip()
     if not hole.is_file and behind in map(str.strip, body.split("\n")):
@@ -107,7 +107,7 @@ def require_own_braces(hole, body):
 
 
 def text_of(folder, file):
-    """A file of a submission, which must be a plain one inside it. Bytes that are no UTF-8 are legal in a comment."""
+    """A file of a submission: no link, and inside it. Bytes other than UTF-8 are legal in comments."""
     path = (folder / "chapters" / file)
     if not path.resolve().is_relative_to(folder.resolve()) or path.is_symlink() or not path.is_file():
         raise Misplaced(f"chapters/{file}: expected a file, given none")
@@ -117,21 +117,21 @@ def text_of(folder, file):
 
 
 def visible(body):
-    """Without comments and without what strings say."""
+    """The text without comments and the contents of strings."""
     return HIDDEN.sub(lambda found: found[0] if found[0][0] not in "/\"'" else
                       re.sub(r"[^\n]", " ", found[0]), body)
 
 
 def refusal(hole, text, begin, body, may_include=False):
     """What an exercise must not use, and where; or nothing."""
-    if hole.is_file or may_include:  # it includes what the engine offers
+    if hole.is_file or may_include:  # it may include the engine's headers
         body = re.sub(r'^#(pragma once|include ("engine/[\w./]+"|<[\w.]+>))[ \t]*(//.*)?$',
                       lambda found: " " * len(found[0]), body, flags=re.M)
     plain = visible(body)
     for pattern, what in [*REFUSED, (other_engines(hole), "it: write the step yourself")]:
         for searched in (body, plain) if pattern == GOES_ON else (plain,):
             uses = (use for use in re.finditer(pattern, searched)
-                    if not re.search(rf"\bauto\s+{re.escape(use[0].strip(' ('))}\s*=", plain))  # a lambda of this name
+                    if not re.search(rf"\bauto\s+{re.escape(use[0].strip(' ('))}\s*=", plain))  # no lambda's name
             if found := next(uses, None):
                 line = text[:begin + found.start()].count("\n") + 1
                 return f"chapters/{hole.file}:{line}: `{found[0].strip(' (')}`: an exercise must not use {what}"
@@ -139,7 +139,7 @@ def refusal(hole, text, begin, body, may_include=False):
 
 
 def other_engines(hole):
-    """Engines of the chapters but those of the hole's own file, and of what that includes."""
+    """The engines of all chapters, except for the hole's own file, and those that it includes."""
     mine = source(hole.file).read_text()
     folder = source(hole.file).parent
     for name in re.findall(r'#include "([^"]+)"', mine):

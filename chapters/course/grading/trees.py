@@ -1,5 +1,5 @@
-"""The tree in which submissions are built: the project as it is, with a submission's bodies in it. It stays, so
-that the next submission builds what differs."""
+"""The tree in which submissions are built: the project with a submission's bodies. It is kept, so that the next
+submission builds only what differs."""
 import hashlib
 import re
 import shutil
@@ -15,11 +15,11 @@ from setup import fail, root
 from submission import NOT_DONE
 
 NEEDED = ("chapters", "emu", "CMakeLists.txt", "CMakePresets.json")
-# Of the course, no submission needs more than the programs: not the hidden tests, not the grader.
+# Of the course, submissions need the programs only: neither the hidden tests nor the grader.
 LEFT_OUT = re.compile(r"chapters/course/(?!programs/|\d\d_)|chapters/data/|.*/__pycache__/|"
                       r".*(\.md|skeleton\.hpp)$")
 COMPILE = Limits(seconds=600, memory=8 << 30, output=8 << 20)
-COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's: all of the project, on a machine that others use
+COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's programs: all of the project, on a shared machine
 
 
 class Tree:
@@ -28,8 +28,8 @@ class Tree:
         self.build = self.folder / "build"
 
     def refresh(self, bodies=None, files=None):
-        """Makes the sources those of the project, with these files, {file: text}, in the place of its own, and these
-        bodies, {hole: text}. Touches what differs."""
+        """Makes the sources those of the project, with `files`, {file: text}, instead of its own, and with `bodies`,
+        {hole: text}. Writes only files that differ."""
         wanted = self.wanted(bodies or {}, files or {})
         for path in self.sources():
             if str(path.relative_to(self.folder)) not in wanted:
@@ -48,7 +48,7 @@ class Tree:
         for name in names():
             content = (root / name).read_bytes()
             name = re.sub(starters.OWN_CHAPTER, r"chapters/\1/", name)
-            if name in with_holes:  # the include always, so that the staff's body compiles nothing anew
+            if name in with_holes:  # the include is always there, so that the staff's body compiles nothing again
                 text = files.get(name.removeprefix("chapters/"), content.decode())
                 for hole, body in bodies.items():
                     if f"chapters/{hole.file}" == name:
@@ -64,7 +64,7 @@ class Tree:
                         if path.is_file() and "__pycache__" not in path.parts)
 
     def make(self, programs, limits=COMPILE):
-        """Builds programs of the course. Returns what the compiler says where it fails, or nothing."""
+        """Builds programs of the course. Returns the compiler's messages if it fails, or nothing."""
         self.build.mkdir(exist_ok=True)
         if not (self.build / "build.ninja").exists():
             ended = self.in_sandbox(["cmake", "-G", "Ninja", "--preset", "release", "-DSHARDBOOK_TESTS=OFF",
@@ -81,7 +81,7 @@ class Tree:
                                 writes=[self.build], limits=limits)
 
     def make_staff(self, programs):
-        """The staff's own programs, in a folder of their own, unless they are there and of these sources."""
+        """The staff's own programs, in their own folder. Built if they are missing, or of other sources."""
         stamp, sources = self.staff / "stamp", hashlib.sha256()
         for name, content in sorted(self.wanted({}, {}).items()):
             sources.update(f"{name} {len(content)}\n".encode() + content)
@@ -103,7 +103,7 @@ class Tree:
 
 
 def names():
-    """The project's own files that a build needs."""
+    """Yields the project's own files that a build needs."""
     for top in NEEDED:
         for path in [root / top, *sorted((root / top).rglob("*"))]:
             name = str(path.relative_to(root))
@@ -112,7 +112,7 @@ def names():
 
 
 def in_bodies(said, tree, bodies):
-    """What a compiler says of each body: {hole: [sentence]}. Of other places it may quote a solution."""
+    """The compiler's messages about each body: {hole: [sentence]}. Other messages may quote a solution."""
     places = {}
     for hole in bodies:
         text = (tree.folder / "chapters" / hole.file).read_text()
