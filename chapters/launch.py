@@ -26,8 +26,8 @@ def number_of_devices(name, text):
     return int(text)
 
 def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
-    """The exit code of a program that runs as so many devices; see chapters/on_devices. It writes to the
-    descriptor `output`."""
+    """The exit code of a program that runs on `devices` devices; see chapters/on_devices. It writes to the descriptor
+    `output`."""
     if diagnosis_file:
         diagnosis.require_replaceable(diagnosis_file)
     launcher = os.environ.get("MPIRUN", "mpirun")

@@ -18,7 +18,7 @@ const Option<std::string> stages = [] {
   return how;
 }();
 
-/// Which device works on what in which order, for so many stages a device.
+/// Which device works on what in which order, for a number of stages on each device.
 using WorkOf = Work (*)(int devices, int stages_a_device, Index micro_batches);
 
 /// A pipeline with one of the schedules; `a_device` says how many stages a device has.

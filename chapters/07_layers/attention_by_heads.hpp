@@ -56,7 +56,7 @@ class AttentionByHeads : public AttentionLayer {
   }
 
  private:
-  /// My heads' slice of a matrix, with so many heads to a key-value head.
+  /// This device's slice of a matrix, by heads: `to_each` heads for each key-value head.
   template <int Axis>
   Sharded<Axis> heads(const Checkpoint& c, const std::string& name, Index to_each) const {
     const Index size = to_each * head_dim, begin = mine_.begin * size;

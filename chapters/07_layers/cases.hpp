@@ -52,18 +52,18 @@ inline HostTensor tokens(const std::string& name, Index count, Index vocabulary)
 inline Form nothing() {
   return [](int, int) { return Traffic{}; };
 }
-/// An all-reduce of so many numbers.
+/// An all-reduce of `elements` numbers.
 inline Form reduced(Index elements) {
   return [=](int n, int me) { return ring_all_reduce(elements, n, me); };
 }
-/// An all-gather along an axis of this extent, with so many numbers to each index; and a reduce-scatter.
+/// An all-gather along an axis of this extent, with `of_one` numbers for each index; and a reduce-scatter.
 inline Form gathered(Index extent, Index of_one) {
   return [=](int n, int me) { return ring_all_gather(slices(extent, of_one, n), me); };
 }
 inline Form scattered(Index extent, Index of_one) {
   return [=](int n, int me) { return ring_reduce_scatter(slices(extent, of_one, n), me); };
 }
-/// A row of so many numbers to each neighbour that there is.
+/// A row of `width` numbers to each neighbour.
 inline Form halo(Index length, Index width) {
   return [=](int n, int me) {
     const Range mine = part(length, n, me);

@@ -44,7 +44,7 @@ class StoredCheckpoint {
   /// \throws Error file with the first problem
   void require_whole() const;
 
-  /// So many bytes of a tensor, from an offset in it on: whole elements. \throws Error file
+  /// `bytes` bytes of a tensor from `offset` on, which must be whole elements. \throws Error file
   std::vector<std::byte> read(const std::string& name, std::uint64_t offset, std::uint64_t bytes) const;
 
  private:

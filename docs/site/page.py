@@ -54,7 +54,7 @@ class Page:
         return self.markdown(self.text, self.path.rpartition("/")[0], 0, directives)
 
     def markdown(self, text, folder, deeper=0, directives=None):
-        """HTML of a text whose links start from `folder`, its headings `deeper` by so many levels."""
+        """HTML of a text whose links start from `folder`. Headings are `deeper` levels deeper."""
         tokens = PARSER.parse(text)
         command = None
         for i, token in enumerate(tokens):

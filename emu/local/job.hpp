@@ -6,8 +6,8 @@
 
 namespace shard::local {
 
-/// Runs the body on so many devices of this process, as often as wanted. \throws what leaves the body on a device
-/// first
+/// Runs the body on `devices` devices of this process. It may be called repeatedly. \throws what the body
+/// throws first on a device
 void run_job(int devices, const std::function<void(Communicator& world)>& body);
 
 }  // namespace shard::local

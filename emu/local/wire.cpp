@@ -17,8 +17,8 @@ using runtime::Request;
 using runtime::Started;
 using runtime::Wire;
 
-/// Up to so many bytes are kept for a receiver that has not come, and their sender goes on: as Open MPI does
-/// between processes of one host.
+/// The most bytes that are copied if the receiver has not come, so that the sender need not wait. Open MPI
+/// does the same between processes of one host.
 constexpr std::size_t most_kept = 4096;
 
 /// One end of a message that has not met the other one.

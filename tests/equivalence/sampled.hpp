@@ -159,7 +159,7 @@ class Roundings {
     for (std::size_t i = 1; i < x.of.size(); ++i, bits >>= 1) x.of[i] += (bits & 1) != 0 ? by : -by;
     return x;
   }
-  /// Of so many units, relative to the value: one for an operation.
+  /// A result with a relative error of `units` units: one for an operation.
   Number operator()(const Number& x, double units = 1) { return moved(x, units * u * std::abs(x.value())); }
 
   /// A sum of `terms` addends whose absolute values add up to `magnitude`.

@@ -18,10 +18,10 @@ template <class Number>
 struct SampledHeads {
   Index sequences, queries, keys;  // queries and keys of each sequence
   Index heads, head_dim;
-  Index shared = 1;                       // so many neighbours share a key-value head
+  Index shared = 1;                       // neighbours that share a key-value head
   std::optional<Number> scale = {};       // of scores
   bool is_causal = true;                  // a query sees the keys at its position and before
-  std::optional<Index> window = {};       // only so many of them
+  std::optional<Index> window = {};       // the most of them
   bool may_come_in_pieces = false;        // keys, from several devices
   const Numbers<Number>* bias = nullptr;  // (queries · keys, heads)
 
@@ -102,8 +102,8 @@ class SampledLayers {
     return dx;
   }
 
-  /// The softmax of z, in its place. Returns log Σ exp z. Exponents are differences to the largest. Where
-  /// keys come in so many pieces, powers are multiplied by others for each piece that follows.
+  /// The softmax of z, in its memory. Returns log Σ exp z. Exponents are differences from the largest. If
+  /// keys come in `pieces` pieces, powers are multiplied again for each later piece.
   Number softmax(std::vector<Number>& z, double pieces) {
     const double largest = std::ranges::max_element(z, {}, &Number::value)->value();
     const double smallest = std::ranges::min_element(z, {}, &Number::value)->value();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int pairs = 200, steps_of_each = 2;
 
-/// A variant of any chapter, with options that it declares worth testing, on so many devices.
+/// A variant of any chapter on `devices` devices, with options that it declares for tests.
 struct Strategy {
   const Chapter* chapter;
   const Variant* variant;

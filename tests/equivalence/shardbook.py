@@ -335,7 +335,7 @@ class DecoderProblem(OfTokens):
     blocks: int = 1
     experts: int = 0
     top_k: int = 1
-    window: int = 0  # a token sees so many, itself included; 0: all before it
+    window: int = 0  # tokens that a token sees, itself included; 0: all before it
     is_tied: bool = False  # the head is the embedding
     rope_base: float = 10000.0
     norm_epsilon: float = 2.0**-7  # so large that another one shows
@@ -1369,9 +1369,9 @@ def shape_text(shape):
 
 
 def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
-    """Holds the results of so many devices, a list of {name: Stored} with an entry for each device, or with
-    one of whole tensors, against a problem. `layout`: sizes of the mesh's axes and {name: letters}, as
-    read_layout gives them; without one, it is inferred."""
+    """Compares the results of `devices` devices with a problem: a list with a {name: Stored} for each device, or with
+    one for whole tensors. `layout`: sizes of the mesh's axes and {name: letters}, as read_layout gives them; without
+    one, it is inferred."""
     verdict = Verdict(problem.name, devices)
     bounds = problem.bounds(precision)
     given_names = {name for piece in pieces for name in piece}

@@ -10,7 +10,7 @@ from shardbook_numbers import Undecided
 
 
 def part(size, parts, index):
-    """[begin, end) of one of the parts of so many elements: the first (size mod parts) have one more."""
+    """[begin, end) of part `index` of `size` elements: the first (size mod parts) parts have one more."""
     least, more = divmod(size, parts)
     begin = index * least + min(index, more)
     return begin, begin + least + (index < more)

@@ -139,7 +139,7 @@ class Bounded:
         return self.rounded_once(self.value / other.value, error)
 
     def spread(self, rows, count):
-        """These rows of so many, the others 0."""
+        """These rows of `count` rows; the others are 0."""
         value, error = (np.zeros((count, *self.value.shape[1:])) for _ in range(2))
         value[rows], error[rows] = self.value, self.error
         return Bounded(value, error, self.precision)

@@ -24,8 +24,8 @@ struct CostsOfStep {
   bool operator==(const CostsOfStep&) const = default;
 };
 
-/// Carries out a step on each device, and returns what it took, in their order, on device 0. Tokens choose experts in
-/// turn. Tensors need have no elements. \throws Error usage when the variant cannot train this network on so many
+/// Runs a step on each device. Returns the costs of all devices, in order, on device 0. Tokens choose experts
+/// in turn. Tensors need no elements. \throws Error usage when the variant cannot train this network on them
 std::vector<CostsOfStep> costs_of_step(const Run& run);
 
 }  // namespace shard

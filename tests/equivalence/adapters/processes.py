@@ -25,7 +25,7 @@ class Group:
 
 
 def run(program, devices, *arguments):
-    """Calls program(group, *arguments) on so many devices, and returns an exit code."""
+    """Calls program(group, *arguments) on `devices` devices, and returns an exit code."""
     pipes = [multiprocessing.Pipe() for _ in range(devices)]
     jobs = [multiprocessing.Process(target=program, args=(Group(device, devices, pipes), *arguments))
             for device in range(devices)]
