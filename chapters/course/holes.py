@@ -1,4 +1,4 @@
-"""Functions that become holes: where their bodies are in a file, and what stands there instead.
+"""Functions that become holes: the places of their bodies in a file, and the calls that replace them.
 
 A function is named by its signature as the file spells it, up to the opening brace. So chapters need no marks,
 and a function that was moved or renamed is an error, not a hole in the wrong place."""

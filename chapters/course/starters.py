@@ -1,4 +1,4 @@
-"""Starter repositories: a copy of the project with holes, and without anything that fills them."""
+"""Starter repositories: copies of the project with holes, and without pages or code that show their solutions."""
 import functools
 import json
 import re
@@ -188,7 +188,7 @@ def mend_links(out):
         path.write_text(re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)", shown, path.read_text()))
 
 
-# ---- What a starter has of its own -----------------------------------------------------------------------
+# ---- A starter's own files -------------------------------------------------------------------------------
 def add_own_files(out, some, seed):
     own = here / "starter"
     shutil.copy(own / "not_done.hpp", out / "chapters/engine/not_done.hpp")

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A network that another library has written, and where it has the parameters of one of ours.
+/// A network that another library has written, and the names under which it stores our parameters.
 
 #include <map>
 #include <memory>

@@ -45,7 +45,7 @@ concept Unreduced = is_unreduced<std::remove_cvref_t<T>>;
 template <class T>
 concept Awaitable = is_future<std::remove_cvref_t<T>>;
 
-/// The part that all layouts share: the group, the tensor that this device holds, and the shape of the whole.
+/// The base class of all layouts: the group, the tensor that this device holds, and the shape of the whole.
 class LayoutBase {
  public:
   /// \throws Error argument when this layout was made without a tensor.
@@ -245,8 +245,8 @@ class Owned : public detail::LayoutBase {
 
 namespace detail {
 
-/// Gives the functions below access to the local tensors of all layouts, also of a Partial. They state in
-/// their result type what they do to the sum.
+/// Gives the functions below access to the local tensors of all layouts, also of a Partial. Their result
+/// types say whether the result is still an addend.
 struct Access {
   template <class L>
   static const Tensor& tensor(const L& laid) {

@@ -66,7 +66,7 @@ requires((detail::keeps_pieces<detail::Read<A>> ||
   return {};
 }
 
-/// What the letters of an axis are called: the layouts that a tensor has over one group.
+/// The names of the letters of an axis: the layouts of a tensor over one group.
 namespace letters {
 using R = Replicated;
 template <int Dimension>
@@ -256,7 +256,7 @@ struct Innermost<OnMesh<MeshAxes<Axis...>, L...>, A, Dimension> {
 template <class L, class A, int Dimension>
 inline constexpr bool is_innermost = Innermost<std::remove_cvref_t<L>, A, Dimension>::value;
 
-/// Instantiates the product of two letters, for what the compiler says of it on this axis.
+/// Instantiates the product of two letters, so that the compiler reports it for this axis.
 template <class Axis, class A, class B>
 auto product_on_axis(const A& a, const B& b) {
   return matmul(a, b);
@@ -276,7 +276,7 @@ void refuse_product(const OnMesh<MeshAxes<Axis...>, L...>*, const OnMesh<MeshAxe
 
 }  // namespace detail
 
-/// A product that is illegal on an axis. The compiler says what it says of two tensors on one group.
+/// Refuses a product that is illegal on an axis, with the sentence for two tensors on one group.
 template <detail::Factor A, detail::Factor B>
 requires(detail::LiesOnMesh<detail::Read<A>>&& detail::LiesOnMesh<detail::Read<B>> &&
          !detail::has_product<A, B>) detail::NoLayout matmul(const A&, const B&) {

@@ -104,8 +104,8 @@ class HalvingOptimizer : public Optimizer {
   IntegerOptimizer::MustStay must_stay_;
 };
 
-/// IntegerOptimizer with a state, so that a state that is divided or kept wrongly shows: m <- ((m - g) mod 5) - 2 and
-/// w <- ((w - m) mod 5) - 2. m begins with zeros.
+/// IntegerOptimizer with a state: m <- ((m - g) mod 5) - 2 and w <- ((w - m) mod 5) - 2. m begins with zeros.
+/// It shows whether a state is divided and kept correctly.
 class IntegerMomentum : public Optimizer {
  public:
   explicit IntegerMomentum(IntegerOptimizer::MustStay must_stay, float unit = 1)

@@ -42,7 +42,7 @@ class Gradients : public std::map<std::string, Placed> {
 /// on. Returns a tensor of the output's shape. Every device that holds output calls it once for each piece.
 using LossGradient = std::function<Tensor(const Tensor& output, Index first_row)>;
 
-/// Where `inference_loop` on device 0 reads rows of numbers from, and writes them to.
+/// The input and the output of `inference_loop`, which device 0 reads and writes: rows of numbers.
 class InputStream {
  public:
   virtual ~InputStream() = default;
@@ -76,7 +76,7 @@ class ShardedEngine {
   virtual Gradients backward(Tensor dout) = 0;
   /// Gradients of one global batch. By default it runs one forward pass and one backward pass.
   virtual Gradients forward_backward(Tensor x, const LossGradient& loss_gradient);
-  /// How the engine wants its input: whole on every device, divided by rows, or whole on one device.
+  /// The layout of the engine's input: whole on every device, divided by rows, or whole on one device.
   virtual Placement input_layout() const = 0;
   /// The rows of parameters that the optimizer updates on this device. `backward` returns their gradients.
   virtual Trainables trainable() = 0;

@@ -1,5 +1,5 @@
-"""Attempts to fool the grader. Each is an answer to exercise 03.1, or a change of the folder that is handed in,
-by somebody who knows the grader's source."""
+"""Attempts to deceive the grader. Each is an answer to exercise 03.1, or a change of the submission's folder, by a
+person who knows the grader's source."""
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -17,7 +17,7 @@ class Attempt:
 
 
 def c(name, returns="int", arguments="..."):
-    """Declares a function of the system within a body, where nothing can be included."""
+    """Declares a function of the system within a body, where no include is possible."""
     return f'{returns} {name}_({arguments}) __asm__("{name}");'
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""gradescope_test.py: what surrounds the grader. The zip for Gradescope and the job for Slurm, with a grader
-that only pretends to grade; the fields of results.json, against Gradescope's documentation; the packages of the
+"""gradescope_test.py: the scripts around the grader. The zip file for Gradescope and the job for Slurm, with a grader
+that only pretends to grade; the fields of results.json in Gradescope's documentation; the packages of the
 Containerfile; the exercises of the term's plan."""
 import ast
 import contextlib
@@ -324,7 +324,7 @@ class Container(unittest.TestCase):
         text = re.sub(r"\\\n", " ", (root / "Containerfile").read_text())
         listed = re.search(r"--no-install-recommends (.*?) &&", text)[1].split()
         asked = {*setup.packages, *asked_in(root / "tests/run"), *asked_in(course / "grade")}
-        # A fresh Debian with Python, and what clones this project from an address.
+        # A fresh Debian with Python, and the packages for cloning this project.
         self.assertEqual(set(listed), asked | {"python3", "git", "ca-certificates"})
         self.assertEqual(len(listed), len(set(listed)))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""grading_test.py: the grader's parts, each by itself: what is asked, what is taken of a submission, what may
-run, what is judged, and what is written of it."""
+"""grading_test.py: each part of the grader by itself: problems, submissions, the sandbox, the judge, and the files of
+results."""
 import contextlib
 import csv
 import dataclasses

@@ -1,4 +1,4 @@
-// Launches of several communicators in orders that differ between devices.
+// Mistakes with launches of several communicators, in orders that differ between devices.
 
 #include <nccl.h>
 

@@ -112,7 +112,7 @@ TEST_CASE("t5: what a file does not say is what the family's config class has") 
   check_refused({{"d_ff", "absent"}}, "DenseReluDense.wi.weight: expected (2048, 4)" + wider + "(5, 4)");
   check_refused({{"num_heads", "null"}}, "expected (8, 8)" + wider + "(8, 2)");
   check_refused({{"num_layers", "absent"}}, "expected a parameter encoder.block.2.");
-  check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as many
+  check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as encoder's
 }
 
 TEST_CASE("t5: a network of a size that nobody has is refused before its parameters are listed") {

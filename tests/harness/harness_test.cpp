@@ -1,4 +1,4 @@
-// The harness itself: hidden test cases that fail, to be run by harness/check, and one that does not.
+// Tests of the harness: hidden test cases that fail, run by harness/check, and one that passes.
 
 #include <csignal>
 #include <stdexcept>
@@ -32,7 +32,7 @@ TEST_CASE("every device runs the tests") {
   }
 }
 
-// All devices go on, and the failure of one is told with all there is to know.
+// All devices continue, and the failure of one is printed in full.
 TEST_CASE("a check fails on device 1", "[.]") {
   SECTION("in a section") {
     const int captured = 40 + group().device_id();
@@ -71,7 +71,7 @@ TEST_CASE("device 1 throws an Error in its first section", "[.]") {
   }
 }
 
-// Devices that no longer run the same test case, though each of their calls fits those of the others.
+// Devices run different test cases, and yet each of their calls matches.
 TEST_CASE("device 1 meets the others once too often", "[.]") {
   if (group().device_id() == 1) group().exchange("one too many", 0);
 }

@@ -1,6 +1,6 @@
-"""Compiles sources in which something has been changed, and links them with the objects of a build.
+"""Compiles changed sources, and links them with the objects of a build.
 
-ninja says how the build does it, and which objects a file goes into. Only optimization is left out."""
+ninja lists the build's commands, and the objects that depend on a file. Only optimization is left out."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""Chapters 02 to 06."""
+"""Mistakes in chapters 02 to 06."""
 from mistake import of
 
 C02 = "chapters/02_data_parallel/"

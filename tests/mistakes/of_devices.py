@@ -1,4 +1,4 @@
-"""Devices: the runtime that backends share, and the emulator."""
+"""Mistakes in devices: the runtime that backends share, and the emulator."""
 from mistake import of
 
 DEVICE = "chapters/engine/device/"

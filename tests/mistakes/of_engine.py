@@ -1,4 +1,4 @@
-"""The engine of all chapters: training, files, data, the proof, checkpoints and dispatch."""
+"""Mistakes in the engine of all chapters: training, files, data, the proof, checkpoints and dispatch."""
 from mistake import of
 
 FILES = "chapters/engine/files/"

@@ -1,4 +1,4 @@
-"""Chapters 07 to 09: layers, networks made of them, and several axes."""
+"""Mistakes in chapters 07 to 09: layers, networks made of them, and several axes."""
 from mistake import of
 
 C07 = "chapters/07_layers/"

@@ -37,7 +37,7 @@ def table(names, lines):
 
 
 def rows_of(text):
-    """The rows that a page has, by the mistake's name."""
+    """{mistake: row} of the rows that a page has."""
     return {found[1]: found[0] for found in ROW.finditer(text)}
 
 

@@ -1,7 +1,7 @@
-"""What a test gives a program to solve, and what must come out.
+"""The problem that a test gives a program, and the expected results.
 
-A test is words, as for the chapter's program: "3 train --variant column-row --layers 4 --batch 7". Its numbers
-are not the chapter's: they come from a seed. A hidden test leaves sizes open, "{2..5} train --batch {3..11}" or
+A test has the arguments of the chapter's program: "3 train --variant column-row --layers 4 --batch 7". Other than
+there, a seed makes its weights and data. A hidden test leaves sizes open, "{2..5} train --batch {3..11}" or
 "{4 --mesh rows=2,columns=2|6 --mesh rows=2,columns=3}", and the seed chooses."""
 import copy
 import itertools

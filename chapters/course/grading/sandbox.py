@@ -1,5 +1,5 @@
-"""Runs what a submission has made: without a network, on files that it may see, within limits. All that it has
-started ends with it.
+"""Runs a submission's programs without a network, with only some files, within limits. All their processes end with
+them.
 
 A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. A container often forbids that;
 there root can at least run programs as another user."""

@@ -17,8 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t max_parts =
-    4096;  // of a tensor: as many as the most devices; each is compared with each
+constexpr std::size_t max_parts = 4096;  // of a tensor, as many as devices at most; each two are compared
 
 nlohmann::ordered_json to_json(const Ranges& ranges) {
   auto all = nlohmann::ordered_json::array();
