@@ -1,5 +1,5 @@
 // The order in which processes launch calls of their communicators, in memory that all of them share. Each
-// process has a queue of launches. Its first launch is done when it is also the first of each process that
+// process has one list of launches. A launch is done when it is the first in the list of each process that
 // takes part. If first launches wait for one another in a cycle, the processes have used different orders.
 
 #include "launch_order.hpp"

@@ -17,8 +17,8 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
   ~Interruption();
 
-  /// Checks for a signal after a step, on every device. Device 0 decides for all devices. Another device
-  /// decides only if device 0 does not for a second. \throws Error interrupted: "interrupted at step 120"
+  /// Checks for a signal after a step, on every device. Device 0 throws for all; another device only if the job
+  /// still runs a second later. \throws Error interrupted: "interrupted at step 120"
   void look(const Communicator& group, Index step);
 
  private:

@@ -35,7 +35,7 @@ struct Variant {
   /// Refuses a network or options that this variant cannot run. \throws Error usage
   std::function<void(int devices, const Workload&, const Options&)> require = {};
   const WorkloadKind* workload = nullptr;  ///< null: the chapter's
-  /// Whether this variant needs more layers than the default network that the other variants use.
+  /// Whether the default network of the chapter's other variants may be too small for this one.
   bool is_deeper = false;
   /// The variant of this chapter whose loss curve must agree. If empty, it is the first chapter's curve for a
   /// network with as many layers.
