@@ -28,8 +28,8 @@ struct MapSettings {
 };
 
 /// The memory of each place such that devices get about equal shares: `get_balanced_memory`. The last device
-/// keeps all its memory. With `is_low_zero`, device 0 gets only what does not fit on the others. \throws
-/// Error usage if the devices are not 0, 1, ... with `is_low_zero`
+/// keeps all its memory. With `is_low_zero`, device 0 gets only what does not fit on the others.
+/// \throws Error usage if the devices are not 0, 1, ... with `is_low_zero`
 Memory balanced_memory(const Network& network, const MapSettings& settings, bool is_low_zero);
 
 /// A map, and the memory that it keeps free.

@@ -24,8 +24,8 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Parses and checks a header that precedes `data_bytes` bytes of data; `path` is for messages. \throws Error
-/// file at the first violation of the format
+/// Parses and checks a header that precedes `data_bytes` bytes of data; `path` is for messages.
+/// \throws Error file at the first violation of the format
 Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::string& path);
 
 /// The size of a tensor in bytes. Nothing if the product of the dimensions other than 0 exceeds 2^63-1: a 0

@@ -26,8 +26,8 @@ struct SafetensorsLine {
 /// to 8 bytes.
 class SafetensorsWriter {
  public:
-  /// Writes the header. A reader of `path` finds the old file until commit(): see Replacement. \throws Error
-  /// file when it cannot be written; argument for tensors that the format cannot hold
+  /// Writes the header. A reader of `path` finds the old file until commit(): see Replacement.
+  /// \throws Error file when it cannot be written; argument for tensors that the format cannot hold
   SafetensorsWriter(const std::string& path, std::vector<SafetensorsLine> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 

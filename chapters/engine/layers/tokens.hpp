@@ -23,8 +23,8 @@ struct Tokens {
 
   Index rows() const { return sequences * length; }
 
-  /// Reads an input (sequences, 2 · length): a row has the ids of a sequence, and then its labels. \throws
-  /// Error argument for an id or a label outside the vocabulary
+  /// Reads an input (sequences, 2 · length): a row has the ids of a sequence, and then its labels.
+  /// \throws Error argument for an id or a label outside the vocabulary
   static Tokens read(const Tensor& input, Index vocabulary, Index first_position = 0,
                      SourceLine where = SourceLine::current());
   /// The tokens at these places of each sequence, counted from the first one held here.

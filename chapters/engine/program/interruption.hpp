@@ -17,7 +17,7 @@ class Interruption {
   Interruption& operator=(const Interruption&) = delete;
   ~Interruption();
 
-  /// Checks for a signal after a step, on every device. Device 0 throws for all; another device only if the job
+  /// Checks for a signal after a step, on every device. Device 0 throws for all; another one only if the job
   /// still runs a second later. \throws Error interrupted: "interrupted at step 120"
   void look(const Communicator& group, Index step);
 

@@ -128,8 +128,8 @@ class Workload {
   /// @{
   /// Uses the training data if they are open and fit the network.
   virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
-  /// The results from the definitions, in exact arithmetic, independent of engines and tensors. \throws Error
-  /// internal when a sum is not exact in float32
+  /// The results from the definitions, in exact arithmetic, independent of engines and tensors.
+  /// \throws Error internal when a sum is not exact in float32
   virtual Solution solve(const ExactProblem& problem) const = 0;
   /// The mistakes for which solve_with computes results.
   virtual std::vector<Cause> mistakes() const { return {}; }
