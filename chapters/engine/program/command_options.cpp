@@ -15,12 +15,10 @@
 
 namespace shard {
 
-/// X
 std::string shown(const std::string& text) {
   return text.empty() ? "''" : printable(text, 60);
 }
 
-/// X
 std::string takers_of(const std::string& option, const Chapter& chapter) {
   std::vector<std::string> names;
   for (const Variant& v : chapter.variants)
