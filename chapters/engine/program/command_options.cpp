@@ -228,7 +228,7 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
       ->type_name("FILE")
       ->check(path);
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
-  train->add_option("--save-every", a.save_every, "Save after each of so many steps, too")
+  train->add_option("--save-every", a.save_every, "Save after every N-th step, too")
       ->check(positive)
       ->type_name("N");
   train->add_option("--resume", a.resume, "Go on from this checkpoint, with the options that it had")
