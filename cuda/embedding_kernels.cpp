@@ -20,10 +20,10 @@ using cuda::OnDeviceToo;
 struct Rotate {
   double direction;  ///< 1, or -1 for the inverse
 
-  SHARDBOOK_KERNEL void operator()(Index i, float* t, const Index* positions, const double* angles,
-                                   Index half, Index n) const {
+  SHARDBOOK_KERNEL void operator()(Index i, float* t, const Index* positions, Index length,
+                                   const double* angles, Index half, Index n) const {
     const Index row = i / half, j = i % half;
-    const double angle = static_cast<double>(positions[row]) * angles[j];
+    const double angle = static_cast<double>(positions[row % length]) * angles[j];
     const double cosine = cos(angle), sine = direction * sin(angle);
     for (Index a = row * n + j; a < (row + 1) * n; a += 2 * half) {
       const double x = t[a], y = t[a + half];
@@ -61,7 +61,7 @@ Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, I
   const Index half = head_dim / 2, n = t.extent(1);
   if (t.size() > 0)
     launch(Rotate{direction}, t.extent(0) * half, TensorMemory::data(t), at.data<Index>(),
-           angles.data<double>(), half, n);
+           static_cast<Index>(positions.size()), angles.data<double>(), half, n);
   return std::move(t);
 }
 

@@ -22,8 +22,8 @@ Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, I
   for (Index i = 0; i < rows; ++i) {
     float* row = row_of(t, i);
     for (Index j = 0; j < half; ++j) {
-      const double angle =
-          static_cast<double>(positions[static_cast<std::size_t>(i)]) * angles[static_cast<std::size_t>(j)];
+      const double angle = static_cast<double>(positions[static_cast<std::size_t>(i) % positions.size()]) *
+                           angles[static_cast<std::size_t>(j)];
       const double cosine = std::cos(angle), sine = direction * std::sin(angle);
       for (Index head = 0; head < columns; head += head_dim) {
         float& a = row[head + j];

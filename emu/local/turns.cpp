@@ -29,6 +29,7 @@ void Turns::run(int devices, const std::function<void()>& body) {
     seats_.push_back(std::make_unique<Seat>(d));
     seats_.back()->fibre = std::make_unique<Fibre>(noting_errors);
   }
+  may_go_on_.assign(seats_.size(), true);
   auto has_ended = [](const auto& seat) { return seat->fibre->has_ended(); };
   while (error_ == nullptr && !std::ranges::all_of(seats_, has_ended)) let_each_go_on();
   if (error_ == nullptr) return seats_.clear();
@@ -40,7 +41,10 @@ void Turns::run(int devices, const std::function<void()>& body) {
 
 void Turns::let_each_go_on() {
   const std::size_t before = moves_;
+  if (std::ranges::find(may_go_on_, true) == may_go_on_.end()) may_go_on_.assign(seats_.size(), true);
   for (std::size_t d = 0; d < seats_.size() && error_ == nullptr; ++d) {
+    if (!may_go_on_[d]) continue;
+    may_go_on_[d] = false;
     running_ = seats_[d].get();
     const Device::Scope scope(running_->device);
     if (!running_->fibre->has_ended()) running_->fibre->resume();
@@ -64,6 +68,7 @@ void Turns::pass(const std::function<runtime::Blocked()>& describe) {
 
 void Turns::lend() {
   note_move();
+  wake(running_->device.id);
   running_->fibre->suspend();
 }
 
@@ -94,7 +99,7 @@ void Turns::search_for_deadlock() {
   const std::vector<int> stuck = runtime::stuck_devices(states);
   if (stuck.empty()) return;
   const std::string line = runtime::explain_deadlock(states, stuck);
-  for (int d : stuck) seats_[static_cast<std::size_t>(d)]->verdict = line;
+  for (int d : stuck) seats_[static_cast<std::size_t>(d)]->verdict = line, wake(d);
   note_move();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Whose turn it is. Devices take turns in the order of their ids: each runs until it waits. So what a program
+/// Whose turn it is. Devices take turns in the order of their ids: each runs until it waits. A device that
+/// waits is passed over until something happens for it, or until nobody else can go on. So what a program
 /// does, and in which order, follows from the program alone.
 
 #include <exception>
@@ -37,6 +38,8 @@ class Turns {
   void print() const;
   /// Something has happened for which a device may have waited.
   void note_move() { ++moves_; }
+  /// The same, for which this device may have waited: it has a turn.
+  void wake(int device) { may_go_on_[static_cast<std::size_t>(device)] = true; }
 
  private:
   struct Seat {
@@ -54,6 +57,7 @@ class Turns {
   void let_each_go_on();
 
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<bool> may_go_on_;  // by device: what it waits for may be there
   std::exception_ptr error_;
   Seat* running_ = nullptr;
   int job_ = 0;

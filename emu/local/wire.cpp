@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "emu/local/turns.hpp"
 #include "engine/device/error.hpp"
@@ -49,18 +49,16 @@ struct Shared {
   std::vector<std::size_t> collectives;     // that each member has begun
 };
 
-/// By the job, the group's id and members: each member asks for it when it first needs it. One that has sent and
-/// gone leaves its messages here.
+/// Of the groups of this job, by id and members: each member asks for it when it first needs it. One that has
+/// sent and gone leaves its messages here.
+auto& all_shared() {
+  static std::map<std::pair<Index, std::vector<int>>, std::shared_ptr<Shared>> all;
+  static int job = 0;
+  if (std::exchange(job, Turns::instance().job()) != Turns::instance().job()) all.clear();
+  return all;
+}
 std::shared_ptr<Shared> shared_by(Index id, const std::vector<int>& members) {
-  static std::map<std::tuple<int, Index, std::vector<int>>, std::shared_ptr<Shared>> all;
-  const int job = Turns::instance().job();
-  std::erase_if(all, [job](const auto& entry) {
-    const Shared& shared = *entry.second;
-    const bool is_over = entry.second.use_count() == 1 && shared.meetings.empty() &&
-                         std::ranges::all_of(shared.sends, &Ends::empty);
-    return is_over || std::get<0>(entry.first) != job;
-  });
-  std::shared_ptr<Shared>& shared = all[{job, id, members}];
+  std::shared_ptr<Shared>& shared = all_shared()[{id, members}];
   if (shared == nullptr) shared = std::make_shared<Shared>(members.size());
   return shared;
 }
@@ -105,8 +103,14 @@ class MessageInMemory : public Request {
 class WireInMemory : public Wire {
  public:
   WireInMemory(Index id, std::vector<int> members)
-      : members_(std::move(members)), shared_(shared_by(id, members_)) {
+      : id_(id), members_(std::move(members)), shared_(shared_by(id, members_)) {
     place_ = static_cast<int>(std::ranges::find(members_, this_device()) - members_.begin());
+  }
+  /// The last one leaves nothing behind, unless there are messages.
+  ~WireInMemory() override {
+    if (shared_.use_count() == 2 && shared_->meetings.empty() &&
+        std::ranges::all_of(shared_->sends, &Ends::empty))
+      all_shared().erase({id_, members_});
   }
   int place() const override { return place_; }
   int size() const override { return static_cast<int>(members_.size()); }
@@ -140,7 +144,7 @@ class WireInMemory : public Wire {
     Turns::instance().note_move();
     const auto receiver = static_cast<std::size_t>(to);
     if (const std::shared_ptr<End> other = take(shared_->receives[receiver], place_, tag))
-      return deliver(bytes, other->received), nullptr;
+      return deliver(bytes, other->received), wake(to), nullptr;
     auto mine = std::make_shared<End>(place_, tag);
     mine->sent = bytes;
     shared_->sends[receiver].push_back(mine);
@@ -152,7 +156,7 @@ class WireInMemory : public Wire {
     Turns::instance().note_move();
     const auto me = static_cast<std::size_t>(place_);
     if (const std::shared_ptr<End> other = take(shared_->sends[me], from, tag))
-      return deliver(other->sent, bytes), nullptr;
+      return deliver(other->sent, bytes), wake(from), nullptr;
     auto mine = std::make_shared<End>(from, tag);
     mine->received = bytes;
     shared_->receives[me].push_back(mine);
@@ -163,6 +167,10 @@ class WireInMemory : public Wire {
   template <class Finish>
   Started meet(std::span<const std::byte> brings, Finish finish);
 
+  /// A member's operation can go on.
+  void wake(int place) { Turns::instance().wake(members_[static_cast<std::size_t>(place)]); }
+
+  Index id_;
   std::vector<int> members_;
   std::shared_ptr<Shared> shared_;
   int place_ = 0;
@@ -198,7 +206,8 @@ Started WireInMemory::meet(std::span<const std::byte> brings, Finish finish) {
   Meeting& meeting = shared_->meetings[number];
   meeting.of_member.resize(members_.size());
   meeting.of_member[static_cast<std::size_t>(place_)].assign(brings.begin(), brings.end());
-  ++meeting.arrived;
+  if (++meeting.arrived == members_.size())
+    for (int member : members_) Turns::instance().wake(member);
   return std::make_unique<Gathering<Finish>>(shared_, number, std::move(finish));
 }
 

@@ -64,6 +64,9 @@ TEST_CASE("rotate turns counterclockwise, and leaves position 0") {
   CHECK(Values(turned.begin(), turned.begin() + 4) == Values{1, 2, 3, 4});
   CHECK(turned[4] == static_cast<float>(std::cos(1.0)));
   CHECK(turned[6] == static_cast<float>(std::sin(1.0)));
+  const Values of_two_sequences =
+      rotate(matrix(4, 2, {1, 0, 1, 0, 1, 0, 1, 0}), Indices{0, 1}, 2, 100).to_host();
+  CHECK(of_two_sequences == Values{1, 0, turned[4], turned[6], 1, 0, turned[4], turned[6]});
   CHECK(rotate(Tensor({0, 4}), {}, 2, 100).shape() == Shape{0, 4});
   CHECK(rotate(Tensor({2, 0}), Indices{0, 1}, 2, 100).shape() == Shape{2, 0});
 }
@@ -99,9 +102,14 @@ TEST_CASE("rotate refuses heads that do not fit") {
             std::to_string(head_dim));
   check_refused(
       [&] {
-        rotate_backward(Tensor({2, 6}), Indices{0}, 2, 100);
+        rotate_backward(Tensor({3, 6}), two, 2, 100);
       },
-      "rotate_backward: expected 2 positions, one for each row of (2, 6), given 1");
+      "rotate_backward: expected positions whose number divides the rows of (3, 6), given 2");
+  check_refused(
+      [&] {
+        rotate(Tensor({3, 6}), {}, 2, 100);
+      },
+      "rotate: expected positions whose number divides the rows of (3, 6), given 0");
   check_refused([&] { rotate(Tensor({2}), two, 2, 100); }, "rotate: expected a matrix, given (2,)");
   check_refused(
       [&] {

@@ -58,6 +58,25 @@ void add_wrong_group(Programs& programs, const CollectiveCall& call) {
        Runs::alone});
 }
 
+/// Device 0 leaves out a call on a group of two. Nothing says which of the two is wrong.
+Program left_out_by_one_of_two() {
+  static const Form of_two("all_reduce in group {0, 1}",
+                           CALL(g.all_reduce_async(Tensor({2}), ReduceOp::sum)));
+  static const Form of_all("a gather of \"texts\"", CALL(g.gather("texts", "")));
+  return {"all_reduce",
+          "left out by one of a group of two",
+          82,
+          {all_stuck, waits("devices 0, 2 wait", of_all.text, of_all.where, "device 1"),
+           waits("device 1 waits", of_two.text, of_two.where, "device 0"),
+           "  they wait in calls that do not belong together: see which of them should not be there"},
+          [] {
+            const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, 0);
+            if (me() == odd) of_two.make(*part);
+            of_all.make();
+          },
+          Runs::alone};
+}
+
 /// Gathers are no calls of a stream, so they and other calls wait for each other.
 void add_another_call(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
@@ -97,7 +116,7 @@ void add_another_call(Programs& programs, const CollectiveCall& call) {
 }  // namespace
 
 Programs deadlocks() {
-  Programs programs;
+  Programs programs = {left_out_by_one_of_two()};
   for (const CollectiveCall& call : collective_calls()) {
     add_at_the_end(programs, call);
     add_wrong_group(programs, call);

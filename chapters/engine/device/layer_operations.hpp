@@ -88,8 +88,9 @@ Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span
                     std::span<const Index> last, SourceLine where = SourceLine::current());
 /// The rotary embedding (Su et al. 2021), in the pairs that Llama and Mistral use. A row of t (m, heads · d)
 /// has its heads one behind the other, d = head_dim columns each. In each head of row i it turns the pair of
-/// elements j and j + d/2 by the angle positions[i] · base^(−2j/d). It is computed in float64 and rounded
-/// once. \throws Error argument when head_dim is odd or does not divide t's columns.
+/// elements j and j + d/2 by the angle positions[i mod n] · base^(−2j/d), of n positions: rows are those of one
+/// sequence or of several. It is computed in float64 and rounded once. \throws Error argument when n does not
+/// divide t's rows, or head_dim is odd or does not divide t's columns.
 Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
               SourceLine where = SourceLine::current());
 /// The gradient of rotate, which is also its inverse: it turns by the negative angles, in the memory of dt.

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+
+#include "engine/device/split.hpp"
 
 namespace shard {
 
@@ -15,5 +18,10 @@ std::optional<Room> room_for_devices();
 
 /// Whether tensors have elements. Without them, operations only book what they would do (emu/meta/).
 bool tensors_have_elements();
+
+/// Calls `body(k)` for k from 0 to n − 1. The calls differ in the values of elements alone, as heads of
+/// attention do. So where tensors have none, the first call that leaves the memory as it found it, and makes
+/// no call to other devices, is booked for all that follow.
+void for_each_alike(Index n, const std::function<void(Index)>& body);
 
 }  // namespace shard

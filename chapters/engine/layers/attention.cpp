@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/device/memory.hpp"
+
 namespace shard {
 
 namespace {
@@ -31,32 +33,33 @@ Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, I
   return concatenate(all, 0);
 }
 
-/// For each query, the first and the last position that it sees.
+/// The first and the last position that each query sees.
 struct VisibleKeys {
-  std::vector<Index> first, last;
+  std::vector<Index> first, ends;
+  std::span<const Index> last;  // its own position, or else one of `ends`
 
   VisibleKeys(std::span<const Index> at_q, std::span<const Index> at_k, const AttentionHeads& heads)
-      : last(at_q.begin(), at_q.end()) {
-    for (Index at : last) first.push_back(heads.window ? at - *heads.window + 1 : 0);
-    if (!heads.is_causal && !at_k.empty()) std::ranges::fill(last, std::ranges::max(at_k));
+      : first(at_q.size()), last(at_q) {
+    for (std::size_t i = 0; heads.window && i < first.size(); ++i) first[i] = at_q[i] - *heads.window + 1;
+    if (heads.is_causal || at_k.empty()) return;
+    ends.assign(at_q.size(), std::ranges::max(at_k));
+    last = ends;
   }
-  /// Whether some query sees some key.
+  VisibleKeys(VisibleKeys&&) = default;
+  /// Whether some query sees some key, of queries and keys whose positions follow one another.
   bool any(std::span<const Index> at_k) const {
-    if (last.empty() || at_k.empty()) return false;
-    return std::ranges::min(at_k) <= std::ranges::max(last) &&
-           std::ranges::max(at_k) >= std::ranges::min(first);
+    return !last.empty() && !at_k.empty() && at_k.front() <= last.back() && at_k.back() >= first.front();
   }
 };
 
 /// The runs of indices with consecutive positions.
 std::vector<Range> runs_of(std::span<const Index> at) {
   std::vector<Range> runs;
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    const auto index = static_cast<Index>(i);
-    if (i > 0 && at[i] == at[i - 1] + 1)
-      runs.back().end = index + 1;
-    else
-      runs.push_back({index, index + 1});
+  const auto all = static_cast<Index>(at.size());
+  for (Index begin = 0, end = 1; begin < all; begin = end++) {
+    const Index* here = &at[static_cast<std::size_t>(begin)];
+    while (end < all && here[end - begin] == here[0] + end - begin) ++end;
+    runs.push_back({begin, end});
   }
   return runs;
 }
@@ -173,18 +176,19 @@ void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoft
   const Blocks blocks(piece, heads);
   const std::vector<Tensor> bias = biases(heads, piece);
   if (softmax.largest.empty()) begin(softmax, blocks.of_q, heads);
-  for (Index s = 0; s < heads.sequences; ++s)
+  for_each_alike(heads.sequences, [&](Index s) {
     for (const Block& block : blocks.visible) {
       const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
                    vs = run_of(piece.v, heads, s, block.keys);
-      std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, heads.key_head.size(), 0);
-      for (std::size_t h = 0; h < heads.key_head.size(); ++h, ++i) {
-        const Tensor q = head_of(qs, heads, static_cast<Index>(h)), k = head_of(ks, heads, heads.key_head[h]),
-                     v = head_of(vs, heads, heads.key_head[h]);
-        attend_head(scores(q, k, bias[h], block, heads.how), v, heads.how, softmax.largest[i],
-                    softmax.sums[i], softmax.weighted[i]);
-      }
+      for_each_alike(static_cast<Index>(heads.key_head.size()), [&](Index h) {
+        const Index g = heads.key_head[static_cast<std::size_t>(h)];
+        const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, heads.key_head.size(), h);
+        const Tensor q = head_of(qs, heads, h), k = head_of(ks, heads, g), v = head_of(vs, heads, g);
+        attend_head(scores(q, k, bias[static_cast<std::size_t>(h)], block, heads.how), v, heads.how,
+                    softmax.largest[i], softmax.sums[i], softmax.weighted[i]);
+      });
     }
+  });
 }
 
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax) {
@@ -242,12 +246,12 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
   std::vector<Tensor> dv = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
   const std::vector<Tensor> bias = biases(heads, piece);
   std::vector<Tensor> dbiases = zeros_like(bias);
-  for (Index s = 0; s < heads.sequences; ++s)
+  for_each_alike(heads.sequences, [&](Index s) {
     for (const Block& block : blocks.visible) {
       const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
                    vs = run_of(piece.v, heads, s, block.keys), os = run_of(o, heads, s, block.queries),
                    ds = run_of(dout, heads, s, block.queries);
-      for (Index h = 0; h < static_cast<Index>(query_heads); ++h) {
+      for_each_alike(static_cast<Index>(query_heads), [&](Index h) {
         const Index g = heads.key_head[static_cast<std::size_t>(h)];
         const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, query_heads, h);
         const std::size_t j = place_of_head(s, blocks.of_k.size(), block.key_run, key_heads, g);
@@ -255,8 +259,9 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
                        head_of(os, heads, h), head_of(ds, heads, h), bias[static_cast<std::size_t>(h)]},
                       block, heads.how, softmax.largest[i], softmax.sums[i], dq[i], dk[j], dv[j],
                       dbiases[static_cast<std::size_t>(h)]);
-      }
+      });
     }
+  });
   if (dbias != nullptr) *dbias = add(std::move(*dbias), of_pairs(std::move(dbiases), dbias->shape()));
   return {joined(dq, query_heads, piece.q.extent(0), heads.query_width()),
           joined(dk, key_heads, piece.k.extent(0), heads.key_width()),
@@ -265,22 +270,22 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
 
 namespace {
 
-/// The position of each row.
-std::vector<Index> of_rows(Index sequences, std::span<const Index> at) {
-  std::vector<Index> all;
-  for (Index s = 0; s < sequences; ++s) all.insert(all.end(), at.begin(), at.end());
-  return all;
+void require_rows(const char* call, const Tensor& t, Index sequences, std::span<const Index> at) {
+  const Index rows = sequences * static_cast<Index>(at.size());
+  if (t.extent(0) != rows)
+    refuse(Code::argument, call, std::to_string(rows) + " rows, one for each token", to_string(t.shape()));
 }
 
 }  // namespace
 
 Tensor rotary(Tensor t, Index sequences, std::span<const Index> at, const Rotary& settings) {
-  return settings.how.rounded(rotate(std::move(t), of_rows(sequences, at), settings.head_dim, settings.base));
+  require_rows("rotary", t, sequences, at);
+  return settings.how.rounded(rotate(std::move(t), at, settings.head_dim, settings.base));
 }
 
 Tensor rotary_backward(Tensor dt, Index sequences, std::span<const Index> at, const Rotary& settings) {
-  return settings.how.rounded(
-      rotate_backward(std::move(dt), of_rows(sequences, at), settings.head_dim, settings.base));
+  require_rows("rotary_backward", dt, sequences, at);
+  return settings.how.rounded(rotate_backward(std::move(dt), at, settings.head_dim, settings.base));
 }
 
 }  // namespace shard

@@ -17,14 +17,6 @@ namespace {
 
 constexpr std::size_t groups_remembered = 256;
 
-/// The first slot, and those that are not 0.
-std::map<Index, Index> by_slot(const std::vector<Index>& counts) {
-  std::map<Index, Index> some;
-  for (std::size_t slot = 0; slot < counts.size(); ++slot)
-    if (slot == 0 || counts[slot] != 0) some[static_cast<Index>(slot)] = counts[slot];
-  return some;
-}
-
 /// How many bytes at the beginning a terminal would obey (ESC, say), or turn text by: U+200E, U+200F, U+202A to
 /// U+202E and U+2066 to U+2069, in UTF-8.
 std::size_t bytes_obeyed(std::string_view text) {
@@ -71,14 +63,14 @@ void ControlPlane::keep_going(std::function<void()> advance,
   calls_ = std::move(calls);
 }
 
-void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
+void ControlPlane::wait_for(const std::string& what, const std::function<Blocked::Needs()>& needs,
                             const std::function<bool()>& is_done) {
   const SourceLine where = current_call_site();
   auto describe = [&] {
     Blocked blocked;
     blocked.call = what;
     blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where);
-    blocked.any_of = {needs};
+    blocked.any_of = {needs()};
     blocked.in_flight = in_flight_();
     blocked.is_at_end = is_at_end_;
     return blocked;
@@ -88,12 +80,12 @@ void ControlPlane::wait_for(const std::string& what, Blocked::Needs needs,
 
 DeviceState ControlPlane::my_state(Blocked blocked) const {
   DeviceState state{std::move(blocked), removed_, calls_()};
-  for (const auto& [group, counts] : posted_) state.posted[group] = by_slot(*counts);
+  for (const auto& [group, counts] : posted_) state.posted[group] = *counts;
   return state;
 }
 
 void ControlPlane::remove(Index group) {
-  removed_[group] = by_slot(*posted_.at(group));
+  removed_[group] = *posted_.at(group);
   posted_.erase(group);
   if (removed_.size() > groups_remembered) removed_.erase(removed_.begin());
 }

@@ -29,7 +29,7 @@ class ControlPlane {
 
   /// What this device posts in a group, by slot: counted there, and read here. Of a group that is removed the
   /// counts are kept, since others may still wait for messages that are on their way.
-  void add(Index group, const std::vector<Index>& posted) { posted_[group] = &posted; }
+  void add(Index group, const std::map<Index, Index>& posted) { posted_[group] = &posted; }
   void remove(Index group);
 
   /// What a backend has in flight goes on while a device waits in a control collective: others may need it
@@ -38,8 +38,10 @@ class ControlPlane {
   void keep_going(std::function<void()> advance, std::function<std::vector<Blocked::Needs>()> in_flight,
                   std::function<Index()> calls);
 
-  /// Returns when `is_done`. What is in flight goes on meanwhile. \throws Error deadlock
-  void wait_for(const std::string& what, Blocked::Needs needs, const std::function<bool()>& is_done);
+  /// Returns when `is_done`. What is in flight goes on meanwhile. `needs` is asked where it waits for long.
+  /// \throws Error deadlock
+  void wait_for(const std::string& what, const std::function<Blocked::Needs()>& needs,
+                const std::function<bool()>& is_done);
 
   /// Patience of one wait. Construct it when a wait begins and call `idle` as long as nothing happens.
   class Wait {
@@ -100,7 +102,7 @@ class ControlPlane {
   int size_ = 1;
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
-  std::map<Index, const std::vector<Index>*> posted_;  // by group
+  std::map<Index, const std::map<Index, Index>*> posted_;  // by group
   std::map<Index, std::map<Index, Index>> removed_;    // of groups removed last, by slot: what was posted
   bool is_at_end_ = false;
   std::function<Index()> calls_ = [] { return Index{0}; };

@@ -187,13 +187,17 @@ std::vector<int> involved_devices(const DeviceStates& states, const std::vector<
   return {involved.begin(), involved.end()};
 }
 
-/// The device that waits in a call of its own, while all others wait in another one, and are at least two.
+/// The device that waits in a call of its own, while all others wait in another one, and are at least two. In a
+/// collective of two it may be the other one that has left it out.
 std::optional<int> alone_in_its_call(const DeviceStates& states, const std::vector<int>& involved) {
   std::map<std::string, std::vector<int>> by_call;
   for (int d : involved) by_call[states[static_cast<std::size_t>(d)]->blocked.call].push_back(d);
   if (by_call.size() != 2 || involved.size() < 3) return std::nullopt;
-  for (const auto& [call, devices] : by_call)
-    if (devices.size() == 1) return devices[0];
+  for (const auto& [call, devices] : by_call) {
+    if (devices.size() != 1) continue;
+    const DeviceState& state = *states[static_cast<std::size_t>(devices[0])];
+    if (state.blocked.members.size() != 2) return devices[0];
+  }
   return std::nullopt;
 }
 

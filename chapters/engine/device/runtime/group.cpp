@@ -29,8 +29,6 @@ std::shared_ptr<Group> Group::part(Index id, const std::vector<int>& places) con
 
 Group::Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members)
     : wire_(std::move(wire)), id_(id), members_(std::move(members)) {
-  const std::size_t channels = 2 * num_channels * members_.size();
-  posted_.resize(end_slot + 1 + channels);
   ControlPlane::instance().add(id_, posted_);
 }
 
@@ -45,7 +43,7 @@ std::string Group::in_group() const {
 
 Index Group::slot(Side side, Channel channel, int peer) const {
   const Index row = static_cast<Index>(side) * num_channels + static_cast<Index>(channel);
-  return static_cast<Index>(end_slot) + 1 + row * num_devices() + peer;
+  return end_slot + 1 + row * num_devices() + peer;
 }
 
 int Group::tag(Channel channel) const {
@@ -59,7 +57,7 @@ int Group::tag(Channel channel) const {
 /// Our k-th post to a channel is met by the peer's k-th post to the other end of it. Posts of a collective
 /// call are counted in that call: what a call that has failed left out, later ones do not miss.
 void Group::track(Posts& posts, Started request, Side side, Channel channel, int peer) {
-  Index& posted = posted_[static_cast<std::size_t>(slot(side, channel, peer))];
+  Index& posted = posted_[slot(side, channel, peer)];
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
   const Index entries = ++posted;
   if (request == nullptr) return;
@@ -76,13 +74,15 @@ void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Inde
   track(posts, wire_->receive(from, tag(channel), numbers), Side::receiving, channel, from);
 }
 
-void Group::wait_for(const std::string& what, Started request, std::size_t slot) {
+void Group::wait_for(const std::string& what, Started request, Index slot) {
   const Index entered = ++posted_[slot];
-  Blocked::Needs everybody;
-  for (int d : members_)
-    if (d != this_device()) everybody.push_back({d, id_, static_cast<Index>(slot), entered});
-  ControlPlane::instance().wait_for(what + in_group(), std::move(everybody),
-                                    [&request] { return request->test(); });
+  auto everybody = [&] {
+    Blocked::Needs needs;
+    for (int d : members_)
+      if (d != this_device()) needs.push_back({d, id_, slot, entered});
+    return needs;
+  };
+  ControlPlane::instance().wait_for(what + in_group(), everybody, [&request] { return request->test(); });
 }
 
 std::vector<Index> Group::all_gather(const std::string& what, Index mine) {

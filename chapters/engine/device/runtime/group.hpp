@@ -4,6 +4,7 @@
 /// a call. The ledger does not count them. The control plane knows what has been posted, so that it can tell
 /// what a device waits for.
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,7 +109,7 @@ class Group {
   /// call that has failed is taken for one of a later call.
   void begin_call() { ++posted_[calls_slot]; }
   /// How many calls this device has begun.
-  Index calls_begun() const { return posted_[calls_slot]; }
+  Index calls_begun() const { return posted_.at(calls_slot); }
   /// The last call that all members have made.
   std::optional<Header> last_agreed;
   /// The tag of messages on a channel.
@@ -116,7 +117,7 @@ class Group {
 
   /// The slots of the control plane that count no channel: control collectives, collective calls begun, and
   /// ends of the program.
-  static constexpr std::size_t control_slot = 0, calls_slot = 1, end_slot = 2;
+  static constexpr Index control_slot = 0, calls_slot = 1, end_slot = 2;
 
   /// For a backend that also sends tensor data over it.
   Wire& wire() const { return *wire_; }
@@ -139,7 +140,7 @@ class Group {
   /// The control plane's slot of a channel, as its poster counts it.
   Index slot(Side side, Channel channel, int peer) const;
   /// Returns when the request is complete. Operations in flight go on while it waits.
-  void wait_for(const std::string& what, Started request, std::size_t slot = control_slot);
+  void wait_for(const std::string& what, Started request, Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.
   void require_same_gather(const Header& mine);
@@ -147,7 +148,7 @@ class Group {
   std::unique_ptr<Wire> wire_, wire_of_end_;
   Index id_;
   std::vector<int> members_;
-  std::vector<Index> posted_;  // by slot
+  std::map<Index, Index> posted_ = {{control_slot, 0}, {calls_slot, 0}};  // by slot
 };
 
 /// "device 1", "devices 0 to 3, 5".

@@ -55,8 +55,10 @@ void require_intervals(const Tensor& scores, std::span<const Index> positions, s
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base) {
   require_matrix(call, t);
-  require_count(call, ("positions, one for each row of " + to_string(t.shape())).c_str(), t.extent(0),
-                count_of(positions));
+  const Index rows = t.extent(0), n = count_of(positions);
+  if (n == 0 ? rows > 0 : rows % n != 0)
+    refuse(Code::argument, call, "positions whose number divides the rows of " + to_string(t.shape()),
+           std::to_string(n));
   if (head_dim < 2 || head_dim % 2 != 0 || t.extent(1) % head_dim != 0)
     refuse(Code::argument, call, "an even head_dim that divides the columns of " + to_string(t.shape()),
            std::to_string(head_dim));

@@ -3,6 +3,7 @@
 /// How many messages this device has sent to each other one, and received: at the end of the program, a
 /// message that nobody received is told. (One that its sender waits for is a deadlock before.)
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,7 @@ class MessageCounts {
   static MessageCounts& instance();
 
   void note_sent(int to, std::string_view call, Index number, SourceLine where);
-  void note_received(int from) { ++of(from).received; }
+  void note_received(int from) { ++pairs_[from].received; }
   /// After a deadlock, calls that have failed may be counted, so the counts say nothing.
   void forget() { is_known_ = false; }
 
@@ -34,9 +35,8 @@ class MessageCounts {
     Index number = 0;
     SourceLine where;
   };
-  Pair& of(int device);
 
-  std::vector<Pair> pairs_;  // by device
+  std::map<int, Pair> pairs_;  // by device
   bool is_known_ = true;
 };
 
