@@ -48,7 +48,7 @@ TEST_CASE("T5: in live problems, distances reach half of the buckets, and each l
   for (int devices : {2, 3, 5})
     for (const ExactProblem& problem : t5().live_problems(devices, [](const Workload&) { return true; })) {
       CAPTURE(problem.workload->describe());
-      const Solution solution = solve(problem);
+      const Solution solution = solve(problem, group());
       CHECK(std::ranges::count(solution.at("output").values, 0.0F) == 0);
       const T5Model& model = as_t5(*problem.workload).model();
       for (Side side : {Side::encoder, Side::decoder}) {

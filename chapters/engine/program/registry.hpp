@@ -37,9 +37,8 @@ struct Variant {
   const WorkloadKind* workload = nullptr;  ///< the chapter's, unless it has its own
   /// Whether the chapter's other variants train their usual network even where it is too small for this one.
   bool is_deeper = false;
-  /// The variant of this chapter whose loss curve it must follow. If empty, it is the first chapter's curve
-  /// for a network as deep.
-  std::string reference = {};
+  /// Whether it divides nothing: the engine that all others of such a network must equal (Workload::unsharded).
+  bool is_reference = false;
 
   /// Whether `require` finds nothing.
   bool accepts(int devices, const Workload& network, const Options& given) const;

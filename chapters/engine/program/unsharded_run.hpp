@@ -13,8 +13,7 @@ namespace shard {
 /// The first device trains the network as it is, and meanwhile the last one trains it with its weights moved in
 /// each step. A collective. Device 0 returns the comparison; other devices, and a variant that has nothing to be
 /// compared with, return nothing.
-std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
-                                                      const LossCurve& trained);
+std::optional<CurveComparison> compare_with_unsharded(const Run& run, const LossCurve& trained);
 
 /// The comparison of so many steps, which come after `before` others, in a line for people. It names a likely
 /// cause where gradients are right in exact mode.

@@ -45,14 +45,12 @@ class Decoder : public Workload {
   /// The network on the grid (arithmetic.hpp): weights are integers −2..2, and output gradients multiples of
   /// 16 up to 64, so that not much of what they become is rounded to 0. Every tenth label or so is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
-  Solution solve(const ExactProblem& problem) const override;
   /// Weights stay as small as they begin, and each norm rounds to the grid again.
   bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
   /// Of a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
-  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
 
  private:
   DecoderModel model_;

@@ -117,9 +117,10 @@ class Workload {
   virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
   /// One line above the examples.
   virtual std::string examples_title() const = 0;
-  /// An engine on a group of one device whose losses those of every variant must follow. Null where the
-  /// chapter has a variant for that (Variant::reference).
-  virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& alone) const;
+  /// The engine that divides nothing, whose results and losses those of every variant must equal: by default
+  /// that of a registered variant (Variant::is_reference), null if there is none. It sends nothing, so a
+  /// device may make it, and run it, by itself.
+  virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& group) const;
   /// Nothing where there is nothing to note.
   virtual std::unique_ptr<Journal> journal() const { return nullptr; }
   /// @}
@@ -128,12 +129,14 @@ class Workload {
   /// @{
   /// Uses the data if they have been opened and fit the network.
   virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
-  /// From the definitions, in arithmetic that is exact: independent of engines and tensors.
-  /// \throws Error internal when a sum would not be exact in float32
-  virtual Solution solve(const ExactProblem& problem) const = 0;
+  /// What every engine must return: the unsharded one's results, or those of the definitions, in which no engine
+  /// has a part. \throws Error internal when a product would not be exact in float32, or there is no such engine
+  virtual Solution solve(const ExactProblem& problem, Communicator& group) const;
   /// What may be computed wrongly, and what comes out then.
   virtual std::vector<Cause> mistakes() const { return {}; }
-  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem) const { return solve(problem); }
+  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem, Communicator& group) const {
+    return solve(problem, group);
+  }
   /// Whether exact problems stay exact only as long as this parameter stays as it is.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
   /// Whether exact problems stay exact while integer optimizers step.
@@ -151,14 +154,15 @@ class Workload {
   /// @}
 };
 
-/// Results of the problem, by its workload.
-Solution solve(const ExactProblem& problem);
+/// Results of the problem, by its workload. `group`: that of the engines that are held against them, on which the
+/// unsharded one is made. This device alone may call it.
+Solution solve(const ExactProblem& problem, Communicator& group);
 /// The problem in which these rows of the batch alone count: the output gradients of others are 0.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// What each of so many devices adds to the results where the rows of the batch are divided: the solutions of
 /// the problem with the output gradients of other devices' rows 0. (A loss that depends on the routing of a
 /// whole batch is in each of them.)
-std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices);
+std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group);
 /// The problem's weights after one step of the integer optimizer with these gradients.
 void integer_step(ExactProblem& problem, const Solution& gradients);
 /// The same of the integer optimizer with momentum, which has these momenta.
@@ -236,5 +240,10 @@ class WorkloadKind {
   virtual std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const = 0;
   /// @}
 };
+
+/// Makes an engine that divides nothing.
+using MakeUnsharded = std::function<std::unique_ptr<ShardedEngine>(Communicator& group, const Workload&)>;
+/// Says how Workload::unsharded makes those of networks whose kind has this one's class. The first call counts.
+void register_unsharded(const WorkloadKind& kind, MakeUnsharded make);
 
 }  // namespace shard
