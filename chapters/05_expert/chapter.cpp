@@ -13,8 +13,7 @@ Variant divided(const std::string& name, const std::string& summary, Index top_k
       .make = [](Communicator& group, const Workload& w,
                  const Options&) { return std::make_unique<ExpertParallel>(group, as_mixture(w).rule()); },
       .costs = [](const Setting& s, const Options&) { return expert_parallel_costs(s, ExpertSizes(s)); },
-      .workload = &mixture(top_k),
-      .reference = name + "-single"};
+      .workload = &mixture(top_k)};
 }
 
 /// The mixture on one device that it must equal.
@@ -25,7 +24,7 @@ Variant single(const std::string& of, Index top_k) {
                      const Options&) { return std::make_unique<SingleMixture>(group, as_mixture(w).rule()); },
           .costs = [](const Setting& s, const Options&) { return single_mixture_costs(s); },
           .workload = &mixture(top_k),
-          .reference = of + "-single"};
+          .is_reference = true};
 }
 
 const RegisteredChapter chapter({

@@ -61,7 +61,7 @@ const RegisteredChapter chapter({
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
                  },
-             .reference = "single"},
+             .is_reference = true},
             {.name = "tensor",
              .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
              .make =
@@ -71,8 +71,7 @@ const RegisteredChapter chapter({
                                                         : by_heads<TensorDecoder>(group, m);
                  },
              .options = {sequence_parallel},
-             .tested_with = {Options(), Options().with(sequence_parallel, "yes")},
-             .reference = "single"},
+             .tested_with = {Options(), Options().with(sequence_parallel, "yes")}},
             {.name = "context",
              .summary = "sequences are divided; keys and values travel around a ring",
              .make =
@@ -80,15 +79,13 @@ const RegisteredChapter chapter({
                    return std::make_unique<ContextDecoder>(group, as_decoder(w).model(), cut_of(o));
                  },
              .options = {balance},
-             .tested_with = {Options(), Options().with(balance, "zigzag")},
-             .reference = "single"},
+             .tested_with = {Options(), Options().with(balance, "zigzag")}},
             {.name = "ulysses",
              .summary = "sequences are divided; an all-to-all divides heads for attention",
              .make =
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
-                 },
-             .reference = "single"},
+                 }},
             {.name = "experts",
              .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
              .make =
@@ -101,15 +98,13 @@ const RegisteredChapter chapter({
                      throw Error(Code::usage,
                                  "--experts: expected 1 or more with the variant experts, given 0");
                  },
-             .workload = &decoder(usual_experts),
-             .reference = "single"},
+             .workload = &decoder(usual_experts)},
             {.name = "fsdp",
              .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",
              .make =
                  [](Communicator& group, const Workload& w, const Options&) {
                    return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
-                 },
-             .reference = "single"},
+                 }},
             {.name = "layers",
              .summary = "blocks divided; activations go from device to device, one forward, one backward",
              .make =
@@ -122,20 +117,18 @@ const RegisteredChapter chapter({
                              Options().with(split, "bytes").with(micro_batches, 5),
                              Options().with(micro_batches, 2)},
              .require = [](int devices, const Workload& w,
-                           const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); },
-             .reference = "single"},
+                           const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); }},
             {.name = "t5-single",
              .summary = "an encoder-decoder on one device: nothing is divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
              .workload = &t5(),
-             .reference = "t5-single"},
+             .is_reference = true},
             {.name = "t5-tensor",
              .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
              .make = [](Communicator& group, const Workload& w,
                         const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
-             .workload = &t5(),
-             .reference = "t5-single"},
+             .workload = &t5()},
             {.name = "t5-layers",
              .summary = "an encoder-decoder with blocks divided, the encoder's first; as layers",
              .make =
@@ -148,8 +141,7 @@ const RegisteredChapter chapter({
                              Options().with(micro_batches, 2)},
              .require = [](int devices, const Workload& w,
                            const Options& o) { T5Split(as_t5(w).model(), devices, o[split]); },
-             .workload = &t5(),
-             .reference = "t5-single"},
+             .workload = &t5()},
         },
     .strategies = {{"megatron-lm", "tensor"},
                    {"cp", "context"},

@@ -23,7 +23,6 @@ Variant decoder_on_mesh(const std::string& name, const std::string& summary) {
     return std::make_unique<Engine<R>>(group, shape, m);
   };
   v.workload = &decoder();
-  v.reference = "decoder-single";
   return v;
 }
 
@@ -41,7 +40,7 @@ std::vector<Variant> variants_of_decoders() {
                  return std::make_unique<decoders::SingleDecoder>(group, as_decoder(w).model());
                },
            .workload = &decoder(),
-           .reference = "decoder-single"}};
+           .is_reference = true}};
 }
 
 }  // namespace shard::meshes

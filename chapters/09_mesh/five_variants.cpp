@@ -84,7 +84,6 @@ Variant decoder_over(const std::string& name, const std::string& summary,
   if (std::ranges::find(axes, context::name) != axes.end()) v.options.push_back(options().balance);
   v.tested_on = [mesh, axes](int devices) { return every_mesh(mesh, axes, devices); };
   v.workload = &decoder(is_mixture ? usual_experts : 0);
-  v.reference = is_mixture ? "five-single" : "decoder-single";
   return that_requires(v, [shape](int devices, const Workload& w, const Options& o) {
     require_stages(as_decoder(w).model(), shape(devices, o));
   });
@@ -105,7 +104,7 @@ std::vector<Variant> variants_of_five_axes() {
        .make = [](Communicator& group, const Workload& w,
                   const Options&) { return std::make_unique<SingleDecoder>(group, as_decoder(w).model()); },
        .workload = &decoder(usual_experts),
-       .reference = "five-single"}};
+       .is_reference = true}};
 }
 
 }  // namespace shard::meshes

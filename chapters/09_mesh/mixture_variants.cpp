@@ -16,7 +16,6 @@ Variant mixture_on_mesh(const std::string& name, const std::string& summary, Ind
     return std::make_unique<ExpertData>(group, mesh.shape(group.num_devices(), o), as_mixture(w).rule());
   };
   v.workload = &mixture(top_k);
-  v.reference = name + "-single";
   return v;
 }
 
@@ -27,7 +26,7 @@ Variant single_mixture(const std::string& of, Index top_k) {
           .make = [](Communicator& group, const Workload& w,
                      const Options&) { return std::make_unique<SingleMixture>(group, as_mixture(w).rule()); },
           .workload = &mixture(top_k),
-          .reference = of + "-single"};
+          .is_reference = true};
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ template <std::uint64_t seed>
 const Solved& solved(const Case& c) {
   return once(c, [](const Case& of) {
     ExactProblem problem = of.exact_problem(seed);
-    Solution solution = solve(problem);
+    Solution solution = solve(problem, group());
     return Solved{std::move(problem), std::move(solution)};
   });
 }
@@ -68,7 +68,7 @@ inline const std::vector<SolvedStep>& solved_steps(const Case& c) {
     ExactProblem problem = of.exact_problem(4);
     std::map<std::string, std::vector<float>> momenta;
     for (int step = 0; step < plain_steps + momentum_steps; ++step) {
-      steps.push_back({problem, without_input_grad(solve(problem)), momenta});
+      steps.push_back({problem, without_input_grad(solve(problem, group())), momenta});
       if (step < plain_steps)
         integer_step(problem, steps.back().solution);
       else

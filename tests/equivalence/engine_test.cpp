@@ -314,9 +314,9 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   ExactProblem problem = make_exact_problem({6, 5, 7}, 9, 1);
   CHECK(std::all_of(problem.input.values.end() - 5, problem.input.values.end(),
                     [](float v) { return v == 0; }));
-  CHECK(solve(problem).size() == 8);
+  CHECK(solve(problem, group()).size() == 8);
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
-  Refusal o = refusal([&] { solve(problem); });
+  Refusal o = refusal([&] { solve(problem, group()); });
   CHECK_THAT(o.message, contains("2^24"));
   // Each term is exact, and so is their sum; the sum of their magnitudes leaves no doubt in any order.
   exact::Matrix row(1, 3), column(3, 1);

@@ -113,8 +113,8 @@ inline std::string first_difference(const std::vector<Comparison>& comparisons) 
 
 /// What a wrong result of this problem may be mistaken for.
 inline Background background_of(const ExactProblem& problem) {
-  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices()); },
-          .others = [&problem] { return other_versions(problem, group().num_devices()); }};
+  return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices(), group()); },
+          .others = [&problem] { return other_versions(problem, group().num_devices(), group()); }};
 }
 
 /// Whether a variant, with these options, takes a network on this group.
@@ -128,7 +128,7 @@ inline constexpr int most_devices = 8;
 /// Whether float32 has all sums of its exact problem. Those of a pipeline of 16 stages may be too large.
 inline bool is_exact(const TestCase& c) {
   try {
-    solve(c.workload->exact_problem(c.batch, 3));
+    solve(c.workload->exact_problem(c.batch, 3), group());
     return true;
   } catch (const Error& error) {
     if (error.code() != Code::internal) throw;

@@ -74,8 +74,8 @@ void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector
 
 /// Plants each fault there is: at least one for each message that the ledger counts.
 void plant_all(const Case& c, const ExactProblem& problem) {
-  const Solution expected = solve(problem);
-  const Solution after_halving = solve(with_halved_weights(problem));
+  const Solution expected = solve(problem, group());
+  const Solution after_halving = solve(with_halved_weights(problem), group());
   auto noticed = [&](const Faults& faults) {
     return is_noticed(c, problem, expected, after_halving, faults);
   };

@@ -47,14 +47,6 @@ std::vector<Index> by_whole_passes(LanguageModel& engine, Prompt sequence) {
   return {sequence.tokens.end() - count, sequence.tokens.end()};
 }
 
-/// The variant of its chapter that another one is held against.
-const Variant& reference_of(const Variant& variant) {
-  for (const Chapter& chapter : chapters())
-    if (&variant >= chapter.variants.data() && &variant < chapter.variants.data() + chapter.variants.size())
-      return chapter.variant(variant.reference);
-  throw Error(Code::internal, variant.name + ": expected a variant of a chapter, given another one");
-}
-
 /// The losses of the tokens of an input.
 std::vector<float> losses_of(ShardedEngine& engine, const HostTensor& input) {
   InferenceMode no_tape;
@@ -80,8 +72,8 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
       const ExactProblem problem = c.exact_problem(3);
       const auto engine = c.engine(problem, false);
       auto& model = dynamic_cast<LanguageModel&>(*engine);
-      const Case whole{reference_of(variant), {}, c.network, c.batch};
-      const auto reference = whole.engine(problem, false);
+      const auto reference = problem.workload->unsharded(group());
+      reference->load_checkpoint(*host_checkpoint(problem.weights, "test"));
       const std::vector<float> before = losses_of(*engine, problem.input);
       for (std::uint64_t seed : {5, 6}) {
         const Prompt prompt = prompt_of(c, seed);

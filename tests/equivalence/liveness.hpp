@@ -13,6 +13,7 @@
 #include "engine/workloads/decoder_model.hpp"
 #include "engine/workloads/workload.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
@@ -44,7 +45,7 @@ struct Reached {
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
                                               const std::optional<std::vector<Index>>& ids) {
   std::map<std::string, Reached> all;
-  for (const auto& [name, gradient] : solve(problem)) {
+  for (const auto& [name, gradient] : solve(problem, group())) {
     const bool by_token = name == embedding_name() && ids;
     const bool may_be_closed = is_gated(name) || name.ends_with("/position_bias");
     Reached& sum = all[std::regex_replace(name, std::regex("expert_[0-9]+"), "experts")];

@@ -9,7 +9,7 @@
 #include "engine/proof/compare.hpp"
 #include "engine/workloads/mixture_problem.hpp"
 #include "engine/workloads/random.hpp"
-#include "tests/equivalence/mixture_reference.hpp"
+#include "tests/equivalence/rounding.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -192,28 +192,32 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
     Index kept = 0;
     for (Index e = 0; e < E; ++e) kept += problem.counts.kept_for(e);
     CHECK(kept < routing.top_k * B);
-    SingleMixture engine(group(), routing);
-    load(engine, problem.weights);
-    engine.forward(on_device(problem.x));
-    Gradients gradients = engine.backward(on_device(problem.dout));
-
-    std::map<std::string, Bounded> weights;
-    for (const auto& [name, w] : problem.weights) weights.emplace(name, w);
-    std::map<std::string, Bounded> bounds =
-        solve_bounded_mixture({{2, D, F}, E}, routing, weights, Bounded(problem.x), Bounded(problem.dout));
-    double noise = 0;  // of the loss in float32, at the point; twice that is plenty around it
+    Tensors point = problem.weights;
+    point["x"] = problem.x, point["dout"] = problem.dout;
+    const Bounded step = with_bounds(point, std::max({B, D, F, E}), [&](Tensors at) {
+      const HostTensor x = at.extract("x").mapped(), dout = at.extract("dout").mapped();
+      SingleMixture engine(group(), routing);
+      load(engine, at);
+      const Placed out = engine.forward(on_device(x));
+      Tensors all = {{"output", {out.global_shape(), out.local().to_host()}}};
+      for (const auto& [name, gradient] : engine.backward(on_device(dout)))
+        all[name] = {gradient.global_shape(), gradient.local().to_host()};
+      return all;
+    });
+    double noise = 0;  // of the loss in float32
     for (std::size_t i = 0; i < problem.dout.values.size(); ++i)
-      noise += 2 * std::abs(double{problem.dout.values[i]}) * bounds.at("output").error[i];
+      noise += std::pow(double{problem.dout.values[i]} * step.bounds.at("output").values[i], 2);
+    noise = std::sqrt(noise);
 
     auto check = [&](const std::string& name, HostTensor& tensor, float h) {
       CAPTURE(name);
-      const std::vector<float> derivative = gradients.local(name).to_host();
+      const std::vector<float>& derivative = step.values.at(name).values;
       double largest = 0, widest = 0;
       for (std::size_t i = 0; i < tensor.values.size(); ++i) {
         const double near = problem.central_difference(tensor.values[i], h);
         const double far = problem.central_difference(tensor.values[i], 2 * h);
         // The error of the difference is c h² and more; far − near is 3 c h² and more. The rest is rounding.
-        const double tolerance = std::abs(far - near) + noise / h + bounds.at(name).error[i];
+        const double tolerance = std::abs(far - near) + noise / h + step.bounds.at(name).values[i];
         CHECK(std::abs(derivative[i] - near) <= tolerance);
         largest = std::max(largest, std::abs(near));
         widest = std::max(widest, tolerance);

@@ -90,8 +90,8 @@ TEST_CASE("a difference is explained by what the tensor was mistaken for, if tha
 TEST_CASE("each mistake of an mlp has its name, and right results have none") {
   for (const Index layers : {Index{1}, Index{2}, Index{3}, Index{4}, Index{6}}) {
     const ExactProblem problem = make_exact_problem({layers, 5, 7}, 9, 3);
-    const Solution expected = solve(problem);
-    const std::vector<OtherResults> others = other_versions(problem, 2);
+    const Solution expected = solve(problem, group());
+    const std::vector<OtherResults> others = other_versions(problem, 2, group());
     CHECK(others.size() > 8);
     for (const OtherResults& made : others)
       for (const auto& [name, values] : made.results) {
@@ -113,13 +113,13 @@ TEST_CASE("what explains most of a device's results is named of each of them") {
   const ExactProblem before = make_exact_problem({2, 5, 7}, 9, 3), now = with_halved_weights(before);
   ExactProblem stale = now;
   stale.weights.at("layer_1/weights") = before.weights.at("layer_1/weights");
-  const Solution given = solve(stale);
+  const Solution given = solve(stale, group());
   std::map<std::string, Placed> gradients;
   for (const auto& [name, values] : given)
     if (name != "output") gradients.insert_or_assign(name, Replicated(group(), to_device(values)));
-  const Background background{.others = [&] { return stale_versions(before, now, 1, 0); }};
+  const Background background{.others = [&] { return stale_versions(before, now, 1, 0, group()); }};
   for (const Comparison& c :
-       compare_all(group(), {{0, given.at("output")}}, gradients, solve(now), background))
+       compare_all(group(), {{0, given.at("output")}}, gradients, solve(now, group()), background))
     if (!c.is_equal())
       CHECK_THAT(c.first_difference,
                  contains("what comes out of layer_1/weights of the step before: not updated?"));

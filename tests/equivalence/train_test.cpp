@@ -380,7 +380,7 @@ TEST_CASE("gradients: each device's piece of the output is written at its rows")
                contains("gradients: expected one of each name, given none for layer_1/weights"));
   if (!speaks()) return;
   const SafetensorsFile written(folder / "out");
-  for (const auto& [name, expected] : solve(problem)) {
+  for (const auto& [name, expected] : solve(problem, group())) {
     CAPTURE(name);
     CHECK(written.read(name, 0, 0, expected.shape[0]) == expected.values);
   }

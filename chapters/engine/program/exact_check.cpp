@@ -111,12 +111,12 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
 /// that of a step after the optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
-  Solution expected = solve(problem);
-  Background background{.addends = [&] { return addends_by_rows(problem, devices); },
-                        .others = [&] { return other_versions(problem, devices); }};
+  Communicator& group = checked.run.group;  // believes what the unsharded engine claims
+  Solution expected = solve(problem, group);
+  Background background{.addends = [&] { return addends_by_rows(problem, devices, group); },
+                        .others = [&] { return other_versions(problem, devices, group); }};
   auto differs = [&](const Step& done, const char* when) {
-    return worst_of_all(checked.group,
-                        compare_all(checked.run.group, done.output, done.gradients, expected, background),
+    return worst_of_all(checked.group, compare_all(group, done.output, done.gradients, expected, background),
                         when);
   };
   if (const Index worst = differs(step(*checked.engine(problem, true), problem), ""); worst > 0) return worst;
@@ -134,10 +134,9 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
     return network.must_stay(name);
   }).step(*engine, first.gradients);
   const ExactProblem halved = with_halved_weights(problem);
-  expected = solve(halved);
+  expected = solve(halved, group);
   expected.erase(Gradients::input_grad);
-  background = {
-      .others = [&] { return stale_versions(problem, halved, devices, checked.group.device_id()); }};
+  background = {.others = [&] { return stale_versions(problem, halved, devices, group.device_id(), group); }};
   return differs(step(*engine, halved), " after a step of the optimizer");
 }
 

@@ -83,8 +83,13 @@ RegisteredChapter::RegisteredChapter(Chapter chapter, SourceLine where) {
     chapter.title = name_of(chapter.folder);
     std::ranges::replace(chapter.title, '_', ' ');
   }
-  for (Variant& v : chapter.variants)
+  for (Variant& v : chapter.variants) {
     if (v.workload == nullptr) v.workload = chapter.workload;
+    if (v.is_reference)
+      register_unsharded(*v.workload, [make = v.make](Communicator& group, const Workload& network) {
+        return make(group, network, Options());
+      });
+  }
   std::vector<Chapter>& all = all_chapters();
   auto behind = std::ranges::find_if(all, [&](const Chapter& c) { return c.folder > chapter.folder; });
   all.insert(behind, std::move(chapter));

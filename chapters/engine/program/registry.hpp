@@ -37,9 +37,8 @@ struct Variant {
   const WorkloadKind* workload = nullptr;  ///< null: the chapter's
   /// Whether the default network of the chapter's other variants may be too small for this one.
   bool is_deeper = false;
-  /// The variant of this chapter whose loss curve must agree. If empty, it is the first chapter's curve for a
-  /// network with as many layers.
-  std::string reference = {};
+  /// Whether it divides nothing: the results of all other engines of this network must equal its results.
+  bool is_reference = false;
 
   /// Whether `require` accepts.
   bool accepts(int devices, const Workload& network, const Options& given) const;

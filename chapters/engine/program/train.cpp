@@ -122,8 +122,8 @@ Arguments arguments_of_reference(const Run& run, std::optional<FolderReplacement
 }
 
 /// Compares the loss curve. Only device 0 knows the result, and shares the wrong step with all.
-void compare_curve(Report& report, const Run& run, const Chapter& chapter) {
-  report.curve = compare_with_unsharded(run, chapter, {report.losses, report.decisions});
+void compare_curve(Report& report, const Run& run) {
+  report.curve = compare_with_unsharded(run, {report.losses, report.decisions});
   const bool is_good = !report.curve || report.curve->is_good();
   if (speaks(run.group)) {
     const std::string line = describe(report.curve, steps_before(run),
@@ -176,7 +176,7 @@ int train(Communicator& group, const Chapter& chapter, const Variant& variant, c
   const std::string before = network->examples(*engine, arguments.seed);
   const std::string after = fill_report(report, run, *engine, *optimizer);
   const std::string last_step = engine->describe_step();
-  compare_curve(report, {group, variant, *network, of_reference}, chapter);
+  compare_curve(report, {group, variant, *network, of_reference});
   const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
   if (!speaks(group)) return code;
   fmt::print("\n  {}, before training\n{}\n  the same after it\n{}\n", network->examples_title(), before,

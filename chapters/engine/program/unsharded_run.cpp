@@ -67,19 +67,11 @@ double rounding_of_step(const Run& run) {
   return std::sqrt(2 * of_sums * unit);
 }
 
-/// An engine of the unsharded network on this device; null where there is none.
-std::unique_ptr<ShardedEngine> unsharded_engine(const Run& alone, const Chapter& chapter) {
-  const std::string& reference = alone.variant.reference;
-  return reference.empty()
-             ? alone.network.unsharded(alone.group)
-             : chapter.variant(reference).make(alone.group, alone.network, alone.arguments.options);
-}
-
 /// Trains the unsharded network for `steps` steps on this device alone. If `change` is given, it changes
 /// the weights before each step.
-LossCurve train_alone(const Run& alone, const Chapter& chapter, std::size_t steps, Perturbation* change) {
+LossCurve train_alone(const Run& alone, std::size_t steps, Perturbation* change) {
   LossCurve curve;
-  std::unique_ptr<ShardedEngine> engine = unsharded_engine(alone, chapter);
+  std::unique_ptr<ShardedEngine> engine = alone.network.unsharded(alone.group);
   if (!engine) return curve;
   std::unique_ptr<Optimizer> optimizer = optimizer_of(alone);
   load_beginning(alone, *engine, *optimizer);
@@ -123,8 +115,7 @@ LossCurve unpacked(const std::string& bytes, std::size_t steps) {
 
 }  // namespace
 
-std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
-                                                      const LossCurve& trained) {
+std::optional<CurveComparison> compare_with_unsharded(const Run& run, const LossCurve& trained) {
   const int me = run.group.device_id(), last = run.group.num_devices() - 1;
   const std::size_t steps = std::min(trained.losses.size(), most_steps);
   const double rounding = rounding_of_step(run);
@@ -135,8 +126,8 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chap
   if (takes_part) {
     const Run mine{*alone, run.variant, run.network, run.arguments};
     Perturbation perturbation(rounding, run.arguments.seed);
-    if (me == 0) reference = train_alone(mine, chapter, steps, nullptr);
-    if (me == last) moved = train_alone(mine, chapter, steps, &perturbation);
+    if (me == 0) reference = train_alone(mine, steps, nullptr);
+    if (me == last) moved = train_alone(mine, steps, &perturbation);
   }
   const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed(moved));
   if (me != 0 || reference.losses.empty()) return std::nullopt;

@@ -13,8 +13,7 @@ namespace shard {
 /// Device 0 trains the network as it is, and at the same time the last device trains it with changed weights
 /// in each step. A collective. Device 0 returns the comparison. Other devices, and a variant without an
 /// unsharded network, return nothing.
-std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Chapter& chapter,
-                                                      const LossCurve& trained);
+std::optional<CurveComparison> compare_with_unsharded(const Run& run, const LossCurve& trained);
 
 /// A line about the comparison of `steps` steps that come after `before` other steps. It names a likely cause
 /// if gradients are right in exact mode.

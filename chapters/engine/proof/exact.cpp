@@ -62,4 +62,17 @@ Matrix product(const Matrix& a, const Matrix& b) {
   return c;
 }
 
+namespace {
+
+Matrix matrix_of(Operand a) {
+  const Matrix m(HostTensor{a.tensor->shape(), a.tensor->to_host()});
+  return a.is_transposed ? m.transposed() : m;
+}
+
+}  // namespace
+
+void ExactProducts::product(Operand a, Operand b, const Tensor&, bool) {
+  exact::product(matrix_of(a), matrix_of(b));
+}
+
 }  // namespace shard::exact

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/device/observer.hpp"
 #include "engine/host_tensor.hpp"
 
 namespace shard::exact {
@@ -35,5 +36,17 @@ void require_exact(double magnitude, double unit);
 
 /// The product a b of multiples of powers of two. \throws Error internal when a sum is not exact in float32
 Matrix product(const Matrix& a, const Matrix& b);
+
+/// While it lives, each product of this device must be exact in float32.
+/// \throws Error internal, from the product, when it would not be
+class ExactProducts : Observer {
+ public:
+  ExactProducts() : observation_(*this) {}
+
+ private:
+  void product(Operand a, Operand b, const Tensor& c, bool accumulates) override;
+
+  Observation observation_;
+};
 
 }  // namespace shard::exact

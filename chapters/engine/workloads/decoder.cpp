@@ -10,7 +10,6 @@
 #include "engine/loss.hpp"
 #include "engine/printable.hpp"
 #include "engine/workloads/chosen_experts.hpp"
-#include "engine/workloads/decoder_solution.hpp"
 #include "engine/workloads/exact_values.hpp"
 
 namespace shard {
@@ -160,21 +159,10 @@ ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
   return problem;
 }
 
-Solution Decoder::solve(const ExactProblem& problem) const {
-  return solve_decoder(model_, problem);
-}
-
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
   const auto* model = dynamic_cast<const LanguageModel*>(&engine);
   if (!model_.is_mixture() || model == nullptr) return nullptr;
   return std::make_shared<ChosenExperts>(gathered_choices(*model, model_, length_));
-}
-
-std::shared_ptr<const StepData> Decoder::step_data(const ExactProblem& problem, int) const {
-  if (!model_.is_mixture()) return nullptr;
-  ChosenExperts chosen(model_.experts, model_.top_k);
-  chosen.of_block = chosen_experts(model_, problem);
-  return std::make_shared<ChosenExperts>(std::move(chosen));
 }
 
 std::unique_ptr<Journal> Decoder::journal() const {

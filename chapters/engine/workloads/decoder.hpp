@@ -45,14 +45,12 @@ class Decoder : public Workload {
   /// The network on the grid (arithmetic.hpp). Weights are integers −2..2. Output gradients are multiples of
   /// 16 up to 64, so that few gradients round to 0. About one label in ten is missing.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
-  Solution solve(const ExactProblem& problem) const override;
   /// Weights stay small, and each norm rounds to the grid again.
   bool stays_exact() const override { return true; }
   float gradient_unit() const override;
   HostTensor random_input(Index batch, std::uint64_t seed) const override;
   /// For a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
-  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
 
  private:
   DecoderModel model_;

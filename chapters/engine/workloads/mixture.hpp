@@ -30,9 +30,11 @@ class Mixture : public DenoisingWorkload {
 
   /// See mixture_problem.hpp.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
-  Solution solve(const ExactProblem& problem) const override { return solve_with(Cause::unknown, problem); }
+  Solution solve(const ExactProblem& problem, Communicator& group) const override {
+    return solve_with(Cause::unknown, problem, group);
+  }
   std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
-  Solution solve_with(Cause mistake, const ExactProblem& problem) const override;
+  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
   /// The router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;

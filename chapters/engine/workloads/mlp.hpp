@@ -29,9 +29,11 @@ class Mlp : public DenoisingWorkload {
   /// if they have this width. Of several rows, the last is all zeros, where every ReLU has its kink. Weights
   /// are dense −2..2 for two layers, sparse ±1 for deeper stacks; output gradients are −2..2.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
-  Solution solve(const ExactProblem& problem) const override { return solve_with(Cause::unknown, problem); }
+  Solution solve(const ExactProblem& problem, Communicator& group) const override {
+    return solve_with(Cause::unknown, problem, group);
+  }
   std::vector<Cause> mistakes() const override;
-  Solution solve_with(Cause mistake, const ExactProblem& problem) const override;
+  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
 
  private:
   Model model_;

@@ -81,7 +81,7 @@ std::vector<Cause> Mlp::mistakes() const {
 }
 
 /// Follows the definitions, except for the mistake.
-Solution Mlp::solve_with(Cause mistake, const ExactProblem& problem) const {
+Solution Mlp::solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const {
   const Index layers = model_.num_layers;
   Solution results;
   std::vector<Matrix> weights, inputs, before;

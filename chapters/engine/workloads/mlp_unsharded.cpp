@@ -34,7 +34,7 @@ class UnshardedMlp : public ShardedEngine {
       d = matmul(d, transposed(weights(l)));
       if (relu_before(l)) d = relu_backward(std::move(d), a);
     }
-    gradients.put(Gradients::input_grad, Replicated(group(), std::move(d)));
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, Replicated(group(), std::move(d)));
     return gradients;
   }
 

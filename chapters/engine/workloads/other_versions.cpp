@@ -12,9 +12,9 @@ constexpr std::size_t most_alone = 16;  // parameters that are tried one by one
 
 /// Adds the problem's results with a mistake, if float32 holds them exactly.
 void add(std::vector<OtherResults>& all, const Diagnosis& says, const ExactProblem& problem,
-         Cause mistake = Cause::unknown) {
+         Communicator& group, Cause mistake = Cause::unknown) {
   try {
-    all.push_back({says, problem.workload->solve_with(mistake, problem)});
+    all.push_back({says, problem.workload->solve_with(mistake, problem, group)});
   } catch (const Error& error) {
     if (error.code() != Code::internal) throw;
   }
@@ -50,21 +50,22 @@ ExactProblem with_old(const ExactProblem& before, ExactProblem now, const std::v
 
 }  // namespace
 
-std::vector<OtherResults> other_versions(const ExactProblem& problem, int devices) {
+std::vector<OtherResults> other_versions(const ExactProblem& problem, int devices, Communicator& group) {
   std::vector<OtherResults> all;
-  for (const Cause mistake : problem.workload->mistakes()) add(all, Diagnosis(mistake), problem, mistake);
+  for (const Cause mistake : problem.workload->mistakes())
+    add(all, Diagnosis(mistake), problem, group, mistake);
   for (Index pieces = 2; pieces <= most_pieces; ++pieces)
     for (const auto& [k, which] : {std::pair{pieces - 1, "last"}, {Index{0}, "first"}})
-      add(all, Diagnosis(Cause::one_piece, {which}), one_piece(problem, devices, pieces, k));
+      add(all, Diagnosis(Cause::one_piece, {which}), one_piece(problem, devices, pieces, k), group);
   return all;
 }
 
 std::vector<OtherResults> stale_versions(const ExactProblem& before, const ExactProblem& now, int devices,
-                                         int device) {
+                                         int device, Communicator& group) {
   std::vector<OtherResults> all;
   auto add_old = [&](Cause cause, std::vector<std::string> words, const std::vector<std::string>& names,
                      const OldRows& old_rows) {
-    add(all, Diagnosis(cause, words), with_old(before, now, names, old_rows));
+    add(all, Diagnosis(cause, words), with_old(before, now, names, old_rows), group);
   };
   const OldRows whole = [](Index rows) { return std::vector{Range{0, rows}}; };
   const OldRows of_others = [&](Index rows) {

@@ -7,7 +7,6 @@
 #include "engine/layers/language_model.hpp"
 #include "engine/loss.hpp"
 #include "engine/workloads/exact_values.hpp"
-#include "engine/workloads/t5_solution.hpp"
 
 namespace shard {
 
@@ -137,10 +136,6 @@ ExactProblem T5::exact_problem(Index batch, std::uint64_t seed) const {
       exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
   problem.weights = exact::transformer_weights(parameters(), seed);
   return problem;
-}
-
-Solution T5::solve(const ExactProblem& problem) const {
-  return solve_t5(model_, problem);
 }
 
 float T5::gradient_unit() const {

@@ -49,7 +49,6 @@ class T5 : public Workload {
 
   /// As a decoder's.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
-  Solution solve(const ExactProblem& problem) const override;
   /// As a decoder's.
   bool stays_exact() const override { return true; }
   float gradient_unit() const override;

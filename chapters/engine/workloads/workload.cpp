@@ -3,14 +3,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <typeindex>
 
+#include "engine/host_checkpoint.hpp"
+#include "engine/proof/exact.hpp"
 #include "engine/sharded_engine.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
 
-std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator&) const {
-  return nullptr;
+namespace {
+
+std::map<std::type_index, MakeUnsharded>& unsharded_engines() {
+  static std::map<std::type_index, MakeUnsharded> all;
+  return all;
+}
+
+}  // namespace
+
+void register_unsharded(const WorkloadKind& kind, MakeUnsharded make) {
+  unsharded_engines().emplace(typeid(kind), std::move(make));
+}
+
+std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator& group) const {
+  const auto found = unsharded_engines().find(typeid(kind()));
+  return found == unsharded_engines().end() ? nullptr : found->second(group, *this);
+}
+
+Solution Workload::solve(const ExactProblem& problem, Communicator& group) const {
+  const std::unique_ptr<ShardedEngine> engine = unsharded(group);
+  if (!engine) refuse(Code::internal, "exact mode", "an unsharded variant", "none for a " + kind().name());
+  const exact::ExactProducts asserted;
+  engine->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
+  engine->want_input_grad(true);
+  Solution results;
+  const Gradients gradients = engine->forward_backward(
+      Tensor::from_host(problem.input.shape, problem.input.values), [&](const Tensor& output, Index) {
+        results["output"] = {output.shape(), output.to_host()};
+        return Tensor::from_host(problem.output_grad.shape, problem.output_grad.values);
+      });
+  for (const auto& [name, gradient] : gradients)
+    results[name] = {gradient.local().shape(), gradient.local().to_host()};
+  return results;
 }
 
 /// Integer steps make sparse weights dense, and wider or deeper networks would then exceed 2^24.
@@ -71,8 +105,8 @@ ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string
                                        name(), model.source));
 }
 
-Solution solve(const ExactProblem& problem) {
-  return problem.workload->solve(problem);
+Solution solve(const ExactProblem& problem, Communicator& group) {
+  return problem.workload->solve(problem, group);
 }
 
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
@@ -85,10 +119,10 @@ ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
   return problem;
 }
 
-std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices) {
+std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group) {
   std::vector<Solution> addends;
   for (int d = 0; d < devices; ++d)
-    addends.push_back(solve(of_rows(problem, {part(problem.output_grad.shape.at(0), devices, d)})));
+    addends.push_back(solve(of_rows(problem, {part(problem.output_grad.shape.at(0), devices, d)}), group));
   return addends;
 }
 

@@ -117,9 +117,10 @@ class Workload {
   virtual std::string examples(ShardedEngine& engine, std::uint64_t seed) const = 0;
   /// One line above the examples.
   virtual std::string examples_title() const = 0;
-  /// An engine of the unsharded network on a group of one device. The losses of every variant must agree with
-  /// its losses. Null if the chapter has a variant for that (Variant::reference).
-  virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& alone) const;
+  /// The engine that divides nothing. Results and losses of every variant must equal its own. By default it is
+  /// that of a registered variant (Variant::is_reference), or null if there is none. It sends nothing, so one
+  /// device may make and run it alone.
+  virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& group) const;
   /// Null if this workload records nothing.
   virtual std::unique_ptr<Journal> journal() const { return nullptr; }
   /// @}
@@ -128,12 +129,14 @@ class Workload {
   /// @{
   /// Uses the training data if they are open and fit the network.
   virtual ExactProblem exact_problem(Index batch, std::uint64_t seed) const = 0;
-  /// The results from the definitions, in exact arithmetic, independent of engines and tensors.
-  /// \throws Error internal when a sum is not exact in float32
-  virtual Solution solve(const ExactProblem& problem) const = 0;
+  /// The results that every engine must return: those of the unsharded engine, or of the definitions, without
+  /// an engine. \throws Error internal when a product is not exact in float32, or there is no unsharded engine
+  virtual Solution solve(const ExactProblem& problem, Communicator& group) const;
   /// The mistakes for which solve_with computes results.
   virtual std::vector<Cause> mistakes() const { return {}; }
-  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem) const { return solve(problem); }
+  virtual Solution solve_with(Cause /*mistake*/, const ExactProblem& problem, Communicator& group) const {
+    return solve(problem, group);
+  }
   /// Whether exact problems are exact only while this parameter does not change.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
   /// Whether exact problems stay exact during steps of an integer optimizer.
@@ -151,14 +154,15 @@ class Workload {
   /// @}
 };
 
-/// The results of a problem, computed by its workload.
-Solution solve(const ExactProblem& problem);
+/// The results of a problem, computed by its workload. The unsharded engine is made on `group`, the group of the
+/// engines that are compared with it. One device may call this alone.
+Solution solve(const ExactProblem& problem, Communicator& group);
 /// The problem in which only these rows of the batch count: the output gradients of others are 0.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// The addend of each of `devices` devices to the results, if the rows of the batch are divided: the solution
 /// in which the output gradients of other devices' rows are 0. (A loss that depends on the routing of a whole
 /// batch is in each addend.)
-std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices);
+std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group);
 /// The problem's weights after one step of the integer optimizer with these gradients.
 void integer_step(ExactProblem& problem, const Solution& gradients);
 /// The problem's weights after one step of the integer optimizer with momentum. Updates the momenta.
@@ -236,5 +240,10 @@ class WorkloadKind {
   virtual std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const = 0;
   /// @}
 };
+
+/// Makes an engine that divides nothing.
+using MakeUnsharded = std::function<std::unique_ptr<ShardedEngine>(Communicator& group, const Workload&)>;
+/// Says how Workload::unsharded makes those of networks whose kind has this one's class. The first call counts.
+void register_unsharded(const WorkloadKind& kind, MakeUnsharded make);
 
 }  // namespace shard

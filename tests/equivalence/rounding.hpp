@@ -1,0 +1,93 @@
+#pragma once
+
+/// What rounding may make of results in real numbers: the unsharded network says it, when its numbers are moved.
+///
+/// A float32 sum of k products, in any order, is the exact sum of products of numbers that differ from the given
+/// ones by at most γ_k, relatively; γ_k = k u / (1 − k u), u = 2⁻²⁴ (Higham, "Accuracy and Stability of Numerical
+/// Algorithms", 2nd ed., section 3.1). So a network computes once more, some times, with each number that it is
+/// given moved up or down by γ of its longest sum. The bound takes roundings to be independent, and none to
+/// prefer a side (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis"). Then the root
+/// mean square of what moves make of a result estimates its error's deviation, and error / estimate has at most
+/// Student's distribution. Two computations differ by two errors.
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "engine/host_tensor.hpp"
+#include "engine/workloads/random.hpp"
+#include "engine/workloads/workload.hpp"
+
+namespace shard::testing {
+
+using Tensors = std::map<std::string, HostTensor>;
+
+/// Results, and how far those of another float32 computation may be: one in 10⁹ is farther.
+struct Bounded {
+  Tensors values, bounds;
+
+  /// The widest bound, in units of the largest element of its tensor.
+  double widest() const {
+    double worst = 0;
+    for (const auto& [name, bound] : bounds) {
+      double largest = 0, most = 0;
+      for (float x : values.at(name).values) largest = std::max(largest, double{std::abs(x)});
+      for (float x : bound.values) most = std::max(most, double{x});
+      if (most > 0) worst = std::max(worst, most / largest);
+    }
+    return worst;
+  }
+};
+
+/// The most products that one sum of the network has, for an output of so many rows.
+inline Index longest_sum(const Workload& network, Index rows) {
+  Index longest = rows;
+  for (const Parameter& p : network.parameters()) longest = std::max(longest, std::ranges::max(p.shape));
+  return longest;
+}
+
+/// compute(given), and again with each number moved.
+template <class Compute>
+Bounded with_bounds(const Tensors& given, Index longest_sum, const Compute& compute) {
+  constexpr int samples = 16;
+  constexpr double quantile = 12.61;  // of Student's distribution of 16 degrees of freedom, on both sides
+  const double k_u = static_cast<double>(longest_sum) * 0x1p-24;
+  const auto gamma = static_cast<float>(k_u / (1 - k_u));
+  Bounded all{compute(given), {}};
+  std::map<std::string, std::vector<double>> squares;
+  for (std::uint64_t sample = 0; sample < samples; ++sample) {
+    Tensors moved = given;
+    for (auto& [name, t] : moved) {
+      const CounterRandom random(sample, "moved " + name);
+      for (std::size_t i = 0; i < t.values.size(); ++i)
+        t.values[i] *= random.uniform(i) < 0.5F ? 1 + gamma : 1 - gamma;
+    }
+    for (const auto& [name, t] : compute(moved)) {
+      squares[name].resize(t.values.size());
+      for (std::size_t i = 0; i < t.values.size(); ++i) {
+        const double by = double{t.values[i]} - all.values.at(name).values[i];
+        squares[name][i] += by * by;
+      }
+    }
+  }
+  for (const auto& [name, sums] : squares) {
+    HostTensor& bound = all.bounds[name] = {all.values.at(name).shape, {}};
+    for (double sum : sums)
+      bound.values.push_back(static_cast<float>(quantile * std::sqrt(2 * sum / samples)));
+  }
+  return all;
+}
+
+/// How far the worst element is from the expected one, in units of its bound; more than 1 is an error.
+inline double worst_in_bounds(const HostTensor& given, const HostTensor& expected, const HostTensor& bound) {
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    const double difference = std::abs(double{given.values.at(i)} - expected.values[i]);
+    if (difference > 0) worst = std::max(worst, difference / bound.values[i]);
+    if (!std::isfinite(given.values[i])) worst = INFINITY;
+  }
+  return worst;
+}
+
+}  // namespace shard::testing
