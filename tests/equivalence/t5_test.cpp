@@ -3,7 +3,7 @@
 
 #include "engine/workloads/t5.hpp"
 
-#include "08_decoder/t5_single.hpp"
+#include "08_decoder/t5.hpp"
 #include "tests/equivalence/finite_differences.hpp"
 #include "tests/equivalence/liveness.hpp"
 #include "tests/equivalence/t5_reference.hpp"
