@@ -12,8 +12,9 @@
 #include <functional>
 #include <memory>
 
-#include "conveyor.hpp"
 #include "engine/schedules/checker.hpp"
+#include "engine/schedules/conveyor.hpp"
+#include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
 #include "stages.hpp"
 #include "worker.hpp"
@@ -48,7 +49,7 @@ class Pipeline : public ShardedEngine {
   /// The whole batch goes through the stages as one micro-batch.
   Placed forward(Tensor input) override {
     auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
-    worker->run(one_batch(Action::Kind::forward), {});
+    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), stages_.count()), {});
     const Shape shape = {worker->rows(), stages_.width(stages_.count())};  // (B, D)
     Owned out(group(), last_device() == device_id() ? worker->take_output() : Tensor(), shape, last_device());
     tape_.push(std::move(worker));
@@ -59,7 +60,7 @@ class Pipeline : public ShardedEngine {
   Gradients backward(Tensor dout) override {
     auto [worker] = tape_.pop();
     if (last_device() == device_id()) worker->give_output_grad(std::move(dout));  // (B, D)
-    worker->run(one_batch(Action::Kind::backward), {});
+    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), stages_.count()), {});
     return gradients_of(*worker);
   }
 
@@ -78,7 +79,7 @@ class Pipeline : public ShardedEngine {
   /// end of the input; each device passes it on.
   void inference_loop(InputStream& input, OutputStream& output) override {
     InferenceMode no_tape;
-    Conveyor conveyor(group());
+    Conveyor conveyor(group(), num_devices());
     Index due = 0;  // results that device 0 has not received yet
     auto write_result = [&] { output.write(conveyor.take_from(last_device())), --due; };
     for (bool goes_on = true; goes_on;) {
@@ -115,16 +116,6 @@ class Pipeline : public ShardedEngine {
   Worker begin(Tensor input, Index micro_batches) {
     const Index rows = group().exchange("rows of the input", input.extent(0))[0];
     return {group(), stages_, std::move(input), rows, micro_batches, wants_input_grad()};
-  }
-
-  /// A schedule that takes one micro-batch forward through all stages, or backward through all.
-  Schedule one_batch(Action::Kind kind) const {
-    Work work(static_cast<std::size_t>(num_devices()));
-    for (int i = 0; i < stages_.count(); ++i) {
-      const int s = kind == Action::Kind::forward ? i : stages_.count() - 1 - i;
-      work[static_cast<std::size_t>(stages_.device_of(s))].push_back({kind, 0, s});
-    }
-    return with_messages(stages_.count(), 1, work);
   }
 
   /// The gradients by name, with their owners. A device lists every gradient, also those of other devices.

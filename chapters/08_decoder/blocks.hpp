@@ -1,14 +1,14 @@
 #pragma once
 
-/// What the engines of this chapter share: the parameters of a decoder, in any layout, and what a block keeps
-/// for its backward pass.
+/// What the engines of this chapter share: a decoder's parameters, in any layout, and what a block keeps.
 
+#include "engine/layers/attention.hpp"
 #include "engine/layers/cross_entropy.hpp"
 #include "engine/layers/embedding.hpp"
 #include "engine/layers/language_model.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
 #include "engine/layers/rms_norm.hpp"
-#include "heads.hpp"
+#include "engine/workloads/decoder_model.hpp"
 
 namespace shard::decoders {
 
@@ -147,6 +147,14 @@ L norm_backward(ShardedEngine& engine, const std::string& name, L dy, const Repl
   L dx = rms_norm_backward(std::move(dy), w, how, kept, dw);
   gradients.put(name, over_all_rows(engine, std::move(dw)));
   return dx;
+}
+
+inline Rotary rotary_of(const DecoderModel& m) {
+  return {m.head_dim, m.rope_base, m.how};
+}
+/// All heads of some sequences.
+inline AttentionHeads all_heads(const DecoderModel& m, Index sequences) {
+  return {sequences, m.head_dim, key_heads_of({0, m.heads}, m.shared(), 0), m.key_heads, m.window, m.how};
 }
 
 }  // namespace shard::decoders

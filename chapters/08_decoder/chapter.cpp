@@ -6,15 +6,26 @@
 #include "fsdp.hpp"
 #include "layers.hpp"
 #include "single.hpp"
+#include "t5.hpp"
 #include "t5_layers.hpp"
-#include "t5_single.hpp"
-#include "t5_tensor.hpp"
 #include "tensor.hpp"
-#include "tensor_options.hpp"
-#include "tensor_sequence.hpp"
 #include "ulysses.hpp"
 
 namespace shard::decoders {
+
+using EnginePointer = std::unique_ptr<ShardedEngine>;
+
+/// Makes an engine that takes nothing but the model.
+/// @{
+template <class Engine>
+EnginePointer made(Communicator& group, const Workload& w, const Options&) {
+  return std::make_unique<Engine>(group, as_decoder(w).model());
+}
+template <class Engine>
+EnginePointer made_t5(Communicator& group, const Workload& w, const Options&) {
+  return std::make_unique<Engine>(group, as_t5(w).model());
+}
+/// @}
 
 const Option<std::string> balance = [] {
   Option<std::string> how(
@@ -29,12 +40,20 @@ CutSequences cut_of(const Options& o) {
   return o[balance] == "zigzag" ? SequenceCut::zigzag : SequenceCut::contiguous;
 }
 
-/// The form of an engine that divides key-value heads, if every device can have one.
-template <template <class> class Engine>
-std::unique_ptr<ShardedEngine> by_heads(Communicator& group, const DecoderModel& m) {
+const Option<std::string> sequence_parallel = [] {
+  Option<std::string> option("--sequence-parallel", "no",
+                             "Divide the tokens between the parts of a block: yes or no");
+  option.type = "HOW";
+  option.expected = "yes or no";
+  option.accepts = [](const std::string& text) { return text == "yes" || text == "no"; };
+  return option;
+}();
+/// The form that divides key-value heads, if every device can have one.
+template <Layout X>
+EnginePointer tensor_decoder(Communicator& group, const DecoderModel& m) {
   if (TensorHeads(m, group.num_devices()).divides_key_heads())
-    return std::make_unique<Engine<Sharded<1>>>(group, m);
-  return std::make_unique<Engine<Replicated>>(group, m);
+    return std::make_unique<TensorDecoder<Sharded<1>, X>>(group, m);
+  return std::make_unique<TensorDecoder<Replicated, X>>(group, m);
 }
 const Option<Index> micro_batches = [] {
   Option<Index> option("--micro-batches", 4, "Pieces of the batch that follow one another");
@@ -57,18 +76,15 @@ const RegisteredChapter chapter({
         {
             {.name = "single",
              .summary = "one device: nothing is divided",
-             .make =
-                 [](Communicator& group, const Workload& w, const Options&) {
-                   return std::make_unique<SingleDecoder>(group, as_decoder(w).model());
-                 },
+             .make = made<SingleDecoder>,
              .is_reference = true},
             {.name = "tensor",
              .summary = "heads, hidden units and the vocabulary divided; four all-reduces a block",
              .make =
                  [](Communicator& group, const Workload& w, const Options& o) {
                    const DecoderModel& m = as_decoder(w).model();
-                   return o[sequence_parallel] == "yes" ? by_heads<TensorSequenceDecoder>(group, m)
-                                                        : by_heads<TensorDecoder>(group, m);
+                   return o[sequence_parallel] == "yes" ? tensor_decoder<Sharded<0>>(group, m)
+                                                        : tensor_decoder<Replicated>(group, m);
                  },
              .options = {sequence_parallel},
              .tested_with = {Options(), Options().with(sequence_parallel, "yes")}},
@@ -82,16 +98,10 @@ const RegisteredChapter chapter({
              .tested_with = {Options(), Options().with(balance, "zigzag")}},
             {.name = "ulysses",
              .summary = "sequences are divided; an all-to-all divides heads for attention",
-             .make =
-                 [](Communicator& group, const Workload& w, const Options&) {
-                   return std::make_unique<UlyssesDecoder>(group, as_decoder(w).model());
-                 }},
+             .make = made<UlyssesDecoder>},
             {.name = "experts",
              .summary = "sequences divided, and a mixture's experts, to which tokens are sent",
-             .make =
-                 [](Communicator& group, const Workload& w, const Options&) {
-                   return std::make_unique<ExpertsDecoder>(group, as_decoder(w).model());
-                 },
+             .make = made<ExpertsDecoder>,
              .require =
                  [](int, const Workload& w, const Options&) {
                    if (!as_decoder(w).model().is_mixture())
@@ -101,10 +111,7 @@ const RegisteredChapter chapter({
              .workload = &decoder(usual_experts)},
             {.name = "fsdp",
              .summary = "sequences divided, and every parameter: a block's are gathered a block ahead",
-             .make =
-                 [](Communicator& group, const Workload& w, const Options&) {
-                   return std::make_unique<FsdpDecoder>(group, as_decoder(w).model());
-                 }},
+             .make = made<FsdpDecoder>},
             {.name = "layers",
              .summary = "blocks divided; activations go from device to device, one forward, one backward",
              .make =
@@ -120,14 +127,12 @@ const RegisteredChapter chapter({
                            const Options& o) { split_blocks(as_decoder(w).model(), devices, o[split]); }},
             {.name = "t5-single",
              .summary = "an encoder-decoder on one device: nothing is divided",
-             .make = [](Communicator& group, const Workload& w,
-                        const Options&) { return std::make_unique<T5Single>(group, as_t5(w).model()); },
+             .make = made_t5<T5Single>,
              .workload = &t5(),
              .is_reference = true},
             {.name = "t5-tensor",
              .summary = "an encoder-decoder with heads, hidden units and the vocabulary divided",
-             .make = [](Communicator& group, const Workload& w,
-                        const Options&) { return std::make_unique<T5Tensor>(group, as_t5(w).model()); },
+             .make = made_t5<T5Tensor>,
              .workload = &t5()},
             {.name = "t5-layers",
              .summary = "an encoder-decoder with blocks divided, the encoder's first; as layers",

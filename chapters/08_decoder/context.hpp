@@ -39,13 +39,18 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
     const std::vector<Index> at = cut.positions(device_id());
     const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
     if (b == 0) keys_ = continues() ? with_keys_of(cut, std::move(keys_)) : with_keys_of(cut, {});
-    return ring_attention(kept.q, keys, values, at, keys_, all_heads(m_, cut.sequences), kept.softmax);
+    return detail::relaid(ring_attention(group(), kept.q.local(), keys.local(), values.local(), at, keys_,
+                                         all_heads(m_, cut.sequences), kept.softmax),
+                          kept.q);
   }
   AttentionGradientsOf<Sharded<0>, Sharded<0>> attention_backward(Sharded<0> dout, const Sharded<0>& o,
                                                                   const SequenceCut& cut,
                                                                   ContextKept& kept) override {
-    return ring_attention_backward(dout, o, kept.q, kept.k, kept.v, with_keys_of(cut, {}),
-                                   all_heads(m_, cut.sequences), kept.softmax);
+    auto [dq, dk, dv] = ring_attention_backward(group(), dout.local(), o.local(), kept.q.local(),
+                                                kept.k.local(), kept.v.local(), with_keys_of(cut, {}),
+                                                all_heads(m_, cut.sequences), kept.softmax);
+    return {detail::relaid(std::move(dq), kept.q), detail::relaid(std::move(dk), kept.k),
+            detail::relaid(std::move(dv), kept.v)};
   }
 
  private:

@@ -1,13 +1,51 @@
 #pragma once
 
-/// This device's experts, at work on the tokens that came to them from all devices.
+/// Where tokens go that chose experts of several devices, and this device's experts at work on the tokens that
+/// came to them.
 
+#include <numeric>
 #include <span>
 
 #include "blocks.hpp"
-#include "experts_route.hpp"
 
 namespace shard::decoders {
+
+/// The token of each choice, by expert: the rows that leave.
+inline std::vector<Index> leaving_rows(const ExpertChoice& choice) {
+  std::vector<Index> tokens = choice.in_order();
+  for (Index& row : tokens) row /= choice.top_k();
+  return tokens;
+}
+
+/// How many rows a device sends and receives, and which of the received rows are for which of its experts.
+struct Route {
+  std::vector<Index> to;                 ///< (N)   rows that go to each device
+  std::vector<Index> from;               ///< (N)   rows that come from each
+  std::vector<std::vector<Index>> rows;  ///< of each of its experts, places among the rows that arrive
+  Index arriving = 0;                    ///< m, the sum of `from`
+};
+
+/// `leaving` (E): how many of this device's tokens chose each expert. `arriving` (N, E/N): how many of each
+/// device's tokens chose each of this device's experts. Rows leave in the order of their experts, and so of
+/// the devices that own these. They arrive in the order of the sending devices; rows from one device are in
+/// the order of the experts.
+inline Route route_of(const std::vector<Index>& leaving, const std::vector<Index>& arriving, int devices,
+                      int device) {
+  const auto experts = static_cast<Index>(leaving.size());
+  Route route;
+  route.rows.resize(static_cast<std::size_t>(part(experts, devices, device).size()));
+  auto count = arriving.begin();
+  for (int d = 0; d < devices; ++d) {
+    const Range theirs = part(experts, devices, d);
+    route.to.push_back(
+        std::accumulate(leaving.begin() + theirs.begin, leaving.begin() + theirs.end, Index{0}));
+    const Index before = route.arriving;
+    for (std::vector<Index>& of_expert : route.rows)
+      for (Index i = *count++; i > 0; --i) of_expert.push_back(route.arriving++);
+    route.from.push_back(route.arriving - before);
+  }
+  return route;
+}
 
 using OwnedExpert = FeedForward<Owned, Owned>;
 using OwnedExpertGradients = FeedForwardGradients<Owned, Owned, Owned>;
@@ -63,6 +101,16 @@ inline void require_announced(const Route& route, const Tensor& rows) {
   if (rows.extent(0) == route.arriving) return;
   refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
          to_string(rows.shape()));
+}
+/// The same on all devices of a group, so that none waits for one that has given up. `from`: how many rows each
+/// device has announced.
+inline void require_announced_everywhere(Communicator& group, const std::vector<Index>& from,
+                                         const Tensor& rows) {
+  const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
+  const std::vector<Index> more = group.exchange("rows that came", rows.extent(0) - announced);
+  if (std::ranges::count(more, 0) < std::ssize(more))
+    refuse(Code::internal, "experts", to_string({announced, rows.extent(1)}) + ", as announced",
+           to_string(rows.shape()));
 }
 
 /// Puts the gradients of a block's experts: of this device's, and, by shape and owner, of those of others.

@@ -10,12 +10,20 @@
 /// Builds on: 08_decoder/single.hpp, 04_pipeline.
 
 #include "engine/schedules/checker.hpp"
+#include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
-#include "layers_requests.hpp"
-#include "layers_split.hpp"
-#include "layers_worker.hpp"
+#include "layers_stage.hpp"
 
 namespace shard::decoders {
+
+/// The embedding lies with the first block, and the last norm and the head with the last one.
+inline std::vector<Range> split_blocks(const DecoderModel& m, int devices, const std::string& how) {
+  std::vector<Index> elements(static_cast<std::size_t>(m.num_blocks), elements_of(m, block_name(0, "")));
+  const Index table = m.vocabulary * m.model_dim;
+  elements.front() += table;
+  elements.back() += m.model_dim + table;  // a copy, where the embedding is the head
+  return split_blocks(elements, devices, how);
+}
 
 class LayersDecoder : public LanguageModel {
  public:
@@ -52,10 +60,10 @@ class LayersDecoder : public LanguageModel {
   /// ## Forward
   /// The whole batch goes through the stages as one micro-batch.
   Placed forward(Tensor input) override {
-    auto worker = std::make_unique<StageWorker>(begin(input, 1));
-    worker->run(one_batch(Action::Kind::forward), {});
-    const Shape shape = {worker->rows(), 1};  // (T, 1)
-    Owned losses(group(), device_id() == last() ? worker->take_output() : Tensor(), shape, last());
+    auto worker = std::make_unique<Worker>(begin(input, 1));
+    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
+    Tensor mine = stage_.is_last() ? worker->take_output().local() : Tensor();
+    Owned losses(group(), std::move(mine), {worker->part.batch.rows(), 1}, last());  // (T, 1)
     tape_.push(std::move(worker));
     return losses;
   }
@@ -63,17 +71,17 @@ class LayersDecoder : public LanguageModel {
   /// ## Backward
   Gradients backward(Tensor dloss) override {
     auto [worker] = tape_.pop();
-    if (device_id() == last()) worker->give_output_grad(std::move(dloss));  // (T, 1)
-    worker->run(one_batch(Action::Kind::backward), {});
-    return gradients_of(worker->gradients());
+    if (stage_.is_last()) worker->give_output_grad(worker->part.of(std::move(dloss)));  // (T, 1)
+    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
+    return summed(worker->part.sums);
   }
 
   /// ## A step by its schedule
   /// Training uses this: all devices work at the same time, on different micro-batches.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    StageWorker worker = begin(input, schedule_.micro_batches);
+    Worker worker = begin(input, schedule_.micro_batches);
     worker.run(schedule_, loss_gradient);
-    return gradients_of(worker.gradients());
+    return summed(worker.part.sums);
   }
 
   /// ## The step
@@ -89,29 +97,31 @@ class LayersDecoder : public LanguageModel {
   /// Device 0 sends off one request more than there are devices before it waits for the first result.
   void inference_loop(InputStream& input, OutputStream& output) override {
     InferenceMode no_tape;
-    Requests requests(group(), stage_, input);
+    Conveyor conveyor(group(), 2 * num_devices());
     Index due = 0;  // results that device 0 has not taken yet
-    auto write_result = [&] { output.write(requests.take_result()), --due; };
-    while (std::optional<Request> request = requests.next()) {
+    auto write_result = [&] { output.write(conveyor.take_from(last())), --due; };
+    while (std::optional<Request> request = next_request(group(), stage_, input, conveyor)) {
       StageKept kept{.tokens = std::move(request->tokens)};
       Owned x = stage_.forward(std::move(request->x), kept);  // (T, D) or (T, 1)
-      requests.pass_on(kept.tokens, std::move(x));
+      pass_on(group(), stage_, kept.tokens, std::move(x), conveyor);
       if (stage_.is_first() && ++due > num_devices()) write_result();
     }
     while (due > 0) write_result();
-    requests.finish();
+    conveyor.finish();
   }
 
   Placement input_layout() const override { return Placement::owned(0); }
   std::string describe_step() override { return describe(schedule_); }
 
  private:
+  using Worker = StageWorker<StagePart>;
+
   int last() const { return num_devices() - 1; }
   /// Whether the last device has a copy of the first one's table.
   bool has_copy() const { return stage_.m.is_tied && num_devices() > 1; }
 
   /// Only device 0 has the input. It tells the others the sizes, and the last one the labels.
-  StageWorker begin(const Tensor& input, Index micro_batches) {
+  Worker begin(const Tensor& input, Index micro_batches) {
     forget_choices();
     const Index sequences = group().exchange("sequences of the input", input.extent(0))[0];
     const Index length =
@@ -123,38 +133,23 @@ class LayersDecoder : public LanguageModel {
     } else {
       tokens = tokens_of(sequences, length, stage_.is_last() ? receive(0) : Tensor());
     }
-    return {group(), stage_, placed(std::move(tokens)), micro_batches};
+    return {group(), {group(), stage_, placed(std::move(tokens)), micro_batches}};
   }
 
-  /// A schedule that takes one micro-batch forward through all stages, or backward through all.
-  Schedule one_batch(Action::Kind kind) const {
-    Work work;
-    for (int d = 0; d < num_devices(); ++d) work.push_back({{kind, 0, d}});
-    return with_messages(num_devices(), 1, work);
-  }
-
-  /// The gradients by name, with their owners. A device lists every gradient, also those of other devices. The
-  /// two gradients of a table that is used twice are added on the first device.
-  Gradients gradients_of(OwnedWeights& dw) {
-    if (has_copy() && stage_.is_last()) send(0, dw.own_head.local());
-    if (has_copy() && stage_.is_first()) accumulate(dw.embedding, Owned::mine(group(), receive(last())));
-    if (stage_.m.is_tied && !has_copy()) accumulate(dw.embedding, std::move(dw.own_head));
-    std::vector<Owned*> sums;
-    for_each_parameter(stage_.m, dw, [&](const std::string&, Owned& sum) { sums.push_back(&sum); });
-    Gradients gradients;
-    auto next = sums.begin();
-    for_each_parameter(stage_.m, stage_.w, [&](const std::string& name, const Owned& p) {
-      Owned& mine = **next++;
-      gradients.put(name,
-                    p.is_mine() ? std::move(mine) : Owned(group(), Tensor(), p.global_shape(), p.owner()));
-    });
-    return gradients;
+  /// The gradients by name, with their owners. The two gradients of a table that is used twice are added on the
+  /// first device.
+  Gradients summed(OwnedSums& sums) {
+    Owned &dtable = sums[embedding_name()], &dhead = sums[head_name()];
+    if (has_copy() && stage_.is_last()) send(0, dhead.local());
+    if (has_copy() && stage_.is_first()) accumulate(dtable, Owned::mine(group(), receive(last())));
+    if (stage_.m.is_tied && !has_copy()) accumulate(dtable, std::move(dhead));
+    return gradients_of(stage_.m, stage_.w, sums);
   }
 
   std::vector<Range> parts_;  // blocks of each device
   Stage stage_;
   Schedule schedule_;
-  Tape<std::unique_ptr<StageWorker>> tape_;
+  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -4,8 +4,11 @@
 /// last ones. All tensors are Owned: a device works alone on what it has.
 
 #include <functional>
+#include <numeric>
 
-#include "pipelined.hpp"
+#include "engine/schedules/conveyor.hpp"
+#include "engine/schedules/stage_worker.hpp"
+#include "layers_split.hpp"
 #include "whole_rows.hpp"
 
 namespace shard::decoders {
@@ -45,38 +48,115 @@ struct Stage {
     return cross_entropy(std::move(z), kept.tokens, m.how, kept.softmax);  // (T, 1)
   }
 
-  /// d is the gradient of what `forward` returned. Adds the weights' gradients to dw. Returns the gradient of
-  /// x, (T, D), unless this is the first stage.
-  Owned backward(Owned d, StageKept kept, OwnedWeights& dw) const {
-    dw.blocks.resize(static_cast<std::size_t>(m.num_blocks));
-    if (is_last()) d = loss_backward(d, kept, dw);  // (T, D)
+  /// d is the gradient of what `forward` returned. Adds up the weights' gradients. Returns the gradient of x,
+  /// (T, D), unless this is the first stage.
+  Owned backward(Owned d, StageKept kept, OwnedSums& sums) const {
+    if (is_last()) d = loss_backward(d, kept, sums);  // (T, D)
     for (Index b = blocks.end - 1; b >= blocks.begin; --b, kept.blocks.pop_back()) {
       const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       GradientsFor<Owned> g;
       accumulate(d, think_backward(m, block, d, kept.blocks.back(), g));
       accumulate(d, attend_backward(m, block, d, kept.tokens, kept.blocks.back(), g));
-      std::vector<Owned*> addends;
-      for_each_parameter(m, b, g, [&](const std::string&, Owned& p) { addends.push_back(&p); });
-      auto next = addends.begin();
-      for_each_parameter(m, b, dw.blocks[static_cast<std::size_t>(b)],
-                         [&](const std::string&, Owned& sum) { accumulate(sum, std::move(**next++)); });
+      for_each_parameter(m, b, g,
+                         [&](const std::string& name, Owned& p) { accumulate(sums[name], std::move(p)); });
     }
     if (!is_first()) return d;
-    accumulate(dw.embedding, embedding_backward(d, kept.tokens, m.vocabulary));  // (V, D)
+    accumulate(sums[embedding_name()], embedding_backward(d, kept.tokens, m.vocabulary));  // (V, D)
     return {};
   }
 
  private:
-  Owned loss_backward(const Owned& dlosses, StageKept& kept, OwnedWeights& dw) const {
+  Owned loss_backward(const Owned& dlosses, StageKept& kept, OwnedSums& sums) const {
     Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
-    accumulate(dw.own_head, matmul(transposed(dz), kept.n));                                  // (V, D)
+    accumulate(sums[head_name()], matmul(transposed(dz), kept.n));                            // (V, D)
     Owned d = matmul(dz, head());                                                             // (T, D)
     dz = Owned();
     Owned dnorm;                                                                 // (D)
     d = rms_norm_backward(std::move(d), w.final_norm, m.how, kept.norm, dnorm);  // (T, D)
-    accumulate(dw.final_norm, std::move(dnorm));
+    accumulate(sums[final_norm_name()], std::move(dnorm));
     return d;
   }
 };
+
+/// What it does with the micro-batches of a batch. The first stage needs ids, and the last one labels.
+struct StagePart {
+  using Value = Owned;
+  using Kept = StageKept;
+
+  Communicator& group;
+  const Stage& stage;
+  Tokens batch;
+  Index micro_batches;
+  OwnedSums sums{};
+
+  Owned input(Index) const { return {}; }
+  Owned forward(Index m, int, Owned x, StageKept& kept) const {
+    kept.tokens = batch.piece(m, micro_batches);
+    return stage.forward(std::move(x), kept);  // (t, D) or (t, 1)
+  }
+  Owned backward(Index, int, Owned d, StageKept kept) {
+    return stage.backward(std::move(d), std::move(kept), sums);  // (t, D)
+  }
+  Owned output_gradient(Index m, const Owned& losses, const LossGradient& loss_gradient) const {
+    const Index first_row = batch.piece(m, micro_batches).first_sequence * batch.length;
+    return of(loss_gradient(losses.local(), first_row));  // (t, 1)
+  }
+  std::vector<Shape> shapes(const Message& m) const {
+    return {{batch.piece(m.micro_batch, micro_batches).rows(), stage.m.model_dim}};  // (t, D)
+  }
+  Tensor sent(Owned& x, std::size_t) const { return std::move(x).local(); }
+  Owned value(const Message&, std::vector<Tensor> t) const { return of(std::move(t[0])); }
+  Owned of(Tensor t) const { return Owned::mine(group, std::move(t)); }
+};
+
+/// \name Tokens on devices that have no input
+/// @{
+inline Tensor labels_of(const Tokens& t) {  // (b, S)
+  return Tensor::from_host({t.sequences, t.length}, std::vector<float>(t.labels.begin(), t.labels.end()));
+}
+/// The tokens of so many sequences, of which a device knows no more than the labels, if any.
+inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
+  Tokens t{.sequences = sequences, .length = length};
+  t.positions.resize(static_cast<std::size_t>(length));
+  std::iota(t.positions.begin(), t.positions.end(), Index{0});
+  const std::vector<float> all = labels.to_host();
+  t.labels.assign(all.begin(), all.end());
+  return t;
+}
+/// @}
+
+/// \name Inference: requests that follow one another from device to device
+/// An activation is (b, S, D) on its way, so that each device knows its sequences; an empty one marks the end.
+/// Labels go from the first device to the last.
+/// @{
+struct Request {
+  Tokens tokens;
+  Owned x;  ///< (T, D); the first stage makes it of the tokens
+};
+/// The next request here. After the last one, tells the next device and returns nothing.
+inline std::optional<Request> next_request(Communicator& group, const Stage& stage, InputStream& input,
+                                           Conveyor& conveyor) {
+  if (stage.is_first()) {
+    if (const std::optional<Tensor> rows = input.next())
+      return Request{Tokens::read(*rows, stage.m.vocabulary), Owned()};
+  } else if (Tensor x = conveyor.take_from(group.device_id() - 1); x.size() > 0) {  // (b, S, D)
+    Tensor labels = stage.is_last() ? conveyor.take_from(0) : Tensor();
+    Tokens tokens = tokens_of(x.extent(0), x.extent(1), labels);
+    x = std::move(x).reshaped({tokens.rows(), stage.m.model_dim});
+    return Request{std::move(tokens), Owned::mine(group, std::move(x))};
+  }
+  if (!stage.is_last()) conveyor.pass_on(group.device_id() + 1, Tensor());
+  return std::nullopt;
+}
+/// Sends what a stage has made to the next one; or the losses, (T, 1), to device 0.
+inline void pass_on(Communicator& group, const Stage& stage, const Tokens& tokens, Owned x,
+                    Conveyor& conveyor) {
+  Tensor out = std::move(x).local();
+  if (stage.is_last()) return conveyor.pass_on(0, std::move(out));
+  out = std::move(out).reshaped({tokens.sequences, tokens.length, stage.m.model_dim});
+  conveyor.pass_on(group.device_id() + 1, std::move(out));
+  if (stage.is_first()) conveyor.pass_on(group.num_devices() - 1, labels_of(tokens));
+}
+/// @}
 
 }  // namespace shard::decoders

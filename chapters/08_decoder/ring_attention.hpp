@@ -111,24 +111,4 @@ inline AttentionGradients ring_attention_backward(Communicator& group, const Ten
   return {std::move(dq), std::move(sum.k), std::move(sum.v)};
 }
 
-/// The same for slices of a group's tokens.
-/// @{
-inline Sharded<0> ring_attention(const Sharded<0>& q, const Sharded<0>& k, const Sharded<0>& v,
-                                 const std::vector<Index>& at_q, const KeysOnRing& keys,
-                                 const AttentionHeads& heads, OnlineSoftmax& softmax) {
-  Tensor o = ring_attention(q.group(), q.local(), k.local(), v.local(), at_q, keys, heads, softmax);
-  return Sharded<0>(q.group(), std::move(o), q.global_shape(), q.offset());
-}
-inline AttentionGradientsOf<Sharded<0>, Sharded<0>> ring_attention_backward(
-    const Sharded<0>& dout, const Sharded<0>& o, const Sharded<0>& q, const Sharded<0>& k,
-    const Sharded<0>& v, const KeysOnRing& keys, const AttentionHeads& heads, const OnlineSoftmax& softmax) {
-  AttentionGradients d = ring_attention_backward(q.group(), dout.local(), o.local(), q.local(), k.local(),
-                                                 v.local(), keys, heads, softmax);
-  auto like = [](Tensor t, const Sharded<0>& l) {
-    return Sharded<0>(l.group(), std::move(t), l.global_shape(), l.offset());
-  };
-  return {like(std::move(d.dq), q), like(std::move(d.dk), k), like(std::move(d.dv), v)};
-}
-/// @}
-
 }  // namespace shard::decoders

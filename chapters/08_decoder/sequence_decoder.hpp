@@ -2,20 +2,30 @@
 
 /// A decoder whose sequences are divided over the devices: what the variants `context` and `ulysses` share.
 /// Each device has all weights and some tokens of every sequence. Everything but attention works on each
-/// token by itself. Attention needs other tokens, and each variant says how it gets them.
-/// Builds on: 08_decoder/tokenwise.hpp.
+/// token by itself, and sends nothing forward. Attention needs other tokens, and each variant says how it gets
+/// them. Backward, a weight's gradient is a sum over tokens: each device has an addend, and they are
+/// all-reduced.
+/// Builds on: 08_decoder/single.hpp, 08_decoder/whole_rows.hpp.
 
 #include "sequence_cut.hpp"
-#include "tokenwise.hpp"
+#include "whole_rows.hpp"
 
 namespace shard::decoders {
 
 /// `AttentionKept` is what attention keeps of a block for its backward pass. t are the tokens here, of T.
 template <class AttentionKept>
-class SequenceDecoder : public TokenwiseDecoder {
+class SequenceDecoder : public LanguageModel {
  public:
   SequenceDecoder(Communicator& group, const DecoderModel& model, CutSequences cut)
-      : TokenwiseDecoder(group, model), cut_(cut) {}
+      : LanguageModel(group), m_(model), cut_(cut) {}
+
+  /// ## What this device owns
+  /// All weights.
+  void load_checkpoint(const Checkpoint& c) override {
+    for_each_parameter(m_, w_, [&](const std::string& name, Replicated& p) { p = load_replicated(c, name); });
+  }
+  Placement input_layout() const override { return Placement::replicated(); }
+  Trainables trainable() override { return trainables(m_, w_); }
 
   /// ## Training
   /// The loss is told of each run of tokens that this device has.
@@ -62,13 +72,11 @@ class SequenceDecoder : public TokenwiseDecoder {
                                                                           AttentionKept& kept) = 0;
   /// @}
 
+  DecoderModel m_;
+
  private:
-  struct MyBlockKept {
-    Normed norm;
-    Sharded<0> n;  // (t, D)     what attention reads
+  struct MyBlockKept : KeptFor<Sharded<0>> {
     AttentionKept attention;
-    Sharded<0> o;  // (t, H d)
-    ThinkKept think;
   };
   struct MyKept : Kept<MyBlockKept, Sharded<0>> {
     SequenceCut cut;
@@ -86,8 +94,8 @@ class SequenceDecoder : public TokenwiseDecoder {
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept, k));
-      accumulate(x, think(block(b), x, k.think));
-      note_choice(b, k.think.mixture.choice, kept.tokens);
+      accumulate(x, think(m_, w_.block(b), x, k));
+      note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
     Sharded<0> z = scale(matmul(kept.n, transposed(w_.head(m_))), m_.how.logit_scale);  // (t, V)    S0
@@ -104,9 +112,10 @@ class SequenceDecoder : public TokenwiseDecoder {
     Partial dhead = matmul(transposed(dz), kept.n);  // (V, D)    S0ᵀ·S0 = P
     Sharded<0> d = matmul(dz, w_.head(m_));          // (t, D)    S0·R = S0
     dz = Sharded<0>();
-    d = norm_backward(final_norm_name(), std::move(d), w_.final_norm, kept.norm, gradients);  // (t, D)
+    d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
+                      gradients);  // (t, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, think_backward(b, d, kept.blocks.back().think, gradients));
+      accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept, kept.blocks.back(), gradients));
     }
     Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
@@ -118,11 +127,36 @@ class SequenceDecoder : public TokenwiseDecoder {
     return gradients;
   }
 
+  /// As on one device, but each gradient is reduced as soon as it is there.
+  Sharded<0> think_backward(Index b, const Sharded<0>& d, MyBlockKept& k, Gradients& gradients) {
+    const auto& w = w_.block(b);
+    auto put_feed_forward = [&](std::size_t e, auto of_expert) {
+      FeedForward<Partial, Partial> dw{std::move(of_expert.gate), std::move(of_expert.up),
+                                       std::move(of_expert.down)};
+      for_each_parameter(m_, b, static_cast<Index>(e), dw,
+                         [&](const std::string& name, Partial& p) { put(name, std::move(p), gradients); });
+    };
+    Sharded<0> dn;  // (t, D)
+    if (m_.is_mixture()) {
+      auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
+      for (std::size_t e = 0; e < dy.experts.size(); ++e) put_feed_forward(e, std::move(dy.experts[e]));
+      const Sharded<0> dlogits =
+          choose_experts_backward(std::move(dy.gates), k.mixture.choice, m_.how);  // (t, E)
+      put(block_name(b, "router"), matmul(transposed(k.f), dlogits), gradients);   // (D, E)    P
+      dn = std::move(dy.n) + matmul(dlogits, transposed(w.router));
+    } else {
+      auto dy = feed_forward_backward(d, k.f, w.experts[0], m_.how, std::move(k.feed_forward));
+      dn = std::move(dy.n);
+      put_feed_forward(0, std::move(dy));
+    }
+    return norm_backward(*this, block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
+                         m_.how, k.feed_forward_norm, gradients);
+  }
   /// Attention, with rotary positions.
   Sharded<0> attend(Index b, const Sharded<0>& x, const MyKept& kept, MyBlockKept& k) {
-    const MyBlock& w = block(b);
+    const auto& w = w_.block(b);
     const Tokens& t = kept.tokens;
-    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.norm);                        // (t, D)
+    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.attention_norm);              // (t, D)
     Sharded<0> q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m_));   // (t, H d)
     Sharded<0> keys = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m_));  // (t, G d)
     k.o =
@@ -131,7 +165,7 @@ class SequenceDecoder : public TokenwiseDecoder {
   }
   Sharded<0> attend_backward(Index b, const Sharded<0>& d, const MyKept& kept, MyBlockKept& k,
                              Gradients& gradients) {
-    const MyBlock& w = block(b);
+    const auto& w = w_.block(b);
     const Tokens& t = kept.tokens;
     put(block_name(b, "output"), matmul(transposed(k.o), d), gradients);  // (H d, D)    S0ᵀ·S0 = P
     auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, kept.cut, k.attention);
@@ -143,9 +177,16 @@ class SequenceDecoder : public TokenwiseDecoder {
     Sharded<0> dn = matmul(dq, transposed(w.query));                               // (t, D)
     accumulate(dn, matmul(dk, transposed(w.key)));
     accumulate(dn, matmul(dv, transposed(w.value)));
-    return norm_backward(block_name(b, "attention_norm"), std::move(dn), w.attention_norm, k.norm, gradients);
+    return norm_backward(*this, block_name(b, "attention_norm"), std::move(dn), w.attention_norm, m_.how,
+                         k.attention_norm, gradients);
   }
 
+  /// A weight's gradient is reduced by itself, P → R. Frameworks reduce many in one call, a bucket.
+  void put(const std::string& name, Partial dw, Gradients& gradients) {
+    gradients.put(name, all_reduce(std::move(dw)));
+  }
+
+  Weights<WeightsFor<Sharded<0>>, Replicated, Replicated> w_;
   CutSequences cut_;
   Tape<MyKept> tape_;
 };

@@ -1,7 +1,11 @@
 #pragma once
 
-/// What the engines of an encoder-decoder share: its parameters, in any layout, and what its blocks keep for
-/// their backward pass.
+/// What the engines of an encoder-decoder share: its parameters, in any layout, what its blocks keep for their
+/// backward pass, and which keys its attentions see. Tokens and norms lie as X says; weights whose columns are
+/// heads or hidden units, and what a device computes with them, as C; and weights whose rows are, as R, like
+/// the embedding and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
+
+#include <numeric>
 
 #include "blocks.hpp"
 #include "engine/layers/relative_positions.hpp"
@@ -9,51 +13,50 @@
 
 namespace shard::decoders {
 
-/// The parameters of an attention. The norm lies as N says; weights whose columns are heads as C, and weights
-/// whose rows are, as R. The same holds for hidden units.
-template <Layout N, Layout C, Layout R>
+/// The parameters of an attention, of a block, of a stack, and all.
+/// @{
+template <Layout X, Layout C, Layout R>
 struct T5Attention {
-  N norm;               // (D)
+  X norm;               // (D)
   C query, key, value;  // (D, H d)
   R output;             // (H d, D)
 };
-template <Layout N, Layout C, Layout R>
+template <Layout X, Layout C, Layout R>
 struct T5Block {
-  T5Attention<N, C, R> self, cross;  // cross: in the decoder
-  N feed_forward_norm;               // (D)
+  T5Attention<X, C, R> self, cross;  // cross: in the decoder
+  X feed_forward_norm;               // (D)
   FeedForward<C, R> feed_forward;
 };
-template <Layout N, Layout C, Layout R>
+template <Layout X, Layout C, Layout R>
 struct T5Stack {
   C position_bias;  // (buckets, H)
-  std::vector<T5Block<N, C, R>> blocks;
-  N final_norm;  // (D)
+  std::vector<T5Block<X, C, R>> blocks;
+  X final_norm;  // (D)
 };
-
-/// All parameters. The embedding and the head lie as E says.
-template <Layout E, Layout N, Layout C, Layout R>
+template <Layout X, Layout C, Layout R>
 struct T5Weights {
-  E embedding;  // (V, D)
-  T5Stack<N, C, R> encoder, decoder;
-  E own_head;  // (V, D), unless it is the embedding
+  R embedding;  // (V, D)
+  T5Stack<X, C, R> encoder, decoder;
+  R own_head;  // (V, D), unless it is the embedding
 
-  const T5Stack<N, C, R>& stack(Side side) const { return side == Side::encoder ? encoder : decoder; }
-  T5Stack<N, C, R>& stack(Side side) { return side == Side::encoder ? encoder : decoder; }
-  const E& head(const T5Model& m) const { return m.is_tied ? embedding : own_head; }
+  const T5Stack<X, C, R>& stack(Side side) const { return side == Side::encoder ? encoder : decoder; }
+  T5Stack<X, C, R>& stack(Side side) { return side == Side::encoder ? encoder : decoder; }
+  const R& head(const T5Model& m) const { return m.is_tied ? embedding : own_head; }
 };
+/// @}
 
 /// Calls visit(name, parameter) for each parameter of an attention, of a block, or of all.
 /// @{
-template <Layout N, Layout C, Layout R, class Visit>
-void for_each_parameter(const std::string& before, T5Attention<N, C, R>& w, const Visit& visit) {
+template <Layout X, Layout C, Layout R, class Visit>
+void for_each_parameter(const std::string& before, T5Attention<X, C, R>& w, const Visit& visit) {
   visit(before + "norm", w.norm);
   visit(before + "query", w.query);
   visit(before + "key", w.key);
   visit(before + "value", w.value);
   visit(before + "output", w.output);
 }
-template <Layout N, Layout C, Layout R, class Visit>
-void for_each_parameter(const T5Model& m, Side side, Index b, T5Block<N, C, R>& w, const Visit& visit) {
+template <Layout X, Layout C, Layout R, class Visit>
+void for_each_parameter(const T5Model& m, Side side, Index b, T5Block<X, C, R>& w, const Visit& visit) {
   for_each_parameter(t5_name(side, b, "self_"), w.self, visit);
   if (side == Side::decoder) for_each_parameter(t5_name(side, b, "cross_"), w.cross, visit);
   visit(t5_name(side, b, "feed_forward_norm"), w.feed_forward_norm);
@@ -61,11 +64,11 @@ void for_each_parameter(const T5Model& m, Side side, Index b, T5Block<N, C, R>& 
   visit(t5_name(side, b, "up"), w.feed_forward.up);
   visit(t5_name(side, b, "down"), w.feed_forward.down);
 }
-template <Layout E, Layout N, Layout C, Layout R, class Visit>
-void for_each_parameter(const T5Model& m, T5Weights<E, N, C, R>& w, const Visit& visit) {
+template <Layout X, Layout C, Layout R, class Visit>
+void for_each_parameter(const T5Model& m, T5Weights<X, C, R>& w, const Visit& visit) {
   visit(embedding_name(), w.embedding);
   for (Side side : {Side::encoder, Side::decoder}) {
-    T5Stack<N, C, R>& stack = w.stack(side);
+    T5Stack<X, C, R>& stack = w.stack(side);
     visit(t5_name(side, "position_bias"), stack.position_bias);
     stack.blocks.resize(static_cast<std::size_t>(m.blocks(side)));
     for (Index b = 0; b < m.blocks(side); ++b)
@@ -76,48 +79,84 @@ void for_each_parameter(const T5Model& m, T5Weights<E, N, C, R>& w, const Visit&
 }
 /// @}
 
-/// Whether it is a parameter of an attention. Its matrices' rows or columns belong to heads.
-inline bool is_of_attention(const std::string& name) {
-  return name.find("/self_") != name.npos || name.find("/cross_") != name.npos;
-}
-
-/// What an attention keeps. Its norm gives rows as X, and its heads lie as H.
-template <Layout X, Layout H>
+/// What an attention, a block, a stack, and a whole pass keep. Heads and hidden units lie as C.
+/// @{
+template <Layout X, Layout C>
 struct T5AttentionKept {
   Normed norm;
   X n;     // (T, D)     what queries are made of
-  H q, o;  // (T, H d)
-  H k, v;  // (T, H d)   of cross attention: (T_e, H d)
+  C q, o;  // (T, H d)
+  C k, v;  // (T, H d)   of cross attention: (T_e, H d)
   OnlineSoftmax softmax;
 };
-template <Layout X, Layout H>
+template <Layout X, Layout C>
 struct T5BlockKept {
-  T5AttentionKept<X, H> self, cross;
+  T5AttentionKept<X, C> self, cross;
   Normed feed_forward_norm;
   X f;  // (T, D)     what the feed-forward reads
-  FeedForwardKept<H> feed_forward;
+  FeedForwardKept<C> feed_forward;
 };
-template <Layout X, Layout H>
+template <Layout X, Layout C>
 struct T5StackKept {
   Tokens tokens;
   std::vector<Index> buckets{};  // (S · S)    of each query and key
-  H bias{};                      // (S · S, H)
-  std::vector<T5BlockKept<X, H>> blocks{};
+  C bias{};                      // (S · S, H)
+  std::vector<T5BlockKept<X, C>> blocks{};
   Normed norm{};
   X n{};  // (T, D)     what the stack returns
 };
-template <Layout X, Layout H>
+template <Layout X, Layout C>
 struct T5Kept {
-  T5StackKept<X, H> encoder, decoder;
+  T5StackKept<X, C> encoder, decoder;
   TokenSoftmax softmax{};  // (T, V)
-};
 
-/// Adds the gradients of a feed-forward's weights. They lie as these do.
-template <class D>
-void put_feed_forward(const T5Model& m, Side side, Index b, D d, Gradients& gradients) {
-  if (m.has_gate()) gradients.put(t5_name(side, b, "gate"), std::move(d.gate));  // (D, F)
-  gradients.put(t5_name(side, b, "up"), std::move(d.up));                        // (D, F)
-  gradients.put(t5_name(side, b, "down"), std::move(d.down));                    // (F, D)
+  T5StackKept<X, C>& stack(Side side) { return side == Side::encoder ? encoder : decoder; }
+};
+/// @}
+
+/// Positions from 0 to that of the last of these tokens: with those of earlier passes.
+inline std::vector<Index> all_positions(const Tokens& tokens) {
+  const auto& at = tokens.positions;
+  std::vector<Index> all(at.empty() ? 0 : static_cast<std::size_t>(at.back() + 1));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+/// Whether no pass before has begun these sequences. In a pass that goes on
+/// (LanguageModel::continue_sequence), the encoder has nothing to read, and what the decoder's cross
+/// attentions made of its result is kept.
+inline bool begins(const Tokens& target) {
+  return target.positions.empty() || target.positions.front() == 0;
+}
+
+/// Which keys an attention's queries see. In the decoder, those of earlier passes are kept, by a number of
+/// the attention's.
+struct Sight {
+  std::span<const Index> at_q, at_k;
+  AttentionHeads heads;
+  std::optional<Index> kept_as = std::nullopt;
+};
+/// A stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are here.
+/// The attention is in the last block that the stack has begun.
+template <Layout X, Layout C>
+Sight own_tokens(const T5Model& m, Side side, const T5StackKept<X, C>& k) {
+  const Tensor& bias = k.bias.local();
+  const Index heads = bias.extent(1);
+  AttentionHeads all{k.tokens.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads,
+                     std::nullopt,       m.how};
+  all.is_causal = side == Side::decoder;
+  all.bias = &bias;
+  Sight sight{k.tokens.positions, k.tokens.positions, std::move(all)};
+  if (side == Side::decoder) sight.kept_as = 2 * static_cast<Index>(k.blocks.size());
+  return sight;
+}
+/// All tokens of the source, for the same heads of the target.
+template <Layout X, Layout C>
+Sight source_tokens(const T5Model& m, const T5StackKept<X, C>& target, const T5StackKept<X, C>& source) {
+  Sight sight = own_tokens(m, Side::encoder, target);
+  sight.at_k = source.tokens.positions;
+  sight.heads.bias = nullptr;
+  sight.kept_as = 2 * static_cast<Index>(target.blocks.size()) + 1;
+  return sight;
 }
 
 }  // namespace shard::decoders

@@ -12,25 +12,70 @@
 /// Behind the decoder's first device, a message is (T_e + T) D elements each way, not T D, and a device holds
 /// T_e D more until its copy has left. Sent to each device directly, it would be as many bytes in all, but all
 /// of them from one device.
-/// Builds on: 08_decoder/t5_single.hpp, 08_decoder/layers.hpp.
+/// Builds on: 08_decoder/t5.hpp, 08_decoder/layers.hpp.
 
 #include "engine/schedules/checker.hpp"
+#include "engine/schedules/schedules.hpp"
+#include "engine/schedules/stage_worker.hpp"
 #include "engine/schedules/timeline.hpp"
-#include "t5_worker.hpp"
+#include "t5_stage.hpp"
 
 namespace shard::decoders {
+
+/// What this device does with the micro-batches of a batch.
+struct T5Part {
+  using Value = T5Stream<Owned>;
+  using Kept = T5Kept<Owned, Owned>;
+
+  const T5Stage<Owned, Owned, Owned>& stage;
+  SourceAndTarget batch;
+  Index micro_batches;
+  OwnedSums sums{};
+
+  Value input(Index) const { return {stage.nothing(), {}}; }
+  Value forward(Index m, int, Value x, Kept& kept) const {
+    kept.encoder.tokens = batch.source.piece(m, micro_batches);
+    kept.decoder.tokens = batch.target.piece(m, micro_batches);
+    x = stage.forward(std::move(x), kept);
+    if (stage.is_last()) x = {Owned(), stage.losses(kept)};  // (t, 1)
+    return x;
+  }
+  Value backward(Index, int, Value d, Kept kept) {
+    auto put = [&](const std::string& name, Owned addend) { accumulate(sums[name], std::move(addend)); };
+    Owned& dhead = sums[stage.m.is_tied ? embedding_name() : head_name()];
+    if (stage.is_last()) d.decoder = stage.losses_backward(d.decoder, kept, dhead, put);  // (t, D)
+    return stage.backward(std::move(d), kept, sums[embedding_name()], put);
+  }
+  Value output_gradient(Index m, const Value& losses, const LossGradient& loss_gradient) const {
+    const Index first_row = batch.target.piece(m, micro_batches).first_sequence * batch.target.length;
+    return {Owned(), of(loss_gradient(losses.decoder.local(), first_row))};
+  }
+
+  /// A message has what the encoder returned, or its stream, and behind the decoder's first device its stream.
+  std::vector<Shape> shapes(const Message& m) const {
+    auto shape = [&](const Tokens& all) {
+      return Shape{all.piece(m.micro_batch, micro_batches).rows(), stage.m.model_dim};
+    };
+    if (!stage.split.is_within_decoder(std::max(m.stage, m.from_stage()))) return {shape(batch.source)};
+    return {shape(batch.source), shape(batch.target)};  // (t_e, D), (t, D)
+  }
+  Tensor sent(Value& x, std::size_t i) const { return std::move(i == 0 ? x.encoder : x.decoder).local(); }
+  Value value(const Message&, std::vector<Tensor> t) const {
+    return {of(std::move(t[0])), t.size() > 1 ? of(std::move(t[1])) : Owned()};
+  }
+  Owned of(Tensor t) const { return Owned::mine(stage.engine.group(), std::move(t)); }
+};
 
 class T5Layers : public LanguageModel {
  public:
   /// `split`: see T5Split.
   T5Layers(Communicator& group, const T5Model& model, const std::string& split, Index micro_batches)
       : LanguageModel(group),
-        stage_{model, T5Split(model, num_devices(), split), device_id()},
+        stage_{*this,       model,   T5Split(model, num_devices(), split),
+               device_id(), cache(), [this](const Tensor& z, const Tokens& t, Index) { show_logits(z, t); }},
         schedule_(with_messages(num_devices(), micro_batches,
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);
-    stage_.cache = &cache();
-    stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
   }
 
   /// ## What this device owns
@@ -38,20 +83,20 @@ class T5Layers : public LanguageModel {
   /// first block of each stack, and by the head where that is the same table. The bias of a stack is read by
   /// all of its blocks. The first device that reads such a table owns it, and the others have copies.
   void load_checkpoint(const Checkpoint& c) override {
-    for_each_parameter(stage_.m, stage_.w,
-                       [&](const std::string& name, Owned& p) { p = load_owned(c, name, owner_of(name)); });
+    for_each_parameter(stage_.m, stage_.w, [&](const std::string& name, Owned& p) {
+      p = load_owned(c, name, stage_.split.owner_of(name));
+    });
     for (const auto& [table, owner, reader] : stage_.split.copies())
-      if (reader == device_id()) stage_.copy(table) = load_owned(c, table_name(table), reader);
+      if (reader == device_id()) of_table(stage_.copies, table) = load_owned(c, table_name(table), reader);
   }
 
   /// ## Forward
   /// The whole batch goes through the stages as one micro-batch.
   Placed forward(Tensor input) override {
-    auto worker = std::make_unique<T5StageWorker>(begin(input, 1));
-    worker->run(one_batch(Action::Kind::forward), {});
-    const Shape shape = {worker->rows(), 1};  // (T, 1)
-    const int last = stage_.split.last();
-    Owned losses(group(), stage_.is_last() ? worker->take_output() : Tensor(), shape, last);
+    auto worker = std::make_unique<Worker>(begin(input, 1));
+    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
+    Tensor mine = stage_.is_last() ? worker->take_output().decoder.local() : Tensor();
+    Owned losses(group(), std::move(mine), {worker->part.batch.target.rows(), 1}, stage_.split.last());
     tape_.push(std::move(worker));
     return losses;
   }
@@ -59,17 +104,17 @@ class T5Layers : public LanguageModel {
   /// ## Backward
   Gradients backward(Tensor dloss) override {
     auto [worker] = tape_.pop();
-    if (stage_.is_last()) worker->give_output_grad(std::move(dloss));  // (T, 1)
-    worker->run(one_batch(Action::Kind::backward), {});
-    return gradients_of(worker->gradients());
+    if (stage_.is_last()) worker->give_output_grad({{}, worker->part.of(std::move(dloss))});  // (T, 1)
+    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
+    return summed(worker->part.sums);
   }
 
   /// ## A step by its schedule
   /// Training uses this: all devices work at the same time, on different micro-batches.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    T5StageWorker worker = begin(input, schedule_.micro_batches);
+    Worker worker = begin(input, schedule_.micro_batches);
     worker.run(schedule_, loss_gradient);
-    return gradients_of(worker.gradients());
+    return summed(worker.part.sums);
   }
 
   /// ## The step
@@ -77,8 +122,8 @@ class T5Layers : public LanguageModel {
   Trainables trainable() override { return trainables(stage_.m, stage_.w); }
   void after_step() override {
     for (const auto& [table, owner, reader] : stage_.split.copies()) {
-      if (owner == device_id()) send(reader, own_table(stage_.w, table).local());
-      if (reader == device_id()) assign(Rows(stage_.copy(table).parameter()), receive(owner));
+      if (owner == device_id()) send(reader, of_table(stage_.w, table).local());
+      if (reader == device_id()) assign(Rows(of_table(stage_.copies, table).parameter()), receive(owner));
     }
   }
 
@@ -87,52 +132,29 @@ class T5Layers : public LanguageModel {
   std::string describe_step() override { return describe(schedule_); }
 
  private:
-  /// The device that owns a parameter.
-  int owner_of(const std::string& name) const {
-    for (Table table : all_tables)
-      if (name == table_name(table)) return stage_.split.readers(table)[0];
-    for (Side side : {Side::encoder, Side::decoder})
-      for (int d = 0; d < num_devices(); ++d)
-        for (Index b = stage_.split.blocks(side, d).begin; b < stage_.split.blocks(side, d).end; ++b)
-          if (name.starts_with(t5_name(side, b, ""))) return d;
-    const bool is_of_encoder = name == t5_name(Side::encoder, "final_norm");
-    return stage_.split.device_of_last(is_of_encoder ? Side::encoder : Side::decoder);
-  }
+  using Worker = StageWorker<T5Part>;
 
+  static Owned& of_table(T5OwnedWeights& w, Table table) {
+    if (table == Table::embedding) return w.embedding;
+    return w.stack(table == Table::encoder_bias ? Side::encoder : Side::decoder).position_bias;
+  }
   /// A batch on its way: micro-batches that follow one another.
-  T5StageWorker begin(const Tensor& input, Index micro_batches) {
-    return {group(), stage_, read_with_source(input, stage_.m.vocabulary), micro_batches};
+  Worker begin(const Tensor& input, Index micro_batches) {
+    return {group(), {stage_, read_with_source(input, stage_.m.vocabulary), micro_batches}};
   }
-
-  /// A schedule that takes one micro-batch forward through all stages, or backward through all.
-  Schedule one_batch(Action::Kind kind) const {
-    Work work;
-    for (int d = 0; d < num_devices(); ++d) work.push_back({{kind, 0, d}});
-    return with_messages(num_devices(), 1, work);
-  }
-
-  /// The gradients by name, with their owners. A device lists every gradient, also those of other devices.
-  Gradients gradients_of(T5OwnedWeights& dw) {
+  /// The gradients by name, with their owners. A table's owner adds those of its copies.
+  Gradients summed(OwnedSums& sums) {
     for (const auto& [table, owner, reader] : stage_.split.copies()) {
-      Owned& sum = own_table(dw, table);
+      Owned& sum = sums[table_name(table)];
       if (reader == device_id()) send(owner, sum.local());
       if (owner == device_id()) accumulate(sum, Owned::mine(group(), receive(reader)));
     }
-    std::vector<Owned*> sums;
-    for_each_parameter(stage_.m, dw, [&](const std::string&, Owned& sum) { sums.push_back(&sum); });
-    Gradients gradients;
-    auto next = sums.begin();
-    for_each_parameter(stage_.m, stage_.w, [&](const std::string& name, const Owned& p) {
-      Owned& mine = **next++;
-      gradients.put(name,
-                    p.is_mine() ? std::move(mine) : Owned(group(), Tensor(), p.global_shape(), p.owner()));
-    });
-    return gradients;
+    return gradients_of(stage_.m, stage_.w, sums);
   }
 
-  T5Stage stage_;
+  T5Stage<Owned, Owned, Owned> stage_;
   Schedule schedule_;
-  Tape<std::unique_ptr<T5StageWorker>> tape_;
+  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -1,129 +1,224 @@
 #pragma once
 
-/// What a device computes that has some blocks of an encoder-decoder. All tensors are Owned: a device works
-/// alone on what it has.
+/// What a device computes of an encoder-decoder: some blocks of each stack, or all, with all of their heads and
+/// hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a block
+/// computes is a Partial, and `sum` reduces it.
 
 #include <functional>
 
-#include "t5_owned_blocks.hpp"
+#include "t5_blocks.hpp"
 #include "t5_split.hpp"
+#include "vocabulary_loss.hpp"
 
 namespace shard::decoders {
 
-/// What goes from a device to the next one, and in the same form its gradient, which comes back.
-struct T5Stream {
-  Owned encoder;  ///< (T_e, D)   the residual stream of the encoder, or what the encoder returned
-  Owned
-      decoder;  ///< (T, D)     that of the decoder, once it has begun; behind the last device (T, 1), losses
-};
-
-/// One of the tables, among parameters or sums of their gradients.
-template <class AnyWeights>
-auto& own_table(AnyWeights& w, Table t) {
-  if (t == Table::embedding) return w.embedding;
-  return w.stack(t == Table::encoder_bias ? Side::encoder : Side::decoder).position_bias;
+/// ## An attention
+/// Keys and values are made of `source`, (T_e, D), or of what queries are made of.
+template <Layout X, Layout C, Layout R>
+ProductOf<C, R> attend(const T5Model& m, const T5Attention<X, C, R>& w, const X& x, const Sight& sight,
+                       T5AttentionKept<X, C>& k, const std::type_identity_t<X>* source,
+                       KeyValueCache& cache) {
+  k.n = rms_norm(x, w.norm, m.epsilon, m.how, k.norm);  // (T, D)
+  const X& of_keys = source != nullptr ? *source : k.n;
+  k.q = matmul(k.n, w.query);      // (T, H d)
+  k.k = matmul(of_keys, w.key);    // (T, H d)   or (T_e, H d)
+  k.v = matmul(of_keys, w.value);  // (T, H d)   or (T_e, H d)
+  const auto [keys, values, at] = cache.seen(sight.kept_as, k.k, k.v, sight.at_k);
+  k.o = attention(k.q, keys, values, sight.at_q, at, sight.heads, k.softmax);  // (T, H d)
+  return matmul(k.o, w.output);                                                // (T, D)
 }
 
-/// A part of the network.
+/// ## The feed-forward
+template <Layout X, Layout C, Layout R>
+ProductOf<C, R> think(const T5Model& m, const T5Block<X, C, R>& w, const X& x, T5BlockKept<X, C>& k) {
+  k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);  // (T, D)
+  return feed_forward(k.f, w.feed_forward, m.how, k.feed_forward, m.hidden);      // (T, D)
+}
+
+/// What goes from a device to the next one, and in the same form its gradient, which comes back.
+template <Layout X>
+struct T5Stream {
+  X encoder;  ///< (T_e, D)   the residual stream of the encoder, or what the encoder returned
+  X decoder;  ///< (T, D)     that of the decoder, once it has begun; behind the last device (T, 1), losses
+};
+
+template <Layout X, Layout C, Layout R>
 struct T5Stage {
+  using Y = ProductOf<C, R>;
+  using Kept = T5Kept<X, C>;
+
+  ShardedEngine& engine;
   T5Model m;
   T5Split split;
   int device;
-  T5OwnedWeights w{};
-  std::array<Owned, all_tables.size()> copies{};  ///< of tables that this device reads and another one owns
-  std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
-  KeyValueCache* cache = nullptr;  ///< the engine's
+  KeyValueCache& cache;  ///< the engine's
+  std::function<void(const Tensor& logits, const Tokens&, Index first_column)> show_logits;
+  T5Weights<X, C, R> w{};
+  T5Weights<X, C, R> copies{};  ///< of tables that this device reads and another one owns
 
-  Range blocks(Side side) const { return split.blocks(side, device); }
   bool is_last() const { return device == split.last(); }
-  Owned& copy(Table t) { return copies[static_cast<std::size_t>(t)]; }
-  const Owned& table(Table t) const {
-    const Owned& copy = copies[static_cast<std::size_t>(t)];
-    return copy.is_empty() ? own_table(w, t) : copy;
+  const R& table() const { return copies.embedding.is_empty() ? w.embedding : copies.embedding; }
+  const R& head() const { return m.is_tied ? table() : w.own_head; }
+  const C& bias(Side side) const {
+    const C& copy = copies.stack(side).position_bias;
+    return copy.is_empty() ? w.stack(side).position_bias : copy;
   }
-  const Owned& head() const { return m.is_tied ? table(Table::embedding) : w.own_head; }
+  /// No rows: what the encoder returns in a pass that goes on (begins).
+  X nothing() const {
+    const Shape none = {0, m.model_dim};
+    return detail::Access::make<X>(engine.group(), Tensor(none), none, engine.device_id());
+  }
 
+  /// ## Forward
   /// Through the blocks here. The device that has a stack's first block makes its stream of the tokens. What
   /// the encoder returned is kept, as keys' gradients need it, so that a copy goes on to the next device.
-  T5Stream forward(T5Stream x, T5StageKept& kept) const {
-    auto& [source, target, softmax] = kept;
-    if (begins(target.tokens)) read_source(x.encoder, kept);
+  T5Stream<X> forward(T5Stream<X> x, Kept& kept) const {
+    if (begins(kept.decoder.tokens) && split.has(Side::encoder, device)) read(Side::encoder, x.encoder, kept);
     if (!split.has(Side::decoder, device)) return x;
-    source.n = std::move(x.encoder);
+    kept.encoder.n = std::move(x.encoder);
     read(Side::decoder, x.decoder, kept);
-    if (!is_last()) return {Owned::mine(source.n.group(), source.n.local().clone()), std::move(x.decoder)};
-    target.n = rms_norm(x.decoder, w.decoder.final_norm, m.epsilon, m.how, target.norm);  // (T, D)
-    Owned z = scale(matmul(target.n, transposed(head())), m.how.logit_scale);             // (T, V)   O·O = O
-    show_logits(z.local(), target.tokens);
-    return {Owned(), cross_entropy(std::move(z), target.tokens, m.how, softmax)};  // (T, 1)
+    if (!is_last()) x.encoder = detail::relaid(kept.encoder.n.local().clone(), kept.encoder.n);
+    return x;
+  }
+  /// Of what the last device's blocks have made: (T, 1).
+  X losses(Kept& kept) const {
+    const auto& target = kept.decoder;
+    C z = scale(matmul(target.n, transposed(head())), m.how.logit_scale);  // (T, V)   R·S0ᵀ = S1
+    show_logits(z.local(), target.tokens, first_column(z));
+    return cross_entropy(std::move(z), target.tokens, m.how, kept.softmax);
   }
 
-  /// d is the gradient of what `forward` returned. Adds the weights' gradients to dw. Returns that of x.
-  T5Stream backward(T5Stream d, T5StageKept kept, T5OwnedWeights& dw) const {
-    for (Side side : {Side::encoder, Side::decoder})
-      dw.stack(side).blocks.resize(static_cast<std::size_t>(m.blocks(side)));
-    if (is_last()) d.decoder = loss_backward(d.decoder, kept, dw);  // (T, D)
-    if (split.has(Side::decoder, device)) read_backward(Side::decoder, d.decoder, kept, d.encoder, dw);
+  /// ## Backward
+  /// Of the losses, (T, 1): the gradient of what the last norm read, (T, D).
+  template <class Put>
+  X losses_backward(const X& dlosses, Kept& kept, R& dhead, const Put& put) const {
+    C dz = cross_entropy_backward(dlosses, head(), kept.decoder.tokens, m.how, std::move(kept.softmax));
+    accumulate(dhead, matmul(transposed(dz), kept.decoder.n));  // (V, D)   S1ᵀ·R = S0
+    X d = sum(matmul(dz, head()));                              // (T, D)   S1·S0 = P
+    dz = C();
+    return norm_backward(t5_name(Side::decoder, "final_norm"), std::move(d), w.decoder.final_norm,
+                         kept.decoder.norm, put);
+  }
+  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what the
+  /// encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
+  template <class Put>
+  T5Stream<X> backward(T5Stream<X> d, Kept& kept, R& dtable, const Put& put) const {
+    Y dsource;  // (T_e, D)
+    if constexpr (std::same_as<X, Y>) dsource = std::move(d.encoder);
+    if (split.has(Side::decoder, device)) read_backward(Side::decoder, d.decoder, kept, dsource, dtable, put);
+    d.encoder = sum(std::move(dsource));
     if (split.has_last(Side::encoder, device))
-      d.encoder = norm_backward(std::move(d.encoder), w.encoder.final_norm, m, kept.encoder.norm,
-                                dw.encoder.final_norm);  // (T_e, D)
-    if (split.has(Side::encoder, device)) read_backward(Side::encoder, d.encoder, kept, d.encoder, dw);
+      d.encoder = norm_backward(t5_name(Side::encoder, "final_norm"), std::move(d.encoder),
+                                w.encoder.final_norm, kept.encoder.norm, put);
+    if (split.has(Side::encoder, device)) read_backward(Side::encoder, d.encoder, kept, dsource, dtable, put);
     return d;
   }
 
  private:
-  /// x, (T_e, D), through the encoder's blocks here.
-  void read_source(Owned& x, T5StageKept& kept) const {
-    if (split.has(Side::encoder, device)) read(Side::encoder, x, kept);
-    if (split.has_last(Side::encoder, device))
-      x = rms_norm(x, w.encoder.final_norm, m.epsilon, m.how, kept.encoder.norm);
+  /// What the addends of all devices make, P → R; or what this device has.
+  X sum(Y y, SourceLine where = SourceLine::current()) const {
+    if constexpr (std::same_as<X, Y>)
+      return y;
+    else
+      return engine.all_reduce(std::move(y), where);
   }
-  /// x, (T, D), through the blocks of a stack.
-  void read(Side side, Owned& x, T5StageKept& kept) const {
-    auto& k = side == Side::encoder ? kept.encoder : kept.decoder;
+  static Index first_column(const C& z) {
+    if constexpr (std::same_as<X, C>)
+      return 0;
+    else
+      return z.offset();
+  }
+  template <class Put>
+  X norm_backward(const std::string& name, X dy, const X& weight, const Normed& kept, const Put& put) const {
+    X dw;  // (D)
+    X dx = rms_norm_backward(std::move(dy), weight, m.how, kept, dw);
+    put(name, std::move(dw));
+    return dx;
+  }
+
+  /// ## A stack
+  /// x, (T, D), through its blocks here, and through its last norm.
+  void read(Side side, X& x, Kept& kept) const {
+    T5StackKept<X, C>& k = kept.stack(side);
     k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m.positions(side));  // (S S)
-    k.bias = position_bias(table(bias_table(side)), k.buckets);                              // (S S, H)
-    if (split.has_first(side, device)) x = embedding(table(Table::embedding), k.tokens);
-    for (Index b = blocks(side).begin; b < blocks(side).end; ++b) {
-      const T5OwnedBlock& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
-      auto& kb = k.blocks.emplace_back();
-      accumulate(x, attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, *cache));
+    k.bias = position_bias(bias(side), k.buckets);                                           // (S S, H)
+    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens));                // (T, D)
+    for (Index b = split.blocks(side, device).begin; b < split.blocks(side, device).end; ++b) {
+      const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
+      T5BlockKept<X, C>& kb = k.blocks.emplace_back();
+      accumulate(x, sum(attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, cache)));
       if (side == Side::decoder)
-        accumulate(x, attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross, &kept.encoder.n,
-                             *cache));
-      accumulate(x, think(m, block, x, kb));
+        accumulate(x, sum(attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross,
+                                 &kept.encoder.n, cache)));
+      accumulate(x, sum(think(m, block, x, kb)));
     }
+    if (!split.has_last(side, device)) return;
+    X n = rms_norm(x, w.stack(side).final_norm, m.epsilon, m.how, k.norm);  // (T, D)
+    (side == Side::encoder ? x : k.n) = std::move(n);
   }
-  /// Makes d, the gradient of what the blocks returned, that of what they read. `dsource` is the gradient of
-  /// what the encoder returned: each block of the decoder adds to it.
-  void read_backward(Side side, Owned& d, T5StageKept& kept, Owned& dsource, T5OwnedWeights& dw) const {
-    auto& k = side == Side::encoder ? kept.encoder : kept.decoder;
+  /// Makes d, the gradient of what the blocks returned, that of what they read.
+  template <class Put>
+  void read_backward(Side side, X& d, Kept& kept, Y& dsource, R& dtable, const Put& put) const {
+    T5StackKept<X, C>& k = kept.stack(side);
     Tensor dbias(k.bias.local().shape());  // (S S, H)   of all blocks here
-    for (Index b = blocks(side).end - 1; b >= blocks(side).begin; --b, k.blocks.pop_back()) {
-      const T5OwnedBlock& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
-      T5OwnedBlock& g = dw.stack(side).blocks[static_cast<std::size_t>(b)];
-      auto& kb = k.blocks.back();
-      accumulate(d, think_backward(m, block, d, kb, g));
+    for (Index b = split.blocks(side, device).end; b-- > split.blocks(side, device).begin;
+         k.blocks.pop_back()) {
+      const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
+      T5BlockKept<X, C>& kb = k.blocks.back();
+      const std::string name = t5_name(side, b, "");
+      accumulate(d, think_backward(name, block, d, kb, put));
       if (side == Side::decoder)
-        accumulate(d, attend_backward(m, block.cross, d, source_tokens(m, k, kept.encoder), kb.cross,
-                                      &kept.encoder.n, dsource, nullptr, g.cross));
-      accumulate(d, attend_backward(m, block.self, d, own_tokens(m, side, k), kb.self, nullptr, dsource,
-                                    &dbias, g.self));
+        accumulate(d, attend_backward(name + "cross_", block.cross, d, source_tokens(m, k, kept.encoder),
+                                      kb.cross, &kept.encoder.n, dsource, nullptr, put));
+      accumulate(d, attend_backward(name + "self_", block.self, d, own_tokens(m, side, k), kb.self, nullptr,
+                                    dsource, &dbias, put));
     }
-    accumulate(dw.stack(side).position_bias,
-               position_bias_backward(dbias, k.buckets, table(bias_table(side))));  // (buckets, H)
+    put(t5_name(side, "position_bias"),
+        position_bias_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
     if (!split.has_first(side, device)) return;
-    accumulate(dw.embedding, embedding_backward(d, k.tokens, m.vocabulary));  // (V, D)
-    d = Owned();
+    accumulate(dtable, table_gradient(d, k.tokens));
+    d = X();
   }
-  Owned loss_backward(const Owned& dlosses, T5StageKept& kept, T5OwnedWeights& dw) const {
-    Owned dz =
-        cross_entropy_backward(dlosses, kept.decoder.tokens, m.how, std::move(kept.softmax));    // (T, V)
-    accumulate(m.is_tied ? dw.embedding : dw.own_head, matmul(transposed(dz), kept.decoder.n));  // (V, D)
-    Owned d = matmul(dz, head());                                                                // (T, D)
-    dz = Owned();
-    return norm_backward(std::move(d), w.decoder.final_norm, m, kept.decoder.norm, dw.decoder.final_norm);
+  /// (V, D), or its rows here.
+  R table_gradient(const X& d, const Tokens& tokens) const {
+    if constexpr (std::same_as<X, R>)
+      return embedding_backward(d, tokens, m.vocabulary);
+    else
+      return embedding_backward(d, tokens, table());
+  }
+  /// put(name, gradient) takes the gradients of weights. That of the source is added to `dsource`, (T_e, D), and
+  /// that of scores to `dbias`, where there is one.
+  template <class Put>
+  X attend_backward(const std::string& name, const T5Attention<X, C, R>& w, const X& d, const Sight& sight,
+                    T5AttentionKept<X, C>& k, const X* source, Y& dsource, Tensor* dbias,
+                    const Put& put) const {
+    const X& of_keys = source != nullptr ? *source : k.n;
+    put(name + "output", matmul(transposed(k.o), d));  // (H d, D)
+    auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, sight.at_q,
+                                           sight.at_k, sight.heads, k.softmax, dbias);
+    dq = on_grid(std::move(dq), m.how);                    // (T, H d)
+    dk = on_grid(std::move(dk), m.how);                    // (T, H d)   or (T_e, H d)
+    put(name + "query", matmul(transposed(k.n), dq));      // (D, H d)
+    put(name + "key", matmul(transposed(of_keys), dk));    // (D, H d)
+    put(name + "value", matmul(transposed(of_keys), dv));  // (D, H d)
+    Y dn = matmul(dq, transposed(w.query));                // (T, D)
+    Y& dkeys = source != nullptr ? dsource : dn;           // (T_e, D)   or (T, D)
+    accumulate(dkeys, matmul(dk, transposed(w.key)));
+    accumulate(dkeys, matmul(dv, transposed(w.value)));
+    return norm_backward(name + "norm", sum(std::move(dn)), w.norm, k.norm, put);
+  }
+  template <class Put>
+  X think_backward(const std::string& name, const T5Block<X, C, R>& w, const X& d, T5BlockKept<X, C>& k,
+                   const Put& put) const {
+    auto dy = feed_forward_backward(d, k.f, w.feed_forward, m.how, std::move(k.feed_forward), m.hidden);
+    X dn = sum(std::move(dy.n));                               // (T, D)
+    if (m.has_gate()) put(name + "gate", std::move(dy.gate));  // (D, F)
+    put(name + "up", std::move(dy.up));                        // (D, F)
+    put(name + "down", std::move(dy.down));                    // (F, D)
+    return norm_backward(name + "feed_forward_norm", std::move(dn), w.feed_forward_norm, k.feed_forward_norm,
+                         put);
   }
 };
+using T5OwnedWeights = T5Weights<Owned, Owned, Owned>;
 
 }  // namespace shard::decoders

@@ -39,4 +39,11 @@ inline Sharded<1> cross_entropy_backward(const Replicated& dloss, const Sharded<
   return Sharded<1>(table.group(), std::move(dz), {tokens.rows(), table.global_shape()[0]}, table.offset());
 }
 
+/// The same where devices have the whole vocabulary.
+template <WholeRows L>
+L cross_entropy_backward(const L& dloss, const L& /*table*/, const Tokens& tokens, const Arithmetic& how,
+                         TokenSoftmax kept) {
+  return shard::cross_entropy_backward(dloss, tokens, how, std::move(kept));
+}
+
 }  // namespace shard::decoders

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "blocks_axes.hpp"
+#include "blocks.hpp"
 
 namespace shard::meshes {
 

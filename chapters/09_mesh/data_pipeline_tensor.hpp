@@ -14,8 +14,9 @@
 #include <memory>
 
 #include "engine/schedules/checker.hpp"
+#include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
-#include "pipeline_worker.hpp"
+#include "pipeline_part.hpp"
 
 namespace shard::meshes {
 
@@ -34,13 +35,14 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   /// ## What this device owns
   /// Of each block of its stages, a part of the columns of the first layer and of the rows of the second.
   void load_checkpoint(const Checkpoint& checkpoint) override {
-    const Index num_blocks = layers_in_blocks(checkpoint) / 2;
-    stages_ = {places() * plan_.virtual_stages, {}};
-    for (int s = 0; s < stages_.count; ++s)
-      for (Index i = blocks_of(num_blocks, stages_.count, s).begin;
-           i < blocks_of(num_blocks, stages_.count, s).end; ++i)
-        stages_.blocks.push_back({load_at<R, O, S<1>>(s % places(), checkpoint, layer_name(2 * i)),
-                                  load_at<R, O, S<0>>(s % places(), checkpoint, layer_name(2 * i + 1))});
+    const int count = places() * plan_.virtual_stages;
+    stages_ = {count, std::vector<StageBlock>(static_cast<std::size_t>(layers_in_blocks(checkpoint) / 2))};
+    for (Index i = 0; i < num_blocks(); ++i) {
+      const int at = part_with(num_blocks(), count, i) % places();
+      stages_.blocks[static_cast<std::size_t>(i)] = {
+          load_at<R, O, S<1>>(at, checkpoint, layer_name(2 * i)),
+          load_at<R, O, S<0>>(at, checkpoint, layer_name(2 * i + 1))};
+    }
     schedule_ = with_messages(stages_.count, plan_.micro_batches, plan_.work(places(), plan_.micro_batches));
     check(schedule_);
   }
@@ -48,9 +50,9 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   /// ## Forward
   /// All rows go through the stages as one micro-batch.
   Placed forward(Tensor input) override {
-    auto worker = std::make_unique<StageWorker>(begin(std::move(input), 1));
-    worker->run(one_batch(Action::Kind::forward), {});
-    const Shape shape = {worker->all_rows(), stages_.block(0).w0.global_shape()[0]};  // (B, D)
+    auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
+    worker->run(one_micro_batch(Action::Kind::forward, places(), stages_.count), {});
+    const Shape shape = {worker->part.all_rows(), stages_.width()};  // (B, D)
     On<S<0>, O, R> out = place() == places() - 1 ? worker->take_output()
                                                  : On<S<0>, O, R>::elsewhere(mesh(), shape, places() - 1);
     tape_.push(std::move(worker));
@@ -60,17 +62,18 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   /// ## Backward
   Gradients backward(Tensor dout) override {
     auto [worker] = tape_.pop();
-    if (place() == places() - 1) worker->give_output_grad(std::move(dout));  // (b, D)
-    worker->run(one_batch(Action::Kind::backward), {});
-    return gradients_of(*worker);
+    if (place() == places() - 1)
+      worker->give_output_grad(worker->part.value_of(std::move(dout), 0));  // (b, D)
+    worker->run(one_micro_batch(Action::Kind::backward, places(), stages_.count), {});
+    return gradients_of(worker->part);
   }
 
   /// ## A step by its schedule
   /// Training uses this: all stages work at the same time, on different micro-batches.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    StageWorker worker = begin(std::move(input), plan_.micro_batches);
+    Worker worker = begin(std::move(input), plan_.micro_batches);
     worker.run(schedule_, loss_gradient);
-    return gradients_of(worker);
+    return gradients_of(worker.part);
   }
 
   /// My rows, at the place of stage 0.
@@ -94,38 +97,36 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   }
 
  private:
+  using Worker = StageWorker<PipelinePart>;
+
   int places() { return mesh().size(pipeline::name); }
   int place() { return mesh().place(pipeline::name); }
   Index num_blocks() const { return static_cast<Index>(stages_.blocks.size()); }
 
-  StageWorker begin(Tensor input, Index micro_batches) {
-    return {*this, stages_, std::move(input), micro_batches, wants_input_grad()};
-  }
-
-  /// A schedule that takes one micro-batch forward through all stages, or backward through all.
-  Schedule one_batch(Action::Kind kind) {
-    Work work(static_cast<std::size_t>(places()));
-    for (int i = 0; i < stages_.count; ++i) {
-      const int s = kind == Action::Kind::forward ? i : stages_.count - 1 - i;
-      work[static_cast<std::size_t>(s % places())].push_back({kind, 0, s});
-    }
-    return with_messages(stages_.count, 1, work);
+  /// Only the place of stage 0 has the rows, so it tells the others how many there are.
+  Worker begin(Tensor input, Index micro_batches) {
+    Communicator& along = mesh().axis(pipeline::name);
+    const Index my_rows = along.exchange("rows of the input", input.extent(0))[0];
+    std::vector<Index> rows = mesh().axis(data::name).exchange("rows of the batch", my_rows);
+    PipelinePart part{*this, stages_, std::move(input), std::move(rows), micro_batches, wants_input_grad()};
+    part.addends.resize(stages_.blocks.size());
+    return {along, std::move(part)};
   }
 
   /// The gradients by name, also of blocks at other places, where this device holds nothing.
-  Gradients gradients_of(StageWorker& worker) {
+  Gradients gradients_of(PipelinePart& part) {
     Gradients gradients;
     for (Index i = num_blocks(); i-- > 0;) {
       const auto& [w0, w1] = stages_.block(i);
-      auto& [dw0, dw1] = worker.addends(i);
+      auto& [dw0, dw1] = part.addends[static_cast<std::size_t>(i)];
       gradients.put(layer_name(2 * i + 1), reduced(std::move(dw1), w1));  // (P, O, S0) → (R, O, S0)
       gradients.put(layer_name(2 * i), reduced(std::move(dw0), w0));      // (P, O, S1) → (R, O, S1)
     }
-    const Shape shape = {worker.all_rows(), stages_.block(0).w0.global_shape()[0]};  // (B, D)
+    const Shape shape = {part.all_rows(), stages_.width()};  // (B, D)
     using Dx = On<S<0>, O, R>;
     if (wants_input_grad())
-      gradients.put(Gradients::input_grad, place() == 0 ? Dx(mesh(), worker.take_input_grad(), shape)
-                                                        : Dx::elsewhere(mesh(), shape, 0));
+      gradients.put(Gradients::input_grad,
+                    place() == 0 ? Dx(mesh(), std::move(part.dx), shape) : Dx::elsewhere(mesh(), shape, 0));
     return gradients;
   }
 
@@ -139,7 +140,7 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
   StagePlan plan_;
   BlockStages stages_;
   Schedule schedule_;
-  Tape<std::unique_ptr<StageWorker>> tape_;
+  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::meshes

@@ -9,10 +9,8 @@
 /// "DeepSpeed-MoE", section 5.1; Singh et al. 2023, "A Hybrid Tensor-Expert-Data Parallelism Approach".
 /// Builds on: 05_expert/expert.hpp.
 
-#include <algorithm>
-#include <numeric>
-
 #include "05_expert/router.hpp"
+#include "08_decoder/experts_here.hpp"
 #include "expert_copies.hpp"
 
 namespace shard::meshes {
@@ -118,15 +116,10 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Tensor y;  // (n, D)   the answers to my tokens
   };
 
-  /// Sends so many rows to each device along expert. As many come from each as it has announced. If that is
-  /// not so on one device, all refuse it: none waits for a device that has given up.
+  /// Sends so many rows to each device along expert. As many come from each as it has announced.
   Tensor along_expert(Tensor rows, const std::vector<Index>& to, const std::vector<Index>& from) {
     Tensor arrived = experts_.owners().all_to_all_async(std::move(rows), to, 0).get();
-    const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
-    const std::vector<Index> more = group().exchange("rows that came", arrived.extent(0) - announced);
-    if (std::ranges::count(more, 0) < std::ssize(more))
-      refuse(Code::internal, "experts", to_string({announced, arrived.extent(1)}) + ", as announced",
-             to_string(arrived.shape()));
+    decoders::require_announced_everywhere(group(), from, arrived);
     return arrived;
   }
 

@@ -2,7 +2,7 @@
 
 /// The naive product of blocks: each device gathers all rows and columns that its block depends on.
 
-#include "blocks_axes.hpp"
+#include "blocks.hpp"
 
 namespace shard::meshes {
 

@@ -4,11 +4,11 @@
 /// embeddings, the last norms and the head are parts, too. Beside the residual stream, two activations live
 /// long: the bias of positions, which a stack's first block makes for the others, and what the encoder
 /// returns. A device gets each of them once in a pass, when it first reads it.
-/// Builds on: 10_checkpoints/dispatched.hpp, 10_checkpoints/t5_parts.hpp, 08_decoder/t5_owned_blocks.hpp.
+/// Builds on: 10_checkpoints/dispatched.hpp, 10_checkpoints/t5_parts.hpp, 08_decoder/t5_stage.hpp.
 
 #include <fmt/format.h>
 
-#include "08_decoder/t5_owned_blocks.hpp"
+#include "08_decoder/t5_stage.hpp"
 #include "dispatched.hpp"
 #include "t5_parts.hpp"
 
@@ -87,7 +87,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens);  // (T, D)
     if (kind == Kind::norm) return last_norm(side, w.stack(side).final_norm, x);
     if (kind == Kind::head) return losses(w.head(m_), x);
-    const decoders::T5OwnedBlock& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
+    const auto& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
     decoders::T5BlockKept<Owned, Owned> k;
     if (kind == Kind::self && b == 0) stack(side).bias.here = bias_of(side, w.stack(side).position_bias);
     if (kind == Kind::self)

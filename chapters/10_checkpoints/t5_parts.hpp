@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "08_decoder/t5_owned_blocks.hpp"
+#include "08_decoder/t5_stage.hpp"
 
 namespace shard::checkpoints {
 

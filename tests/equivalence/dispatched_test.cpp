@@ -2,7 +2,7 @@
 /// bit.
 
 #include "08_decoder/single.hpp"
-#include "08_decoder/t5_single.hpp"
+#include "08_decoder/t5.hpp"
 #include "10_checkpoints/dispatched_decoder.hpp"
 #include "10_checkpoints/dispatched_t5.hpp"
 #include "engine/host_checkpoint.hpp"

@@ -1,5 +1,5 @@
-"""docs/museum.md, and exhibits on other pages: the parts that follow from a mistake, its record and its row in
-docs/mistakes.md. The text around these parts is written by hand."""
+"""docs/museum.md: the parts that follow from a mistake, its record and its row in docs/mistakes.md. The text
+around these parts is written by hand."""
 import difflib
 import json
 import re
@@ -8,7 +8,7 @@ import page
 from of_museum import ALL, THREADS
 from workshop import ROOT, replaced
 
-PAGES = [ROOT / "docs/museum.md", ROOT / "chapters/09_mesh/README.md"]
+PAGE = ROOT / "docs/museum.md"
 RECORDS = ROOT / "docs/site/museum.json"
 STEPS = [1, *range(4, 201, 4)]  # steps whose losses are recorded
 SHOWN = [1, 20, 100, 200]       # steps in the table
@@ -33,8 +33,7 @@ def write(records):
     names = [name for name in ["steps", *(m.name for m in ALL)] if name in records]
     lines = (f"{json.dumps(name)}: {json.dumps(records[name], ensure_ascii=False)}" for name in names)
     RECORDS.write_text("{" + ",\n ".join(lines) + "}\n")
-    for file in PAGES:
-        file.write_text(filled(file.read_text(), records))
+    PAGE.write_text(filled(PAGE.read_text(), records))
 
 
 def changed_lines(mistake):
@@ -107,11 +106,9 @@ def filled(text, records):
 
 def complaints():
     """Exhibits that are missing on the page, and parts that are out of date. Runs nothing."""
-    texts, records = {file.relative_to(ROOT): file.read_text() for file in PAGES}, read_records()
-    shown = [found[2] for text in texts.values() for found in PART.finditer(text)]
+    text, records = PAGE.read_text(), read_records()
+    shown = [found[2] for found in PART.finditer(text)]
     if shown != [m.name for m in ALL] or [*records] != ["steps", *shown]:
         yield "docs/museum.md: other exhibits than tests/mistakes/of_museum.py, or than docs/site/museum.json"
-        return
-    for file, text in texts.items():
-        if filled(text, records) != text:
-            yield f"{file}: it shows another mistake, record or row: ./tests/mistakes/museum --write"
+    elif filled(text, records) != text:
+        yield "docs/museum.md: it shows another mistake, record or row: ./tests/mistakes/museum --write"

@@ -80,7 +80,7 @@ PARTS["pipeline"] = [
         ("zb-last-weights-forgotten", "std::max<Index>(micro_batches - d, 0)",
          "std::max<Index>(micro_batches - d + 1, 0)",
          "Somebody is off by one where the second halves are made up for.", "learns more slowly")),
-    *of("04 inference", C04 + "conveyor.hpp", PIPELINE, "04_pipeline.equivalence@1",
+    *of("04 inference", "chapters/engine/schedules/conveyor.hpp", PIPELINE, "04_pipeline.equivalence@1",
         ("pp-answers-last-in-first-out", "move(here_.front());\n    here_.pop_front",
          "move(here_.back()); here_.pop_back",
          "Somebody takes a stack for a sequence of requests. It needs one device, with several stages.",

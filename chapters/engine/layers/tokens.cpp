@@ -57,6 +57,18 @@ Tokens Tokens::at(const std::vector<Index>& places) const {
   return some;
 }
 
+Tokens Tokens::piece(Index m, Index pieces) const {
+  const Range mine = part(sequences, static_cast<int>(pieces), static_cast<int>(m));
+  Tokens some{.sequences = mine.size(), .length = length, .positions = positions};
+  some.first_sequence = first_sequence + mine.begin;
+  auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
+    if (!from.empty()) to.assign(from.begin() + mine.begin * length, from.begin() + mine.end * length);
+  };
+  copy(ids, some.ids);
+  copy(labels, some.labels);
+  return some;
+}
+
 SourceAndTarget SourceAndTarget::read(const Tensor& input, Index vocabulary, SourceLine where) {
   const CallSite call(where);
   const char* expected = "the length of sources, their ids, and ids and labels of targets, (B, 1 + n + 2 S)";

@@ -1,6 +1,11 @@
 #include "engine/schedules/cuts.hpp"
 
+#include <fmt/format.h>
+
 #include <numeric>
+
+#include "engine/device/error.hpp"
+#include "engine/options.hpp"
 
 namespace shard {
 
@@ -40,14 +45,22 @@ std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts) {
   return cut_within(costs, parts, low);
 }
 
-std::vector<Range> parts_of_sizes(const std::vector<Index>& sizes) {
-  std::vector<Range> parts;
+std::vector<Range> cut_by_list(const std::string& text, Index size, int parts, const std::string& what,
+                               const std::string& option, const std::string& rules) {
+  auto refuse_list = [&](const std::string& expected) {
+    throw Error(Code::usage, fmt::format("{}: expected {}, given {}", option, expected, text));
+  };
+  const auto sizes = numbers_in(text, [](Index n) { return n >= 1 && n <= Index{1} << 30; });
+  if (!sizes) refuse_list(fmt::format("{} or numbers of {} separated by commas", rules, what));
+  if (std::ssize(*sizes) != parts || std::accumulate(sizes->begin(), sizes->end(), Index{0}) != size)
+    refuse_list(fmt::format("{} numbers that add up to {} {}", parts, size, what));
+  std::vector<Range> cut;
   Index begin = 0;
-  for (Index size : sizes) {
-    parts.push_back({begin, begin + size});
-    begin += size;
+  for (Index part_size : *sizes) {
+    cut.push_back({begin, begin + part_size});
+    begin += part_size;
   }
-  return parts;
+  return cut;
 }
 
 }  // namespace shard

@@ -2,6 +2,7 @@
 
 /// A list cut into contiguous parts: layers or blocks into stages.
 
+#include <string>
 #include <vector>
 
 #include "engine/device/split.hpp"
@@ -12,7 +13,9 @@ namespace shard {
 /// small as possible. Of several such cuts it takes the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
 
-/// Parts of these sizes, one behind the other.
-std::vector<Range> parts_of_sizes(const std::vector<Index>& sizes);
+/// Parts of the sizes that a text says, such as "3,1,1", of all `size` layers or blocks, which are `what`.
+/// \throws Error usage, of this option, which also has these `rules`, for another text, or other sums
+std::vector<Range> cut_by_list(const std::string& text, Index size, int parts, const std::string& what,
+                               const std::string& option, const std::string& rules);
 
 }  // namespace shard

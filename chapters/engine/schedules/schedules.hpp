@@ -105,4 +105,14 @@ inline Work zero_bubble(int devices, Index micro_batches) {
   return work;
 }
 
+/// A schedule that takes one micro-batch forward through all stages, or backward through all.
+inline Schedule one_micro_batch(Action::Kind kind, int devices, int stages) {
+  Work work(static_cast<std::size_t>(devices));
+  for (int i = 0; i < stages; ++i) {
+    const int s = kind == Action::Kind::forward ? i : stages - 1 - i;
+    work[static_cast<std::size_t>(s % devices)].push_back({kind, 0, s});
+  }
+  return with_messages(stages, 1, work);
+}
+
 }  // namespace shard

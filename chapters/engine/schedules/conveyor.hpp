@@ -6,18 +6,19 @@
 
 #include "engine/sharded_engine.hpp"
 
-namespace shard::pipeline {
+namespace shard {
 
 /// Sends tensors from stage to stage. It sends each one at once, and receives one when it is needed.
 class Conveyor {
  public:
-  explicit Conveyor(Communicator& group) : group_(group) {}
+  /// `in_flight`: how many sends may be on their way. The oldest one has arrived by then.
+  Conveyor(Communicator& group, int in_flight) : group_(group), in_flight_(in_flight) {}
 
   /// Sends a tensor to a device. A tensor for this device is stored until it is taken.
   void pass_on(int to, Tensor t) {
     if (to == group_.device_id()) return here_.push_back(std::move(t));
     sent_.push_back(group_.post_send(to, std::move(t)));
-    if (static_cast<int>(sent_.size()) > group_.num_devices()) {  // the oldest one has arrived by now
+    if (static_cast<int>(sent_.size()) > in_flight_) {
       sent_.front().wait();
       sent_.pop_front();
     }
@@ -39,8 +40,9 @@ class Conveyor {
 
  private:
   Communicator& group_;
+  int in_flight_;
   std::deque<Tensor> here_;
   std::deque<Future<>> sent_;
 };
 
-}  // namespace shard::pipeline
+}  // namespace shard
