@@ -1,7 +1,7 @@
 #pragma once
 
-/// The messages of a call, and the arithmetic on what arrives. All tensor data goes through here: bytes are counted
-/// here, and tests corrupt messages here.
+/// The messages of a call, and the arithmetic on what arrives. All tensor data goes through here: bytes are
+/// counted here, and tests corrupt messages here.
 
 #include <span>
 
@@ -14,9 +14,9 @@ using runtime::Channel;
 using runtime::Group;
 using runtime::Side;
 
-/// Posts of one step of a call: `co_await call.messages()` returns when they are complete. Memory stays untouched
-/// until then. Empty messages are not sent, on either side. Of a message between two devices, `message` is its number
-/// among those, from 1 on: places for it may be posted in any order.
+/// Posts of one step of a call: `co_await call.messages()` returns when they are complete. Memory stays
+/// untouched until then. Empty messages are not sent, on either side. `message` numbers the messages between
+/// two devices, from 1 on, so that places for them may be posted in any order; 0 in a collective.
 void send_values(Call& call, int to, std::span<const float> values, Index message = 0);
 void receive_values(Call& call, int from, std::span<float> values, Index message = 0);
 /// A message without content, to tell that something was reached; counted as a message.

@@ -28,10 +28,10 @@ std::string_view name(ReduceOp op);
 
 class Communicator;
 
-/// One call of a group, as a value. The functions of Communicator fill it. What a call does not need stays as it is.
+/// One call of a group, as a value. The functions of Communicator fill what the call needs.
 struct Request {
-  /// Up to post_receive, a device counts its calls, and errors name them by their numbers. Up to broadcast, they have
-  /// the order of Collective.
+  /// Up to post_receive, a device counts its calls, and errors name them by their numbers. Those up to
+  /// broadcast have the order of Collective.
   enum Function {
     barrier,
     send,
