@@ -34,8 +34,10 @@ void exchange_parts(const Group& group, const float* outgoing, const std::vector
 
 }  // namespace
 
-Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
-  Tensor& t = o.tensor;
+Task all_to_all(Call& call) {
+  Tensor& t = call.tensor;
+  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const std::vector<Range>& mine = call.slices;
   std::vector<Index> sizes;
   for (const Range& r : mine) sizes.push_back(r.size());
   call.announce(MayDiffer::along(concat_axis));
@@ -53,7 +55,7 @@ Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::v
   }
   ledger().sent(call.group().id(), Collective::all_to_all, pairwise_all_to_all(sizes, call.me()));
   const cudaStream_t stream = collectives_of(call.group()).stream;
-  LaunchIn launch(stream, o);
+  LaunchIn launch(stream, call);
   Tensor outgoing = packed_on(stream, std::move(t), split_axis, mine);
   Tensor row = make_on(stream, {incoming.elements.back().end},
                        concat_axis == 0 ? Purpose::activations : Purpose::buffers);

@@ -86,35 +86,39 @@ void average(const Group& group, float* sums, Index elements, ReduceOp op) {
 
 }  // namespace
 
-Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor) {
+Task all_reduce(Call& call) {
+  const ReduceOp op = call.request.op;
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  const Index size = o.tensor.size();
+  const Index size = call.tensor.size();
   if (call.devices() == 1 || size == 0) co_return;
   ledger().sent(call.group().id(), Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()));
   const auto [comm, stream] = collectives_of(call.group());
-  LaunchIn launch(stream, o);
-  float* data = data_on(stream, o.tensor);
+  LaunchIn launch(stream, call);
+  float* data = data_on(stream, call.tensor);
   SHARDBOOK_CHECK(ncclAllReduce(data, data, count(size), ncclFloat, nccl(op), comm, stream));
   average(call.group(), data, size, op);
 }
 
-Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor) {
+Task reduce_scatter(Call& call) {
+  const ReduceOp op = call.request.op;
+  const std::vector<Range>& slices = call.slices;
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  if (call.devices() == 1 || o.tensor.size() == 0) co_return;
+  if (call.devices() == 1 || call.tensor.size() == 0) co_return;
   ledger().sent(call.group().id(), Collective::reduce_scatter,
                 ring_reduce_scatter(sizes_of(slices), call.me()));
   const auto me = static_cast<std::size_t>(call.me());
   const cudaStream_t stream = collectives_of(call.group()).stream;
-  LaunchIn launch(stream, o);
-  float* row = data_on(stream, o.tensor);
+  LaunchIn launch(stream, call);
+  float* row = data_on(stream, call.tensor);
   scatter(call.group(), row, slices, op);
   average(call.group(), row + slices[me].begin, slices[me].size(), op);
 }
 
-Task all_gather(Call call, Operation& o, int axis, Tensor room) {
-  Tensor& t = o.tensor;
+Task all_gather(Call& call) {
+  Tensor& t = call.tensor;
+  const int axis = call.request.axis;
   call.announce(MayDiffer::along(axis));
   co_await call.agreement();
   if (call.devices() == 1) co_return;
@@ -126,8 +130,8 @@ Task all_gather(Call call, Operation& o, int axis, Tensor room) {
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
   ledger().sent(call.group().id(), Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
   const cudaStream_t stream = collectives_of(call.group()).stream;
-  LaunchIn launch(stream, o);
-  Tensor row = std::move(room);
+  LaunchIn launch(stream, call);
+  Tensor row = std::move(call.buffer);
   if (row.size() != elements.back().end)
     row = make_on(stream, {elements.back().end}, axis == 0 ? Purpose::activations : Purpose::buffers);
   if (row.size() > 0) gather(call.group(), data_on(stream, std::as_const(t)), data_on(stream, row), elements);
@@ -135,36 +139,40 @@ Task all_gather(Call call, Operation& o, int axis, Tensor room) {
   t = unpacked_on(stream, std::move(row), whole, axis, slices);
 }
 
-Task broadcast(Call call, Operation& o, int root) {
+Task broadcast(Call& call) {
+  const int root = call.peer();
   call.announce(MayDiffer::all());
   co_await call.agreement();
   if (call.devices() == 1) co_return;
-  RootShape of_root(call, root, o.tensor.shape());
+  RootShape of_root(call, root, call.tensor.shape());
   co_await of_root;
   const Shape shape = of_root.shape();
   const auto [comm, stream] = collectives_of(call.group());
-  LaunchIn launch(stream, o);
-  if (call.me() != root) o.tensor = make_on(stream, shape);
+  LaunchIn launch(stream, call);
+  if (call.me() != root) call.tensor = make_on(stream, shape);
   const Index size = num_elements(shape);
   if (size == 0) co_return;
   ledger().sent(call.group().id(), Collective::broadcast,
                 tree_broadcast(size, call.devices(), call.me(), root));
-  float* data = data_on(stream, o.tensor);
+  float* data = data_on(stream, call.tensor);
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
 
 /// The barrier ends when all members' GPUs have done the work that was started before it, in both streams.
 /// When a GPU has done so, its host announces the call. A host that has all announcements has passed the
 /// barrier.
-Task barrier(Call call, Operation& o) {
-  { LaunchIn behind_what_was_started(gpu().communication(), o); }
-  co_await events_of(o).end;
+Task barrier(Call& call) {
+  { LaunchIn behind_what_was_started(gpu().communication(), call); }
+  co_await events_of(call).end;
   call.announce(MayDiffer::all());
   co_await call.agreement();
   ledger().sent(call.group().id(), Collective::barrier, tree_barrier(call.devices(), call.me()));
 }
 
-Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target) {
+Task send_async(Call& call) {
+  const Tensor& src = call.tensor;
+  Tensor& dst = *call.request.into;
+  const std::optional<int> target = call.request.peer;
   call.announce(MayDiffer::all());
   co_await call.agreement();
   const std::optional<int> source = source_of(call);
@@ -172,8 +180,8 @@ Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<i
   co_await call.messages();
   if (source) require_same_shape(call, *source, dst.shape());
   const cudaStream_t stream = gpu().communication();
-  LaunchIn launch(stream, o);
-  const float* from = data_on(stream, std::as_const(src));
+  LaunchIn launch(stream, call);
+  const float* from = data_on(stream, src);
   float* to = data_on(stream, dst);
   if (target == call.me()) {
     cuda::copy(stream, from, to, src.size());

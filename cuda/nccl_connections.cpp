@@ -116,8 +116,8 @@ void Pair::close() {
   if (communicator_.stream != nullptr) cudaStreamDestroy(communicator_.stream);
 }
 
-OperationEvents& events_of(runtime::Operation& o) {
-  return static_cast<OperationEvents&>(*o.on_device);
+OperationEvents& events_of(runtime::Call& call) {
+  return static_cast<OperationEvents&>(*call.on_device);
 }
 
 NcclGroupCall::NcclGroupCall() {

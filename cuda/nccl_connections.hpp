@@ -115,13 +115,13 @@ class OperationEvents : public runtime::OnDevice {
   Event argument;
   Event end;
 };
-OperationEvents& events_of(runtime::Operation& o);
+OperationEvents& events_of(runtime::Call& call);
 
 /// While it lives, an operation's work is launched in a stream: behind its argument's event, and its end's
 /// event comes behind it.
 class LaunchIn {
  public:
-  LaunchIn(cudaStream_t stream, runtime::Operation& o) : events_(events_of(o)), stream_(stream) {
+  LaunchIn(cudaStream_t stream, runtime::Call& call) : events_(events_of(call)), stream_(stream) {
     events_.argument.hold(stream_);
   }
   ~LaunchIn() noexcept(false) {

@@ -16,14 +16,14 @@ namespace shard::runtime {
 
 using namespace cuda;
 
-namespace {
-
 using Number = std::array<Index, 1>;
 
-Task send_message(std::shared_ptr<Group> group, Operation& o, int to) {
+Task send(Call& call) {
+  Group* const group = &call.group();
+  const int to = call.peer();
   Pair& pair = pair_with(*group, to);
   const Index number = pair.next_sent();
-  const std::vector<Index> shape = numbers_of(o.tensor.shape());
+  const std::vector<Index> shape = numbers_of(call.tensor.shape());
   Number position{};
   Posts shape_sent, answer, position_sent;
   group->post(shape_sent, Channel::message_shape, to, shape);
@@ -45,17 +45,19 @@ Task send_message(std::shared_ptr<Group> group, Operation& o, int to) {
   Turn turn(pair.launched, position[0]);
   co_await turn;
   const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, o);
+  LaunchIn launch(stream, call);
   ++pair.launched;
-  if (o.tensor.size() == 0) co_return;
-  ledger().sent(group->id(), Collective::send, {1, o.tensor.bytes()});
-  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(o.tensor)),
-                           static_cast<std::size_t>(o.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
+  if (call.tensor.size() == 0) co_return;
+  ledger().sent(group->id(), Collective::send, {1, call.tensor.bytes()});
+  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
+                           static_cast<std::size_t>(call.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
                            stream));
 }
 
-/// When the shape `is_expected`, the tensor has it, and its memory.
-Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
+/// What is posted has its shape already, and its memory.
+Task receive(Call& call) {
+  Group* const group = &call.group();
+  const int from = call.peer();
   Pair& pair = pair_with(*group, from);
   const Index number = pair.next_received();
   std::vector<Index> numbers(most_shape_numbers);
@@ -66,8 +68,8 @@ Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool 
     group->post_receive(position_received, Channel::place_to_receive, from, position);
   co_await shape_received;
   const Shape shape = shape_from(numbers);
-  if (is_expected && shape != o.tensor.shape())
-    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(o.tensor.shape()),
+  if (call.is_posted() && shape != call.tensor.shape())
+    refuse(Code::mismatch, call.name, to_string(call.tensor.shape()),
            fmt::format("{} from device {}", to_string(shape), group->member(from)));
   Turn turn_to_answer(pair.ordered_receives, number);
   co_await turn_to_answer;
@@ -85,30 +87,12 @@ Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool 
   Turn turn(pair.launched, position[0]);
   co_await turn;
   const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, o);
+  LaunchIn launch(stream, call);
   ++pair.launched;
-  if (!is_expected) o.tensor = make_on(stream, shape);
-  if (o.tensor.size() == 0) co_return;
-  SHARDBOOK_CHECK(ncclRecv(data_on(stream, o.tensor), static_cast<std::size_t>(o.tensor.size()), ncclFloat,
-                           pair.rank_of_peer(), comm, stream));
-}
-
-}  // namespace
-
-Task send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_message(std::move(group), o, to);
-}
-
-Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_message(std::move(group), o, to);
-}
-
-Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_message(std::move(group), o, from, false);
-}
-
-Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_message(std::move(group), o, from, true);
+  if (!call.is_posted()) call.tensor = make_on(stream, shape);
+  if (call.tensor.size() == 0) co_return;
+  SHARDBOOK_CHECK(ncclRecv(data_on(stream, call.tensor), static_cast<std::size_t>(call.tensor.size()),
+                           ncclFloat, pair.rank_of_peer(), comm, stream));
 }
 
 }  // namespace shard::runtime

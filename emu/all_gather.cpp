@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "emu/collective_messages.hpp"
+#include "emu/messages.hpp"
 #include "emu/slice_copies.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
@@ -12,8 +12,9 @@ namespace shard::runtime {
 
 using namespace emu;
 
-Task all_gather(Call call, Operation& o, int axis, Tensor room) {
-  Tensor& t = o.tensor;
+Task all_gather(Call& call) {
+  Tensor& t = call.tensor;
+  const int axis = call.request.axis;
   call.announce(MayDiffer::along(axis));
   const int n = call.devices();
   if (n > 1) send_values(call, call.right(), TensorMemory::span(std::as_const(t)));
@@ -25,8 +26,8 @@ Task all_gather(Call call, Operation& o, int axis, Tensor room) {
   const std::vector<Range> slices = cut(extents);
   const Shape whole = with_extent(t.shape(), axis, slices.back().end);
   const Index slice_of_one = num_elements(with_extent(whole, axis, 1));
-  const bool has_room = num_elements(whole) > 0 && room.size() == num_elements(whole);
-  Tensor row = has_room ? std::move(room) : room_for_slices(num_elements(whole), axis);
+  const bool has_room = num_elements(whole) > 0 && call.buffer.size() == num_elements(whole);
+  Tensor row = has_room ? std::move(call.buffer) : room_for_slices(num_elements(whole), axis);
   auto slice = [&](int k) {
     Range r = slices[static_cast<std::size_t>(call.place(k))];
     return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * slice_of_one),

@@ -6,16 +6,17 @@
 /// Yuan 2009). The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k:
 /// always the same. Buffer: one chunk, from the call until it is waited for.
 
-#include "emu/collective_messages.hpp"
 #include "emu/host_memory.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
 
 using namespace emu;
 
-Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
-  Tensor& t = o.tensor;
+Task all_reduce(Call& call) {
+  Tensor& t = call.tensor;
+  const ReduceOp op = call.request.op;
   call.announce(MayDiffer::nothing());
   const int n = call.devices();
   if (n == 1) co_await call.agreement();
@@ -27,7 +28,7 @@ Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer) {
   };
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = chunk(call.me() - step - 2);
-    std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
+    std::span<float> incoming = TensorMemory::span(call.buffer).first(sum.size());
     send_values(call, call.right(), chunk(call.me() - step - 1));
     // Only then a receive: another call's message may be longer, and Open MPI 4.1 writes it past the end.
     if (step == 0) co_await call.agreement();

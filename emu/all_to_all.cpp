@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "emu/collective_messages.hpp"
+#include "emu/messages.hpp"
 #include "emu/slice_copies.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
@@ -23,8 +23,10 @@ std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
 
 }  // namespace
 
-Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
-  Tensor& t = o.tensor;
+Task all_to_all(Call& call) {
+  Tensor& t = call.tensor;
+  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const std::vector<Range>& mine = call.slices;
   const int n = call.devices();
   std::vector<Index> sizes;
   for (const Range& r : mine) sizes.push_back(r.size());

@@ -1,7 +1,7 @@
 /// barrier: up and down a binomial tree, with messages that have no content. A device sends one to its parent
 /// when its subtree is there, and one to each child when all are: 2 (n-1) messages over all devices, 0 bytes.
 
-#include "emu/collective_messages.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/tree.hpp"
 
@@ -9,7 +9,7 @@ namespace shard::runtime {
 
 using namespace emu;
 
-Task barrier(Call call, Operation&) {
+Task barrier(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
   Tree tree(call.me(), call.devices(), 0);

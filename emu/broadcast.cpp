@@ -2,8 +2,8 @@
 /// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
 /// devices.
 
-#include "emu/collective_messages.hpp"
 #include "emu/host_memory.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/tree.hpp"
 
@@ -11,8 +11,9 @@ namespace shard::runtime {
 
 using namespace emu;
 
-Task broadcast(Call call, Operation& o, int root) {
-  Tensor& t = o.tensor;
+Task broadcast(Call& call) {
+  Tensor& t = call.tensor;
+  const int root = call.peer();
   call.announce(MayDiffer::all());
   co_await call.agreement();
   RootShape shape(call, root, t.shape());

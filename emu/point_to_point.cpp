@@ -10,62 +10,43 @@
 
 #include <algorithm>
 
-#include "emu/collective_messages.hpp"
 #include "emu/host_memory.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
 
 using namespace emu;
 
-namespace {
-
-Task send_message(std::shared_ptr<Group> group, Tensor t, int to, bool is_rendezvous) {
-  Posts posts;
-  const std::vector<Index> numbers = numbers_of(t.shape());
-  Transport& data = transport(*group);
-  group->post(posts, Channel::message_shape, to, numbers, is_rendezvous);
-  data.post_content(*group, posts, to, data.next_message_to(to), TensorMemory::span(std::as_const(t)));
-  co_await posts;
+Task send(Call& call) {
+  const std::vector<Index> numbers = numbers_of(call.tensor.shape());
+  const bool is_rendezvous = call.request.function == Request::send;
+  call.group().post(call.messages(), Channel::message_shape, call.peer(), numbers, is_rendezvous);
+  const Index message = call.group().posted(Side::sending, Channel::message_shape, call.peer());
+  send_values(call, call.peer(), TensorMemory::span(std::as_const(call.tensor)), message);
+  co_await call.messages();
 }
 
-/// If a shape is `expected`, the memory for it exists already.
-Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
-  Tensor& t = o.tensor;
-  Posts posts;
+Task receive(Call& call) {
+  Tensor& t = call.tensor;
+  const int from = call.peer();
   std::vector<Index> numbers(most_shape_numbers);
-  Transport& data = transport(*group);
-  const Index message = data.next_message_from(from);
-  group->post_receive(posts, Channel::message_shape, from, numbers);
-  co_await posts;
+  call.group().post_receive(call.messages(), Channel::message_shape, from, numbers);
+  const Index message = call.group().posted(Side::receiving, Channel::message_shape, from);
+  co_await call.messages();
   const Shape shape = shape_from(numbers);
-  if (is_expected && shape != t.shape())
-    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(t.shape()),
-           fmt::format("{} from device {}", to_string(shape), group->member(from)));
-  if (!is_expected) t = TensorMemory::make(shape);
-  data.post_content_receive(*group, posts, from, message, TensorMemory::span(t));
-  co_await posts;
+  if (call.is_posted() && shape != t.shape())
+    refuse(Code::mismatch, call.name, to_string(t.shape()),
+           fmt::format("{} from device {}", to_string(shape), call.group().member(from)));
+  if (!call.is_posted()) t = TensorMemory::make(shape);
+  receive_values(call, from, TensorMemory::span(t), message);
+  co_await call.messages();
 }
 
-}  // namespace
-
-Task send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_message(std::move(group), TensorMemory::share(o.tensor), to, true);
-}
-
-Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_message(std::move(group), TensorMemory::share(o.tensor), to, false);
-}
-
-Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_message(std::move(group), o, from, false);
-}
-
-Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_message(std::move(group), o, from, true);
-}
-
-Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {
+Task send_async(Call& call) {
+  const Tensor& src = call.tensor;
+  Tensor& dst = *call.request.into;
+  const std::optional<int> target = call.request.peer;
   call.announce(MayDiffer::all());
   co_await call.agreement();
   const std::optional<int> source = source_of(call);
@@ -73,9 +54,9 @@ Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int
   co_await call.messages();
   if (source) require_same_shape(call, *source, dst.shape());
   if (target == call.me()) {
-    std::ranges::copy(TensorMemory::span(std::as_const(src)), TensorMemory::data(dst));
+    std::ranges::copy(TensorMemory::span(src), TensorMemory::data(dst));
   } else {
-    if (target) send_values(call, *target, TensorMemory::span(std::as_const(src)));
+    if (target) send_values(call, *target, TensorMemory::span(src));
     if (source) receive_values(call, *source, TensorMemory::span(dst));
   }
   co_await call.messages();

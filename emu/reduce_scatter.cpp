@@ -3,27 +3,28 @@
 /// n-1 steps; a device sends every slice but its own once: n-1 messages, (n-1)/n of the tensor's bytes.
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor in which slices are contiguous.
 
-#include "emu/collective_messages.hpp"
 #include "emu/host_memory.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
 
 using namespace emu;
 
-Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer) {
-  Tensor& row = o.tensor;
+Task reduce_scatter(Call& call) {
+  Tensor& row = call.tensor;
+  const ReduceOp op = call.request.op;
   call.announce(MayDiffer::nothing());
   const int n = call.devices();
   if (n == 1) co_await call.agreement();
   auto slice = [&](int k) {
-    Range r = slices[static_cast<std::size_t>(call.place(k))];
+    Range r = call.slices[static_cast<std::size_t>(call.place(k))];
     return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin),
                                            static_cast<std::size_t>(r.size()));
   };
   for (int step = 0; step < n - 1; ++step) {
     std::span<float> sum = slice(call.me() - step - 2);
-    std::span<float> incoming = TensorMemory::span(buffer).first(sum.size());
+    std::span<float> incoming = TensorMemory::span(call.buffer).first(sum.size());
     send_values(call, call.right(), slice(call.me() - step - 1));
     // Only then a receive: another call's message may be longer, and Open MPI 4.1 writes it past the end.
     if (step == 0) co_await call.agreement();

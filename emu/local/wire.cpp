@@ -13,8 +13,8 @@
 namespace shard::local {
 namespace {
 
-using runtime::Request;
 using runtime::Started;
+using runtime::Transfer;
 using runtime::Wire;
 
 /// The most bytes that are copied if the receiver has not come, so that the sender need not wait. Open MPI
@@ -81,7 +81,7 @@ void deliver(std::span<const std::byte> sent, std::span<std::byte> received) {
   if (!sent.empty()) std::memcpy(received.data(), sent.data(), sent.size());
 }
 
-class MessageInMemory : public Request {
+class MessageInMemory : public Transfer {
  public:
   MessageInMemory(std::shared_ptr<End> end, bool is_receive)
       : end_(std::move(end)), is_receive_(is_receive) {}
@@ -178,7 +178,7 @@ class WireInMemory : public Wire {
 
 /// A collective of which the members bring bytes.
 template <class Finish>
-class Gathering : public Request {
+class Gathering : public Transfer {
  public:
   Gathering(std::shared_ptr<Shared> shared, std::size_t number, Finish finish)
       : shared_(std::move(shared)), number_(number), finish_(std::move(finish)) {}

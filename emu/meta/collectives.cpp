@@ -95,118 +95,107 @@ Tensor packed(Tensor&& t, int axis, const std::vector<Range>&) {
   return row;
 }
 
-Task all_reduce(Call call, Operation& o, ReduceOp, Tensor) {
+Task all_reduce(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  book(call, Collective::all_reduce, ring_all_reduce(o.tensor.size(), call.devices(), call.me()));
+  book(call, Collective::all_reduce, ring_all_reduce(call.tensor.size(), call.devices(), call.me()));
 }
 
-Task reduce_scatter(Call call, Operation&, ReduceOp, std::vector<Range> slices, Tensor) {
+Task reduce_scatter(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes_of(slices), call.me()));
+  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes_of(call.slices), call.me()));
 }
 
-Task all_gather(Call call, Operation& o, int axis, Tensor room) {
-  call.announce(MayDiffer::along(axis), is_written(o.tensor));
+Task all_gather(Call& call) {
+  const int axis = call.request.axis;
+  call.announce(MayDiffer::along(axis), is_written(call.tensor));
   co_await call.agreement();
   if (call.devices() == 1) co_return;
   std::vector<Index> extents;
   for (int d = 0; d < call.devices(); ++d) extents.push_back(call.agreement().extent_of(d));
   const std::vector<Range> slices = cut(extents);
-  const Shape whole = with_extent(o.tensor.shape(), axis, slices.back().end);
-  const bool has_room = num_elements(whole) > 0 && room.size() == num_elements(whole);
-  Tensor row = has_room ? std::move(room) : room_for_slices(num_elements(whole), axis);
+  const Shape whole = with_extent(call.tensor.shape(), axis, slices.back().end);
+  const bool has_room = num_elements(whole) > 0 && call.buffer.size() == num_elements(whole);
+  Tensor row = has_room ? std::move(call.buffer) : room_for_slices(num_elements(whole), axis);
   const std::vector<Range> elements = scaled(slices, num_elements(with_extent(whole, axis, 1)));
-  const Range all = {0, o.tensor.size()};
-  HostValues values(call, o.tensor, std::vector<Range>(slices.size(), all), elements);
+  const Range all = {0, call.tensor.size()};
+  HostValues values(call, call.tensor, std::vector<Range>(slices.size(), all), elements);
   co_await call.messages();
   if (axis == 0) values.write_to(row);
   book(call, Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
-  o.tensor = Tensor();
-  o.tensor = unpacked(std::move(row), whole, axis);
+  call.tensor = Tensor();
+  call.tensor = unpacked(std::move(row), whole, axis);
 }
 
-Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine) {
-  call.announce(MayDiffer::along(concat_axis), is_written(o.tensor));
+Task all_to_all(Call& call) {
+  const int split_axis = call.request.axis, concat_axis = call.request.concat_axis;
+  const std::vector<Range>& mine = call.slices;
+  call.announce(MayDiffer::along(concat_axis), is_written(call.tensor));
   call.exchange_counts(sizes_of(mine));
   co_await call.agreement();
   co_await call.messages();
   if (call.devices() == 1) co_return;
-  const Arrivals incoming = arrivals(call, o.tensor.shape(), split_axis, concat_axis);
+  const Arrivals incoming = arrivals(call, call.tensor.shape(), split_axis, concat_axis);
   const Index total = incoming.elements.back().end;
   const std::vector<Range> elements =
-      scaled(mine, num_elements(with_extent(o.tensor.shape(), split_axis, 1)));
-  HostValues values(call, o.tensor, elements, incoming.elements);
+      scaled(mine, num_elements(with_extent(call.tensor.shape(), split_axis, 1)));
+  HostValues values(call, call.tensor, elements, incoming.elements);
   co_await call.messages();
-  Tensor outgoing = packed(std::move(o.tensor), split_axis, mine);
+  Tensor outgoing = packed(std::move(call.tensor), split_axis, mine);
   Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
   if (split_axis == 0 && concat_axis == 0) values.write_to(row);
   book(call, Collective::all_to_all, pairwise_all_to_all(sizes_of(elements), call.me()));
   outgoing = Tensor();
-  o.tensor = unpacked(std::move(row), incoming.result, concat_axis);
+  call.tensor = unpacked(std::move(row), incoming.result, concat_axis);
 }
 
-Task broadcast(Call call, Operation& o, int root) {
+Task broadcast(Call& call) {
+  const int root = call.peer();
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  RootShape shape(call, root, o.tensor.shape());
+  RootShape shape(call, root, call.tensor.shape());
   co_await shape;
-  if (call.me() != root) o.tensor = TensorMemory::make(shape.shape());
-  book(call, Collective::broadcast, tree_broadcast(o.tensor.size(), call.devices(), call.me(), root));
+  if (call.me() != root) call.tensor = TensorMemory::make(shape.shape());
+  book(call, Collective::broadcast, tree_broadcast(call.tensor.size(), call.devices(), call.me(), root));
 }
 
-Task barrier(Call call, Operation&) {
+Task barrier(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
   book(call, Collective::barrier, tree_barrier(call.devices(), call.me()));
 }
 
-Task send_async(Call call, Operation&, Tensor src, Tensor dst, std::optional<int> target) {
+Task send_async(Call& call) {
+  const Tensor& src = call.tensor;
+  const std::optional<int> target = call.request.peer;
   call.announce(MayDiffer::all());
   co_await call.agreement();
   const std::optional<int> source = source_of(call);
   call.exchange_shapes(src.shape(), target, source);
   co_await call.messages();
-  if (source) require_same_shape(call, *source, dst.shape());
+  if (source) require_same_shape(call, *source, call.request.into->shape());
   if (target && *target != call.me()) book(call, Collective::send_async, message_of(src));
 }
 
-namespace {
-
-Task send_shape(std::shared_ptr<Group> group, Tensor t, int to, bool is_rendezvous) {
-  Posts posts;
+Task send(Call& call) {
+  const Tensor& t = call.tensor;
   const std::vector<Index> numbers = numbers_of(t.shape());
-  group->post(posts, Channel::message_shape, to, numbers, is_rendezvous);
-  if (t.size() > 0) ledger().sent(group->id(), Collective::send, message_of(t));
-  co_await posts;
+  const bool is_rendezvous = call.request.function == Request::send;
+  call.group().post(call.messages(), Channel::message_shape, call.peer(), numbers, is_rendezvous);
+  if (t.size() > 0) ledger().sent(call.group().id(), Collective::send, message_of(t));
+  co_await call.messages();
 }
 
-Task receive_shape(std::shared_ptr<Group> group, Operation& o, int from, bool is_expected) {
-  Posts posts;
+Task receive(Call& call) {
   std::vector<Index> numbers(most_shape_numbers);
-  group->post_receive(posts, Channel::message_shape, from, numbers);
-  co_await posts;
+  call.group().post_receive(call.messages(), Channel::message_shape, call.peer(), numbers);
+  co_await call.messages();
   const Shape shape = shape_from(numbers);
-  if (is_expected && shape != o.tensor.shape())
-    refuse(Code::mismatch, "post_receive" + group->in_group(), to_string(o.tensor.shape()),
-           fmt::format("{} from device {}", to_string(shape), group->member(from)));
-  if (!is_expected) o.tensor = TensorMemory::make(shape);
-}
-
-}  // namespace
-
-Task send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_shape(std::move(group), TensorMemory::share(o.tensor), to, true);
-}
-Task post_send(std::shared_ptr<Group> group, Operation& o, int to) {
-  return send_shape(std::move(group), TensorMemory::share(o.tensor), to, false);
-}
-Task receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_shape(std::move(group), o, from, false);
-}
-Task post_receive(std::shared_ptr<Group> group, Operation& o, int from) {
-  return receive_shape(std::move(group), o, from, true);
+  if (call.is_posted() && shape != call.tensor.shape())
+    refuse(Code::mismatch, call.name, to_string(call.tensor.shape()),
+           fmt::format("{} from device {}", to_string(shape), call.group().member(call.peer())));
+  if (!call.is_posted()) call.tensor = TensorMemory::make(shape);
 }
 
 }  // namespace shard::runtime

@@ -10,79 +10,6 @@ namespace shard::bench {
 
 namespace {
 
-/// A call's position in the list; no position while nothing is recorded.
-class Noted {
- public:
-  Noted(std::shared_ptr<Steps> steps, Exchange exchange) : steps_(std::move(steps)) {
-    if (!steps_) return;
-    place_ = steps_->size();
-    steps_->emplace_back(std::move(exchange));
-  }
-
-  /// Records how many slices of `t` along an axis go to each device.
-  void parts(const Tensor& t, int axis, const std::vector<Index>& counts) const {
-    if (!steps_) return;
-    for (Index count : counts)
-      exchange().counts.push_back(t.size() == 0 ? 0 : count * t.size() / t.extent(axis));
-  }
-  /// The same by the rule of split.hpp.
-  void equal_parts(const Tensor& t, int axis, int devices) const {
-    if (steps_) parts(t, axis, slices(t.extent(axis), 1, devices));
-  }
-  const Tensor& result(const Tensor& t) const {
-    if (steps_) exchange().out = TensorMemory::data(t);
-    if (steps_) exchange().out_size = t.size();
-    return t;
-  }
-  /// Records the result of a future, and returns the future.
-  Future<Tensor> result_of(Future<Tensor> future) const {
-    if (!steps_) return future;
-    return std::move(future).then([*this](Tensor t) {
-      result(t);
-      return t;
-    });
-  }
-  /// Records the wait for a future, and returns the future.
-  Future<Tensor> wait_for(Future<Tensor> future) const {
-    if (!steps_) return future;
-    return std::move(future).then([*this](Tensor t) {
-      wait();
-      return t;
-    });
-  }
-  Future<> wait_for(Future<> future) const;
-  void wait() const { steps_->emplace_back(Wait{place_}); }
-
- private:
-  Exchange& exchange() const { return std::get<Exchange>((*steps_)[place_]); }
-
-  std::shared_ptr<Steps> steps_;
-  std::size_t place_ = 0;
-};
-
-/// Records the wait for a posted send.
-class Posted : public Pending {
- public:
-  Posted(Future<> future, Noted noted) : future_(std::move(future)), noted_(std::move(noted)) {}
-
-  bool test() override { return future_.ready(); }
-  void wait() override {
-    future_.wait();
-    noted_.wait();
-  }
-  Tensor take_result() override { return Tensor(); }
-  void dropped() noexcept override {}
-
- private:
-  Future<> future_;
-  Noted noted_;
-};
-
-Future<> Noted::wait_for(Future<> future) const {
-  if (!steps_) return future;
-  return {std::make_shared<Posted>(std::move(future), *this), [](Tensor) {}};
-}
-
 /// Forwards every call, and records it if there is a list.
 class RecordedGroup : public WrappedCommunicator {
  public:
@@ -100,84 +27,46 @@ class RecordedGroup : public WrappedCommunicator {
   RecordedGroup(const RecordedGroup&) = delete;
   RecordedGroup& operator=(const RecordedGroup&) = delete;
 
+  Future<CallResult> call(Request&& request) override {
+    if (!request.is_counted() || !steps_) return WrappedCommunicator::call(std::move(request));
+    const Exchange made = exchange_of(request);
+    const std::size_t place = steps_->size();
+    steps_->emplace_back(made);
+    return WrappedCommunicator::call(std::move(request))
+        .then([steps = steps_, place, made](CallResult result) {
+          auto& noted = std::get<Exchange>((*steps)[place]);
+          if (made.receives || made.call >= Collective::all_gather) {
+            noted.out = TensorMemory::data(result.tensor);
+            noted.out_size = result.tensor.size();
+          }
+          if (made.is_posted) steps->emplace_back(Wait{place});
+          return result;
+        });
+  }
+
  protected:
-  void do_barrier() override {
-    note(Collective::barrier, Tensor());
-    inner().barrier();
-  }
-  void do_send(int to, const Tensor& t) override {
-    note(Collective::send, t, to);
-    inner().send(to, t);
-  }
-  Tensor do_receive(int from) override {
-    const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = false});
-    Tensor t = inner().receive(from);
-    noted.result(t);
-    return t;
-  }
-  Future<> do_post_send(int to, Tensor&& t) override {
-    const Noted noted = note_message(t, to, {.receives = false, .is_posted = true});
-    return noted.wait_for(inner().post_send(to, std::move(t)));
-  }
-  Future<Tensor> do_post_receive(int from, const Shape& shape) override {
-    const Noted noted = note_message(Tensor(), from, {.receives = true, .is_posted = true});
-    return noted.wait_for(noted.result_of(inner().post_receive(from, shape)));
-  }
-  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
-    note(Collective::send_async, src, target.value_or(-1)).result(dst);
-    return inner().send_async(src, dst, target);
-  }
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override {
-    const Noted noted = note(Collective::all_gather, slice);
-    return noted.result_of(inner().all_gather_async(std::move(slice), axis, whole));
-  }
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override {
-    return note(Collective::all_gather, slice).result_of(inner().all_gather_async(slice, axis, whole));
-  }
-  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
-    const Noted noted = note(Collective::all_reduce, t);
-    return noted.result_of(inner().all_reduce_async(std::move(t), op));
-  }
-  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
-    const Noted noted = note(Collective::reduce_scatter, t);
-    noted.equal_parts(t, axis, num_devices());
-    return noted.result_of(inner().reduce_scatter_async(std::move(t), op, axis));
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
-    const Noted noted = note(Collective::all_to_all, t);
-    noted.equal_parts(t, split_axis, num_devices());
-    return noted.result_of(inner().all_to_all_async(std::move(t), split_axis, concat_axis));
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
-    const Noted noted = note(Collective::all_to_all, t);
-    noted.parts(t, axis, counts);
-    return noted.result_of(inner().all_to_all_async(std::move(t), counts, axis));
-  }
-  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
-    const Noted noted = note(Collective::broadcast, t, root);
-    return noted.result_of(inner().broadcast_async(std::move(t), root));
-  }
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
-  struct Message {
-    bool receives, is_posted;
-  };
-  Noted note(Collective call, const Tensor& in, int peer = -1) const {
-    return note_message(in, peer, {false, false}, call);
-  }
-  Noted note_message(const Tensor& in, int peer, Message message, Collective call = Collective::send) const {
-    return {steps_,
-            {call,
-             comm_,
-             TensorMemory::data(in),
-             nullptr,
-             in.size(),
-             0,
-             peer,
-             message.receives,
-             message.is_posted,
-             {}}};
+  Exchange exchange_of(const Request& request) const {
+    const Request::Function function = request.function;
+    const Tensor& t = request.tensor;
+    Exchange made;
+    made.call = request.collective();
+    made.comm = comm_;
+    made.in = TensorMemory::data(t);
+    made.in_size = t.size();
+    if (request.into) made.out = TensorMemory::data(*request.into);
+    if (request.into) made.out_size = request.into->size();
+    made.peer = request.peer.value_or(-1);
+    made.receives = function == Request::receive || function == Request::post_receive;
+    made.is_posted = function == Request::post_send || function == Request::post_receive;
+    if (function == Request::reduce_scatter || function == Request::all_to_all) {
+      const Index extent = t.extent(request.axis);
+      for (Index count : request.counts.value_or(slices(extent, 1, num_devices())))
+        made.counts.push_back(t.size() == 0 ? 0 : count * t.size() / extent);
+    }
+    return made;
   }
 
   const std::shared_ptr<Steps>& steps_;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "emu/message_filter.hpp"
+#include "emu/messages.hpp"
 #include "engine/device/fault.hpp"
 #include "engine/device/this_device.hpp"
 #include "tests/harness/devices.hpp"
@@ -24,64 +24,26 @@ class FaultyCommunicator : public WrappedCommunicator {
   using WrappedCommunicator::inner;
   std::int64_t calls() const { return *calls_; }
 
+  Future<CallResult> call(Request&& request) override {
+    const Request::Function function = request.function;
+    if (!request.is_counted() || (*calls_)++ != leave_out_)
+      return WrappedCommunicator::call(std::move(request));
+    const bool is_sent = function == Request::send || function == Request::post_send;
+    const bool arrives = function == Request::receive || function == Request::post_receive ||
+                         (function == Request::broadcast && request.peer != device_id());
+    if (is_sent) request.tensor = Tensor(request.tensor.shape());
+    if (arrives)
+      return inner().call(std::move(request)).then([](CallResult arrived) {
+        return CallResult{Tensor(arrived.tensor.shape())};
+      });
+    const bool is_made = is_sent || function == Request::broadcast;
+    return is_made ? inner().call(std::move(request)) : done(left_out(std::move(request)));
+  }
+
  protected:
-  void do_barrier() override {
-    if (!is_next()) inner().barrier();
-  }
-  void do_send(int to, const Tensor& t) override {
-    if (is_next())
-      inner().send(to, Tensor(t.shape()));
-    else
-      inner().send(to, t);
-  }
-  Tensor do_receive(int from) override {
-    const bool leave_out = is_next();
-    Tensor t = inner().receive(from);
-    return leave_out ? Tensor(t.shape()) : std::move(t);
-  }
-  Future<> do_post_send(int to, Tensor&& t) override {
-    return inner().post_send(to, is_next() ? Tensor(t.shape()) : std::move(t));
-  }
-  Future<Tensor> do_post_receive(int from, const Shape& shape) override {
-    const bool leave_out = is_next();
-    return inner().post_receive(from, shape).then([=](Tensor t) {
-      return leave_out ? Tensor(t.shape()) : std::move(t);
-    });
-  }
-  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) override {
-    return is_next() ? Future<>() : inner().send_async(src, dst, target);
-  }
-  Future<Tensor> do_all_gather(Tensor&& t, int axis, const std::optional<Shape>& whole) override {
-    return is_next() ? left_out(std::move(t)) : inner().all_gather_async(std::move(t), axis, whole);
-  }
-  Future<Tensor> do_all_gather(const Tensor& t, int axis, const std::optional<Shape>& whole) override {
-    return is_next() ? left_out(t.clone()) : inner().all_gather_async(t, axis, whole);
-  }
-  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
-    return is_next() ? left_out(std::move(t)) : inner().all_reduce_async(std::move(t), op);
-  }
-  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
-    return is_next() ? left_out(std::move(t)) : inner().reduce_scatter_async(std::move(t), op, axis);
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
-    return is_next() ? left_out(std::move(t))
-                     : inner().all_to_all_async(std::move(t), split_axis, concat_axis);
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
-    return is_next() ? left_out(std::move(t)) : inner().all_to_all_async(std::move(t), counts, axis);
-  }
-  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
-    const bool leave_out = is_next() && root != device_id();
-    return inner().broadcast_async(std::move(t), root).then([=](Tensor whole) {
-      return leave_out ? Tensor(whole.shape()) : std::move(whole);
-    });
-  }
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
-  /// Counts this call. Returns whether it is the one to leave out.
-  bool is_next() { return (*calls_)++ == leave_out_; }
-
   std::optional<std::int64_t> leave_out_;
   std::shared_ptr<std::int64_t> calls_;
 };

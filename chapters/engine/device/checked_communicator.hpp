@@ -23,12 +23,14 @@ class CheckedCommunicator : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;
 
+  Future<CallResult> call(Request&& request) override;
+
  protected:
-  /// \throws FalseClaim unless all members hold the same shape and the same bits.
-  void do_verify_replicated(const Tensor& t) override;
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
+  /// \throws FalseClaim unless all members hold the same shape and the same bits.
+  void verify(const Tensor& t);
   std::string first_difference(const Tensor& t, int alike, int odd);
 };
 

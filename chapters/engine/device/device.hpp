@@ -26,7 +26,73 @@ namespace shard {
 enum class ReduceOp { sum, avg, max, min, prod };
 std::string_view name(ReduceOp op);
 
-/// A call in progress on the communication stream. Each backend derives its own class from this one.
+class Communicator;
+
+/// One call of a group, as a value. The functions of Communicator fill what the call needs.
+struct Request {
+  /// Up to post_receive, a device counts its calls, and errors name them by their numbers. Those up to
+  /// broadcast have the order of Collective.
+  enum Function {
+    barrier,
+    send,
+    send_async,
+    all_gather,
+    all_reduce,
+    reduce_scatter,
+    all_to_all,
+    broadcast,
+    receive,
+    post_send,
+    post_receive,
+    split,
+    synchronize,
+    exchange,
+    gather,
+    gather_for_all,
+    verify_replicated
+  };
+
+  Function function = barrier;
+  Tensor tensor = {};               ///< the argument
+  bool is_shared = false;           ///< the caller keeps the argument: nobody writes to its memory
+  std::optional<Tensor> into = {};  ///< of send_async: shares the memory of `dst`
+  ReduceOp op = ReduceOp::sum;
+  int axis = 0;  ///< of an all_to_all: the one that is split
+  int concat_axis = 0;
+  std::optional<int> peer = {};       ///< the other device of a message, or a broadcast's root
+  std::optional<Shape> arrives = {};  ///< the shape that the caller expects
+  std::optional<std::vector<Index>> counts = {};
+  std::optional<Index> color = {};  ///< of a split
+  Index number = 0;                 ///< of an exchange; a split's key
+  std::string what = {};            ///< of an exchange or a gather: what it is about
+  std::string text = {};            ///< of a gather
+  SourceLine where = {};            ///< the line that made the call
+  Shape shape = {};                 ///< of the argument, when the call began
+  Index call = 0;                   ///< the call's number among this device's calls
+
+  bool is_counted() const { return function <= post_receive; }
+  /// What the ledger books the call's messages as.
+  Collective collective() const {
+    return function <= broadcast ? static_cast<Collective>(function) : Collective::send;
+  }
+  /// "all_gather", or what an exchange is for.
+  std::string name() const;
+  /// "all_gather of (2, 3) along axis 1". Errors name devices of the job, which `members` are.
+  std::string describe(const std::vector<int>& members) const;
+};
+std::string_view name(Request::Function function);
+/// "call 3 at FILE:LINE", or "call 3" where the line is not known.
+std::string place_of_call(Index number, SourceLine where);
+
+/// What a call gives back.
+struct CallResult {
+  Tensor tensor = {};
+  std::vector<Index> numbers = {};               ///< of an exchange
+  std::vector<std::string> texts = {};           ///< of a gather
+  std::unique_ptr<Communicator> part = nullptr;  ///< of a split
+};
+
+/// A call in progress on the communication stream, as its future sees it.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -35,7 +101,7 @@ class Pending {
   /// Returns when this call is done.
   virtual void wait() = 0;
   /// The result of the call, once it is done.
-  virtual Tensor take_result() = 0;
+  virtual CallResult take_result() = 0;
   /// Called when a future is destroyed before anybody waited for it.
   virtual void dropped() noexcept = 0;
 };
@@ -46,7 +112,7 @@ template <class T = void>
 class [[nodiscard(
     "a future: .get() or .wait() waits for the call, and its memory is needed until then")]] Future {
  public:
-  using Finish = std::function<T(Tensor)>;
+  using Finish = std::function<T(CallResult)>;
 
   /// A future that belongs to no call. It is done, and its result is empty.
   Future() = default;
@@ -85,9 +151,8 @@ class [[nodiscard(
   template <class Next>
   auto then(Next next)&& {
     using U = decltype(next(std::declval<T>()));
-    return Future<U>(std::move(pending_), [finish = std::move(finish_), next = std::move(next)](Tensor t) {
-      return next(finish(std::move(t)));
-    });
+    return Future<U>(std::move(pending_), [finish = std::move(finish_), next = std::move(next)](
+                                              CallResult result) { return next(finish(std::move(result))); });
   }
 
  private:
@@ -186,29 +251,18 @@ class Communicator {
   /// a checked run verifies it (checked_communicator.hpp).
   void verify_replicated(const Tensor& t, SourceLine where = SourceLine::current());
 
- protected:
-  /// \name What a backend, or a communicator around another one, does in each call
-  /// @{
-  virtual std::unique_ptr<Communicator> do_split(std::optional<Index> color, Index key) = 0;
-  virtual void do_barrier() = 0;
-  virtual void do_send(int dest_id, const Tensor& t) = 0;
-  virtual Tensor do_receive(int src_id) = 0;
-  virtual Future<> do_post_send(int dest_id, Tensor&& t) = 0;
-  virtual Future<Tensor> do_post_receive(int src_id, const Shape& shape) = 0;
-  virtual Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) = 0;
-  virtual Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) = 0;
-  virtual Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) = 0;
-  virtual Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) = 0;
-  virtual Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) = 0;
-  virtual Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) = 0;
-  virtual Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) = 0;
-  virtual Future<Tensor> do_broadcast(Tensor&& t, int root) = 0;
-  virtual void do_synchronize() = 0;
-  virtual std::vector<Index> do_exchange(const char* what, Index mine) = 0;
-  virtual std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) = 0;
-  virtual void do_verify_replicated(const Tensor& t) = 0;
-  /// @}
+  /// Makes a call: all functions above come here. A communicator around another one overrides this function.
+  virtual Future<CallResult> call(Request&& request) = 0;
+
+ private:
+  /// Notes the line, for errors, and makes the call.
+  Future<CallResult> ask(Request&& request);
+  /// A second tensor on the same memory.
+  static Tensor share(const Tensor& t) { return Tensor(t.shape_, t.storage_); }
 };
+
+/// The future of a call that is done.
+Future<CallResult> done(CallResult result);
 
 /// The group as errors name it: "{4, 1, 3}", and an empty text for the world.
 std::string name_of_group(const Communicator& group);

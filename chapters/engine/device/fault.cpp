@@ -33,19 +33,6 @@ bool take_number(std::string_view& text, std::string_view name, Number& number) 
   return true;
 }
 
-/// A call that was left out: it is done, and its result is its argument.
-class LeftOut : public Pending {
- public:
-  explicit LeftOut(Tensor given) : given_(std::move(given)) {}
-  bool test() override { return true; }
-  void wait() override {}
-  Tensor take_result() override { return std::move(given_); }
-  void dropped() noexcept override {}
-
- private:
-  Tensor given_;
-};
-
 Tensor corrupted(const Tensor& t) {
   std::vector<float> values = t.to_host();
   if (!values.empty()) values[0] += 1.0F;
@@ -54,8 +41,9 @@ Tensor corrupted(const Tensor& t) {
 
 }  // namespace
 
-Future<Tensor> left_out(Tensor&& given) {
-  return {std::make_shared<LeftOut>(std::move(given)), [](Tensor t) { return t; }};
+CallResult left_out(Request&& request) {
+  if (request.function == Request::post_receive) return {Tensor(*request.arrives)};
+  return {request.is_shared ? request.tensor.clone() : std::move(request.tensor)};
 }
 
 /// A part of a faulty group, which owns what it passes calls on to.
@@ -79,17 +67,7 @@ std::optional<Fault> fault_from(const std::string& text) {
   return fault;
 }
 
-bool FaultyCommunicator::is_now() const {
-  return *calls_ == fault_.call && this_device() == fault_.device;
-}
-
-bool FaultyCommunicator::corrupts_now() const {
-  return is_now() && fault_.kind == Fault::Kind::corrupt;
-}
-
-bool FaultyCommunicator::is_left_out() {
-  ++*calls_;
-  if (!is_now()) return false;
+void FaultyCommunicator::happen() const {
   switch (fault_.kind) {
     case Fault::Kind::kill:
       let_others_wait();
@@ -109,69 +87,21 @@ bool FaultyCommunicator::is_left_out() {
     default:
       break;
   }
-  return fault_.kind == Fault::Kind::skip;
 }
 
-Tensor FaultyCommunicator::passed(Tensor&& t) const {
-  return corrupts_now() ? corrupted(t) : std::move(t);
-}
-
-void FaultyCommunicator::do_barrier() {
-  if (!is_left_out()) inner().barrier();
-}
-void FaultyCommunicator::do_send(int to, const Tensor& t) {
-  if (!is_left_out()) inner().send(to, passed(t.clone()));
-}
-Tensor FaultyCommunicator::do_receive(int from) {
-  return is_left_out() ? Tensor() : passed(inner().receive(from));
-}
-Future<> FaultyCommunicator::do_post_send(int to, Tensor&& t) {
-  if (is_left_out()) return {};
-  return inner().post_send(to, passed(std::move(t)));
-}
-Future<Tensor> FaultyCommunicator::do_post_receive(int from, const Shape& shape) {
-  if (is_left_out()) return left_out(Tensor(shape));
-  const bool corrupts = corrupts_now();
-  return inner().post_receive(from, shape).then([corrupts](Tensor t) {
-    return corrupts ? corrupted(t) : std::move(t);
-  });
-}
-Future<> FaultyCommunicator::do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target) {
-  if (is_left_out()) return {};
-  if (!corrupts_now()) return inner().send_async(src, dst, target);
-  const Tensor wrong = corrupted(src);
-  inner().send_async(wrong, dst, target).wait();
-  return {};
-}
-Future<Tensor> FaultyCommunicator::do_all_gather(Tensor&& t, int axis, const std::optional<Shape>& whole) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().all_gather_async(passed(std::move(t)), axis, whole);
-}
-Future<Tensor> FaultyCommunicator::do_all_gather(const Tensor& t, int axis,
-                                                 const std::optional<Shape>& whole) {
-  if (is_left_out()) return left_out(t.clone());
-  if (corrupts_now()) return inner().all_gather_async(corrupted(t), axis, whole);
-  return inner().all_gather_async(t, axis, whole);
-}
-Future<Tensor> FaultyCommunicator::do_all_reduce(Tensor&& t, ReduceOp op) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().all_reduce_async(passed(std::move(t)), op);
-}
-Future<Tensor> FaultyCommunicator::do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().reduce_scatter_async(passed(std::move(t)), op, axis);
-}
-Future<Tensor> FaultyCommunicator::do_all_to_all(Tensor&& t, int split_axis, int concat_axis) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().all_to_all_async(passed(std::move(t)), split_axis, concat_axis);
-}
-Future<Tensor> FaultyCommunicator::do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().all_to_all_async(passed(std::move(t)), counts, axis);
-}
-Future<Tensor> FaultyCommunicator::do_broadcast(Tensor&& t, int root) {
-  if (is_left_out()) return left_out(std::move(t));
-  return inner().broadcast_async(passed(std::move(t)), root);
+Future<CallResult> FaultyCommunicator::call(Request&& request) {
+  if (request.is_counted() && ++*calls_ == fault_.call && this_device() == fault_.device) {
+    happen();
+    if (fault_.kind == Fault::Kind::skip) return done(left_out(std::move(request)));
+    if (fault_.kind == Fault::Kind::corrupt) {
+      if (request.function == Request::receive || request.function == Request::post_receive)
+        return inner().call(std::move(request)).then([](CallResult arrived) {
+          return CallResult{corrupted(arrived.tensor)};
+        });
+      request.tensor = corrupted(request.tensor);
+    }
+  }
+  return WrappedCommunicator::call(std::move(request));
 }
 
 std::unique_ptr<Communicator> FaultyCommunicator::wrap(std::unique_ptr<Communicator> part) {

@@ -27,8 +27,8 @@ struct Fault {
 /// "device=2,call=17,kind=kill", or nothing where the text is no fault.
 std::optional<Fault> fault_from(const std::string& text);
 
-/// The future of a call that was left out: it is done, and its result is the call's argument.
-Future<Tensor> left_out(Tensor&& given);
+/// What a call returns that was left out: its argument. A post_receive returns zeros.
+CallResult left_out(Request&& request);
 
 /// A communicator, and all parts of it, in which a fault happens.
 class FaultyCommunicator : public WrappedCommunicator {
@@ -39,20 +39,9 @@ class FaultyCommunicator : public WrappedCommunicator {
   /// Calls that this device has made, in all groups.
   Index calls() const { return *calls_; }
 
+  Future<CallResult> call(Request&& request) override;
+
  protected:
-  void do_barrier() override;
-  void do_send(int dest_id, const Tensor& t) override;
-  Tensor do_receive(int src_id) override;
-  Future<> do_post_send(int dest_id, Tensor&& t) override;
-  Future<Tensor> do_post_receive(int src_id, const Shape& shape) override;
-  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override;
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override;
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override;
-  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override;
-  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override;
-  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override;
-  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override;
-  Future<Tensor> do_broadcast(Tensor&& t, int root) override;
   std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
 
  private:
@@ -60,12 +49,8 @@ class FaultyCommunicator : public WrappedCommunicator {
       : WrappedCommunicator(inner), fault_(fault), calls_(std::move(calls)) {}
   friend class FaultyPart;
 
-  /// Counts a call. If it is the one, kills, stops or delays this device; true if the call is to be left out.
-  bool is_left_out();
-  /// What the call passes: the argument, or one that is corrupted.
-  Tensor passed(Tensor&& t) const;
-  bool is_now() const;
-  bool corrupts_now() const;
+  /// The device's next call is the one: kills, stops or delays this device.
+  void happen() const;
 
   Fault fault_;
   std::shared_ptr<Index> calls_;  // of this device, in all groups

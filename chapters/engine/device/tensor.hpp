@@ -74,6 +74,7 @@ class Tensor {
 
  private:
   friend class TensorMemory;  // through it a backend reaches the memory
+  friend class Communicator;  // whose calls share what the caller keeps
   Tensor(Shape shape, std::shared_ptr<Storage> storage)
       : shape_(std::move(shape)), storage_(std::move(storage)) {}
 

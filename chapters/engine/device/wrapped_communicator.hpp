@@ -5,7 +5,7 @@
 namespace shard {
 
 /// A communicator that passes every call on to another one, the inner one. Recorders, planted faults, checked
-/// runs and clocks derive from it and override some calls. The inner communicator must outlive it.
+/// runs and clocks derive from it and override `call`. The inner communicator must outlive it.
 class WrappedCommunicator : public Communicator {
  public:
   explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}
@@ -15,52 +15,16 @@ class WrappedCommunicator : public Communicator {
   const std::vector<int>& members() const override { return inner_->members(); }
   Index group_id() const override { return inner_->group_id(); }
 
+  Future<CallResult> call(Request&& request) override {
+    const bool is_split = request.function == Request::split;
+    Future<CallResult> given = inner_->call(std::move(request));
+    if (!is_split) return given;
+    CallResult result = given.get();
+    if (result.part != nullptr) result.part = wrap(std::move(result.part));
+    return done(std::move(result));
+  }
+
  protected:
-  std::unique_ptr<Communicator> do_split(std::optional<Index> color, Index key) override {
-    std::unique_ptr<Communicator> part = inner_->split(color, key);
-    return part == nullptr ? nullptr : wrap(std::move(part));
-  }
-
-  void do_barrier() override { inner_->barrier(); }
-  void do_send(int dest_id, const Tensor& t) override { inner_->send(dest_id, t); }
-  Tensor do_receive(int src_id) override { return inner_->receive(src_id); }
-  Future<> do_post_send(int dest_id, Tensor&& t) override { return inner_->post_send(dest_id, std::move(t)); }
-  Future<Tensor> do_post_receive(int src_id, const Shape& shape) override {
-    return inner_->post_receive(src_id, shape);
-  }
-  Future<> do_send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id) override {
-    return inner_->send_async(src, dst, target_device_id);
-  }
-  Future<Tensor> do_all_gather(Tensor&& slice, int axis, const std::optional<Shape>& whole) override {
-    return inner_->all_gather_async(std::move(slice), axis, whole);
-  }
-  Future<Tensor> do_all_gather(const Tensor& slice, int axis, const std::optional<Shape>& whole) override {
-    return inner_->all_gather_async(slice, axis, whole);
-  }
-  Future<Tensor> do_all_reduce(Tensor&& t, ReduceOp op) override {
-    return inner_->all_reduce_async(std::move(t), op);
-  }
-  Future<Tensor> do_reduce_scatter(Tensor&& t, ReduceOp op, int axis) override {
-    return inner_->reduce_scatter_async(std::move(t), op, axis);
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, int split_axis, int concat_axis) override {
-    return inner_->all_to_all_async(std::move(t), split_axis, concat_axis);
-  }
-  Future<Tensor> do_all_to_all(Tensor&& t, const std::vector<Index>& counts, int axis) override {
-    return inner_->all_to_all_async(std::move(t), counts, axis);
-  }
-  Future<Tensor> do_broadcast(Tensor&& t, int root) override {
-    return inner_->broadcast_async(std::move(t), root);
-  }
-  void do_synchronize() override { inner_->synchronize(); }
-  std::vector<Index> do_exchange(const char* what, Index mine) override {
-    return inner_->exchange(what, mine);
-  }
-  std::vector<std::string> do_gather(const char* what, const std::string& mine, bool for_all) override {
-    return for_all ? inner_->gather_for_all(what, mine) : inner_->gather(what, mine);
-  }
-  void do_verify_replicated(const Tensor& t) override { inner_->verify_replicated(t); }
-
   /// Has no inner communicator yet. Call set_inner before any other function.
   WrappedCommunicator() = default;
   Communicator& inner() { return *inner_; }

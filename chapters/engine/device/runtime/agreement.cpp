@@ -1,6 +1,7 @@
 #include "engine/device/runtime/agreement.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/device/runtime/disagreement.hpp"
 #include "engine/device/this_device.hpp"
@@ -9,23 +10,47 @@ namespace shard::runtime {
 
 namespace {
 
+/// Mixes a number into a hash (the finalizer of splitmix64: Steele, Lea and Flood 2014).
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t number) {
+  hash += 0x9e3779b97f4a7c15U + number;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9U;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebU;
+  return hash ^ (hash >> 31);
+}
+
 struct AgreementOption {
   bool is_wanted = true;
 };
 
 }  // namespace
 
-void Agreement::begin(Group& group, Header mine, MayDiffer difference) {
+Index fingerprint(const Request& request, MayDiffer difference) {
+  std::uint64_t hash = 0;
+  const int root = request.function == Request::broadcast ? *request.peer : -1;
+  for (int number : {static_cast<int>(request.function), static_cast<int>(request.op), request.axis,
+                     request.concat_axis, root})
+    hash = mixed(hash, static_cast<std::uint64_t>(number));
+  hash = mixed(hash, std::hash<std::string>()(request.what));
+  if (difference.axis != MayDiffer::all().axis) {
+    hash = mixed(hash, request.shape.size());
+    for (std::size_t i = 0; i < request.shape.size(); ++i)
+      if (static_cast<int>(i) != difference.axis)
+        hash = mixed(hash, static_cast<std::uint64_t>(request.shape[i]));
+  }
+  return std::bit_cast<Index>(hash);
+}
+
+void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
   group_ = &group;
-  mine_ = std::move(mine);
+  mine_ = &mine;
   group.begin_call();
   is_left_out_ = !device().part<AgreementOption>().is_wanted && difference.axis == MayDiffer::nothing().axis;
   if (is_left_out_) return;
   words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
   const bool has_extent = difference.axis >= 0;
-  words_[0] = fingerprint(mine_, difference);
-  words_[1] = has_extent ? mine_.shape[static_cast<std::size_t>(difference.axis)] : 0;
-  words_[2] = mine_.number;
+  words_[0] = fingerprint(mine, difference);
+  words_[1] = has_extent ? mine.shape[static_cast<std::size_t>(difference.axis)] : 0;
+  words_[2] = mine.number;
   pass_on();
 }
 
@@ -72,7 +97,7 @@ void Agreement::exchange_claims() {
   const int n = group_->num_devices();
   const auto me = static_cast<std::size_t>(group_->device_id());
   claims_.assign(static_cast<std::size_t>(n), std::vector<Index>(Claim::numbers));
-  claims_[me] = claim_of(*group_, mine_).as_numbers();
+  claims_[me] = claim_of(*group_, *mine_).as_numbers();
   for (int d = 0; d < n; ++d)
     if (d != group_->device_id())
       group_->post_receive(posts_, Channel::claim, d, claims_[static_cast<std::size_t>(d)]);
@@ -82,7 +107,7 @@ void Agreement::exchange_claims() {
 
 void Agreement::finish() {
   if (claims_.empty()) {
-    group_->last_agreed = std::move(mine_);
+    group_->last_agreed = {mine_->name(), mine_->call, mine_->where};
     return;
   }
   std::vector<Claim> claims;

@@ -9,7 +9,7 @@ Shape with_extent(Shape shape, int axis, Index extent) {
   return shape;
 }
 
-void require_axis(const char* call, const Shape& shape, int axis) {
+void require_axis(std::string_view call, const Shape& shape, int axis) {
   if (axis < 0 || axis >= static_cast<int>(shape.size()))
     refuse(Code::argument, call, "an axis of " + to_string(shape), "axis " + std::to_string(axis));
 }

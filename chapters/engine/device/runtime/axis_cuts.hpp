@@ -11,7 +11,7 @@ namespace shard::runtime {
 /// The shape with one extent replaced.
 Shape with_extent(Shape shape, int axis, Index extent);
 /// \throws Error argument unless the tensor has that axis.
-void require_axis(const char* call, const Shape& shape, int axis);
+void require_axis(std::string_view call, const Shape& shape, int axis);
 /// Elements in all axes before `axis`, and in all axes after it.
 Index elements_before(const Shape& shape, int axis);
 Index elements_after(const Shape& shape, int axis);

@@ -2,17 +2,65 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/tree.hpp"
 
 namespace shard::runtime {
 
-Call::Call(std::shared_ptr<Group> group, Collective collective, Header mine)
-    : group_(std::move(group)), collective_(collective), mine_(std::move(mine)) {
-  mine_.collective = static_cast<Index>(collective);
-  if (mine_.shape.size() > Header::most_axes)
-    refuse(Code::argument, name(collective), fmt::format("at most {} axes", Header::most_axes),
-           fmt::to_string(mine_.shape.size()));
+bool Task::advance() {
+  while (!body_.done()) {
+    Awaited*& awaited = body_.promise().awaited;
+    if (awaited != nullptr && !awaited->test()) return false;
+    awaited = nullptr;
+    body_.resume();
+  }
+  return true;
+}
+
+Call::Call(std::shared_ptr<Group> group, Request&& asked)
+    : request(std::move(asked)),
+      name(request.name() + group->in_group()),
+      tensor(std::move(request.tensor)),
+      group_(std::move(group)) {
+  request.shape = tensor.shape();
+}
+
+bool Call::is_posted() const {
+  return request.function == Request::post_send || request.function == Request::post_receive;
+}
+
+bool Call::is_message() const {
+  return is_posted() || request.function == Request::send || request.function == Request::receive;
+}
+
+bool Call::test() {
+  return stream().poll(shared_from_this());
+}
+
+void Call::wait() {
+  stream().wait_for(*this);
+}
+
+CallResult Call::take_result() {
+  return {std::move(tensor), std::move(numbers)};
+}
+
+void Call::dropped() noexcept {
+  const std::string line =
+      fmt::format("device {}: the future of {} ({}) was dropped without waiting for it\n", this_device(),
+                  name, place_of_call(request.call, request.where));
+  std::fwrite(line.data(), 1, line.size(), stderr);  // as one piece
+}
+
+void Call::close() {
+  agreement_.give_up();
+  posts_.give_up();
+  body = Task();  // which holds the memory of its messages
+  request.into.reset();
+  buffer = Tensor();
 }
 
 void Call::exchange_counts(const std::vector<Index>& for_each) {

@@ -3,14 +3,13 @@
 /// The part of the communicator that each backend implements: the bodies of the collectives, and some
 /// functions about its device.
 ///
-/// A body gets its operation. `o.tensor` is the argument at the beginning and the result at the end. The body
+/// A body gets its call. `call.tensor` is the argument at the beginning and the result at the end. The body
 /// announces the call, awaits the agreement of all members, and moves the data. It may send before that. The
 /// closed forms in chapters/engine/device/collective_costs.hpp say what each collective sends.
 
 #include <optional>
 
 #include "engine/device/runtime/axis_cuts.hpp"
-#include "engine/device/runtime/call.hpp"
 #include "engine/device/runtime/stream.hpp"
 
 namespace shard::runtime {
@@ -30,28 +29,29 @@ Tensor ring_buffer_of(Index elements);
 /// Slices along axis 0 are contiguous already, so the tensor itself is returned. Else the copy is a buffer.
 Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
 
-/// `buffer` has room for the largest chunk.
-Task all_reduce(Call call, Operation& o, ReduceOp op, Tensor buffer);
-/// `slices`: where the devices' slices lie in the row that the tensor is, one behind the other. Mine is the
-/// result. `buffer` has room for the largest.
-Task reduce_scatter(Call call, Operation& o, ReduceOp op, std::vector<Range> slices, Tensor buffer);
-/// `room`: memory for all slices, or none if their sizes were not known.
-Task all_gather(Call call, Operation& o, int axis, Tensor room);
-/// `mine` cuts the tensor along split_axis: part k is for device k.
-Task all_to_all(Call call, Operation& o, int split_axis, int concat_axis, std::vector<Range> mine);
-Task broadcast(Call call, Operation& o, int root);
-Task barrier(Call call, Operation& o);
-/// `src` and `dst` share the caller's memory.
-Task send_async(Call call, Operation& o, Tensor src, Tensor dst, std::optional<int> target);
-/// `to` and `from` are places in the group.
-Task send(std::shared_ptr<Group> group, Operation& o, int to);
-Task receive(std::shared_ptr<Group> group, Operation& o, int from);
-Task post_send(std::shared_ptr<Group> group, Operation& o, int to);
-/// The tensor has the shape that is expected.
-Task post_receive(std::shared_ptr<Group> group, Operation& o, int from);
+/// \name The bodies
+/// @{
+Task barrier(Call& call);
+Task all_gather(Call& call);
+/// `call.buffer` has room for the largest chunk.
+Task all_reduce(Call& call);
+/// `call.slices`: where the devices' slices lie in the row that the tensor is, one behind the other. Mine is the
+/// result. `call.buffer` has room for the largest.
+Task reduce_scatter(Call& call);
+/// `call.slices` cuts the tensor along the request's axis: part k is for device k.
+Task all_to_all(Call& call);
+Task broadcast(Call& call);
+/// From `call.tensor` to `call.request.into`. Each device announces its target.
+Task send_async(Call& call);
+/// Also of post_send.
+Task send(Call& call);
+/// Also of post_receive, where the tensor has the shape that is expected.
+Task receive(Call& call);
+/// @}
 
 /// A message's shape as numbers, and back.
-inline constexpr std::size_t most_shape_numbers = 1 + Header::most_axes;
+inline constexpr std::size_t most_axes = 32;
+inline constexpr std::size_t most_shape_numbers = 1 + most_axes;
 std::vector<Index> numbers_of(const Shape& shape);
 Shape shape_from(const std::vector<Index>& numbers);
 /// Whom send_async receives from. \throws Error mismatch when targets are not distinct.

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/device/runtime/header.hpp"
+#include "engine/device/device.hpp"
 #include "engine/device/runtime/message_counts.hpp"
 #include "engine/device/this_device.hpp"
 

@@ -73,10 +73,10 @@ Claim Claim::from(const std::vector<Index>& row) {
   return claim;
 }
 
-Claim claim_of(const Group& group, const Header& mine) {
+Claim claim_of(const Group& group, const Request& mine) {
   const auto& last = group.last_agreed;
-  return {mine.describe(group.members()), mine.name(), mine.place(),
-          last ? fmt::format("{} ({})", last->name(), last->place()) : ""};
+  return {mine.describe(group.members()), mine.name(), place_of_call(mine.call, mine.where),
+          last ? fmt::format("{} ({})", last->name, place_of_call(last->call, last->where)) : ""};
 }
 
 void throw_disagreement(const Group& group, const std::vector<Claim>& claims) {

@@ -21,7 +21,7 @@ struct Claim {
   std::vector<Index> as_numbers() const;
   static Claim from(const std::vector<Index>& numbers);
 };
-Claim claim_of(const Group& group, const Header& mine);
+Claim claim_of(const Group& group, const Request& mine);
 
 /// \throws Error mismatch, with the same text on all members. `claims` are in the members' order.
 [[noreturn]] void throw_disagreement(const Group& group, const std::vector<Claim>& claims);

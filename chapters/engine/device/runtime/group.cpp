@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/device/runtime/agreement.hpp"
 #include "engine/device/runtime/disagreement.hpp"
 
 namespace shard::runtime {
@@ -104,22 +105,25 @@ std::vector<Index> Group::exchange_at_end(const std::vector<Index>& numbers_for_
   return of_each;
 }
 
-void Group::require_same_gather(const Header& mine) {
+void Group::require_same_gather(const Request& mine) {
   const Index hash = fingerprint(mine, MayDiffer::nothing());
-  const std::vector<Index> hashes = all_gather(mine.what, hash);
+  const std::vector<Index> hashes = all_gather(mine.name(), hash);
   if (std::ranges::count(hashes, hash) == num_devices()) return;
   const std::vector<Index> numbers = claim_of(*this, mine).as_numbers();
   std::vector<Index> all(numbers.size() * members_.size());
-  wait_for(mine.what, wire_->all_gather(numbers, all));
+  wait_for(mine.name(), wire_->all_gather(numbers, all));
   std::vector<Claim> claims;
   for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(numbers.size()))
     claims.push_back(Claim::from({at, at + static_cast<std::ptrdiff_t>(numbers.size())}));
   throw_disagreement(*this, claims);
 }
 
-std::vector<std::string> Group::gather(const Header& call, const std::string& mine, bool for_all) {
-  require_same_gather(call);
-  const std::vector<Index> sizes = all_gather(call.what, static_cast<Index>(mine.size()));
+std::vector<std::string> Group::gather(const Request& request) {
+  const std::string& mine = request.text;
+  const std::string name = request.name();
+  const bool for_all = request.function == Request::gather_for_all;
+  require_same_gather(request);
+  const std::vector<Index> sizes = all_gather(name, static_cast<Index>(mine.size()));
   const Index longest = std::ranges::max(sizes);
   // A wire counts the bytes of all devices in an int: longer texts come in pieces.
   const Index piece = std::numeric_limits<int>::max() / num_devices();
@@ -131,17 +135,18 @@ std::vector<std::string> Group::gather(const Header& call, const std::string& mi
                     '\0');
     const std::string_view rest =
         std::string_view(mine).substr(std::min(static_cast<std::size_t>(begin), mine.size()));
-    wait_for(call.what,
-             wire_->gather(rest.substr(0, static_cast<std::size_t>(piece)), lengths, all, for_all));
+    wait_for(name, wire_->gather(rest.substr(0, static_cast<std::size_t>(piece)), lengths, all, for_all));
     for (std::size_t d = 0, at = 0; d < texts.size(); at += static_cast<std::size_t>(lengths[d++]))
       texts[d].append(all, at, static_cast<std::size_t>(lengths[d]));
   }
   return texts;
 }
 
-Posts::~Posts() {
+void Posts::give_up() {
   for (auto& [request, side, posted] : requests_)
     if (request->give_up() && side == Side::receiving) --*posted;
+  requests_.clear();
+  needs_.clear();
 }
 
 bool Posts::test() {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/device/device.hpp"
 #include "engine/device/runtime/control_plane.hpp"
-#include "engine/device/runtime/header.hpp"
 #include "engine/device/runtime/wire.hpp"
 
 namespace shard::runtime {
@@ -55,8 +55,9 @@ class Posts : public Awaited {
   Posts() = default;
   Posts(Posts&&) = default;
   Posts& operator=(Posts&&) = default;
+  ~Posts() override { give_up(); }
   /// Gives up the messages that are not complete: an error has ended their call.
-  ~Posts() override;
+  void give_up();
   /// Removes complete messages; true when none is left. \throws Error lost when a peer is gone
   bool test() override;
   std::optional<Blocked::Needs> needs() const override { return needs_; }
@@ -110,8 +111,18 @@ class Group {
   void begin_call() { ++posted_[calls_slot]; }
   /// How many calls this device has begun.
   Index calls_begun() const { return posted_.at(calls_slot); }
-  /// The last call that all members have made.
-  std::optional<Header> last_agreed;
+  /// How many posts this device has made on a channel.
+  Index posted(Side side, Channel channel, int peer) const {
+    const auto count = posted_.find(slot(side, channel, peer));
+    return count == posted_.end() ? 0 : count->second;
+  }
+  /// The last call that all members have made: its name, number and line.
+  struct LastCall {
+    std::string name;
+    Index call;
+    SourceLine where;
+  };
+  std::optional<LastCall> last_agreed;
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
@@ -125,7 +136,7 @@ class Group {
 
   /// Returns all members' texts, in order: on member 0, and nothing on the others; or on all. A collective that
   /// does not wait for its turn on the stream.
-  std::vector<std::string> gather(const Header& call, const std::string& mine, bool for_all = false);
+  std::vector<std::string> gather(const Request& request);
   /// Returns the largest exit code, when every device has come to the end of the program. Of the world. It
   /// cannot be taken for a gather, as it has a communicator of its own.
   Index meet_at_end(Index exit_code);
@@ -143,7 +154,7 @@ class Group {
   void wait_for(const std::string& what, Started request, Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.
-  void require_same_gather(const Header& mine);
+  void require_same_gather(const Request& mine);
 
   std::unique_ptr<Wire> wire_, wire_of_end_;
   Index id_;

@@ -17,10 +17,10 @@ namespace {
 void require_no_left_over(Group& all) {
   MessageCounts& counts = MessageCounts::instance();
   const std::vector<Index> received = all.exchange_at_end(counts.received(all.num_devices()));
-  Header header;
-  header.what = "the messages that are left over";
+  Request request{.function = Request::gather, .what = "the messages that are left over"};
+  request.text = counts.left_over(received);
   std::string lines;
-  for (const std::string& text : all.gather(header, counts.left_over(received))) lines += text;
+  for (const std::string& text : all.gather(request)) lines += text;
   if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
 }
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/device/device.hpp"
 #include "engine/device/runtime/control_plane.hpp"
-#include "engine/device/runtime/header.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {

@@ -10,28 +10,13 @@
 
 namespace shard::runtime {
 
-bool Task::advance() {
-  while (!body_.done()) {
-    Awaited*& awaited = body_.promise().awaited;
-    if (awaited != nullptr && !awaited->test()) return false;
-    awaited = nullptr;
-    body_.resume();
-  }
-  return true;
-}
-
-void Stream::start(std::shared_ptr<Operation> operation) {
+void Stream::start(std::shared_ptr<Call> call) {
   stop_polling();
-  operation->on_device = enter_device();
-  queue_.push_back(std::move(operation));
-  advance();
-}
-
-void Stream::post(std::shared_ptr<Operation> operation) {
-  stop_polling();
-  operation->is_posted = true;
-  operation->on_device = enter_device();
-  if (!advance(*operation)) posted_.push_back(std::move(operation));
+  call->on_device = enter_device();
+  if (!call->is_posted())
+    queue_.push_back(std::move(call));
+  else if (!advance(*call))
+    posted_.push_back(std::move(call));
   advance();
 }
 
@@ -49,56 +34,56 @@ void Stream::advance_during_work() {
   if (!queue_.empty() || !posted_.empty()) ControlPlane::note_work();
 }
 
-bool Stream::advance(Operation& operation) {
-  const CallSite::Resumed its_call(operation.where);
-  return operation.done = operation.done || operation.body.advance();
+bool Stream::advance(Call& call) {
+  const CallSite::Resumed its_call(call.request.where);
+  return call.done = call.done || call.body.advance();
 }
 
-void Stream::wait_for(Operation& operation) try {
+void Stream::wait_for(Call& call) try {
   stop_polling();
   ControlPlane::Wait wait;
-  for (advance(); !operation.done; advance()) {
-    if (operation.is_posted && advance(operation)) break;
-    wait.idle([&] { return describe(operation); });
+  for (advance(); !call.done; advance()) {
+    if (call.is_posted() && advance(call)) break;
+    wait.idle([&] { return describe(call); });
   }
-  std::exception_ptr error = operation.body.error();
-  if (operation.on_device && !error) operation.on_device->join();
-  operation.body = Task();
+  std::exception_ptr error = call.body.error();
+  if (call.on_device && !error) call.on_device->join();
+  call.close();
   if (error) std::rethrow_exception(error);
-  if (operation.finish) std::exchange(operation.finish, nullptr)(operation.tensor);
-} catch (const Error&) {
-  give_up(operation);
+  if (call.finish) std::exchange(call.finish, nullptr)(call.tensor);
+} catch (...) {
+  give_up(call);
   throw;
 }
 
 /// After a deadlock: it makes room for later calls.
-void Stream::give_up(Operation& operation) {
-  posted_.remove_if([&](const auto& o) { return o.get() == &operation; });
+void Stream::give_up(Call& call) {
+  posted_.remove_if([&](const auto& o) { return o.get() == &call; });
   next_posted_ = posted_.begin();
-  std::erase_if(queue_, [&](const auto& o) { return o.get() == &operation; });
-  operation.body = Task();
+  std::erase_if(queue_, [&](const auto& o) { return o.get() == &call; });
+  call.close();
 }
 
 namespace {
 
-bool is_done(const Operation& operation) {
-  return operation.done && (!operation.on_device || operation.on_device->is_reached());
+bool is_done(const Call& call) {
+  return call.done && (!call.on_device || call.on_device->is_reached());
 }
 
 }  // namespace
 
-bool Stream::poll(const std::shared_ptr<Operation>& operation) {
+bool Stream::poll(const std::shared_ptr<Call>& call) {
   advance();
-  if (operation->is_posted) advance(*operation);
-  if (is_done(*operation)) return true;
-  if (!std::exchange(operation->is_polled, true)) polled_.push_back(operation);
+  if (call->is_posted()) advance(*call);
+  if (is_done(*call)) return true;
+  if (!std::exchange(call->is_polled, true)) polled_.push_back(call);
   if (!patience_) patience_.emplace();
   patience_->poll([this] { return describe_polled(); });
   return false;
 }
 
 void Stream::stop_polling() {
-  for (const auto& operation : polled_) operation->is_polled = false;
+  for (const auto& call : polled_) call->is_polled = false;
   polled_.clear();
   patience_.reset();
 }
@@ -111,8 +96,8 @@ void Stream::drain() {
 
 namespace {
 
-std::optional<Blocked::Needs> needs_of(const Operation& operation) {
-  const Awaited* awaited = operation.body.awaited();
+std::optional<Blocked::Needs> needs_of(const Call& call) {
+  const Awaited* awaited = call.body.awaited();
   return awaited == nullptr ? Blocked::Needs{} : awaited->needs();
 }
 
@@ -120,7 +105,7 @@ std::optional<Blocked::Needs> needs_of(const Operation& operation) {
 
 std::vector<Blocked::Needs> Stream::in_flight() const {
   std::vector<Blocked::Needs> all;
-  auto add = [&](const Operation& o) {
+  auto add = [&](const Call& o) {
     if (std::optional<Blocked::Needs> needs = needs_of(o)) all.push_back(std::move(*needs));
   };
   if (!queue_.empty()) add(*queue_.front());
@@ -129,42 +114,42 @@ std::vector<Blocked::Needs> Stream::in_flight() const {
   return all;
 }
 
-Blocked Stream::blocked_by(const Operation& operation) const {
+Blocked Stream::blocked_by(const Call& call) const {
   Blocked blocked;
-  blocked.call = operation.call;
-  blocked.place = place_of_call(operation.number, operation.where);
+  blocked.call = call.name;
+  blocked.place = place_of_call(call.request.call, call.request.where);
   blocked.in_flight = in_flight();
-  if (const std::optional<Blocked::Needs> needs = needs_of(operation))
+  if (const std::optional<Blocked::Needs> needs = needs_of(call))
     blocked.any_of = {*needs};
   else
     blocked.any_of = blocked.in_flight;
-  if (const std::shared_ptr<Group>& group = operation.collective_of) {
-    blocked.group = group->id();
-    blocked.members = group->members();
-    blocked.call_of_group = group->calls_begun();
+  if (!call.is_message()) {
+    blocked.group = call.group().id();
+    blocked.members = call.group().members();
+    blocked.call_of_group = call.group().calls_begun();
   }
   return blocked;
 }
 
-/// What has to go on before this operation is done: itself, or the first one of the stream. (One that is done
+/// What has to go on before this call is done: itself, or the first one of the stream. (One that is done
 /// needs nothing: only its own GPU is still at it.)
-const Operation& Stream::first_before(const Operation& operation) const {
-  return operation.done || operation.is_posted || queue_.empty() ? operation : *queue_.front();
+const Call& Stream::first_before(const Call& call) const {
+  return call.done || call.is_posted() || queue_.empty() ? call : *queue_.front();
 }
 
-Blocked Stream::describe(const Operation& operation) const {
-  return blocked_by(first_before(operation));
+Blocked Stream::describe(const Call& call) const {
+  return blocked_by(first_before(call));
 }
 
-/// Each operation that this device polls lets it go on.
+/// Each call that this device polls lets it go on.
 Blocked Stream::describe_polled() const {
   Blocked all;
   std::size_t polled = 0;
-  for (const auto& operation : polled_) {
-    if (is_done(*operation)) continue;
+  for (const auto& call : polled_) {
+    if (is_done(*call)) continue;
     if (polled++ == 0)
-      all = describe(*operation);
-    else if (std::optional<Blocked::Needs> needs = needs_of(first_before(*operation)))
+      all = describe(*call);
+    else if (std::optional<Blocked::Needs> needs = needs_of(first_before(*call)))
       all.any_of.push_back(std::move(*needs));
     else
       all.any_of.insert(all.any_of.end(), all.in_flight.begin(), all.in_flight.end());

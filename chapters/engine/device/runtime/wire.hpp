@@ -13,9 +13,9 @@
 namespace shard::runtime {
 
 /// A message, or an exchange of all members, in progress.
-class Request {
+class Transfer {
  public:
-  virtual ~Request() = default;
+  virtual ~Transfer() = default;
   /// Whether it is complete. \throws Error lost when a peer is gone
   virtual bool test() = 0;
   /// Leaves a message that is not complete to itself: an error has ended its call. Whether the memory of what
@@ -23,7 +23,7 @@ class Request {
   virtual bool give_up() = 0;
 };
 /// Null for a message that was complete at once.
-using Started = std::unique_ptr<Request>;
+using Started = std::unique_ptr<Transfer>;
 
 /// Messages between two members do not overtake one another with the same tag. Their memory stays untouched
 /// until they are complete.

@@ -32,9 +32,9 @@ int count_of(std::span<T> elements) {
   return static_cast<int>(elements.size());
 }
 
-class MpiRequest : public Request {
+class MpiTransfer : public Transfer {
  public:
-  MpiRequest() = default;
+  MpiTransfer() = default;
   bool test() override {
     int done = 0;
     require_success(MPI_Test(&mpi, &done, MPI_STATUS_IGNORE), "wait");
@@ -54,7 +54,7 @@ class MpiRequest : public Request {
 /// What `start` starts with the request that it gets.
 template <class Start>
 Started started(const char* what, const Start& start, bool is_receive = false) {
-  auto request = std::make_unique<MpiRequest>();
+  auto request = std::make_unique<MpiTransfer>();
   require_success(start(&request->mpi), what);
   request->is_receive = is_receive;
   return request;
@@ -63,9 +63,9 @@ Started started(const char* what, const Start& start, bool is_receive = false) {
 class MpiWire : public Wire {
  public:
   explicit MpiWire(MPI_Comm comm) : comm_(comm) {
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm_, &place_);
-    MPI_Comm_size(comm_, &size_);
+    require_success(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "group");
+    require_success(MPI_Comm_rank(comm_, &place_), "group");
+    require_success(MPI_Comm_size(comm_, &size_), "group");
   }
   ~MpiWire() override {
     if (!mpi_is_over()) MPI_Comm_free(&comm_);
@@ -76,10 +76,10 @@ class MpiWire : public Wire {
   int size() const override { return size_; }
 
   std::unique_ptr<Wire> part(Index, const std::vector<int>& places) override {
-    MPI_Group all, some;
-    MPI_Comm comm;
-    MPI_Comm_group(comm_, &all);
-    MPI_Group_incl(all, static_cast<int>(places.size()), places.data(), &some);
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    require_success(MPI_Comm_group(comm_, &all), "split");
+    require_success(MPI_Group_incl(all, static_cast<int>(places.size()), places.data(), &some), "split");
     const int result = MPI_Comm_create_group(comm_, some, 0, &comm);
     MPI_Group_free(&some);
     MPI_Group_free(&all);
@@ -145,8 +145,8 @@ class MpiWire : public Wire {
 }  // namespace
 
 std::unique_ptr<Wire> wire_of_world() {
-  MPI_Comm comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm comm = MPI_COMM_NULL;
+  require_success(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "group");
   return std::make_unique<MpiWire>(comm);
 }
 

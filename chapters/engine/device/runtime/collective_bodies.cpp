@@ -1,8 +1,8 @@
 /// What devices have agreed on, before any data moves.
 
-#include <fmt/format.h>
-
 #include "engine/device/runtime/collective_bodies.hpp"
+
+#include <fmt/format.h>
 
 namespace shard::runtime {
 

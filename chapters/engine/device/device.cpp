@@ -1,0 +1,202 @@
+/// The calls of a communicator, as its users make them: each fills a request.
+
+#include "engine/device/device.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace shard {
+
+namespace {
+
+/// A call that is done.
+class Done : public Pending {
+ public:
+  explicit Done(CallResult result) : result_(std::move(result)) {}
+  bool test() override { return true; }
+  void wait() override {}
+  CallResult take_result() override { return std::move(result_); }
+  void dropped() noexcept override {}
+
+ private:
+  CallResult result_;
+};
+
+Tensor tensor_of(CallResult result) {
+  return std::move(result.tensor);
+}
+
+}  // namespace
+
+std::string_view name(Request::Function function) {
+  constexpr std::array<std::string_view, 17> names = {
+      "barrier",     "send",        "send_async", "all_gather",       "all_reduce",       "reduce_scatter",
+      "all_to_all",  "broadcast",   "receive",    "post_send",        "post_receive",     "split",
+      "synchronize", "an exchange", "a gather",   "a gather for all", "verify_replicated"};
+  return names[function];
+}
+
+std::string Request::name() const {
+  const std::string_view of_function = shard::name(function);
+  const bool has_subject = function == exchange || function == gather || function == gather_for_all;
+  return has_subject ? fmt::format("{} of \"{}\"", of_function, what) : std::string(of_function);
+}
+
+std::string Request::describe(const std::vector<int>& members) const {
+  switch (function) {
+    case all_reduce:
+      return fmt::format("{}({}) of {}", name(), shard::name(op), to_string(shape));
+    case reduce_scatter:
+      return fmt::format("{}({}) of {} along axis {}", name(), shard::name(op), to_string(shape), axis);
+    case all_gather:
+      return fmt::format("{} of {} along axis {}", name(), to_string(shape), axis);
+    case all_to_all:
+      return fmt::format("{} of {} from axis {} to axis {}", name(), to_string(shape), axis, concat_axis);
+    case broadcast:
+      return fmt::format("{} from device {}", name(), members[static_cast<std::size_t>(*peer)]);
+    default:
+      return name();
+  }
+}
+
+std::string place_of_call(Index number, SourceLine where) {
+  return where.is_known() ? fmt::format("call {} at {}", number, to_string(where))
+                          : fmt::format("call {}", number);
+}
+
+Future<CallResult> done(CallResult result) {
+  return {std::make_shared<Done>(std::move(result)), [](CallResult given) { return given; }};
+}
+
+Future<CallResult> Communicator::ask(Request&& request) {
+  const CallSite line(request.where);
+  request.where = current_call_site();
+  return call(std::move(request));
+}
+
+std::unique_ptr<Communicator> Communicator::split(std::optional<Index> color, Index key, SourceLine where) {
+  return ask({.function = Request::split, .color = color, .number = key, .where = where}).get(where).part;
+}
+
+void Communicator::barrier(SourceLine where) {
+  ask({.function = Request::barrier, .where = where}).get(where);
+}
+
+void Communicator::send(int dest_id, const Tensor& t, SourceLine where) {
+  ask({.function = Request::send, .tensor = share(t), .is_shared = true, .peer = dest_id, .where = where})
+      .get(where);
+}
+
+Tensor Communicator::receive(int src_id, SourceLine where) {
+  return ask({.function = Request::receive, .peer = src_id, .where = where}).get(where).tensor;
+}
+
+Future<> Communicator::post_send(int dest_id, Tensor&& t, SourceLine where) {
+  return ask({.function = Request::post_send, .tensor = std::move(t), .peer = dest_id, .where = where})
+      .then([](CallResult) {});
+}
+
+Future<Tensor> Communicator::post_receive(int src_id, const Shape& shape, SourceLine where) {
+  return ask({.function = Request::post_receive, .peer = src_id, .arrives = shape, .where = where})
+      .then(tensor_of);
+}
+
+Future<> Communicator::send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id,
+                                  SourceLine where) {
+  return ask({.function = Request::send_async,
+              .tensor = share(src),
+              .is_shared = true,
+              .into = share(dst),
+              .peer = target_device_id,
+              .where = where})
+      .then([](CallResult) {});
+}
+
+Future<Tensor> Communicator::all_gather_async(Tensor&& slice, int axis, const std::optional<Shape>& whole,
+                                              SourceLine where) {
+  return ask({.function = Request::all_gather,
+              .tensor = std::move(slice),
+              .axis = axis,
+              .arrives = whole,
+              .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::all_gather_async(const Tensor& slice, int axis,
+                                              const std::optional<Shape>& whole, SourceLine where) {
+  return ask({.function = Request::all_gather,
+              .tensor = share(slice),
+              .is_shared = true,
+              .axis = axis,
+              .arrives = whole,
+              .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::all_reduce_async(Tensor&& t, ReduceOp op, SourceLine where) {
+  return ask({.function = Request::all_reduce, .tensor = std::move(t), .op = op, .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::reduce_scatter_async(Tensor&& t, ReduceOp op, int axis, SourceLine where) {
+  return ask({.function = Request::reduce_scatter,
+              .tensor = std::move(t),
+              .op = op,
+              .axis = axis,
+              .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::all_to_all_async(Tensor&& t, int split_axis, int concat_axis, SourceLine where) {
+  return ask({.function = Request::all_to_all,
+              .tensor = std::move(t),
+              .axis = split_axis,
+              .concat_axis = concat_axis,
+              .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis,
+                                              SourceLine where) {
+  return ask({.function = Request::all_to_all,
+              .tensor = std::move(t),
+              .axis = axis,
+              .concat_axis = axis,
+              .counts = counts,
+              .where = where})
+      .then(tensor_of);
+}
+
+Future<Tensor> Communicator::broadcast_async(Tensor&& t, int root, SourceLine where) {
+  return ask({.function = Request::broadcast, .tensor = std::move(t), .peer = root, .where = where})
+      .then(tensor_of);
+}
+
+void Communicator::synchronize(SourceLine where) {
+  ask({.function = Request::synchronize, .where = where}).get(where);
+}
+
+std::vector<Index> Communicator::exchange(const char* what, Index mine, SourceLine where) {
+  return ask({.function = Request::exchange, .number = mine, .what = what, .where = where})
+      .get(where)
+      .numbers;
+}
+
+std::vector<std::string> Communicator::gather(const char* what, const std::string& mine, SourceLine where) {
+  return ask({.function = Request::gather, .what = what, .text = mine, .where = where}).get(where).texts;
+}
+
+std::vector<std::string> Communicator::gather_for_all(const char* what, const std::string& mine,
+                                                      SourceLine where) {
+  return ask({.function = Request::gather_for_all, .what = what, .text = mine, .where = where})
+      .get(where)
+      .texts;
+}
+
+void Communicator::verify_replicated(const Tensor& t, SourceLine where) {
+  ask({.function = Request::verify_replicated, .tensor = share(t), .is_shared = true, .where = where})
+      .get(where);
+}
+
+}  // namespace shard
