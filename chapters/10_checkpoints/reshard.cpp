@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "commands.hpp"
-#include "engine/checkpoints/index_text.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"

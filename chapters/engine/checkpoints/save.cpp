@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "engine/checkpoints/gathering.hpp"
-#include "engine/checkpoints/index_text.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"

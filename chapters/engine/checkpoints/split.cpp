@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <tuple>
@@ -92,6 +93,17 @@ std::uint64_t parse_size(const std::string& option, const std::string& text) {
     throw Error(Code::usage, fmt::format("{}: expected a size such as 2GB, 512MB or 64KiB, given {}", option,
                                          printable(text)));
   return static_cast<std::uint64_t>(*bytes);
+}
+
+std::string index_text(const std::string& metadata, const std::string& stem,
+                       const std::vector<std::vector<std::string>>& files, std::uint64_t total) {
+  nlohmann::ordered_json index = {{"metadata", nlohmann::ordered_json::parse(metadata)},
+                                  {"weight_map", nlohmann::ordered_json::object()}};
+  index["metadata"]["total_size"] = total;
+  for (std::size_t f = 0; f < files.size(); ++f)
+    for (const std::string& name : files[f])
+      index["weight_map"][name] = shard_file_name(stem, f, files.size());
+  return index.dump(2, ' ', true);
 }
 
 }  // namespace shard

@@ -30,6 +30,11 @@ std::string device_file_name(const std::string& stem, int device, int devices);
 /// Whether a name is that of such a file for "model" or "optimizer", of its index, or of a manifest.
 bool is_checkpoint_file(const std::string& name);
 
+/// The text of an index, as huggingface_hub 2.4 writes it: tensors file by file. `metadata` is a JSON object;
+/// the index has its members and the total size in bytes.
+std::string index_text(const std::string& metadata, const std::string& stem,
+                       const std::vector<std::vector<std::string>>& files, std::uint64_t total);
+
 /// The number of bytes of "2GB", "512MB", "1.5GB", "64KiB" or a plain number. \throws Error usage
 std::uint64_t parse_size(const std::string& option, const std::string& text);
 
