@@ -7,7 +7,7 @@ from setup import descendants, is_alive, say
 
 # ---- What devices say ------------------------------------------------------------------------------------
 class Record:
-    """What a device was doing last: chapters/engine/device/runtime/flight_record.hpp."""
+    """What a device was doing last: chapters/engine/device/runtime/watchdog/flight_record.hpp."""
     layout = struct.Struct("<5q80s168s")
 
     def __init__(self, device, content):

@@ -6,7 +6,7 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/runtime/matmul.hpp"
+#include "engine/device/runtime/operations/matmul.hpp"
 
 namespace shard::runtime {
 

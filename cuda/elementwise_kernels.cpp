@@ -3,8 +3,8 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/launch.hpp"
-#include "engine/device/runtime/argument_checks.hpp"
-#include "engine/device/runtime/axis_cuts.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/notes.hpp"
 
 namespace shard {

@@ -3,9 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
-#include "engine/device/runtime/layer_checks.hpp"
+#include "engine/device/runtime/operations/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/row_groups.hpp"
+#include "engine/device/runtime/operations/row_groups.hpp"
 
 namespace shard {
 

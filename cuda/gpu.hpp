@@ -5,7 +5,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-#include "engine/device/runtime/group.hpp"
+#include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::cuda {
 

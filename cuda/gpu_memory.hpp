@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include "engine/device/runtime/tensor_memory.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard {
 

@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/gpu_memory.hpp"
-#include "engine/device/runtime/axis_cuts.hpp"
+#include "engine/device/runtime/operations/axis_cuts.hpp"
 
 namespace shard::cuda {
 

@@ -5,7 +5,7 @@
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/collective_costs.hpp"
+#include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

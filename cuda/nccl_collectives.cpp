@@ -1,13 +1,13 @@
 /// The collectives, by NCCL, in the communication stream.
 ///
-/// The ledger books the bytes of the closed forms (chapters/engine/device/collective_costs.hpp), which are
+/// The ledger books the bytes of the closed forms (chapters/engine/device/books/collective_costs.hpp), which are
 /// those of rings, and of a tree for broadcasts. They are not measured: NCCL chooses among several algorithms
 /// by size and topology. No algorithm sends less in total than a ring.
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl_connections.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/collective_costs.hpp"
+#include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

@@ -1,6 +1,6 @@
 /// What GPUs can hold is not asked for: a network that is too large for them ends in "out of memory".
 
-#include "engine/device/memory.hpp"
+#include "engine/device/books/memory.hpp"
 
 namespace shard {
 

@@ -4,9 +4,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
-#include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/top_k.hpp"
+#include "engine/device/runtime/operations/top_k.hpp"
 
 namespace shard {
 

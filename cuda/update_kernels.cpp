@@ -5,7 +5,7 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/launch.hpp"
-#include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
 
 namespace shard {

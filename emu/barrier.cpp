@@ -3,7 +3,7 @@
 
 #include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/tree.hpp"
+#include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::runtime {
 

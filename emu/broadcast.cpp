@@ -2,10 +2,10 @@
 /// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
 /// devices.
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/tree.hpp"
+#include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::runtime {
 

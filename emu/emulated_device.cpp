@@ -1,6 +1,6 @@
 /// The emulated device's part of the communicator. It does all work at once, when it is called.
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there with OpenBLAS only

@@ -1,6 +1,6 @@
 #include "emu/messages.hpp"
 
-#include "emu/arrays.hpp"
+#include "emu/operations/arrays.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::emu {

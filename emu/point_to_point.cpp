@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/program/report.hpp"
+#include "engine/program/reports/report.hpp"
 
 namespace shard::primer {
 

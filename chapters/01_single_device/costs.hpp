@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard::single_device {
 

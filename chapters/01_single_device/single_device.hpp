@@ -5,8 +5,8 @@
 /// The network on one device. Nothing is divided. The other chapters divide what this file computes. With
 /// more devices, each does the same work on the same data.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::single_device {
 

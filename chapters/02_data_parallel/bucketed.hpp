@@ -8,8 +8,8 @@
 /// earlier layers. To reduce a bucket costs fewer messages than to reduce each small gradient in it.
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::data_parallel {
 

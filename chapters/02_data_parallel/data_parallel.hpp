@@ -7,8 +7,8 @@
 /// the end of the step, one all-reduce for each parameter makes the sum.
 /// Builds on: 01_single_device.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::data_parallel {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "data_parallel.hpp"
-#include "engine/optimizer.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/engines/optimizer.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 
 using namespace shard;
 using namespace shard::data_parallel;

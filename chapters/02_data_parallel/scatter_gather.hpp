@@ -11,8 +11,8 @@
 /// Slices are sent as plain tensors, without a layout. The compiler therefore does not notice a forgotten
 /// sum; only the tests do.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::data_parallel {
 

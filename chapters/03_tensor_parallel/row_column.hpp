@@ -8,8 +8,8 @@
 /// device computes the columns of a block's output that multiply its rows of the next block's first matrix.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::tensor_parallel {
 

@@ -9,8 +9,8 @@
 /// computation between blocks is divided too.
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::tensor_parallel {
 

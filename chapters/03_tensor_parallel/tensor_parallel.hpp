@@ -8,8 +8,8 @@
 /// So a block of two layers needs one all-reduce in the forward pass, and one in the backward pass for dL/dx.
 /// Builds on: 01_single_device.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::tensor_parallel {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/schedules/schedule.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard::pipeline {
 

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "engine/optimizer.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "engine/schedules/schedules.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "pipeline.hpp"
 
 using namespace shard;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/layouts.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/layouts/layouts.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::pipeline {
 

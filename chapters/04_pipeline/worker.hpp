@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/schedules/interpreter.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 #include "stages.hpp"
 
 namespace shard::pipeline {

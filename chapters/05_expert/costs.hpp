@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/workloads/mixture.hpp"
+#include "engine/workloads/mixture/mixture.hpp"
 
 namespace shard::expert {
 

@@ -10,8 +10,8 @@
 /// Builds on: 05_expert/single_mixture.hpp, 02_data_parallel.
 
 #include "dispatch.hpp"
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mixture_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mixture/layers.hpp"
 #include "router.hpp"
 
 namespace shard::expert {

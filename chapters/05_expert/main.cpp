@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/optimizer.hpp"
-#include "engine/workloads/mixture.hpp"
+#include "engine/engines/optimizer.hpp"
+#include "engine/workloads/mixture/mixture.hpp"
 #include "expert.hpp"
 
 using namespace shard;

@@ -10,7 +10,7 @@
 #include "engine/device/device.hpp"
 #include "engine/device/split.hpp"
 #include "engine/workloads/routed_counts.hpp"
-#include "engine/workloads/routing_rule.hpp"
+#include "engine/workloads/mixture/routing_rule.hpp"
 
 namespace shard::expert {
 

@@ -8,8 +8,8 @@
 /// Builds on: 01_single_device.
 
 #include "dispatch.hpp"
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mixture_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mixture/layers.hpp"
 #include "router.hpp"
 
 namespace shard::expert {

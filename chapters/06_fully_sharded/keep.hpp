@@ -8,8 +8,8 @@
 /// shards.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::fully_sharded {
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "engine/optimizer.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/engines/optimizer.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "zero3.hpp"
 
 using namespace shard;

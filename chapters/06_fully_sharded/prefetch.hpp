@@ -8,8 +8,8 @@
 /// the same. In exchange, a device holds the weights of two layers at a time, and two gradients.
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::fully_sharded {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard::fully_sharded {
 

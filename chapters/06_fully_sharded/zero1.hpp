@@ -9,8 +9,8 @@
 /// between them, so data parallel sends as many bytes.
 /// Builds on: 02_data_parallel/data_parallel.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::fully_sharded {
 

@@ -7,8 +7,8 @@
 /// layer's whole gradient at a time. It sends as many bytes as in the first stage.
 /// Builds on: 06_fully_sharded/zero1.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::fully_sharded {
 

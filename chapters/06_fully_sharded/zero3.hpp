@@ -8,8 +8,8 @@
 /// pass. It computes as in data parallel: with whole weights, on its rows of the batch.
 /// Builds on: 06_fully_sharded/zero2.hpp.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::fully_sharded {
 

@@ -3,7 +3,7 @@
 /// What cases are made of: small numbers, whose sums are exact, and the closed forms of what is sent.
 
 #include "claims.hpp"
-#include "engine/device/collective_costs.hpp"
+#include "engine/device/books/collective_costs.hpp"
 #include "engine/workloads/exact_values.hpp"
 
 namespace shard::layer_cuts {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 
 namespace shard::layer_cuts {
 

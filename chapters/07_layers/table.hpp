@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "claims.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 #include "verdicts.hpp"
 
 namespace shard::layer_cuts {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/host_checkpoint.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/proof/compare.hpp"
 
 namespace shard::layer_cuts {

@@ -8,7 +8,7 @@
 
 #include "engine/device/error.hpp"
 #include "engine/schedules/cuts.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 
 namespace shard::decoders {
 

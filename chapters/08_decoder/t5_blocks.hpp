@@ -9,7 +9,7 @@
 
 #include "blocks.hpp"
 #include "engine/layers/relative_positions.hpp"
-#include "engine/workloads/t5_model.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace shard::decoders {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/workloads/decoder_model.hpp"
-#include "engine/workloads/t5_model.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
 #include "layers_split.hpp"
 
 namespace shard::decoders {

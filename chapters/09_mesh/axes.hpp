@@ -2,7 +2,7 @@
 
 /// The axes that this chapter's engines cut over, and their tensors: one letter for each axis.
 
-#include "engine/mesh_engine.hpp"
+#include "engine/engines/mesh_engine.hpp"
 
 namespace shard::meshes {
 

@@ -7,8 +7,8 @@
 /// engine is chapter 01's with another product: SUMMA's, Cannon's, or one that gathers both factors.
 /// Builds on: 01_single_device.
 
-#include "engine/mesh_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/mesh_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {
 

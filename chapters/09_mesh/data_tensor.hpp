@@ -11,7 +11,7 @@
 /// Builds on: 03_tensor_parallel/tensor_parallel.hpp.
 
 #include "axes.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {
 

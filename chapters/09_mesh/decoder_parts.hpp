@@ -8,7 +8,7 @@
 #include "08_decoder/tensor_weights.hpp"
 #include "08_decoder/vocabulary_loss.hpp"
 #include "axes.hpp"
-#include "engine/layers/embedding.hpp"
+#include "engine/layers/tokens/embedding.hpp"
 
 namespace shard::meshes {
 

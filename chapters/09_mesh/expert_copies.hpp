@@ -6,9 +6,9 @@
 /// over no device that has other experts.
 
 #include "05_expert/dispatch.hpp"
-#include "engine/mesh.hpp"
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mixture_model.hpp"
+#include "engine/layouts/mesh.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mixture/model.hpp"
 
 namespace shard::meshes {
 

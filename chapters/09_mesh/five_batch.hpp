@@ -6,7 +6,7 @@
 #include "08_decoder/ring_attention.hpp"
 #include "08_decoder/sequence_cut.hpp"
 #include "axes.hpp"
-#include "engine/layers/tokens.hpp"
+#include "engine/layers/tokens/tokens.hpp"
 
 namespace shard::meshes {
 

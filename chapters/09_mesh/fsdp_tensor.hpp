@@ -9,7 +9,7 @@
 /// Builds on: 09_mesh/data_tensor.hpp.
 
 #include "axes.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {
 

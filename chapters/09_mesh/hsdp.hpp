@@ -10,7 +10,7 @@
 /// Builds on: 06_fully_sharded/zero3.hpp.
 
 #include "axes.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {
 

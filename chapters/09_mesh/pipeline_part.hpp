@@ -5,7 +5,7 @@
 
 #include "axes.hpp"
 #include "engine/schedules/stage_worker.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {
 

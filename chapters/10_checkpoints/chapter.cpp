@@ -7,7 +7,7 @@
 #include "commands.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/program/command_line.hpp"
 #include "engine/program/registry.hpp"
 

@@ -6,9 +6,9 @@
 
 #include "commands.hpp"
 #include "engine/device/error.hpp"
-#include "engine/files/element_types.hpp"
-#include "engine/pieces.hpp"
-#include "engine/printable.hpp"
+#include "engine/files/safetensors/element_types.hpp"
+#include "engine/basics/pieces.hpp"
+#include "engine/basics/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -5,12 +5,12 @@
 #include "commands.hpp"
 #include "dispatched_decoder.hpp"
 #include "dispatched_t5.hpp"
-#include "engine/dispatch/families.hpp"
-#include "engine/options.hpp"
-#include "engine/printable.hpp"
+#include "engine/dispatch/modules/families.hpp"
+#include "engine/basics/options.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/workloads/decoder.hpp"
-#include "engine/workloads/t5.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/t5/t5.hpp"
 #include "map_request.hpp"
 
 namespace shard::checkpoints {

@@ -12,7 +12,7 @@
 
 #include "engine/dispatch/offloaded_weights.hpp"
 #include "engine/dispatch/places.hpp"
-#include "engine/layers/language_model.hpp"
+#include "engine/layers/tokens/language_model.hpp"
 
 namespace shard::checkpoints {
 

@@ -4,9 +4,9 @@
 
 #include "commands.hpp"
 #include "engine/device/error.hpp"
-#include "engine/dispatch/families.hpp"
+#include "engine/dispatch/modules/families.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 #include "map_request.hpp"
 
 namespace shard::checkpoints {

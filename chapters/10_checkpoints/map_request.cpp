@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "engine/device/error.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard::checkpoints {
 

@@ -2,7 +2,7 @@
 
 /// What a user says of a map, and the map that comes of it.
 
-#include "engine/dispatch/data_flow.hpp"
+#include "engine/dispatch/modules/data_flow.hpp"
 #include "engine/dispatch/device_map.hpp"
 #include "engine/program/command_line.hpp"
 

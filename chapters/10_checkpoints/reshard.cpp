@@ -6,13 +6,13 @@
 #include "commands.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/checkpoints/split.hpp"
-#include "engine/files/element_types.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/model_folder.hpp"
-#include "engine/files/safetensors_writer.hpp"
-#include "engine/pieces.hpp"
-#include "engine/printable.hpp"
+#include "engine/files/safetensors/writer.hpp"
+#include "engine/basics/pieces.hpp"
+#include "engine/basics/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -5,7 +5,7 @@
 
 #include "commands.hpp"
 #include "engine/device/error.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -8,9 +8,9 @@
 
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
-#include "engine/files/element_types.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard::checkpoints {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/checkpoints/manifest.hpp"
-#include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 
 namespace shard::checkpoints {
 

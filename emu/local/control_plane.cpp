@@ -1,6 +1,6 @@
 /// The control plane of a device that takes turns with the others of its process.
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 namespace shard::local {
 

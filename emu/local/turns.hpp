@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "emu/local/fibre.hpp"
-#include "engine/device/runtime/deadlock.hpp"
+#include "engine/device/runtime/watchdog/deadlock.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::local {

@@ -1,6 +1,6 @@
 /// A wire in memory. A message is copied once, from the sender's memory to the receiver's, when both are there.
 
-#include "engine/device/runtime/wire.hpp"
+#include "engine/device/runtime/groups/wire.hpp"
 
 #include <algorithm>
 #include <cstring>

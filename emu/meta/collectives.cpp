@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "emu/meta/memory.hpp"
-#include "engine/device/collective_costs.hpp"
+#include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

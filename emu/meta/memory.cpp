@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/device/memory.hpp"
-#include "engine/device/runtime/argument_checks.hpp"
-#include "engine/device/runtime/axis_cuts.hpp"
+#include "engine/device/books/memory.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/notes.hpp"
 
 namespace shard {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/device/runtime/tensor_memory.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard {
 

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "engine/device/runtime/layer_checks.hpp"
-#include "engine/device/runtime/matmul.hpp"
+#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/matmul.hpp"
 #include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/tensor_memory.hpp"
-#include "engine/device/runtime/top_k.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
+#include "engine/device/runtime/operations/top_k.hpp"
 
 namespace shard {
 

@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/proof/costs.hpp"
 #include "tests/benchmarks/bench.hpp"
 

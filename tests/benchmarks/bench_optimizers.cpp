@@ -1,7 +1,7 @@
 /// Compares every optimizer with a copy of large buffers, since an update does little arithmetic on much
 /// memory. Bytes are counted in the same way: each number read, and each number written.
 
-#include "engine/optimizer.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "engine/proof/costs.hpp"
 #include "tests/benchmarks/backend.hpp"
 

@@ -12,7 +12,7 @@
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/pieces.hpp"
+#include "engine/basics/pieces.hpp"
 
 namespace shard::bench {
 

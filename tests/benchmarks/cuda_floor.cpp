@@ -6,8 +6,8 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/observer.hpp"
-#include "engine/device/runtime/argument_checks.hpp"
+#include "engine/device/books/observer.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/proof/costs.hpp"
 #include "tests/benchmarks/backend.hpp"
 

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 extern "C" char* openblas_get_config() __attribute__((weak));  // only OpenBLAS has it

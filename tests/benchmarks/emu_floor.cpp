@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emu/host_memory.hpp"
+#include "emu/operations/host_memory.hpp"
 
 namespace shard::bench {
 

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/device/observer.hpp"
+#include "engine/device/books/observer.hpp"
 #include "tests/benchmarks/backend.hpp"
 
 namespace shard::bench {

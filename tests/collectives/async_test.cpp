@@ -11,7 +11,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

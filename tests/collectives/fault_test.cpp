@@ -1,7 +1,7 @@
 // Planned faults happen at their call, on their device, and nowhere else. (Other tests check the end of a job
 // whose device is killed, leaves or stops.)
 
-#include "engine/device/fault.hpp"
+#include "engine/device/communicator/fault.hpp"
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "engine/device/checked_communicator.hpp"
-#include "engine/device/collective_costs.hpp"
-#include "engine/device/observer.hpp"
+#include "engine/device/communicator/checked_communicator.hpp"
+#include "engine/device/books/collective_costs.hpp"
+#include "engine/device/books/observer.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

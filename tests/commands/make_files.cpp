@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 
-#include "engine/files/safetensors_writer.hpp"
-#include "engine/foreign_model.hpp"
-#include "engine/workloads/t5_network.hpp"
+#include "engine/files/safetensors/writer.hpp"
+#include "engine/weights/foreign_model.hpp"
+#include "engine/workloads/t5/network.hpp"
 
 namespace {
 

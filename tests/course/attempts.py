@@ -108,7 +108,7 @@ ATTEMPTS = [
     Attempt("edits ./check", ZEROS + RETURN, folder=written("check", "#!/bin/sh\necho all pass\n")),
     Attempt("lists no tests in exercises.json", ZEROS + RETURN, folder=written("exercises.json", "[]")),
     Attempt("edits the ledger", ZEROS + RETURN,
-            folder=replaced("chapters/engine/device/ledger.hpp", "void computed(", "void computed_(")),
+            folder=replaced("chapters/engine/device/books/ledger.hpp", "void computed(", "void computed_(")),
     Attempt("edits the emulator", ZEROS + RETURN, folder=written("emu/communicator.cpp", "#error mine\n")),
     Attempt("edits the comparison", ZEROS + RETURN,
             folder=written("chapters/engine/proof/compare.cpp", "#error mine\n")),

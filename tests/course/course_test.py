@@ -309,11 +309,11 @@ class Starters(unittest.TestCase):
             ended = self.checked(out, build / "emu", "03.1")
             self.assertEqual((ended[0], ended[2]), (code, said))
         (out / file).write_text(text)
-        same = out / "chapters/engine/layouts.cpp"
+        same = out / "chapters/engine/layouts/layouts.cpp"
         same.write_bytes(same.read_bytes().replace(b"\n", b"\r\n"))
-        (out / "chapters/engine/loss.cpp").write_text("int mine;\n")
+        (out / "chapters/engine/engines/loss.cpp").write_text("int mine;\n")
         self.assertEqual(self.checked(out, build / "emu", "03.1")[2],
-                         "chapters/engine/loss.cpp: changed or missing; grading takes the project's own\n")
+                         "chapters/engine/engines/loss.cpp: changed or missing; grading takes the project's own\n")
 
     def test_wrong_results_do_not_pass(self):
         out, programs = self.scratch / "wrong", self.scratch / "programs"

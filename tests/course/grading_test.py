@@ -87,7 +87,7 @@ class Problems(unittest.TestCase):
         before = dataclasses.replace(asked.problem, steps_before=0)
         name = "layer_0/weights"
         want = np.fmod(before.params[name] - np.fmod(before.expected[name], 5), 5)
-        want = np.where(want < 0, want + 5, want) - 2  # as in emu/parameter_updates.cpp
+        want = np.where(want < 0, want + 5, want) - 2  # as in emu/operations/parameter_updates.cpp
         self.assertTrue(np.array_equal(asked.problem.params[name], want))
 
 
@@ -136,7 +136,7 @@ class Submissions(Folder):
         skeleton = exercises.source("11_own/own.hpp").with_name("skeleton.hpp").read_text()
         path.write_text(skeleton)
         self.assertFalse(submission.answer_to(e, self.folder).is_done)
-        text = '#pragma once\n#include "engine/mesh.hpp"\n#include <vector>\nint a;\n'
+        text = '#pragma once\n#include "engine/layouts/mesh.hpp"\n#include <vector>\nint a;\n'
         path.write_text(text)
         answer = submission.answer_to(e, self.folder)
         self.assertEqual((answer.is_done, answer.refused, list(answer.bodies.values())), (True, "", [text]))

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "double.hpp"
-#include "engine/device/runtime/flight_record.hpp"
+#include "engine/device/runtime/watchdog/flight_record.hpp"
 
 namespace cuda_double {
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/program/costs_of_step.hpp"
+#include "engine/program/commands/costs_of_step.hpp"
 
 namespace shard {
 namespace {

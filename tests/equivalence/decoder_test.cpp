@@ -1,13 +1,13 @@
 /// The decoder on one device by itself: its problems leave nothing out, and integer optimizers count in its units.
 
-#include "engine/workloads/decoder.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
 
 #include <set>
 
 #include "08_decoder/single.hpp"
-#include "engine/host_checkpoint.hpp"
-#include "engine/program/training_step.hpp"
-#include "engine/workloads/chosen_experts.hpp"
+#include "engine/weights/host_checkpoint.hpp"
+#include "engine/program/training/step.hpp"
+#include "engine/workloads/decoder/chosen_experts.hpp"
 #include "tests/equivalence/liveness.hpp"
 
 namespace shard::testing {

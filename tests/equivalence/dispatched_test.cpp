@@ -5,9 +5,9 @@
 #include "08_decoder/t5.hpp"
 #include "10_checkpoints/dispatched_decoder.hpp"
 #include "10_checkpoints/dispatched_t5.hpp"
-#include "engine/host_checkpoint.hpp"
-#include "engine/layers/greedy.hpp"
-#include "engine/workloads/decoder.hpp"
+#include "engine/weights/host_checkpoint.hpp"
+#include "engine/layers/tokens/greedy.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

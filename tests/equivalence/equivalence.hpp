@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/host_checkpoint.hpp"
-#include "engine/optimizer.hpp"
+#include "engine/weights/host_checkpoint.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/other_versions.hpp"
 #include "tests/harness/catch.hpp"

@@ -2,9 +2,9 @@
 
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/zero3.hpp"
-#include "engine/host_checkpoint.hpp"
-#include "engine/optimizer.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/weights/host_checkpoint.hpp"
+#include "engine/engines/optimizer.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

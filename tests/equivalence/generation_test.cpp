@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/layers/greedy.hpp"
+#include "engine/layers/tokens/greedy.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"

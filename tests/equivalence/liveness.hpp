@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/workloads/decoder_model.hpp"
+#include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/workload.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -1,6 +1,6 @@
 /// Optimizers: their steps, on just the rows that they are given.
 
-#include "engine/optimizer.hpp"
+#include "engine/engines/optimizer.hpp"
 
 #include <array>
 #include <cmath>

@@ -6,7 +6,7 @@
 
 #include "engine/proof/compare.hpp"
 #include "engine/proof/loss_curve.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/other_versions.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

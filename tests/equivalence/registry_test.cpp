@@ -3,7 +3,7 @@
 
 #include "engine/program/registry.hpp"
 
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::testing {

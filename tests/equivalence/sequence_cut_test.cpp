@@ -2,8 +2,8 @@
 
 #include "08_decoder/sequence_cut.hpp"
 
-#include "engine/program/costs_of_step.hpp"
-#include "engine/workloads/decoder.hpp"
+#include "engine/program/commands/costs_of_step.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -8,12 +8,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/files/safetensors.hpp"
-#include "engine/files/safetensors_writer.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
+#include "engine/files/safetensors/writer.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/report.hpp"
-#include "engine/workloads/mlp.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/program/reports/report.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/files/file_checkpoint.hpp"
-#include "engine/workloads/decoder.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/exact_values.hpp"
-#include "engine/workloads/mixture.hpp"
-#include "engine/workloads/mlp.hpp"
-#include "engine/workloads/t5.hpp"
+#include "engine/workloads/mixture/mixture.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
+#include "engine/workloads/t5/t5.hpp"
 #include "tests/equivalence/random_run.hpp"
 
 namespace shard::testing {

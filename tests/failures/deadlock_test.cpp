@@ -1,6 +1,6 @@
 // Which devices can never go on, from what they say of themselves, and how one device asks the others: no MPI.
 
-#include "engine/device/runtime/deadlock.hpp"
+#include "engine/device/runtime/watchdog/deadlock.hpp"
 
 #include <set>
 #include <thread>

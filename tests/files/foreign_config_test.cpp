@@ -1,8 +1,8 @@
 // The config.json of another library's network: the values read, and the messages about errors.
 
-#include "engine/workloads/foreign_config.hpp"
+#include "engine/workloads/decoder/foreign_config.hpp"
 
-#include "engine/host_checkpoint.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -1,8 +1,8 @@
 // Networks of the families mistral and mixtral, as config.json and the tensors' names describe them.
 
-#include "engine/workloads/mistral.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
 
-#include "engine/host_checkpoint.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

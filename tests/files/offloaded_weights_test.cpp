@@ -4,7 +4,7 @@
 
 #include "10_checkpoints/dispatched_decoder.hpp"
 #include "engine/files/file_checkpoint.hpp"
-#include "engine/pieces.hpp"
+#include "engine/basics/pieces.hpp"
 #include "tests/files/safetensors_files.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "engine/device/error.hpp"
-#include "engine/files/safetensors.hpp"
-#include "engine/files/safetensors_writer.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
+#include "engine/files/safetensors/writer.hpp"
 #include "tests/harness/catch.hpp"
 
 /// Counts every allocation of this test program. So tests can check that sizes in a header do not lead to

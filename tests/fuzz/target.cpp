@@ -13,10 +13,10 @@
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/model_folder.hpp"
-#include "engine/files/safetensors_header.hpp"
+#include "engine/files/safetensors/header.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/workloads/mistral.hpp"
-#include "engine/workloads/t5_network.hpp"
+#include "engine/workloads/decoder/mistral.hpp"
+#include "engine/workloads/t5/network.hpp"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/checked_communicator.hpp"
-#include "engine/host_tensor.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/device/communicator/checked_communicator.hpp"
+#include "engine/basics/host_tensor.hpp"
+#include "engine/engines/sharded_engine.hpp"
 
 namespace shard::testing {
 

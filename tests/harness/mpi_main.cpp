@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "tests/harness/main.hpp"
 
 namespace shard::testing {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "emu/messages.hpp"
-#include "engine/device/fault.hpp"
+#include "engine/device/communicator/fault.hpp"
 #include "engine/device/this_device.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-READ_IN_ADVANCE = ["engine/sharded_engine.hpp", "engine/program/registry.hpp",
-                   "engine/workloads/mlp_layers.hpp"]
+READ_IN_ADVANCE = ["engine/engines/sharded_engine.hpp", "engine/program/registry.hpp",
+                   "engine/workloads/mlp/layers.hpp"]
 NOTHING = "$^"  # matches no name
 
 

@@ -1,16 +1,16 @@
 /// Tokens, the text that they come from, the mean of their losses, and the experts that they choose.
 
-#include "engine/layers/tokens.hpp"
+#include "engine/layers/tokens/tokens.hpp"
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/layers/expert_choice.hpp"
-#include "engine/loss.hpp"
-#include "engine/workloads/characters.hpp"
-#include "engine/workloads/decoder.hpp"
-#include "engine/workloads/t5.hpp"
+#include "engine/engines/loss.hpp"
+#include "engine/workloads/data/characters.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/t5/t5.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

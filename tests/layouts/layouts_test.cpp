@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/foreign_model.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/layouts/laid_out.hpp"
 

@@ -1,6 +1,6 @@
 // Meshes: the groups along their axes, and the texts of --mesh.
 
-#include "engine/mesh.hpp"
+#include "engine/layouts/mesh.hpp"
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/tape.hpp"
+#include "engine/engines/tape.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/layouts/laid_out.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/device/runtime/row_groups.hpp"
+#include "engine/device/runtime/operations/row_groups.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -2,7 +2,7 @@
 
 /// The expected end of a program with a planted fault, derived from its plan.
 
-#include "engine/device/fault.hpp"
+#include "engine/device/communicator/fault.hpp"
 #include "tests/random_programs/plan.hpp"
 
 namespace shard::testing {

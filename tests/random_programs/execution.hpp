@@ -2,7 +2,7 @@
 
 /// Runs a plan on this device, and compares every result.
 
-#include "engine/device/fault.hpp"
+#include "engine/device/communicator/fault.hpp"
 #include "tests/random_programs/plan.hpp"
 
 namespace shard::testing {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/host_tensor.hpp"
+#include "engine/basics/host_tensor.hpp"
 
 namespace shard::testing {
 

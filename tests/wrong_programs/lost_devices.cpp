@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "engine/device/runtime/flight_record.hpp"
+#include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "tests/wrong_programs/calls.hpp"
 
 namespace shard::testing {

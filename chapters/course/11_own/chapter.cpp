@@ -1,5 +1,5 @@
 #include "engine/program/registry.hpp"
-#include "engine/workloads/mlp.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "own.hpp"
 
 namespace shard::own {

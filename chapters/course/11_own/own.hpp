@@ -6,8 +6,8 @@
 /// block are divided, and the columns of the second one. So the sums that devices make are of F numbers a row and not
 /// of D, and between blocks each device keeps its columns of the activation.
 
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::own {
 

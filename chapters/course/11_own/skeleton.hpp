@@ -5,8 +5,8 @@
 /// Say here what is divided, and why less is sent.
 
 #include "engine/not_done.hpp"
-#include "engine/sharded_engine.hpp"
-#include "engine/workloads/mlp_layers.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::own {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/files/regular_file.hpp"
-#include "engine/files/safetensors_writer.hpp"
+#include "engine/files/safetensors/writer.hpp"
 
 namespace shard::course {
 

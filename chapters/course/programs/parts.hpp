@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/host_tensor.hpp"
-#include "engine/placed.hpp"
+#include "engine/basics/host_tensor.hpp"
+#include "engine/layouts/placed.hpp"
 
 namespace shard::course {
 

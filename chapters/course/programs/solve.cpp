@@ -11,7 +11,7 @@
 
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
-#include "engine/optimizer.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
 #include "parts.hpp"
 

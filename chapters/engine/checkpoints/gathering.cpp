@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/pieces.hpp"
+#include "engine/basics/pieces.hpp"
 
 namespace shard {
 

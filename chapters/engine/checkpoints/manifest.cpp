@@ -7,9 +7,9 @@
 
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/files/safetensors_header.hpp"
+#include "engine/files/safetensors/header.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

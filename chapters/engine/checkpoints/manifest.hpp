@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/ranges.hpp"
+#include "engine/basics/ranges.hpp"
 
 namespace shard {
 

@@ -9,10 +9,10 @@
 
 #include "engine/checkpoints/gathering.hpp"
 #include "engine/checkpoints/split.hpp"
-#include "engine/files/element_types.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
-#include "engine/files/safetensors_writer.hpp"
-#include "engine/pieces.hpp"
+#include "engine/files/safetensors/writer.hpp"
+#include "engine/basics/pieces.hpp"
 
 namespace shard {
 

@@ -7,7 +7,7 @@
 
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/checkpoints/writing_plan.hpp"
-#include "engine/foreign_model.hpp"
+#include "engine/weights/foreign_model.hpp"
 
 namespace shard {
 

@@ -6,7 +6,7 @@
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -8,10 +8,10 @@
 #include <sstream>
 #include <tuple>
 
-#include "engine/byte_sizes.hpp"
+#include "engine/basics/byte_sizes.hpp"
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

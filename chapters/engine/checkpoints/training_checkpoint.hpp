@@ -2,7 +2,7 @@
 
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
-#include "engine/optimizer.hpp"
+#include "engine/engines/optimizer.hpp"
 
 namespace shard {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/ranges.hpp"
+#include "engine/basics/ranges.hpp"
 
 namespace shard {
 

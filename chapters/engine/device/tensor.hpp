@@ -11,7 +11,7 @@
 
 #include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
-#include "engine/device/ledger.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/split.hpp"
 
 namespace shard {

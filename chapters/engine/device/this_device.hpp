@@ -22,7 +22,7 @@ class Device {
 
   int id;                     ///< in the job; 0 before a job begins
   SourceLine open_call;       ///< the line of the outermost call that runs now
-  bool is_inference = false;  ///< tapes keep nothing then (engine/tape.hpp)
+  bool is_inference = false;  ///< tapes keep nothing then (engine/engines/tape.hpp)
 
   /// The device's one object of this type, made when it is asked for first.
   template <class Part>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/dispatch/module_sizes.hpp"
+#include "engine/dispatch/modules/sizes.hpp"
 #include "engine/dispatch/places.hpp"
 
 namespace shard::dispatch {

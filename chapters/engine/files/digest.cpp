@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/files/regular_file.hpp"
-#include "engine/pieces.hpp"
+#include "engine/basics/pieces.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

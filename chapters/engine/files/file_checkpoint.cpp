@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/files/safetensors.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 
 namespace shard {
 

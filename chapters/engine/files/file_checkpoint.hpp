@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/files/regular_file.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/foreign_model.hpp"
+#include "engine/weights/foreign_model.hpp"
 
 namespace shard {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "engine/device/error.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -6,7 +6,7 @@
 
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/device/memory.hpp"
+#include "engine/device/books/memory.hpp"
 
 namespace shard {
 

@@ -4,7 +4,7 @@
 /// GEGLU, it is gelu.
 
 #include "engine/layers/arithmetic.hpp"
-#include "engine/layouts.hpp"
+#include "engine/layouts/layouts.hpp"
 
 namespace shard {
 

@@ -2,7 +2,7 @@
 
 /// Layouts of activations with whole rows, and the layouts of weights and sums that follow from them.
 
-#include "engine/on_mesh.hpp"
+#include "engine/layouts/on_mesh.hpp"
 
 namespace shard {
 

@@ -5,7 +5,7 @@
 /// table of these numbers, (buckets, H).
 
 #include "engine/layers/arithmetic.hpp"
-#include "engine/layouts.hpp"
+#include "engine/layouts/layouts.hpp"
 
 namespace shard {
 

@@ -6,13 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "engine/device/checked_communicator.hpp"
-#include "engine/device/fault.hpp"
-#include "engine/printable.hpp"
+#include "engine/device/communicator/checked_communicator.hpp"
+#include "engine/device/communicator/fault.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/memory_check.hpp"
-#include "engine/program/resumption.hpp"
+#include "engine/program/training/memory_check.hpp"
+#include "engine/program/training/resumption.hpp"
 
 namespace shard {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "engine/device/device.hpp"
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "engine/checkpoints/split.hpp"
-#include "engine/device/fault.hpp"
-#include "engine/printable.hpp"
+#include "engine/device/communicator/fault.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

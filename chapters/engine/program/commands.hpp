@@ -8,7 +8,7 @@
 #include <string>
 
 #include "engine/checkpoints/save.hpp"
-#include "engine/device/fault.hpp"
+#include "engine/device/communicator/fault.hpp"
 #include "engine/program/registry.hpp"
 
 namespace shard {

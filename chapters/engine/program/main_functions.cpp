@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/program/commands.hpp"
 
 namespace shard {

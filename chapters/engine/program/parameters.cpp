@@ -8,7 +8,7 @@
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/workloads/decoder_model.hpp"
+#include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/foreign_model.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "engine/program/commands.hpp"
 
 namespace shard {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/printable.hpp"
+#include "engine/basics/printable.hpp"
 
 namespace shard {
 

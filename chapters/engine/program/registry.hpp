@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {

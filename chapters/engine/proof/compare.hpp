@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/host_tensor.hpp"
-#include "engine/placed.hpp"
+#include "engine/basics/host_tensor.hpp"
+#include "engine/layouts/placed.hpp"
 #include "engine/proof/diagnosis.hpp"
 
 namespace shard {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/collective_costs.hpp"
-#include "engine/device/ledger.hpp"
+#include "engine/device/books/collective_costs.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/split.hpp"
 
 namespace shard {

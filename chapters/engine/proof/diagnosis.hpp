@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/device/split.hpp"
-#include "engine/host_tensor.hpp"
+#include "engine/basics/host_tensor.hpp"
 
 namespace shard {
 

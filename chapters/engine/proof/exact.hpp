@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/device/observer.hpp"
-#include "engine/host_tensor.hpp"
+#include "engine/device/books/observer.hpp"
+#include "engine/basics/host_tensor.hpp"
 
 namespace shard::exact {
 

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 
 namespace shard {
 

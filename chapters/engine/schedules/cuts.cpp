@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "engine/device/error.hpp"
-#include "engine/options.hpp"
+#include "engine/basics/options.hpp"
 
 namespace shard {
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "engine/schedules/interpreter.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 
 namespace shard {
 

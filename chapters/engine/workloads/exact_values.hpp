@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/device/device.hpp"
-#include "engine/host_tensor.hpp"
+#include "engine/basics/host_tensor.hpp"
 #include "engine/layers/arithmetic.hpp"
 #include "engine/workloads/initial_values.hpp"
 #include "engine/workloads/random.hpp"

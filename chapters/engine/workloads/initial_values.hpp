@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

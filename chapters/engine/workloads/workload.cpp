@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <typeindex>
 
-#include "engine/host_checkpoint.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/proof/exact.hpp"
-#include "engine/sharded_engine.hpp"
+#include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

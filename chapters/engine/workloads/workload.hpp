@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint.hpp"
-#include "engine/foreign_model.hpp"
-#include "engine/host_tensor.hpp"
-#include "engine/layers/tokens.hpp"
-#include "engine/options.hpp"
+#include "engine/weights/checkpoint.hpp"
+#include "engine/weights/foreign_model.hpp"
+#include "engine/basics/host_tensor.hpp"
+#include "engine/layers/tokens/tokens.hpp"
+#include "engine/basics/options.hpp"
 #include "engine/proof/costs.hpp"
 #include "engine/proof/diagnosis.hpp"
 #include "engine/workloads/given_batch.hpp"

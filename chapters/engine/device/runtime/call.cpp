@@ -6,7 +6,7 @@
 
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/stream.hpp"
-#include "engine/device/runtime/tree.hpp"
+#include "engine/device/runtime/groups/tree.hpp"
 
 namespace shard::runtime {
 

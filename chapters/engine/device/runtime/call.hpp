@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/runtime/agreement.hpp"
+#include "engine/device/runtime/groups/agreement.hpp"
 
 namespace shard::runtime {
 

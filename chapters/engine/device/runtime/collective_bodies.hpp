@@ -5,11 +5,11 @@
 ///
 /// A body gets its call. `call.tensor` is the argument at the beginning and the result at the end. The body
 /// announces the call, awaits the agreement of all members, and moves the data. It may send before that. The
-/// closed forms in chapters/engine/device/collective_costs.hpp say what each collective sends.
+/// closed forms in chapters/engine/device/books/collective_costs.hpp say what each collective sends.
 
 #include <optional>
 
-#include "engine/device/runtime/axis_cuts.hpp"
+#include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/stream.hpp"
 
 namespace shard::runtime {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/group.hpp"
+#include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::runtime {
 

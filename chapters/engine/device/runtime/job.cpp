@@ -8,7 +8,7 @@
 
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/communicator.hpp"
-#include "engine/device/runtime/message_counts.hpp"
+#include "engine/device/runtime/watchdog/message_counts.hpp"
 
 namespace shard::runtime {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/device/memory.hpp"
+#include "engine/device/books/memory.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/this_device.hpp"
 

@@ -2,7 +2,7 @@
 
 /// A backend reports its operations here. The reports go to the ledger and to the device's observer.
 
-#include "engine/device/observer.hpp"
+#include "engine/device/books/observer.hpp"
 
 namespace shard::runtime {
 

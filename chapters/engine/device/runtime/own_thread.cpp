@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "engine/device/error.hpp"
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 namespace shard::runtime {
 

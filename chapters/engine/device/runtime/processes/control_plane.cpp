@@ -1,4 +1,4 @@
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "engine/device/error.hpp"
-#include "engine/device/runtime/flight_record.hpp"
+#include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "engine/device/runtime/processes/own_folder.hpp"
 #include "engine/device/this_device.hpp"

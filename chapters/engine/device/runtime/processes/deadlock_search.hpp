@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/runtime/deadlock.hpp"
+#include "engine/device/runtime/watchdog/deadlock.hpp"
 
 namespace shard::runtime {
 

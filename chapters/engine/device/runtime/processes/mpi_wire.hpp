@@ -2,7 +2,7 @@
 
 #include <mpi.h>
 
-#include "engine/device/runtime/group.hpp"
+#include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::runtime {
 

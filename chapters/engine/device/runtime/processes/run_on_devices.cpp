@@ -1,6 +1,6 @@
 #include <mpi.h>
 
-#include "engine/device/runtime/control_plane.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "engine/device/runtime/job.hpp"
 
 int shard::run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {

@@ -1,0 +1,98 @@
+#include "engine/basics/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+namespace shard {
+
+namespace {
+
+template <class Number>
+bool parses(const std::string& text, Number& value) {
+  auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+}  // namespace
+
+bool is_number(const std::string& text, bool (*is_good)(Index)) {
+  Index value = 0;
+  return parses(text, value) && is_good(value) && text == fmt::to_string(value);  // 010 would be taken for 8
+}
+
+bool is_number(const std::string& text, bool (*is_good)(double)) {
+  double value = 0;
+  return parses(text, value) && is_good(value);
+}
+
+std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index)) {
+  std::vector<Index> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!is_number(word, is_good)) return std::nullopt;
+    parses(word, numbers.emplace_back());
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+OptionText option_text(const std::string& name, Index initial, const std::string& help) {
+  return {
+      name, fmt::to_string(initial), help, "N", "a whole number from 1 to 2^30", [](const std::string& text) {
+        return is_number(text, [](Index n) { return n >= 1 && n <= Index{1} << 30; });
+      }};
+}
+
+OptionText option_text(const std::string& name, double initial, const std::string& help) {
+  return {
+      name, fmt::to_string(initial), help, "X", "a finite number, 0 or more", [](const std::string& text) {
+        return is_number(text, [](double x) { return x >= 0 && std::isfinite(x); });
+      }};
+}
+
+OptionText option_text(const std::string& name, const std::string& initial, const std::string& help) {
+  return {name, initial, help, "NAME", "a text", [](const std::string&) { return true; }};
+}
+
+Index Options::operator[](const Option<Index>& option) const {
+  return std::strtoll(text(option).c_str(), nullptr, 10);
+}
+
+double Options::operator[](const Option<double>& option) const {
+  return std::strtod(text(option).c_str(), nullptr);
+}
+
+bool Options::has(const std::string& name) const {
+  return std::ranges::binary_search(given_, name, {}, &Given::name);
+}
+
+const std::string& Options::given(const std::string& name) const {
+  auto found = std::ranges::lower_bound(given_, name, {}, &Given::name);
+  if (found == given_.end() || found->name != name) refuse(Code::internal, name, "a value", "none");
+  return found->text;
+}
+
+void Options::set(const std::string& name, const std::string& text) {
+  auto place = std::ranges::lower_bound(given_, name, {}, &Given::name);
+  if (place == given_.end() || place->name != name) place = given_.insert(place, {name, {}});
+  place->text = text;
+}
+
+std::vector<std::string> Options::names() const {
+  std::vector<std::string> all;
+  for (const Given& one : given_) all.push_back(one.name);
+  return all;
+}
+
+std::string Options::describe() const {
+  std::string all;
+  for (const auto& [name, text] : given_) all += fmt::format("{}{} {}", all.empty() ? "" : " ", name, text);
+  return all;
+}
+
+}  // namespace shard

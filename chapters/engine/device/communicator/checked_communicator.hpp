@@ -1,0 +1,37 @@
+#pragma once
+
+#include "engine/device/error.hpp"
+#include "engine/device/communicator/wrapped_communicator.hpp"
+
+namespace shard {
+
+/// The claim that all members of a group hold the same tensor is false. All members throw it, and no other
+/// device does.
+class FalseClaim : public Error {
+ public:
+  FalseClaim(int members, const std::string& message) : Error(Code::mismatch, message), members_(members) {}
+  int members() const { return members_; }
+
+ private:
+  int members_;
+};
+
+/// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.
+/// This class verifies each claim, with one control message. An error names the first element that differs,
+/// both values, and the devices that hold them: one of most that are alike, and the first other one.
+class CheckedCommunicator : public WrappedCommunicator {
+ public:
+  using WrappedCommunicator::WrappedCommunicator;
+
+  Future<CallResult> call(Request&& request) override;
+
+ protected:
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+
+ private:
+  /// \throws FalseClaim unless all members hold the same shape and the same bits.
+  void verify(const Tensor& t);
+  std::string first_difference(const Tensor& t, int alike, int odd);
+};
+
+}  // namespace shard

@@ -1,0 +1,122 @@
+#include "engine/device/runtime/groups/agreement.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/device/runtime/watchdog/disagreement.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard::runtime {
+
+namespace {
+
+/// Mixes a number into a hash (the finalizer of splitmix64: Steele, Lea and Flood 2014).
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t number) {
+  hash += 0x9e3779b97f4a7c15U + number;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9U;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebU;
+  return hash ^ (hash >> 31);
+}
+
+struct AgreementOption {
+  bool is_wanted = true;
+};
+
+}  // namespace
+
+Index fingerprint(const Request& request, MayDiffer difference) {
+  std::uint64_t hash = 0;
+  const int root = request.function == Request::broadcast ? *request.peer : -1;
+  for (int number : {static_cast<int>(request.function), static_cast<int>(request.op), request.axis,
+                     request.concat_axis, root})
+    hash = mixed(hash, static_cast<std::uint64_t>(number));
+  hash = mixed(hash, std::hash<std::string>()(request.what));
+  if (difference.axis != MayDiffer::all().axis) {
+    hash = mixed(hash, request.shape.size());
+    for (std::size_t i = 0; i < request.shape.size(); ++i)
+      if (static_cast<int>(i) != difference.axis)
+        hash = mixed(hash, static_cast<std::uint64_t>(request.shape[i]));
+  }
+  return std::bit_cast<Index>(hash);
+}
+
+void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
+  group_ = &group;
+  mine_ = &mine;
+  group.begin_call();
+  is_left_out_ = !device().part<AgreementOption>().is_wanted && difference.axis == MayDiffer::nothing().axis;
+  if (is_left_out_) return;
+  words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
+  const bool has_extent = difference.axis >= 0;
+  words_[0] = fingerprint(mine, difference);
+  words_[1] = has_extent ? mine.shape[static_cast<std::size_t>(difference.axis)] : 0;
+  words_[2] = mine.number;
+  pass_on();
+}
+
+std::span<Index> Agreement::words(int first, int count) {
+  return std::span(words_).subspan(word_size * static_cast<std::size_t>(first),
+                                   word_size * static_cast<std::size_t>(count));
+}
+
+const Index* Agreement::word(int place) const {
+  const int n = group_->num_devices();
+  return &words_[word_size * static_cast<std::size_t>((place - group_->device_id() + n) % n)];
+}
+
+/// Sends what has been heard to the member that lies as far behind, and hears as much from the one ahead.
+void Agreement::pass_on() {
+  const int n = group_->num_devices();
+  if (heard_ >= n) return;
+  const int more = std::min(heard_, n - heard_);
+  group_->post_receive(posts_, Channel::header, (group_->device_id() + heard_) % n, words(heard_, more));
+  group_->post(posts_, Channel::header, (group_->device_id() + n - heard_) % n, words(0, more));
+  heard_ += more;
+}
+
+bool Agreement::test() {
+  if (is_left_out_) return true;
+  while (posts_.test()) {
+    if (heard_ < group_->num_devices())
+      pass_on();
+    else if (claims_.empty() && !all_say_the_same())
+      exchange_claims();
+    else
+      return true;
+  }
+  return false;
+}
+
+bool Agreement::all_say_the_same() const {
+  for (std::size_t i = word_size; i < words_.size(); i += word_size)
+    if (words_[i] != words_[0]) return false;
+  return true;
+}
+
+void Agreement::exchange_claims() {
+  const int n = group_->num_devices();
+  const auto me = static_cast<std::size_t>(group_->device_id());
+  claims_.assign(static_cast<std::size_t>(n), std::vector<Index>(Claim::numbers));
+  claims_[me] = claim_of(*group_, *mine_).as_numbers();
+  for (int d = 0; d < n; ++d)
+    if (d != group_->device_id())
+      group_->post_receive(posts_, Channel::claim, d, claims_[static_cast<std::size_t>(d)]);
+  for (int d = 0; d < n; ++d)
+    if (d != group_->device_id()) group_->post(posts_, Channel::claim, d, claims_[me]);
+}
+
+void Agreement::finish() {
+  if (claims_.empty()) {
+    group_->last_agreed = {mine_->name(), mine_->call, mine_->where};
+    return;
+  }
+  std::vector<Claim> claims;
+  for (const std::vector<Index>& numbers : claims_) claims.push_back(Claim::from(numbers));
+  throw_disagreement(*group_, claims);
+}
+
+}  // namespace shard::runtime
+
+void shard::set_agreement(bool is_wanted) {
+  shard::device().part<shard::runtime::AgreementOption>().is_wanted = is_wanted;
+}

@@ -1,0 +1,49 @@
+/// The matrix product of both backends: what is checked, counted, and the same for each.
+
+#include "engine/device/runtime/operations/matmul.hpp"
+
+#include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/stream.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard {
+
+namespace {
+
+struct PrecisionOfProducts {
+  Precision value = Precision::float32;
+};
+
+void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
+  runtime::stream().advance_during_work();
+  if (e.m == 0 || e.n == 0 || e.k == 0) return;
+  runtime::note_product(a, b, c, keep != 0, 2 * e.m * e.n * e.k);
+  runtime::product(a, b, c, e, keep);
+}
+
+}  // namespace
+
+void set_precision(Precision precision) {
+  device().part<PrecisionOfProducts>().value = precision;
+}
+Precision precision() {
+  return device().part<PrecisionOfProducts>().value;
+}
+
+Tensor matmul(Operand a, Operand b, SourceLine where) {
+  const CallSite call(where);
+  Extents e = extents_of_product(a, b);
+  Tensor c = e.k == 0 ? Tensor({e.m, e.n}) : TensorMemory::make({e.m, e.n});  // an empty sum is zero
+  multiply_into(c, a, b, e, 0.0F);
+  return c;
+}
+
+void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where) {
+  const CallSite call(where);
+  Extents e = extents_of_product(a, b);
+  require_shape("matmul_accumulate", {e.m, e.n}, c);
+  multiply_into(c, a, b, e, 1.0F);
+}
+
+}  // namespace shard

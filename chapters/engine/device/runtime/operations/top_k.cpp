@@ -1,0 +1,38 @@
+/// Choosing columns: what is checked, and the same for each backend.
+
+#include "engine/device/runtime/operations/top_k.hpp"
+
+#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard {
+
+namespace {
+
+struct Choices {
+  bool are_in_turn = false;
+};
+
+}  // namespace
+
+void choose_in_turn(bool is_wanted) {
+  device().part<Choices>().are_in_turn = is_wanted;
+}
+
+std::vector<Index> runtime::columns_in_turn(Index rows, Index k, Index n) {
+  std::vector<Index> columns;
+  columns.reserve(static_cast<std::size_t>(rows * k));
+  for (Index i = 0; i < rows * k; ++i) columns.push_back(i % n);
+  return columns;
+}
+
+std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
+  const CallSite call(where);
+  runtime::note_elementwise("top_k", t.size());
+  require_columns(t, k);
+  return device().part<Choices>().are_in_turn ? runtime::columns_in_turn(t.extent(0), k, t.extent(1))
+                                              : runtime::largest_columns(t, k);
+}
+
+}  // namespace shard

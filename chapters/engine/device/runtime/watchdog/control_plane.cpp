@@ -1,0 +1,93 @@
+#include "engine/device/runtime/watchdog/control_plane.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "engine/device/device.hpp"
+#include "engine/device/runtime/watchdog/message_counts.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard::runtime {
+
+namespace {
+
+constexpr std::size_t groups_remembered = 256;
+
+/// How many bytes at the beginning a terminal would obey (ESC, say), or turn text by: U+200E, U+200F, U+202A to
+/// U+202E and U+2066 to U+2069, in UTF-8.
+std::size_t bytes_obeyed(std::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return 1;
+  const std::string_view three = text.substr(0, 3);
+  const bool turns = three == "\u200e" || three == "\u200f" || (three >= "\u202a" && three <= "\u202e") ||
+                     (three >= "\u2066" && three <= "\u2069");
+  return turns ? 3 : 0;
+}
+
+}  // namespace
+
+void print_error(const std::string& line) {
+  constexpr std::size_t longest = 1 << 16;
+  std::string text = "error: ";
+  for (std::string_view rest = std::string_view(line).substr(0, longest); !rest.empty();) {
+    const std::size_t obeyed = bytes_obeyed(rest);
+    for (const char c : rest.substr(0, obeyed))
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    if (obeyed == 0) text += rest[0];
+    rest.remove_prefix(std::max(obeyed, std::size_t{1}));
+  }
+  if (line.size() > longest) text += "...";
+  text += '\n';
+  std::fflush(stdout);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void throw_deadlock(const std::string& line) {
+  MessageCounts::instance().forget();
+  throw Error(Code::deadlock, line);
+}
+
+ControlPlane& ControlPlane::instance() {
+  return device().part<ControlPlane>();
+}
+
+void ControlPlane::keep_going(std::function<void()> advance,
+                              std::function<std::vector<Blocked::Needs>()> in_flight,
+                              std::function<Index()> calls) {
+  advance_ = std::move(advance);
+  in_flight_ = std::move(in_flight);
+  calls_ = std::move(calls);
+}
+
+void ControlPlane::wait_for(const std::string& what, const std::function<Blocked::Needs()>& needs,
+                            const std::function<bool()>& is_done) {
+  const SourceLine where = current_call_site();
+  auto describe = [&] {
+    Blocked blocked;
+    blocked.call = what;
+    blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where);
+    blocked.any_of = {needs()};
+    blocked.in_flight = in_flight_();
+    blocked.is_at_end = is_at_end_;
+    return blocked;
+  };
+  for (Wait wait; !is_done(); wait.idle(describe)) advance_();
+}
+
+DeviceState ControlPlane::my_state(Blocked blocked) const {
+  DeviceState state{std::move(blocked), removed_, calls_()};
+  for (const auto& [group, counts] : posted_) state.posted[group] = *counts;
+  return state;
+}
+
+void ControlPlane::remove(Index group) {
+  removed_[group] = *posted_.at(group);
+  posted_.erase(group);
+  if (removed_.size() > groups_remembered) removed_.erase(removed_.begin());
+}
+
+}  // namespace shard::runtime

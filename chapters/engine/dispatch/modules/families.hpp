@@ -1,0 +1,24 @@
+#pragma once
+
+/// The module trees of the supported families: Mistral, Mixtral and T5, as in transformers 5.23.
+
+#include <map>
+
+#include "engine/dispatch/modules/tree.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
+
+namespace shard::dispatch {
+
+/// A Mistral, or a Mixtral if it has experts.
+Network decoder_network(const DecoderModel& model);
+Network t5_network(const T5Model& model);
+
+/// The network of a folder with config.json, or of that file alone. If the folder has parameters, the files'
+/// headers give the types of elements, otherwise config.json does. \throws Error file as the reader of
+/// chapter 08 does, and for another family
+Network read_network(const std::string& path);
+/// The types of all tensors in a folder's files, from their headers. \throws Error file
+std::map<std::string, std::string> stored_types(const std::string& folder);
+
+}  // namespace shard::dispatch

@@ -1,0 +1,48 @@
+#include "engine/engines/loss.hpp"
+
+#include <cstring>
+
+namespace shard {
+
+double LossSum::total(Communicator& group) const {
+  std::string mine;
+  for (const auto& [row, part] : parts_) {
+    mine.append(reinterpret_cast<const char*>(&row), sizeof row);
+    mine.append(reinterpret_cast<const char*>(&part), sizeof part);
+  }
+  std::map<Index, double> all;
+  for (const std::string& theirs : group.gather("the loss", mine))
+    for (std::size_t at = 0; at < theirs.size(); at += sizeof(Index) + sizeof(double)) {
+      Index row = 0;
+      std::memcpy(&row, theirs.data() + at, sizeof row);
+      std::memcpy(&all[row], theirs.data() + at + sizeof row, sizeof(double));
+    }
+  double sum = 0;
+  for (const auto& [row, part] : all) sum += part;
+  return sum;
+}
+
+MeanSquaredError::MeanSquaredError(Index batch, Index width, std::function<Tensor(Range rows)> target)
+    : elements_(batch * width), target_(std::move(target)) {}
+
+Tensor MeanSquaredError::gradient(const Tensor& output, Index first_row) {
+  auto factor = static_cast<float>(2.0 / static_cast<double>(elements_));
+  Tensor target = target_({first_row, first_row + output.extent(0)});
+  Tensor gradient = scaled_difference(output, std::move(target), factor);
+  if (output.size() > 0) squares_.add(first_row, sum_of_squares(gradient) / (double{factor} * factor));
+  return gradient;
+}
+
+double MeanSquaredError::value(Communicator& group) const {
+  return squares_.total(group) / static_cast<double>(elements_);
+}
+
+Tensor MeanTokenLoss::gradient(const Tensor& losses, Index first_row) {
+  double sum = 0;
+  for (float loss : losses.to_host()) sum += double{loss};
+  if (losses.size() > 0) losses_.add(first_row, sum);
+  const auto each = static_cast<float>(1 / static_cast<double>(labelled_));
+  return Tensor::from_host(losses.shape(), std::vector<float>(static_cast<std::size_t>(losses.size()), each));
+}
+
+}  // namespace shard

@@ -1,0 +1,305 @@
+#pragma once
+
+/// The layouts themselves. (Part of layouts.hpp.)
+
+#include <concepts>
+#include <type_traits>
+
+#include "engine/layouts/mesh_cut.hpp"
+
+namespace shard {
+
+class Replicated;
+template <int Axis>
+class Sharded;
+class Partial;
+class Owned;
+template <class Axes, class... Letters>
+class OnMesh;
+
+namespace detail {
+
+struct Access;
+
+template <class T, class L>
+concept Is = std::same_as<std::remove_cvref_t<T>, L>;
+template <class T>
+inline constexpr int axis_of = -1;
+template <int Axis>
+inline constexpr int axis_of<Sharded<Axis>> = Axis;
+template <class T>
+concept Slice = (axis_of<std::remove_cvref_t<T>> >= 0);
+template <class T>
+inline constexpr bool is_future = false;
+template <class T>
+inline constexpr bool is_future<Future<T>> = true;
+template <class T, int Axis>
+concept SliceElsewhere = Slice<T> &&(axis_of<std::remove_cvref_t<T>> != Axis);
+/// Whether a tensor is one addend of a sum: over its group, or over an axis of its mesh.
+template <class T>
+inline constexpr bool is_unreduced = std::same_as<T, Partial>;
+template <class Axes, class... Letters>
+inline constexpr bool is_unreduced<OnMesh<Axes, Letters...>> = (std::same_as<Letters, Partial> || ...);
+template <class T>
+concept Unreduced = is_unreduced<std::remove_cvref_t<T>>;
+template <class T>
+concept Awaitable = is_future<std::remove_cvref_t<T>>;
+
+/// The base class of all layouts: the group, the tensor that this device holds, and the shape of the whole.
+class LayoutBase {
+ public:
+  /// \throws Error argument when this layout was made without a tensor.
+  Communicator& group(SourceLine where = SourceLine::current()) const;
+  const Shape& global_shape() const { return global_; }
+  /// Whether this layout was made without a tensor, or its tensor has no elements.
+  bool is_empty() const { return num_elements(global_) == 0; }
+
+ protected:
+  friend struct Access;
+  LayoutBase();
+  LayoutBase(Communicator& group, Tensor local, Shape global);
+  LayoutBase(LayoutBase&&) noexcept;
+  LayoutBase& operator=(LayoutBase&&) noexcept;
+  ~LayoutBase();
+
+  Communicator* group_ = nullptr;
+  Tensor local_;
+  Shape global_{0};
+};
+
+/// \throws Error argument unless `local` is rows [offset, offset + extent) of `global` along `axis`.
+void require_slice(const Shape& local, const Shape& global, int axis, Index offset);
+/// \throws Error argument unless both operands are cut at the same places.
+void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
+/// \throws Error argument unless `local` is the shape of this device's part after the cuts
+void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global);
+void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);
+/// \throws Error argument unless both groups have the same devices in the same order.
+void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b);
+/// Compares what a collective returned with what its layout says. \throws Error internal when they differ
+void require_result(const char* call, const Shape& expected, const Shape& given);
+/// The shape of this device's part of a tensor cut along `axis` over the group, by the rule of split.hpp.
+Shape my_part_of(const Communicator& group, Shape global, int axis);
+
+}  // namespace detail
+
+/// Every device holds the whole tensor, and all hold the same values.
+class Replicated : public detail::LayoutBase {
+ public:
+  Replicated() = default;
+  Replicated(Replicated&&) noexcept = default;
+  Replicated& operator=(Replicated&&) noexcept = default;
+  /// Claims that every device passes the same values; a checked run verifies it (Error mismatch).
+  Replicated(Communicator& group, Tensor whole, SourceLine where = SourceLine::current());
+  const Tensor& local() const& { return local_; }
+  Tensor local() && { return std::move(local_); }
+  Tensor& parameter() { return local_; }  ///< for updates in place
+  /// \name Conversions to Replicated that do not compile. The compiler answers each with one sentence.
+  /// @{
+  template <detail::Is<Partial> L>
+  __attribute__((
+      unavailable("a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, "
+                  "Replicated"))) Replicated(L&&);
+  template <detail::Slice L>
+  __attribute__((unavailable("a Sharded is one slice: all_gather(std::move(x)) makes the whole, Replicated")))
+  Replicated(L&&);
+  template <detail::Is<Owned> L>
+  __attribute__((unavailable("an Owned is on one device: broadcast(std::move(x)) makes it Replicated")))
+  Replicated(L&&);
+  template <detail::Is<Tensor> L>
+  __attribute__((unavailable(
+      "a tensor has no layout: Replicated(group(), std::move(x)) claims that all devices hold the "
+      "same"))) Replicated(L&&);
+  template <detail::Awaitable L>
+  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
+  Replicated(L&&);
+  /// @}
+};
+
+/// Every device holds a slice along `Axis`.
+template <int Axis>
+class Sharded : public detail::LayoutBase {
+ public:
+  static_assert(Axis >= 0, "Sharded<Axis>: an axis is counted from 0");
+  Sharded() = default;
+  Sharded(Sharded&&) noexcept = default;
+  Sharded& operator=(Sharded&&) noexcept = default;
+  /// Claims that `slice` starts at `offset` along Axis of a tensor of shape `global`.
+  Sharded(Communicator& group, Tensor slice, Shape global, Index offset,
+          SourceLine where = SourceLine::current())
+      : LayoutBase(group, std::move(slice), std::move(global)), offset_(offset) {
+    const CallSite call(where);
+    detail::require_slice(local_.shape(), global_, Axis, offset_);
+  }
+  const Tensor& local() const& { return local_; }
+  Tensor local() && { return std::move(local_); }
+  Tensor& parameter() { return local_; }  ///< for updates in place
+  /// The index along Axis at which this device's slice begins.
+  Index offset() const { return offset_; }
+  /// \name Conversions to Sharded that do not compile. The compiler answers each with one sentence.
+  /// @{
+  template <detail::Is<Replicated> L>
+  __attribute__((
+      unavailable("a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device, "
+                  "Sharded<Axis>"))) Sharded(L&&);
+  template <detail::SliceElsewhere<Axis> L>
+  __attribute__((unavailable(
+      "the slices are along another axis: all_to_all<From, To>(std::move(x)) moves the cut"))) Sharded(L&&);
+  template <detail::Is<Partial> L>
+  __attribute__((unavailable(
+      "a Partial is one addend of a sum: reduce_scatter<Axis>(std::move(x)) makes a slice of the sum, "
+      "Sharded<Axis>"))) Sharded(L&&);
+  template <detail::Is<Owned> L>
+  __attribute__((unavailable(
+      "an Owned is on one device: broadcast(std::move(x)) makes it Replicated, and shard<Axis> of that is "
+      "Sharded<Axis>"))) Sharded(L&&);
+  template <detail::Is<Tensor> L>
+  __attribute__((unavailable(
+      "a tensor has no layout: Sharded<Axis>(group(), std::move(x), global_shape, offset) claims where the "
+      "slice lies"))) Sharded(L&&);
+  template <detail::Awaitable L>
+  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
+  Sharded(L&&);
+  /// @}
+
+ private:
+  friend struct detail::Access;
+  Index offset_ = 0;
+};
+
+/// Every device holds an addend, and the tensor is the sum of all addends. An addend alone has no meaning, so
+/// this class has no local().
+class Partial : public detail::LayoutBase {
+ public:
+  Partial() = default;
+  Partial(Partial&&) noexcept = default;
+  Partial& operator=(Partial&&) noexcept = default;
+  Partial(Communicator& group, Tensor addend);
+  /// \name Conversions to Partial that do not compile. The compiler answers each with one sentence.
+  /// @{
+  template <detail::Is<Replicated> L>
+  __attribute__((unavailable("a Replicated is no addend: as a Partial it would count once per device")))
+  Partial(L&&);
+  template <detail::Slice L>
+  __attribute__((
+      unavailable("a Sharded is a slice and no addend: as a Partial, slices of different places would be "
+                  "added"))) Partial(L&&);
+  template <detail::Is<Owned> L>
+  __attribute__((unavailable("an Owned is no addend: the other devices hold nothing to add"))) Partial(L&&);
+  template <detail::Is<Tensor> L>
+  __attribute__((
+      unavailable("a tensor has no layout: Partial(group(), std::move(x)) claims that it is one addend of a "
+                  "sum"))) Partial(L&&);
+  template <detail::Awaitable L>
+  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
+  Partial(L&&);
+  /// @}
+};
+
+/// The whole tensor on device `owner` of the group; other devices hold nothing.
+class Owned : public detail::LayoutBase {
+ public:
+  Owned() = default;
+  Owned(Owned&&) noexcept = default;
+  Owned& operator=(Owned&&) noexcept = default;
+  /// The owner passes the whole tensor, the others an empty one. \throws Error argument otherwise
+  Owned(Communicator& group, Tensor whole_or_nothing, Shape global, int owner,
+        SourceLine where = SourceLine::current());
+  /// A tensor that this device owns. The other devices need not make an Owned for it.
+  static Owned mine(Communicator& group, Tensor whole);
+  /// \throws Error argument on any device but the owner.
+  const Tensor& local(SourceLine where = SourceLine::current()) const&;
+  Tensor local(SourceLine where = SourceLine::current()) && {
+    static_cast<const Owned&>(*this).local(where);
+    return std::move(local_);
+  }
+  Tensor& parameter() { return local_; }  ///< for updates in place
+  int owner() const { return owner_; }
+  bool is_mine(SourceLine where = SourceLine::current()) const { return owner_ == group(where).device_id(); }
+  /// \name Conversions to Owned that do not compile. The compiler answers each with one sentence.
+  /// @{
+  template <detail::Is<Replicated> L>
+  __attribute__((unavailable(
+      "a Replicated is on every device, an Owned on one: no call is needed to read it there"))) Owned(L&&);
+  template <detail::Slice L>
+  __attribute__((
+      unavailable("a Sharded is one slice, and an Owned the whole: all_gather(std::move(x)) makes the whole, "
+                  "Replicated"))) Owned(L&&);
+  template <detail::Is<Partial> L>
+  __attribute__((unavailable(
+      "a Partial is one addend of a sum, and an Owned the whole: all_reduce(std::move(x)) makes the sum, "
+      "Replicated"))) Owned(L&&);
+  template <detail::Is<Tensor> L>
+  __attribute__((
+      unavailable("a tensor has no layout: Owned(group(), std::move(x), global_shape, owner) claims whose "
+                  "it is"))) Owned(L&&);
+  template <detail::Awaitable L>
+  __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
+  Owned(L&&);
+  /// @}
+
+ private:
+  friend struct detail::Access;
+  int owner_ = 0;
+};
+
+namespace detail {
+
+/// Gives the functions below access to the local tensors of all layouts, also of a Partial. Their result
+/// types say whether the result is still an addend.
+struct Access {
+  template <class L>
+  static const Tensor& tensor(const L& laid) {
+    return laid.local_;
+  }
+  template <class L>
+  static Tensor take(L&& laid) {
+    return std::move(laid.local_);
+  }
+  /// The index at which the local part begins, or the owner; 0 for layouts that have neither.
+  template <class L>
+  static Index place(const L& laid) {
+    if constexpr (Slice<L>) return laid.offset_;
+    if constexpr (std::same_as<L, Owned>) return laid.owner_;
+    return 0;
+  }
+  template <class L>
+  static L make(Communicator& group, Tensor local, Shape global, Index place) {
+    L laid;
+    laid.group_ = &group;
+    laid.local_ = std::move(local);
+    laid.global_ = std::move(global);
+    if constexpr (Slice<L>) laid.offset_ = place;
+    if constexpr (std::same_as<L, Owned>) laid.owner_ = static_cast<int>(place);
+    return laid;
+  }
+};
+
+template <class L>
+inline constexpr bool always_false = false;
+class NoLayout;
+/// Whether the compiler has refused the call of which this is the result.
+template <class L>
+inline constexpr bool is_no_layout = std::same_as<std::remove_cvref_t<L>, NoLayout>;
+
+}  // namespace detail
+
+template <class L>
+concept Layout = std::derived_from<std::remove_cvref_t<L>, detail::LayoutBase>;
+
+namespace detail {
+
+/// The result of a call that the compiler has refused. It converts to every layout, so that the compiler
+/// reports no second error.
+class NoLayout : public LayoutBase {
+ public:
+  NoLayout() = default;
+  template <Layout L>
+  operator L() const {
+    return {};
+  }
+};
+
+}  // namespace detail
+
+}  // namespace shard

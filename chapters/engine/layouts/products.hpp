@@ -1,0 +1,243 @@
+#pragma once
+
+/// Products of layouts. (Part of layouts.hpp.)
+
+#include "engine/layouts/layout_types.hpp"
+
+namespace shard {
+
+/// \name Products
+/// @{
+
+/// A matrix that a product reads transposed: axes 0 and 1 change places.
+template <Layout L>
+struct Transposed {
+  const L& matrix;
+};
+template <Layout L>
+Transposed<L> transposed(const L& matrix) {
+  return {matrix};
+}
+
+namespace detail {
+
+/// The layout of an operand as the product reads it.
+template <class L>
+struct ReadAs {
+  using type = L;
+};
+template <class L>
+struct ReadAs<Transposed<L>> {
+  using type = L;
+};
+template <>
+struct ReadAs<Transposed<Sharded<0>>> {
+  using type = Sharded<1>;
+};
+template <>
+struct ReadAs<Transposed<Sharded<1>>> {
+  using type = Sharded<0>;
+};
+
+/// The products that need no communication, with the layout of the result.
+template <class A, class B>
+struct Product {
+  static constexpr bool legal = false;
+};
+template <class Result>
+struct Legal {
+  static constexpr bool legal = true;
+  using type = Result;
+};
+template <>
+struct Product<Replicated, Replicated> : Legal<Replicated> {};
+template <>
+struct Product<Sharded<0>, Replicated> : Legal<Sharded<0>> {};
+template <>
+struct Product<Replicated, Sharded<1>> : Legal<Sharded<1>> {};
+template <>
+struct Product<Sharded<1>, Sharded<0>> : Legal<Partial> {};
+template <>
+struct Product<Partial, Replicated> : Legal<Partial> {};
+template <>
+struct Product<Replicated, Partial> : Legal<Partial> {};
+template <>
+struct Product<Owned, Owned> : Legal<Owned> {};
+
+template <Layout L>
+const L& matrix_of(const L& matrix) {
+  return matrix;
+}
+template <Layout L>
+const L& matrix_of(const Transposed<L>& t) {
+  return t.matrix;
+}
+template <class L>
+inline constexpr bool is_transposed = false;
+template <class L>
+inline constexpr bool is_transposed<Transposed<L>> = true;
+
+template <class L>
+concept Factor = Layout<L> || is_transposed<L>;
+
+/// An operand's layout as the product reads it.
+template <class A>
+using Read = typename ReadAs<A>::type;
+template <class A, class L>
+concept Reads = Factor<A> && std::same_as<Read<A>, L>;
+template <class A, class B>
+inline constexpr bool was_refused = std::same_as<Read<A>, NoLayout> || std::same_as<Read<B>, NoLayout>;
+template <class A, class B>
+inline constexpr bool has_product = Product<Read<A>, Read<B>>::legal;
+
+/// \throws Error argument unless both global shapes are matrices that fit.
+Shape product_shape(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed);
+
+}  // namespace detail
+
+/// The matrix product of two layouts, each as it is or `transposed(x)`. Every device multiplies its local
+/// tensors, and the result type is R·R=R, S0·R=S0, R·S1=S1, S1·S0=P, P·R=P, R·P=P, O·O=O.
+/// \throws Error argument when shapes do not fit or S1·S0 are cut at different places.
+template <detail::Factor A, detail::Factor B>
+requires detail::has_product<A, B>
+auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
+  using Result = typename detail::Product<detail::Read<A>, detail::Read<B>>::type;
+  const CallSite call(where);
+  const auto& x = detail::matrix_of(a);
+  const auto& y = detail::matrix_of(b);
+  constexpr bool tx = detail::is_transposed<A>;
+  constexpr bool ty = detail::is_transposed<B>;
+  const Tensor& x_local = detail::Access::tensor(x);
+  const Tensor& y_local = detail::Access::tensor(y);
+  Index x_place = detail::Access::place(x);
+  Index y_place = detail::Access::place(y);
+  Shape global = detail::product_shape(x.global_shape(), tx, y.global_shape(), ty);
+  detail::require_same_group("matmul", x, y);
+  if constexpr (std::same_as<Result, Owned>) {
+    detail::require_same_owner("matmul", x, x.owner(), y.owner());
+    if (!x.is_mine()) return detail::Access::make<Owned>(x.group(), Tensor(), std::move(global), x_place);
+  }
+  if constexpr (std::same_as<Result, Partial> && detail::Slice<decltype(x)>)
+    detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)},
+                             y_place);
+  Tensor local = matmul(Operand(x_local, tx), Operand(y_local, ty));
+  return detail::Access::make<Result>(x.group(), std::move(local), std::move(global),
+                                      std::same_as<Result, Sharded<1>> ? y_place : x_place);
+}
+/// @}
+
+/// \name Products that need communication first. The compiler answers each with one sentence.
+/// @{
+template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
+requires(!detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0");
+  return {};
+}
+template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
+requires(detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S0·S0 has no product: a without transposed would make it S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
+requires(!detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1");
+  return {};
+}
+template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
+requires(detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S1·S1 has no product: b without transposed would make it S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Sharded<1>> A, detail::Reads<Replicated> B>
+requires(!detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S1·R has no product: transposed(a) would make it S0·R = S0, and shard<0>(b) S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Sharded<1>> A, detail::Reads<Replicated> B>
+requires(detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(
+      detail::always_false<A>,
+      "S1·R has no product: a without transposed would make it S0·R = S0, and b cut by shard S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Replicated> A, detail::Reads<Sharded<0>> B>
+requires(!detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "R·S0 has no product: transposed(b) would make it R·S1 = S1, and shard<1>(a) S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Replicated> A, detail::Reads<Sharded<0>> B>
+requires(detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(
+      detail::always_false<A>,
+      "R·S0 has no product: b without transposed would make it R·S1 = S1, and a cut by shard S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<1>> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S0·S1 has no product: each device would hold one block; all_gather(b) makes it S0·R = S0, "
+                "all_gather(a) R·S1 = S1");
+  return {};
+}
+template <detail::Reads<Partial> A, detail::Reads<Partial> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "P·P has no product, as a product of sums is no sum of products: all_reduce(std::move(a)) "
+                "makes it R·P = P");
+  return {};
+}
+template <detail::Reads<Partial> A, detail::Reads<Sharded<0>> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "P·S0 has no product: reduce_scatter<1>(std::move(a)) makes it S1·S0 = P");
+  return {};
+}
+template <detail::Reads<Partial> A, detail::Reads<Sharded<1>> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>, "P·S1 has no product: all_reduce(std::move(a)) makes it R·S1 = S1");
+  return {};
+}
+template <detail::Reads<Sharded<0>> A, detail::Reads<Partial> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>, "S0·P has no product: all_reduce(std::move(b)) makes it S0·R = S0");
+  return {};
+}
+template <detail::Reads<Sharded<1>> A, detail::Reads<Partial> B>
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "S1·P has no product: reduce_scatter<0>(std::move(b)) makes it S1·S0 = P");
+  return {};
+}
+template <detail::Factor A, detail::Factor B>
+requires(detail::Reads<A, Owned> != detail::Reads<B, Owned> && !detail::was_refused<A, B>) detail::NoLayout
+    matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>,
+                "an Owned multiplies an Owned only, as the other devices hold nothing of it: "
+                "broadcast(std::move(x)) makes it Replicated");
+  return {};
+}
+template <detail::Factor A, detail::Factor B>
+requires(detail::axis_of<detail::Read<A>> > 1 || detail::axis_of<detail::Read<B>> > 1) detail::NoLayout
+    matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>, "a product takes matrices: these are cut along axis 0 or 1");
+  return {};
+}
+template <class A, class B>
+requires(detail::Awaitable<A> || detail::Awaitable<B>) detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::always_false<A>, "an operand of matmul is a future: .get() waits for it");
+  return {};
+}
+/// A product with an operand that the compiler has refused already.
+template <detail::Factor A, detail::Factor B>
+requires detail::was_refused<A, B> detail::NoLayout matmul(const A&, const B&) {
+  return {};
+}
+/// @}
+
+}  // namespace shard

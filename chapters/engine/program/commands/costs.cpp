@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/files/model_folder.hpp"
+#include "engine/basics/printable.hpp"
+#include "engine/program/commands.hpp"
+#include "engine/program/commands/costs_of_step.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The costs of a step on one device, or the largest of several devices.
+struct Row {
+  std::string name;
+  CostsOfStep costs;
+
+  /// Activations and buffers at the moment of the most memory.
+  Index rest() const { return costs.peak - costs.parameters - costs.gradients - costs.state; }
+};
+
+std::vector<Row> rows_of(const Run& run) {
+  std::vector<Row> rows;
+  for (const CostsOfStep& costs : costs_of_step(run))
+    rows.push_back({fmt::format("device {}", rows.size()), costs});
+  return rows;
+}
+
+/// \throws Error usage for a network option that config.json determines
+std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& arguments) {
+  if (arguments.config.empty()) return kind.make(arguments.options);
+  const std::vector<std::string> read = kind.options_beside_config();
+  for (const std::vector<OptionText>& options : {kind.options(), kind.training_options()})
+    for (const OptionText& o : options)
+      if (arguments.options.has(o.name) && std::ranges::find(read, o.name) == read.end())
+        throw Error(Code::usage, fmt::format("{}: expected without --config, which says it, given {}", o.name,
+                                             arguments.options.given(o.name)));
+  return kind.described_by(read_model_config(arguments.config), arguments.options);
+}
+
+/// The first variant whose kind of network reads this config.json. \throws Error as the first variant does,
+/// if none reads it
+const Variant& reader_of(const Chapter& chapter, const Variant& first, const Arguments& arguments) {
+  if (arguments.config.empty() || arguments.only_variant) return first;
+  for (const Variant& v : chapter.variants) {
+    try {
+      network_of(*v.workload, arguments);
+      return v;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return first;
+}
+
+/// The memory of the device that holds most, and the most that any device sends and computes.
+Row largest_of(const std::vector<Row>& rows) {
+  Row row = *std::ranges::max_element(rows, {}, [](const Row& r) { return r.costs.peak; });
+  auto most = [](Traffic& sent, const Traffic& other) {
+    sent = {std::max(sent.messages, other.messages), std::max(sent.bytes, other.bytes)};
+  };
+  for (const Row& other : rows) {
+    most(row.costs.sent, other.costs.sent);
+    row.costs.operations = std::max(row.costs.operations, other.costs.operations);
+    for (const auto& [axes, sent] : other.costs.along) most(row.costs.along[axes], sent);
+  }
+  return row;
+}
+
+/// Bytes, or GiB if a device holds at least one.
+class Unit {
+ public:
+  explicit Unit(const std::vector<Row>& rows)
+      : is_large_(std::ranges::any_of(rows, [](const Row& r) { return r.costs.peak >= gibibyte; })) {}
+
+  std::string name() const { return is_large_ ? "GiB" : "bytes"; }
+  std::string operator()(Index bytes) const {
+    return is_large_ ? fmt::format("{:.2f}", static_cast<double>(bytes) / gibibyte) : with_commas(bytes);
+  }
+
+ private:
+  static constexpr Index gibibyte = Index{1} << 30;
+  bool is_large_;
+};
+
+std::string table(const std::vector<Row>& rows, const std::string& what) {
+  const Unit unit(rows);
+  std::size_t width = 14;
+  for (const Row& r : rows) width = std::max(width, r.name.size());
+  constexpr auto line = "{:<{}} {:>13} {:>13} {:>13} {:>13} {:>13} {:>13} {:>9} {:>14}\n";
+  std::string text = fmt::format(line, what, width, "parameters", "gradients", "state", "the rest", "at most",
+                                 "sent", "messages", "operations");
+  for (const Row& r : rows) {
+    text += fmt::format(line, r.name, width, unit(r.costs.parameters), unit(r.costs.gradients),
+                        unit(r.costs.state), unit(r.rest()), unit(r.costs.peak), unit(r.costs.sent.bytes),
+                        with_commas(r.costs.sent.messages),
+                        fmt::format("{:.3g}", static_cast<double>(r.costs.operations)));
+    for (const auto& [axes, sent] : r.costs.along)
+      if (sent.messages > 0)
+        text += fmt::format("{:<{}} {:>13} {:>9}\n", "  along " + axes, width + 70, unit(sent.bytes),
+                            with_commas(sent.messages));
+  }
+  return text +
+         fmt::format(
+             "\nIn {}, of a step after the first. State is the optimizer's. The rest is what the fullest\n"
+             "moment has beside the three columns before it: activations and buffers.\n",
+             unit.name());
+}
+
+/// The rows of each variant's devices, and why other variants cannot train this network.
+struct AllRows {
+  std::vector<std::pair<std::string, std::vector<Row>>> of_variants;
+  std::string refused;
+};
+
+/// The rows of all variants that train such networks, or of one.
+AllRows all_rows(Communicator& group, const Chapter& chapter, const Variant& variant, const Workload& network,
+                 const Arguments& arguments) {
+  AllRows all;
+  if (arguments.only_variant) {
+    all.of_variants.emplace_back(variant.name, rows_of({group, variant, network, arguments}));
+    return all;
+  }
+  for (const Variant& v : chapter.variants) {
+    const std::string trained = v.workload->name();
+    if (trained != variant.workload->name() && trained != network.kind().name()) continue;
+    try {
+      all.of_variants.emplace_back(v.name, rows_of({group, v, network, arguments}));
+    } catch (const Error& error) {
+      if (error.code() != Code::usage) throw;
+      all.refused += fmt::format("{}: {}\n", v.name, error.what());
+    }
+  }
+  if (all.of_variants.empty()) throw Error(Code::usage, all.refused.substr(0, all.refused.find('\n')));
+  return all;
+}
+
+/// One variant has a row for each device. Of several variants, each has a row for the device that holds most.
+std::string table_of(const AllRows& all, bool is_one) {
+  if (is_one) return table(all.of_variants[0].second, all.of_variants[0].first);
+  std::vector<Row> rows;
+  for (const auto& [name, of_devices] : all.of_variants) {
+    rows.push_back(largest_of(of_devices));
+    rows.back().name = name;
+  }
+  return table(rows, "variant") +
+         "Memory is that of the fullest device. The other columns are the largest of any device.\n" +
+         all.refused;
+}
+
+nlohmann::ordered_json to_json(const CostsOfStep& c) {
+  nlohmann::ordered_json along = nlohmann::ordered_json::object();
+  for (const auto& [axes, sent] : c.along) along[axes] = {{"bytes", sent.bytes}, {"messages", sent.messages}};
+  return {{"parameters", c.parameters},
+          {"gradients", c.gradients},
+          {"state", c.state},
+          {"peak", c.peak},
+          {"bytes", c.sent.bytes},
+          {"messages", c.sent.messages},
+          {"along", along},
+          {"flops", c.operations}};
+}
+
+std::string title(const Chapter& chapter, const Workload& network, const Arguments& arguments, int devices) {
+  return fmt::format(
+      "{} {} on {} device{}: {}, batch {}, {}. A step of each engine, on tensors without memory.\n\n",
+      chapter.short_name(), chapter.title, devices, devices == 1 ? "" : "s", network.describe(),
+      arguments.batch, arguments.optimizer);
+}
+
+/// The costs as JSON, in bytes: a list for each variant, with each device.
+std::string json_of(const AllRows& all) {
+  nlohmann::ordered_json variants = nlohmann::ordered_json::object();
+  for (const auto& [name, rows] : all.of_variants)
+    for (const Row& row : rows) variants[name].push_back(to_json(row.costs));
+  return variants.dump(1) + '\n';
+}
+
+}  // namespace
+
+int costs(Communicator& group, const Chapter& chapter, const Variant& first, const Arguments& arguments) {
+  const Variant& variant = reader_of(chapter, first, arguments);
+  const std::shared_ptr<Workload> network = network_of(*variant.workload, arguments);
+  const AllRows all = all_rows(group, chapter, variant, *network, arguments);
+  if (group.device_id() != 0) return 0;
+  if (arguments.json)
+    fmt::print("{}", json_of(all));
+  else
+    fmt::print("{}{}", title(chapter, *network, arguments, group.num_devices()),
+               table_of(all, arguments.only_variant.has_value()));
+  if (!arguments.json && network->journal())
+    fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
+  return 0;
+}
+
+}  // namespace shard

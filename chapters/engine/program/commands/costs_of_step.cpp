@@ -1,0 +1,92 @@
+#include "engine/program/commands/costs_of_step.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace shard {
+
+namespace {
+
+/// While such an object lives, tokens choose experts in turn.
+struct ChoosingInTurn {
+  ChoosingInTurn() { choose_in_turn(true); }
+  ~ChoosingInTurn() { choose_in_turn(false); }
+  ChoosingInTurn(const ChoosingInTurn&) = delete;
+  ChoosingInTurn& operator=(const ChoosingInTurn&) = delete;
+};
+
+/// A batch of equal rows.
+class SameRows : public TrainingBatch {
+ public:
+  explicit SameRows(const Workload& network) : row_(network.random_input(1, 0)) {}
+
+  Tensor input(Range rows) const override {
+    Shape shape = row_.shape;
+    shape[0] = rows.size();
+    std::vector<float> values;
+    for (Index row = rows.begin; row < rows.end; ++row)
+      values.insert(values.end(), row_.values.begin(), row_.values.end());
+    return Tensor::from_host(std::move(shape), values);
+  }
+  Tensor loss_gradient(const Tensor& output, Index) override { return Tensor(output.shape()); }
+  double loss(Communicator&) const override { return 0; }
+
+ private:
+  HostTensor row_;
+};
+
+/// The costs of the second step on this device. The first step, with one row, makes the optimizer's state.
+CostsOfStep my_costs(const Run& run) {
+  const std::unique_ptr<ShardedEngine> engine =
+      run.variant.make(run.group, run.network, run.arguments.options);
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
+  load_beginning(run, *engine, *optimizer);
+  const Index parameters = ledger().live(Purpose::parameters);
+  SameRows batch(run.network);
+  Arguments of_first = run.arguments;
+  of_first.batch = 1;
+  training_step({run.group, run.variant, run.network, of_first}, *engine, *optimizer, batch);
+  ledger().reset();
+  training_step(run, *engine, *optimizer, batch);
+  return {.parameters = parameters,
+          .gradients = ledger().peak(Purpose::gradients),
+          .state = ledger().live(Purpose::optimizer),
+          .activations = ledger().peak(Purpose::activations),
+          .buffers = ledger().peak(Purpose::buffers),
+          .peak = ledger().peak(),
+          .operations = ledger().flops(),
+          .sent = ledger().traffic(),
+          .along = engine->sent_along()};
+}
+
+std::string as_text(const CostsOfStep& c) {
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {}", c.parameters, c.gradients, c.state, c.activations, c.buffers,
+                  c.peak, c.operations, c.sent.messages, c.sent.bytes);
+  for (const auto& [axes, sent] : c.along) text += fmt::format(" {} {} {}", axes, sent.messages, sent.bytes);
+  return text;
+}
+
+CostsOfStep costs_from(const std::string& text) {
+  CostsOfStep c;
+  std::istringstream in(text);
+  in >> c.parameters >> c.gradients >> c.state >> c.activations >> c.buffers >> c.peak >> c.operations;
+  in >> c.sent.messages >> c.sent.bytes;
+  Traffic sent;
+  for (std::string axes; in >> axes >> sent.messages >> sent.bytes;) c.along[axes] = sent;
+  return c;
+}
+
+}  // namespace
+
+std::vector<CostsOfStep> costs_of_step(const Run& run) {
+  if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.arguments.options);
+  const ChoosingInTurn choosing;
+  std::vector<CostsOfStep> all;
+  for (const std::string& text : run.group.gather("costs", as_text(my_costs(run))))
+    all.push_back(costs_from(text));
+  return all;
+}
+
+}  // namespace shard

@@ -1,0 +1,46 @@
+#pragma once
+
+/// Input and output of `infer`: standard input and standard output, one row in each line.
+
+#include <functional>
+#include <istream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/workload.hpp"
+
+namespace shard {
+
+struct Streams {
+  std::unique_ptr<InputStream> input;
+  std::unique_ptr<OutputStream> output;
+};
+
+/// Reads and writes rows of numbers with commas between them. `at_a_time` rows go through the network
+/// together. `hint`: see input_hint
+Streams rows_of_numbers(std::istream& in, Index width, Index at_a_time, InputHint hint);
+/// Reads sequences of tokens, all of one length, and writes the losses of each sequence's labels. A token's
+/// label is the next token. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
+Streams rows_of_tokens(std::istream& in, const Workload& network, Index at_a_time);
+
+/// The lines of standard input, counted for messages.
+class InputLines {
+ public:
+  explicit InputLines(std::istream& in) : in_(in) {}
+
+  /// Reads the next line, without its end. False at the end of the input.
+  bool next(std::string& line);
+  [[noreturn]] void complain(Code code, const std::string& what) const;
+  [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const;
+
+ private:
+  std::istream& in_;
+  Index line_ = 0;
+};
+
+/// Writes numbers to standard output, this many in a line. \throws Error file
+void write_lines(const std::vector<float>& values, Index width);
+
+}  // namespace shard

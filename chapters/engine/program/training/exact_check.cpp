@@ -1,0 +1,166 @@
+#include "engine/program/training/exact_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "engine/device/communicator/checked_communicator.hpp"
+#include "engine/weights/host_checkpoint.hpp"
+#include "engine/engines/optimizer.hpp"
+#include "engine/workloads/other_versions.hpp"
+
+namespace shard {
+
+namespace {
+
+constexpr std::size_t most_shown = 2;  // devices whose differences are printed
+
+/// Matrix products use float32 during the lifetime of this object.
+class InFloat32 {
+ public:
+  InFloat32() { set_precision(Precision::float32); }
+  ~InFloat32() { set_precision(before_); }
+  InFloat32(const InFloat32&) = delete;
+  InFloat32& operator=(const InFloat32&) = delete;
+
+ private:
+  Precision before_ = precision();
+};
+
+Tensor rows_of(const HostTensor& t, Range rows) {
+  return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
+}
+
+/// Makes engines to be compared with exact problems.
+struct Checked {
+  const Run& run;
+  Communicator& group;  ///< of the engine; it may check claims of layout
+
+  int devices() const { return run.group.num_devices(); }
+  std::unique_ptr<ShardedEngine> engine(const ExactProblem& problem, bool input_grad) const {
+    std::unique_ptr<ShardedEngine> made = run.variant.make(group, *problem.workload, run.arguments.options);
+    made->load_checkpoint(*host_checkpoint(problem.weights, "exact mode"));
+    made->want_input_grad(input_grad);
+    return made;
+  }
+};
+
+/// One step of this device.
+struct Step {
+  std::vector<OutputRows> output;
+  Gradients gradients;
+};
+
+Step step(ShardedEngine& engine, const ExactProblem& problem) {
+  Step done;
+  Tensor input = rows_of(problem.input, engine.input_rows(problem.input.shape[0]));
+  done.gradients = engine.forward_backward(std::move(input), [&](const Tensor& output, Index first_row) {
+    done.output.push_back({first_row, {output.shape(), output.to_host()}});
+    return rows_of(problem.output_grad, {first_row, first_row + output.extent(0)});
+  });
+  return done;
+}
+
+/// The difference to print: the first one with a known cause, or else the first one.
+std::string difference_to_show(const std::vector<Comparison>& comparisons) {
+  for (bool any : {false, true})
+    for (const Comparison& c : comparisons)
+      if (!c.is_equal() && (any || c.cause != Cause::unknown)) return c.first_difference;
+  return "";
+}
+
+/// The largest difference over all devices, in ulp. Device 0 prints a difference of at most two devices.
+Index worst_of_all(Communicator& group, const std::vector<Comparison>& comparisons, const char* when) {
+  Index worst = 0;
+  for (const Comparison& c : comparisons) worst = std::max(worst, c.max_ulp);
+  std::vector<std::string> lines = group.gather("exact mode", difference_to_show(comparisons));
+  std::erase(lines, "");
+  std::stable_partition(lines.begin(), lines.end(),
+                        [](const std::string& l) { return !l.ends_with(Diagnosis().text); });
+  for (const std::string& line : lines) note_difference(line + when);
+  for (std::size_t i = 0; i < lines.size() && i < most_shown; ++i)
+    fmt::print("  differs{}: {}\n", when, lines[i]);
+  if (lines.size() > most_shown) fmt::print("  and on others: {} in all\n", lines.size());
+  if (lines.size() == 1 && group.num_devices() > 1) fmt::print("  the other devices' results are right\n");
+  return std::ranges::max(group.exchange("exact mode", worst));
+}
+
+/// A difference, on device 0, for each parameter with elements that no device updates. It shows even if no
+/// row of the batch uses them.
+std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& problem) {
+  std::string mine;
+  for (const Trainable& t : engine.trainable())
+    mine += fmt::format("{} {}\n", t.name, num_elements(t.parameter.shape()));
+  std::map<std::string, Index> trained;
+  for (const std::string& text : engine.group().gather("parameters that are trained", mine)) {
+    std::istringstream lines(text);
+    Index elements = 0;
+    for (std::string name; lines >> name >> elements;) trained[name] += elements;
+  }
+  std::vector<Comparison> missing;
+  for (const auto& [name, weights] : problem.weights)
+    if (const Index all = num_elements(weights.shape); this_device() == 0 && trained[name] < all) {
+      const Diagnosis says(Cause::not_trained, {std::to_string(all), std::to_string(trained[name])});
+      missing.push_back({.max_ulp = all, .first_difference = name + ": " + says.text, .cause = says.cause});
+    }
+  return missing;
+}
+
+/// The largest difference, in ulp, in a step with dL/dx. Without one, that of a step without dL/dx, and then
+/// that of a step after the optimizer has halved the weights.
+Index difference_on(const Checked& checked, const ExactProblem& problem) {
+  const int devices = checked.devices();
+  Communicator& group = checked.run.group;  // believes what the unsharded engine claims
+  Solution expected = solve(problem, group);
+  Background background{.addends = [&] { return addends_by_rows(problem, devices, group); },
+                        .others = [&] { return other_versions(problem, devices, group); }};
+  auto differs = [&](const Step& done, const char* when) {
+    return worst_of_all(checked.group, compare_all(group, done.output, done.gradients, expected, background),
+                        when);
+  };
+  if (const Index worst = differs(step(*checked.engine(problem, true), problem), ""); worst > 0) return worst;
+
+  expected.erase(Gradients::input_grad);
+  background.was_right_with_input_grad = true;
+  const std::unique_ptr<ShardedEngine> engine = checked.engine(problem, false);
+  const Step first = step(*engine, problem);
+  if (const Index worst = differs(first, " where dL/dx is not wanted"); worst > 0) return worst;
+
+  if (const Index worst = worst_of_all(checked.group, untrained(*engine, problem), ""); worst > 0)
+    return worst;
+  const Workload& network = *problem.workload;
+  HalvingOptimizer([&](const std::string& name) {
+    return network.must_stay(name);
+  }).step(*engine, first.gradients);
+  const ExactProblem halved = with_halved_weights(problem);
+  expected = solve(halved, group);
+  expected.erase(Gradients::input_grad);
+  background = {.others = [&] { return stale_versions(problem, halved, devices, group.device_id(), group); }};
+  return differs(step(*engine, halved), " after a step of the optimizer");
+}
+
+}  // namespace
+
+/// In the first attempt, a false claim that all devices hold the same throws. The second attempt does not
+/// check claims, and shows the differences that follow from the false one.
+Index exact_difference(const Run& run) {
+  const InFloat32 exact;
+  constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
+  const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
+  try {
+    CheckedCommunicator checking(run.group);
+    return difference_on({run, checking}, problem);
+  } catch (const FalseClaim& error) {
+    if (error.members() < run.group.num_devices()) throw;  // the other devices are still in the first attempt
+    const Index worst = difference_on({run, run.group}, problem);
+    if (worst == 0) throw;
+    if (run.group.device_id() == 0) {
+      fmt::print("  a claim of layout is false: {}\n", error.what());
+      note_difference(error.what());
+    }
+    return worst;
+  }
+}
+
+}  // namespace shard

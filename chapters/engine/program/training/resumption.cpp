@@ -1,0 +1,72 @@
+#include "engine/program/training/resumption.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/files/regular_file.hpp"
+#include "engine/basics/printable.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Whether a resumed run may change this option.
+bool may_change(const std::string& option) {
+  const std::vector<std::string> changeable = {"--batch", "--learning-rate", "--clip-norm", "--precision",
+                                               "--data"};
+  return std::ranges::find(changeable, option) != changeable.end();
+}
+
+void take(CLI::App& command, const std::string& name, const std::string& text, const std::string& folder) {
+  CLI::Option* option = command.get_option_no_throw(name);
+  if (option == nullptr)
+    bad_file(folder + '/' + Manifest::file_name, "training", "options of train", printable(name));
+  if (option->count() == 0) {
+    option->add_result(text);
+    option->run_callback();
+  } else if (const std::string& given = option->results().front(); given != text && !may_change(name)) {
+    throw Error(Code::usage, fmt::format("{}: expected {}, as in {}, given {}", name, printable(text),
+                                         one_line(folder), printable(given)));
+  }
+}
+
+}  // namespace
+
+TrainingRecord record_of(const Run& run, Index step) {
+  const Arguments& a = run.arguments;
+  TrainingRecord record{step, run.network.kind().name(), {}};
+  record.options = {{"--batch", fmt::to_string(a.batch)},
+                    {"--seed", fmt::to_string(a.seed)},
+                    {"--optimizer", a.optimizer},
+                    {"--learning-rate", fmt::to_string(a.learning_rate)},
+                    {"--precision", a.precision}};
+  if (a.clip_norm) record.options["--clip-norm"] = fmt::to_string(*a.clip_norm);
+  for (const auto& options : {run.network.kind().training_options(), run.network.kind().options()})
+    for (const OptionText& o : options)
+      if (o.type != "FILE" || a.options.has(o.name))
+        record.options[o.name] = a.options.has(o.name) ? a.options.given(o.name) : o.initial;
+  return record;
+}
+
+void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments& arguments) {
+  if (arguments.resume.empty()) return;
+  const auto manifest = std::make_shared<Manifest>(read_manifest(arguments.resume));
+  const std::string path = arguments.resume + '/' + Manifest::file_name;
+  if (!manifest->training) bad_file(path, "training", "a step to go on from", "parameters alone");
+  const TrainingRecord& record = *manifest->training;
+  const Variant& variant = chapter.variant(arguments.variant);
+  if (variant.workload->name() != record.workload)
+    throw Error(Code::usage,
+                fmt::format("--resume: expected a checkpoint of the workload {}, which {} trains, "
+                            "given one of {}",
+                            variant.workload->name(), variant.name, printable(record.workload)));
+  try {
+    for (const auto& [name, text] : record.options) take(command, name, text, arguments.resume);
+  } catch (const CLI::ParseError& error) {
+    bad_file(path, "training", "values of options", printable(error.what(), 200));
+  }
+  arguments.resumed = manifest;
+}
+
+}  // namespace shard

@@ -1,0 +1,76 @@
+#include "engine/program/training/step_figures.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "engine/basics/printable.hpp"
+
+namespace shard {
+
+void WorstStep::add(Index step_now, Index measured_now, std::optional<Index> formula_now) {
+  const Index form = formula_now.value_or(measured_now);
+  if (measured != formula) return;
+  if (measured_now != form || measured_now >= measured) *this = {measured_now, form, step_now};
+}
+
+void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimizer& optimizer, Index step) {
+  std::optional<Costs> costs;
+  if (run.variant.costs)
+    costs = run.variant.costs({.workload = &run.network,
+                               .batch = run.arguments.batch,
+                               .devices = run.group.num_devices(),
+                               .device = run.group.device_id(),
+                               .data = run.network.step_data(engine)},
+                              run.arguments.options);
+  auto form = [&](auto of) { return costs ? std::optional<Index>(of(*costs)) : std::nullopt; };
+  bytes_.add(step, ledger().traffic().bytes, form([](const Costs& c) { return c.total().bytes; }));
+  messages_.add(step, ledger().traffic().messages, form([](const Costs& c) { return c.total().messages; }));
+  flops_.add(step, ledger().flops(), form([](const Costs& c) { return c.flops; }));
+  peak_.add(step, ledger().peak(), form([&](const Costs& c) {
+              return c.step_peak_bytes(optimizer.state_per_element(), step == 1);
+            }));
+  for (const auto& [axes, sent] : engine.sent_along()) {
+    Traffic& most = along_[axes];
+    most = {std::max(most.messages, sent.messages), std::max(most.bytes, sent.bytes)};
+  }
+  all_flops_ += ledger().flops();
+}
+
+void StepFigures::gather_into(Report& report, const Run& run) const {
+  auto gather = [&](const char* what, const WorstStep& w) {
+    return run.variant.costs ? gather_figure(run.group, what, w.measured, w.formula)
+                             : gather_figure(run.group, what, w.measured);
+  };
+  report.bytes = gather("bytes", bytes_);
+  report.messages = gather("messages", messages_);
+  report.bytes.is_booked = report.messages.is_booked = traffic_is_booked();
+  for (const auto& [axes, most] : along_) {
+    report.along.push_back({axes, gather_figure(run.group, "bytes along an axis", most.bytes),
+                            gather_figure(run.group, "messages along an axis", most.messages)});
+    report.along.back().bytes.is_booked = report.along.back().messages.is_booked = traffic_is_booked();
+  }
+  report.flops = gather("flops", flops_);
+  report.peak = gather("peak", peak_);
+}
+
+std::vector<std::string> StepFigures::misses(const Run& run) const {
+  std::string mine;
+  auto add = [&](const char* what, const WorstStep& w) {
+    if (w.measured != w.formula)
+      mine += fmt::format("device {}, step {}: {}: measured {}, formula {}\n", this_device(), w.step, what,
+                          with_commas(w.measured), with_commas(w.formula));
+  };
+  add("bytes sent", bytes_);
+  add("messages", messages_);
+  add("operations", flops_);
+  add("bytes held", peak_);
+  std::vector<std::string> lines;
+  for (const std::string& theirs : run.group.gather("figures", mine)) {
+    std::istringstream text(theirs);
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace shard

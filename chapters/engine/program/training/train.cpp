@@ -1,0 +1,191 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "engine/checkpoints/training_checkpoint.hpp"
+#include "engine/files/folder_replacement.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/program/training/exact_check.hpp"
+#include "engine/program/interruption.hpp"
+#include "engine/program/training/memory_check.hpp"
+#include "engine/program/reports/progress.hpp"
+#include "engine/program/reports/report.hpp"
+#include "engine/program/training/resumption.hpp"
+#include "engine/program/training/step_figures.hpp"
+#include "engine/program/training/unsharded_run.hpp"
+
+namespace shard {
+
+namespace {
+
+bool speaks(Communicator& group) {
+  return group.device_id() == 0;
+}
+
+/// The state of a training run.
+struct Training {
+  std::vector<double> losses;
+  std::vector<double> milliseconds;
+  StepFigures figures;
+  std::unique_ptr<Journal> journal;
+};
+
+/// Saves after the last step and, with --save-every k, after every k-th step.
+void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, Index step) {
+  const Arguments& a = run.arguments;
+  const bool is_due = step == a.steps || (a.save_every > 0 && step % a.save_every == 0);
+  if (a.save.empty() || !is_due) return;
+  std::vector<std::string> order;
+  for (const Parameter& p : run.network.parameters()) order.push_back(p.name);
+  save_training(engine, optimizer, order, a.save, a.form, record_of(run, step));
+}
+
+Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
+  Training training;
+  training.journal = run.network.journal();
+  Progress progress(run.arguments.steps);
+  Interruption interruption;
+  for (Index step = steps_before(run) + 1; step <= run.arguments.steps; ++step) {
+    ledger().reset();
+    const std::unique_ptr<TrainingBatch> batch =
+        run.network.batch(run.arguments.batch, run.arguments.seed, step);
+    training.milliseconds.push_back(training_step(run, engine, optimizer, *batch));
+    training.figures.add(run, engine, optimizer, step);
+    if (training.journal) training.journal->add(engine);
+    const double value = batch->loss(run.group);
+    training.losses.push_back(value);
+    if (std::isfinite(value)) save_if_due(run, engine, optimizer, step);
+    interruption.look(run.group, step);
+    if (!speaks(run.group)) continue;
+    if (!std::isfinite(value))
+      refuse(Code::not_finite, "train", "a finite loss", fmt::format("{} at step {}", value, step));
+    progress.show(step, value);
+  }
+  return training;
+}
+
+/// Prints the workload's journal, and how the operations are distributed over the devices.
+void print_journal(Communicator& group, const Training& training) {
+  if (!training.journal) return;
+  const std::vector<Index> flops = group.exchange("flops", training.figures.all_flops());
+  if (!speaks(group)) return;
+  fmt::print("{}", training.journal->describe());
+  const double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
+  if (flops.size() > 1)
+    fmt::print("  operations in all steps: {:.4g} on the busiest device, {:.4g} on the mean\n",
+               static_cast<double>(std::ranges::max(flops)), mean);
+}
+
+void print_heading(const Run& run, const Chapter& chapter) {
+  const Arguments& a = run.arguments;
+  const int devices = run.group.num_devices();
+  fmt::print("\n{} {}, {}, on {} device{}: {}, batch {}, {} {}{}{}{}\n", chapter.short_name(), chapter.title,
+             run.variant.name, devices, devices == 1 ? "" : "s", run.network.describe(), a.batch, a.optimizer,
+             a.learning_rate, a.precision == "float32" ? "" : ", products in " + a.precision,
+             a.clip_norm ? fmt::format(", gradients clipped to a norm of {}", *a.clip_norm) : "",
+             a.resumed ? fmt::format(", after {} steps of {}", steps_before(run), one_line(a.resume)) : "");
+}
+
+double median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+Report report_of(const Run& run, const Chapter& chapter) {
+  Report report;
+  report.chapter = chapter.number;
+  report.title = chapter.title;
+  report.variant = run.variant.name;
+  report.workload = run.network.kind().name();
+  report.devices = run.group.num_devices();
+  report.layers = run.network.num_layers();
+  return report;
+}
+
+/// The arguments of the unsharded network's run, which comes later. If this run replaces the checkpoint that
+/// it resumes, `kept` keeps that checkpoint's files for the unsharded run.
+Arguments arguments_of_reference(const Run& run, std::optional<FolderReplacement>& kept) {
+  Arguments arguments = run.arguments;
+  const int me = run.group.device_id(), last = run.group.num_devices() - 1;
+  std::error_code none_is_there;
+  if (!arguments.resumed || (me != 0 && me != last) ||
+      !std::filesystem::equivalent(arguments.resume, arguments.save, none_is_there))
+    return arguments;
+  kept.emplace(arguments.save);
+  kept->keep_others(arguments.resume, [](const std::string&) { return false; });
+  arguments.resume = kept->folder();
+  return arguments;
+}
+
+/// Compares the loss curve. Only device 0 knows the result, and shares the wrong step with all.
+void compare_curve(Report& report, const Run& run) {
+  report.curve = compare_with_unsharded(run, {report.losses, report.decisions});
+  const bool is_good = !report.curve || report.curve->is_good();
+  if (speaks(run.group)) {
+    const std::string line = describe(report.curve, steps_before(run),
+                                      static_cast<Index>(report.losses.size()), report.max_ulp == 0);
+    fmt::print("  {}\n", line);
+    if (!is_good) note_difference(line);
+  }
+  const Index wrong_step = run.group.exchange("loss curve", is_good ? 0 : report.curve->wrong_step)[0];
+  if (!speaks(run.group) && wrong_step > 0) report.curve = CurveComparison{.wrong_step = wrong_step};
+}
+
+/// Trains, and writes the results into the report. Returns the text of `examples` after training.
+std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
+  Training training = run_steps(run, engine, optimizer);
+  training.figures.gather_into(report, run);
+  for (const std::string& line : training.figures.misses(run)) {
+    fmt::print("  {}\n", line);
+    note_difference(line);
+  }
+  print_journal(run.group, training);
+  report.losses = training.losses;
+  if (training.journal) report.decisions = training.journal->decisions();
+  report.milliseconds = median(training.milliseconds);
+  return run.network.examples(engine, run.arguments.seed);
+}
+
+}  // namespace
+
+int train(Communicator& group, const Chapter& chapter, const Variant& variant, const Arguments& arguments) {
+  if (speaks(group) && !arguments.report.empty()) require_replaceable(arguments.report);
+  if (speaks(group) && !arguments.save.empty()) FolderReplacement can_be_made(arguments.save);
+  if (arguments.resumed && !arguments.unverified) verify_digests(group, arguments.resume, *arguments.resumed);
+  const std::shared_ptr<Workload> network = variant.workload->make(arguments.options);
+  network->open_data();
+  if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
+  const Run run{group, variant, *network, arguments};
+  std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
+  require_room_for_step(group, variant, *network, *engine, arguments);
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
+  load_beginning(run, *engine, *optimizer);
+  std::optional<FolderReplacement> kept;
+  const Arguments of_reference = arguments_of_reference(run, kept);
+  if (speaks(group)) print_heading(run, chapter);
+  Report report = report_of(run, chapter);
+  report.max_ulp = exact_difference(run);
+  if (speaks(group))
+    fmt::print("  exact mode: output, dL/dx and every weight gradient {} the unsharded network's\n",
+               is_far(report.max_ulp) ? "are not all" : fmt::format("differ by {} ulp from", report.max_ulp));
+
+  const std::string before = network->examples(*engine, arguments.seed);
+  const std::string after = fill_report(report, run, *engine, *optimizer);
+  const std::string last_step = engine->describe_step();
+  compare_curve(report, {group, variant, *network, of_reference});
+  const int code = report.is_good() ? 0 : static_cast<int>(Code::differs);
+  if (!speaks(group)) return code;
+  fmt::print("\n  {}, before training\n{}\n  the same after it\n{}\n", network->examples_title(), before,
+             after);
+  if (!last_step.empty()) fmt::print("{}\n", last_step);
+  fmt::print("{}", table({report}));
+  if (!arguments.report.empty()) write_report(arguments.report, report);
+  if (code != 0) fmt::print("a gradient, a loss or a figure above is not what it should be\n");
+  return code;
+}
+
+}  // namespace shard

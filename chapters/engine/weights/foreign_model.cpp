@@ -1,0 +1,82 @@
+#include "engine/weights/foreign_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace shard {
+
+namespace {
+
+/// \throws Error file when a tensor to transpose is no matrix
+std::map<std::string, Shape> transposed_shapes(const Checkpoint& stored, const ForeignNames& names,
+                                               const std::string& source) {
+  std::map<std::string, Shape> shapes;
+  for (const auto& [ours, theirs] : names) {
+    const Shape shape = stored.shape(theirs.name);
+    if (theirs.is_transposed && shape.size() != 2)
+      throw Error(Code::file,
+                  fmt::format("{}: {}: expected a matrix, given {}", source, theirs.name, to_string(shape)));
+    shapes[ours] = theirs.is_transposed ? Shape{shape[1], shape[0]} : shape;
+  }
+  return shapes;
+}
+
+class RenamedCheckpoint : public ListedCheckpoint {
+ public:
+  RenamedCheckpoint(std::unique_ptr<Checkpoint> stored, ForeignNames names, const std::string& source)
+      : ListedCheckpoint(transposed_shapes(*stored, names, source), source),
+        stored_(std::move(stored)),
+        names_(std::move(names)) {}
+
+  int outermost_axis(const std::string& name) const override {
+    const ForeignName& theirs = names_.at(name);
+    return theirs.is_transposed ? 1 : stored_->outermost_axis(theirs.name);
+  }
+
+ private:
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    const ForeignName& theirs = names_.at(name);
+    if (!theirs.is_transposed) return stored_->read(theirs.name, part);
+    const Ranges turned = {part[1], part[0]};
+    return transposed({shape_of(turned), stored_->read(theirs.name, turned)}).values;
+  }
+
+  std::unique_ptr<Checkpoint> stored_;
+  ForeignNames names_;
+};
+
+}  // namespace
+
+const std::string& ForeignModel::hyper_parameter(const std::string& name,
+                                                 const std::string& otherwise) const {
+  const auto found = config.find(name);
+  return found == config.end() || found->second == "null" ? otherwise : found->second;
+}
+
+std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
+                                    std::string source) {
+  return std::make_unique<RenamedCheckpoint>(std::move(stored), std::move(names), std::move(source));
+}
+
+/// Transposes square blocks, each through a copy that stays in the cache.
+HostTensor transposed(const HostTensor& matrix) {
+  constexpr Index most = 32;
+  const Index rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  HostTensor result{{columns, rows}, std::vector<float>(matrix.values.size())};
+  std::array<float, most * most> square{};
+  for (Index top = 0; top < rows; top += most)
+    for (Index left = 0; left < columns; left += most) {
+      const Index height = std::min(most, rows - top), width = std::min(most, columns - left);
+      for (Index r = 0; r < height; ++r)
+        std::copy_n(matrix.values.begin() + (top + r) * columns + left, width, square.begin() + r * most);
+      for (Index c = 0; c < width; ++c)
+        for (Index r = 0; r < height; ++r)
+          result.values[static_cast<std::size_t>((left + c) * rows + top + r)] =
+              square[static_cast<std::size_t>(r * most + c)];
+    }
+  return result;
+}
+
+}  // namespace shard

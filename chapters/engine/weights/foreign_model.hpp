@@ -1,0 +1,43 @@
+#pragma once
+
+/// A network that another library has written, and the names under which it stores our parameters.
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/weights/checkpoint.hpp"
+#include "engine/basics/host_tensor.hpp"
+
+namespace shard {
+
+/// A network of another library: its parameters under that library's names, and its configuration.
+struct ForeignModel {
+  std::string source;  ///< where it comes from, for messages
+  /// Hyper-parameters as text: "relu", "48", "true", "null". The text of a list or an object is its kind. A
+  /// member of an object has the object's name before its own: "rope_parameters.rope_theta".
+  std::map<std::string, std::string> config;
+  std::unique_ptr<Checkpoint> parameters;
+
+  /// The value of a hyper-parameter; `otherwise` if it is missing or null.
+  const std::string& hyper_parameter(const std::string& name, const std::string& otherwise) const;
+};
+
+/// The name under which one of our parameters is stored. A library that stores (out, in) has its transpose.
+struct ForeignName {
+  std::string name;
+  bool is_transposed = false;
+};
+/// Stored names, by the names of our parameters.
+using ForeignNames = std::map<std::string, ForeignName>;
+
+/// A checkpoint under our names and in our shapes. A slice along one axis of a transposed parameter is a
+/// slice along the other axis of the stored matrix, and nothing else is read. `source` names the origin in
+/// messages. \throws Error file when a parameter is missing, or one to transpose is no matrix
+std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
+                                    std::string source);
+
+/// The transpose of a matrix.
+HostTensor transposed(const HostTensor& matrix);
+
+}  // namespace shard

@@ -1,0 +1,115 @@
+#include "engine/workloads/data/digits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/basics/printable.hpp"
+#include "engine/workloads/random.hpp"
+
+namespace shard {
+
+namespace {
+
+constexpr float noise_sigma = 0.3F;
+
+[[noreturn]] void refuse_line(const std::string& path, Index line, const std::string& expected,
+                              const std::string& given) {
+  throw Error(Code::file,
+              fmt::format("{}: line {}: expected {}, given {}", printable(path, 120), line, expected, given));
+}
+
+std::vector<int> parse_line(const std::string& path, Index line_number, const std::string& line) {
+  std::vector<int> numbers;
+  const char* at = line.data();
+  const char* end = at + line.size();
+  while (at != end) {
+    int number = -1;
+    auto [stop, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (stop != end && *stop != ','))
+      refuse_line(path, line_number, "integers separated by commas",
+                  fmt::format("'{}'", printable(std::string(at, end), 20)));
+    numbers.push_back(number);
+    at = stop == end ? end : stop + 1;
+  }
+  return numbers;
+}
+
+}  // namespace
+
+std::string Digits::default_path() {
+  return SHARDBOOK_DATA "/digits.csv";
+}
+
+Digits::Digits(const std::string& path) {
+  std::ifstream file(path);
+  if (!file || std::filesystem::is_directory(path))
+    throw Error(Code::file, printable(path, 120) + ": expected the digits, given no readable file");
+  std::string line;
+  for (Index number = 1; std::getline(file, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    std::vector<int> row = parse_line(path, number, line);
+    if (static_cast<Index>(row.size()) != pixels + 1)
+      refuse_line(path, number, "64 pixels and a label", fmt::format("{} numbers", row.size()));
+    row.pop_back();  // the label
+    auto odd = std::ranges::find_if(row, [](int p) { return p < 0 || p > 16; });
+    if (odd != row.end())
+      refuse_line(path, number, "pixels of 0 to 16",
+                  fmt::format("{} for pixel {}", *odd, odd - row.begin() + 1));
+    values_.insert(values_.end(), row.begin(), row.end());
+  }
+  if (values_.empty())
+    throw Error(Code::file, printable(path, 120) + ": expected the digits, given an empty file");
+}
+
+DenoisingBatch::DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step)
+    : digits_(&digits), seed_(seed), step_(step) {}
+
+Index DenoisingBatch::digit_of(Index row) const {
+  CounterRandom choice(seed_, fmt::format("digits of step {}", step_));
+  return choice.integer(static_cast<std::uint64_t>(row), 0, static_cast<int>(digits_->size()) - 1);
+}
+
+Tensor DenoisingBatch::noisy(Range rows) const {
+  CounterRandom noise(seed_, fmt::format("noise of step {}", step_));
+  std::vector<float> values;
+  for (Index row = rows.begin; row < rows.end; ++row) {
+    Index digit = digit_of(row);
+    for (Index p = 0; p < Digits::pixels; ++p)
+      values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16 +
+                       noise_sigma * noise.normal(static_cast<std::uint64_t>(row * Digits::pixels + p)));
+  }
+  return Tensor::from_host({rows.size(), Digits::pixels}, values);
+}
+
+Tensor DenoisingBatch::clean(Range rows) const {
+  std::vector<float> values;
+  for (Index row = rows.begin; row < rows.end; ++row) {
+    Index digit = digit_of(row);
+    for (Index p = 0; p < Digits::pixels; ++p)
+      values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16);
+  }
+  return Tensor::from_host({rows.size(), Digits::pixels}, values);
+}
+
+std::string draw_digits(const std::vector<std::vector<float>>& images) {
+  constexpr std::string_view shades = " .:-=+*%@#";
+  std::string text;
+  for (std::size_t y = 0; y < 8; ++y) {
+    for (const std::vector<float>& image : images) {
+      text += "  ";
+      for (std::size_t x = 0; x < 8; ++x) {
+        float shade = std::clamp(image[8 * y + x], 0.0F, 1.0F) * static_cast<float>(shades.size() - 1);
+        text.append(2, shades[static_cast<std::size_t>(shade + 0.5F)]);
+      }
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace shard

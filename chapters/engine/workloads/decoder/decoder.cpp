@@ -1,0 +1,178 @@
+#include "engine/workloads/decoder/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/layers/tokens/greedy.hpp"
+#include "engine/layers/tokens/tokens.hpp"
+#include "engine/engines/loss.hpp"
+#include "engine/basics/printable.hpp"
+#include "engine/workloads/decoder/chosen_experts.hpp"
+#include "engine/workloads/exact_values.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Pieces of a text, and the mean loss over the characters with a label. Each device counts the labels of the
+/// whole batch, since its own rows may have more or fewer labels than others.
+class NextCharacters : public TrainingBatch {
+ public:
+  NextCharacters(const Characters& text, bool ends_with_sentence, Index rows, Index length,
+                 std::uint64_t seed, Index step)
+      : text_(text),
+        ends_with_sentence_(ends_with_sentence),
+        length_(length),
+        seed_(seed),
+        step_(step),
+        loss_(std::max<Index>(labels_of({0, rows}), 1)) {}
+
+  Tensor input(Range rows) const override {
+    const HostTensor pieces = pieces_of(rows);
+    return Tensor::from_host(pieces.shape, pieces.values);
+  }
+  Tensor loss_gradient(const Tensor& output, Index first_row) override {
+    return loss_.gradient(output, first_row);
+  }
+  double loss(Communicator& group) const override { return loss_.value(group); }
+
+ private:
+  HostTensor pieces_of(Range rows) const {
+    HostTensor pieces = pieces_of_text(text_, rows, length_, seed_, step_);
+    if (ends_with_sentence_) end_with_sentence(text_, pieces);
+    return pieces;
+  }
+  /// The number of tokens with a label in these rows.
+  Index labels_of(Range rows) const {
+    const HostTensor pieces = pieces_of(rows);
+    return num_elements(pieces.shape) / 2 -
+           std::ranges::count(pieces.values, static_cast<float>(Tokens::no_label));
+  }
+
+  const Characters& text_;
+  bool ends_with_sentence_;
+  Index length_;
+  std::uint64_t seed_;
+  Index step_;
+  MeanTokenLoss loss_;
+};
+
+}  // namespace
+
+const Decoder& as_decoder(const Workload& workload) {
+  const auto* made = dynamic_cast<const Decoder*>(&workload);
+  if (made == nullptr) refuse(Code::internal, "decoder", "the workload decoder", workload.kind().name());
+  return *made;
+}
+
+const WorkloadKind& Decoder::kind() const {
+  return decoder(model_.is_mixture() ? usual_experts : 0);
+}
+
+double Decoder::parameter_elements() const {
+  auto real = [](Index n) { return static_cast<double>(n); };
+  const double attention =
+      2 * real(model_.model_dim) * (real(model_.query_width()) + real(model_.key_width()));
+  const double expert = 3 * real(model_.model_dim) * real(model_.hidden_dim);
+  const double feed_forward =
+      model_.is_mixture() ? real(model_.experts) * (expert + real(model_.model_dim)) : expert;
+  return real(model_.num_blocks) * (attention + feed_forward + 2 * real(model_.model_dim)) +
+         (model_.is_tied ? 1 : 2) * real(model_.vocabulary) * real(model_.model_dim) + real(model_.model_dim);
+}
+
+std::unique_ptr<GivenBatch> Decoder::given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const {
+  return ids_and_labels(std::move(file), model_.vocabulary, model_.positions);
+}
+
+std::string Decoder::why_no_sequence(const std::vector<Index>& tokens, Index more) const {
+  if (std::string why = why_no_tokens(tokens, model_.vocabulary); !why.empty()) return why;
+  const auto length = static_cast<Index>(tokens.size());
+  if (length + more <= model_.positions) return "";
+  return fmt::format("expected a sequence of at most {} tokens, given {}{}", model_.positions, length,
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::vector<Index> Decoder::tokens_of(const std::string& text) const {
+  return Characters(data_, model_.vocabulary).tokens_of(text);
+}
+
+std::string Decoder::text_of(const std::vector<Index>& tokens) const {
+  return Characters(data_, model_.vocabulary).text_of(tokens);
+}
+
+void Decoder::open_data() {
+  text_ = std::make_shared<const Characters>(data_);
+  pieces_of_text(*text_, {0, 0}, length_, 0, 0);  // throws for a text that is too short
+}
+
+std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, Index step) const {
+  return std::make_unique<NextCharacters>(*text_, ends_with_sentence_, rows, length_, seed, step);
+}
+
+std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
+  const Index begin = CounterRandom(seed, "example").integer(0, 0, static_cast<int>(text_->size() - length_));
+  std::vector<Index> prompt;
+  for (Index i = 0; i < std::min<Index>(length_, 24); ++i) prompt.push_back(text_->token(begin + i));
+  std::vector<Index> tokens = prompt;
+  for (Index token : generate_greedily(dynamic_cast<LanguageModel&>(engine), {prompt}, 48))
+    tokens.push_back(token);
+  std::string line;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (i == prompt.size()) line += '|';
+    const char letter = text_->letter(tokens[i]);
+    line += letter == '\n' ? ' ' : letter;
+  }
+  return "    " + line + "\n";
+}
+
+HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
+  HostTensor input{input_shape(batch), {}};
+  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
+  for (Index i = 0; i < num_elements(input.shape); ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const bool is_label = i % (2 * length_) >= length_;
+    const int token = ids.integer(at, 0, static_cast<int>(model_.vocabulary - 1));
+    input.values.push_back(is_label && missing.integer(at, 0, 9) == 0 ? float{Tokens::no_label}
+                                                                      : static_cast<float>(token));
+  }
+  return input;
+}
+
+ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
+  constexpr Index longest = 11;
+  DecoderModel model = model_;
+  model.how = exact::grid_of(model.model_dim, model.head_dim);
+  auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
+  network->text_ = text_;
+  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
+  problem.output_grad =
+      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
+  for (const Parameter& p : parameters()) {
+    HostTensor& w = problem.weights[p.name] =
+        exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
+    for (float& value : w.values)
+      if (p.shape.size() == 1 && value == 0)
+        value = 1;  // a norm's weight: with 0, the weights behind it have no gradient
+  }
+  return problem;
+}
+
+std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
+  const auto* model = dynamic_cast<const LanguageModel*>(&engine);
+  if (!model_.is_mixture() || model == nullptr) return nullptr;
+  return std::make_shared<ChosenExperts>(gathered_choices(*model, model_, length_));
+}
+
+std::unique_ptr<Journal> Decoder::journal() const {
+  return model_.is_mixture() ? std::make_unique<ExpertJournal>(*this) : nullptr;
+}
+
+float Decoder::gradient_unit() const {
+  const Arithmetic how =
+      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
+  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
+}
+
+}  // namespace shard

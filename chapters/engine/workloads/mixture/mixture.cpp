@@ -1,0 +1,232 @@
+#include "engine/workloads/mixture/mixture.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/mixture/problem.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
+
+namespace shard {
+
+namespace {
+
+/// A function makes the options at its first call, since kinds are made before other files' globals.
+struct MixtureOptions {
+  Option<Index> layers{"--layers", 2,
+                       "Weight matrices of each expert; an even number, as the output is an image"};
+  Option<Index> hidden_dim{"--hidden-dim", 128, "Width of the hidden activations"};
+  // few numbers of devices divide it, so that cuts are uneven
+  Option<Index> experts{"--experts", 7, "Experts, each a stack of these layers"};
+  Option<std::string> capacity_factor{
+      "--capacity-factor", "1.25",
+      "An expert takes this many times its even share of the choices, and drops the rest; or none"};
+  Option<double> aux_weight{"--aux-weight", 0.01, "Of the loss that balances the load"};
+  Option<double> skew{
+      "--skew", 0,
+      "Makes the router prefer low experts: lowers the logit of expert e by X e. Exact mode: by 0"};
+  Option<Index> top_k{"--top-k", 2, "Experts for each token"};
+
+  MixtureOptions() {
+    capacity_factor.type = "X";
+    capacity_factor.expected = "a finite number above 0, or none";
+    capacity_factor.accepts = [](const std::string& text) {
+      return text == "none" || is_number(text, [](double x) { return x > 0 && std::isfinite(x); });
+    };
+    top_k.expected = "a whole number from 2 to 2^30 (1 is what the variants switch and switch-data do)";
+    top_k.accepts = [](const std::string& text) {
+      return is_number(text, [](Index n) { return n >= 2 && n <= Index{1} << 30; });
+    };
+  }
+};
+const MixtureOptions& option() {
+  static const MixtureOptions options;
+  return options;
+}
+
+class MixtureKind : public WorkloadKind {
+ public:
+  explicit MixtureKind(Index top_k) : top_k_(top_k) {}
+
+  std::string name() const override { return "mixture"; }
+  std::string parameters_help() const override {
+    return "safetensors file with router/weights, expert_0/layer_0/weights, ...";
+  }
+  std::vector<OptionText> training_options() const override {
+    return {option().layers, option().hidden_dim, option().experts, DenoisingWorkload::data_option()};
+  }
+  std::vector<OptionText> options() const override {
+    std::vector<OptionText> all = {option().capacity_factor, option().aux_weight, option().skew};
+    if (top_k_ > 1) all.insert(all.begin(), option().top_k);
+    return all;
+  }
+  std::shared_ptr<Workload> make(const Options& o) const override {
+    const MixtureModel model{{o[option().layers], Digits::pixels, o[option().hidden_dim]},
+                             o[option().experts]};
+    return std::make_shared<Mixture>(model, rule(o), o[DenoisingWorkload::data_option()]);
+  }
+  bool deepen(Options& options, const Options& given) const override {
+    if (given.has(option().layers.name)) return false;
+    options = options.with(option().layers, options[option().layers] + 2);
+    return true;
+  }
+  std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
+    return std::make_shared<Mixture>(mixture_of(checkpoint), rule(o));
+  }
+  std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
+    return std::make_shared<Mixture>(MixtureModel{{layers, model_dim, hidden_dim}, 4}, RoutingRule{top_k_});
+  }
+
+  /// More and fewer experts than devices and than tokens; with and without capacities, some so small that
+  /// every expert drops tokens; with and without the balancing loss and skew (which exact problems set to 0).
+  std::vector<TestCase> cases(const Accepts& accepts) const override {
+    struct Routed {
+      Index num_experts;
+      RoutingRule rule;
+    };
+    std::vector<Routed> all_routed = {
+        {7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
+    if (top_k_ == 1)
+      all_routed = {
+          {7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
+    std::vector<TestCase> all;
+    for (Index layers : {1, 2, 3, 6})
+      for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
+        for (const auto& [num_experts, rule] : all_routed) {
+          auto mixture = std::make_shared<Mixture>(MixtureModel{{layers, dim, hidden}, num_experts}, rule);
+          if (accepts(*mixture)) all.push_back({mixture, batch});
+        }
+    return all;
+  }
+  /// Experts have no capacity, so a row's result does not depend on other rows.
+  TestCase streamed_case(const Accepts&) const override {
+    return {std::make_shared<Mixture>(MixtureModel{{3, 5, 7}, 4}, RoutingRule{top_k_, std::nullopt, 0.01, 0}),
+            11};
+  }
+  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
+    std::vector<ExactProblem> all;
+    for (Index layers : {2, 3, 6}) {
+      ExactProblem problem = make_live_mixture(layers, top_k_, devices);
+      if (accepts(*problem.workload)) all.push_back(std::move(problem));
+    }
+    return all;
+  }
+
+ private:
+  RoutingRule rule(const Options& o) const {
+    RoutingRule rule{top_k_ == 1 ? 1 : o[option().top_k], std::nullopt, o[option().aux_weight],
+                     o[option().skew]};
+    const std::string factor = o[option().capacity_factor];
+    if (factor != "none") rule.capacity_factor = std::strtod(factor.c_str(), nullptr);
+    return rule;
+  }
+
+  Index top_k_;
+};
+
+class MixtureJournal : public Journal {
+ public:
+  void add(const ShardedEngine& engine) override {
+    const auto& router = dynamic_cast<const RoutesTokens&>(engine);
+    const RoutedCounts& counts = router.routed();
+    balance_.add(counts, router.copies());
+    std::vector<Index>& chosen = decisions_.emplace_back();
+    for (Index e = 0; e < counts.num_experts; ++e) chosen.push_back(counts.chosen_for(e));
+  }
+  std::vector<std::vector<Index>> decisions() const override { return decisions_; }
+  std::string describe() const override { return balance_.describe(); }
+
+ private:
+  ExpertBalance balance_;
+  std::vector<std::vector<Index>> decisions_;
+};
+
+}  // namespace
+
+const WorkloadKind& mixture(Index top_k) {
+  static const MixtureKind one(1), several(2);
+  return top_k == 1 ? one : several;
+}
+
+Mixture::Mixture(const MixtureModel& model, const RoutingRule& rule, const std::string& data)
+    : DenoisingWorkload(data), model_(model), rule_(rule) {
+  require_experts(rule_, model_.num_experts);
+}
+
+const WorkloadKind& Mixture::kind() const {
+  return mixture(rule_.top_k);
+}
+
+std::string Mixture::describe() const {
+  return fmt::format("{} experts of {} layers {} -> {}", model_.num_experts, model_.num_layers,
+                     model_.model_dim, model_.hidden_dim);
+}
+
+std::vector<Parameter> Mixture::parameters() const {
+  std::vector<Parameter> all;
+  for (Index e = 0; e < model_.num_experts; ++e)
+    for (Parameter& p : stack_parameters(model_, fmt::format("expert_{}/", e))) all.push_back(std::move(p));
+  all.push_back({router_name(),
+                 {model_.model_dim, model_.num_experts},
+                 std::sqrt(3.0F / static_cast<float>(model_.model_dim))});
+  return all;
+}
+
+double Mixture::parameter_elements() const {
+  return static_cast<double>(model_.num_experts) *
+         (stack_elements(model_) + static_cast<double>(model_.model_dim));
+}
+
+std::string Mixture::input_hint(Index width) const {
+  if (width != model_.num_experts || width == model_.model_dim) return "";
+  return fmt::format("{} is {}: PyTorch stores (out, in)?", router_name(),
+                     to_string({model_.model_dim, model_.num_experts}));
+}
+
+std::unique_ptr<Journal> Mixture::journal() const {
+  return std::make_unique<MixtureJournal>();
+}
+
+ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
+  return make_exact_mixture(*this, batch, seed, digits_of_width(model_.model_dim));
+}
+
+Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const {
+  return solve_mixture(problem, mistake);
+}
+
+namespace {
+
+std::shared_ptr<const StepData> routed_step(RoutedCounts counts) {
+  auto step = std::make_shared<RoutedStep>();
+  step->counts = std::move(counts);
+  return step;
+}
+
+}  // namespace
+
+std::shared_ptr<const StepData> Mixture::step_data(const ShardedEngine& engine) const {
+  return routed_step(dynamic_cast<const RoutesTokens&>(engine).routed());
+}
+
+std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, int devices) const {
+  return routed_step(route_mixture(problem, devices));
+}
+
+const Mixture& as_mixture(const Workload& workload) {
+  const auto* mixture = dynamic_cast<const Mixture*>(&workload);
+  if (mixture == nullptr) refuse(Code::internal, "mixture", "the workload mixture", workload.kind().name());
+  return *mixture;
+}
+
+MixtureSetting::MixtureSetting(const Setting& setting)
+    : Setting(setting),
+      model(as_mixture(*setting.workload).model()),
+      rule(as_mixture(*setting.workload).rule()) {
+  routed = dynamic_cast<const RoutedStep&>(*setting.data).counts;
+}
+
+}  // namespace shard

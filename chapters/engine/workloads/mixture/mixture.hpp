@@ -1,0 +1,73 @@
+#pragma once
+
+#include "engine/workloads/data/denoising.hpp"
+#include "engine/workloads/mixture/model.hpp"
+#include "engine/workloads/routed_counts.hpp"
+#include "engine/workloads/mixture/routing_rule.hpp"
+
+namespace shard {
+
+/// A mixture of experts (mixture_model.hpp) with a routing rule. Its engines also implement RoutesTokens.
+class Mixture : public DenoisingWorkload {
+ public:
+  /// \throws Error usage when a token needs more experts than there are
+  Mixture(const MixtureModel& model, const RoutingRule& rule,
+          const std::string& data = Digits::default_path());
+
+  const MixtureModel& model() const { return model_; }
+  const RoutingRule& rule() const { return rule_; }
+
+  const WorkloadKind& kind() const override;
+  Index num_layers() const override { return model_.num_layers; }
+  std::string describe() const override;
+  /// The experts' parameters as in Mlp; the router's as those of a layer without a ReLU before it.
+  std::vector<Parameter> parameters() const override;
+  double parameter_elements() const override;
+  Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
+  Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
+  std::string input_hint(Index width) const override;
+  std::unique_ptr<Journal> journal() const override;
+
+  /// See mixture_problem.hpp.
+  ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
+  Solution solve(const ExactProblem& problem, Communicator& group) const override {
+    return solve_with(Cause::unknown, problem, group);
+  }
+  std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
+  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
+  /// The router: with other weights, gates would not be exact.
+  bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
+  std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
+  std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;
+
+ private:
+  MixtureModel model_;
+  RoutingRule rule_;
+};
+
+/// Mixtures with one expert for each token (`top_k` 1), or with `--top-k` experts (default `top_k`).
+const WorkloadKind& mixture(Index top_k);
+
+/// Casts to a mixture. \throws Error internal for another workload
+const Mixture& as_mixture(const Workload& workload);
+
+/// The choices of a step, for closed forms.
+struct RoutedStep : StepData {
+  RoutedCounts counts;
+
+  int devices() const override { return counts.devices; }
+  bool equals(const StepData& other) const override {
+    return counts == dynamic_cast<const RoutedStep&>(other).counts;
+  }
+};
+
+/// The arguments of a mixture's closed form. \throws Error internal for another workload
+struct MixtureSetting : Setting {
+  MixtureModel model;
+  RoutingRule rule;
+  RoutedCounts routed;  ///< the choices of this batch
+
+  MixtureSetting(const Setting& setting);  // implicit: a form gets the general setting
+};
+
+}  // namespace shard

@@ -1,0 +1,58 @@
+#include "engine/workloads/mixture/model.hpp"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "engine/weights/checkpoint.hpp"
+#include "engine/basics/printable.hpp"
+
+namespace shard {
+
+std::string router_name() {
+  return "router/weights";
+}
+
+std::string expert_layer_name(Index expert, Index layer) {
+  return fmt::format("expert_{}/{}", expert, layer_name(layer));
+}
+
+namespace {
+
+/// Whether the parameters are exactly those of `layers` layers for each expert.
+void require_expert_names(const Checkpoint& checkpoint, Index experts, Index layers) {
+  std::set<std::string> wanted = {router_name()};
+  for (Index e = 0; e < experts; ++e)
+    for (Index l = 0; l < layers; ++l) wanted.insert(expert_layer_name(e, l));
+  for (const std::string& name : checkpoint.names())
+    if (!wanted.contains(name))
+      refuse_parameter(checkpoint, "parameters",
+                       fmt::format("{}, and for each of its {} columns an expert of equally many layers, "
+                                   "expert_0/layer_0/weights, ... without a gap",
+                                   router_name(), experts),
+                       fmt::format("{}, one of them named {}, which is unknown", checkpoint.names().size(),
+                                   printable(name, 60)));
+}
+
+}  // namespace
+
+MixtureModel mixture_of(const Checkpoint& checkpoint) {
+  Shape router = checkpoint.shape(router_name());
+  if (router.size() != 2 || router[0] == 0 || router[1] == 0)
+    refuse_parameter(checkpoint, router_name(), "a matrix of at least 1 by 1", to_string(router));
+  MixtureModel model;
+  model.model_dim = router[0];
+  model.num_experts = router[1];
+  model.num_layers = (static_cast<Index>(checkpoint.names().size()) - 1) / model.num_experts;
+  require_expert_names(checkpoint, model.num_experts, model.num_layers);
+  Shape first = checkpoint.shape(expert_layer_name(0, 0));
+  if (first.size() != 2 || first[1] == 0)
+    refuse_parameter(checkpoint, expert_layer_name(0, 0), "a matrix of at least 1 by 1", to_string(first));
+  model.hidden_dim = first[1];
+  for (Index e = 0; e < model.num_experts; ++e)
+    for (Index l = 0; l < model.num_layers; ++l)
+      require_parameter(checkpoint, expert_layer_name(e, l), model.shape(l));
+  return model;
+}
+
+}  // namespace shard

@@ -1,0 +1,33 @@
+#pragma once
+
+/// Exact problems of a mixture. mixture_problem.cpp makes them, mixture_choices.cpp routes tokens,
+/// mixture_solution.cpp has the results; mixture_live_problem.cpp makes those in which every number matters.
+
+#include "engine/workloads/mixture/mixture.hpp"
+
+namespace shard {
+
+/// Sums have integers times powers of two as addends, and gates are such numbers: logits are multiples of
+/// 128, and exp(−128) is 0 in float32, so the experts with the row's largest logit share its probability
+/// equally. Their number is 1, 2, 4, ... by construction. The weight of the balancing loss, if not 0, becomes
+/// one for which its derivative is an integer; skew becomes 0. `digits`: the input's, or null.
+/// \throws Error internal when no such problem is found
+ExactProblem make_exact_mixture(const Mixture& mixture, Index batch, std::uint64_t seed,
+                                const Digits* digits);
+
+/// Output, dL/dx and each parameter's gradient, token by token from the definitions, in exact arithmetic.
+/// Shares no code with routers and engines. \throws Error internal when a sum or a gate is not exact in
+/// float32
+Solution solve_mixture(const ExactProblem& problem, Cause mistake);
+
+/// The routing of the problem's choices, from the definitions.
+RoutedCounts route_mixture(const ExactProblem& problem, int devices);
+
+/// A problem in which every number that is sent affects a result. All numbers are positive, and no two
+/// experts are equal. Every device receives as many rows as it sends, so shapes stay the same when a call is
+/// left out. Only device 0 fills expert 0 to its capacity. So a wrong count of its choices changes the
+/// balancing loss, but not the tokens that are sent. (Otherwise the devices would disagree on the rows that
+/// arrive, and the job would end with that error.)
+ExactProblem make_live_mixture(Index num_layers, Index top_k, int devices);
+
+}  // namespace shard

@@ -1,0 +1,157 @@
+#include "engine/workloads/mlp/mlp.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/workloads/mlp/unsharded.hpp"
+#include "engine/workloads/mlp/t5_block.hpp"
+
+namespace shard {
+
+namespace {
+
+const Option<Index>& layers_option() {
+  static const Option<Index> layers("--layers", 2,
+                                    "Weight matrices; an even number, as the output is an image again");
+  return layers;
+}
+const Option<Index>& hidden_option() {
+  static const Option<Index> hidden("--hidden-dim", 128, "Width of the hidden activations");
+  return hidden;
+}
+
+class MlpKind : public WorkloadKind {
+ public:
+  std::string name() const override { return "mlp"; }
+  std::string parameters_help() const override {
+    return "safetensors file with layer_0/weights, layer_1/weights, ...; or, with --block, the folder of a "
+           "T5\n"
+           "as Hugging Face's save_pretrained writes it";
+  }
+  std::vector<OptionText> training_options() const override {
+    return {layers_option(), hidden_option(), DenoisingWorkload::data_option()};
+  }
+  std::shared_ptr<Workload> make(const Options& o) const override {
+    return std::make_shared<Mlp>(Model{o[layers_option()], Digits::pixels, o[hidden_option()]},
+                                 o[DenoisingWorkload::data_option()]);
+  }
+  bool deepen(Options& options, const Options& given) const override {
+    if (given.has(layers_option().name)) return false;
+    options = options.with(layers_option(), options[layers_option()] + 2);
+    return true;
+  }
+  std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options&) const override {
+    return std::make_shared<Mlp>(model_of(checkpoint));
+  }
+  ForeignNames block_of(const ForeignModel& model, const std::string& block) const override {
+    return t5_block(model, block);
+  }
+  std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
+    return std::make_shared<Mlp>(Model{layers, model_dim, hidden_dim});
+  }
+
+  std::vector<TestCase> cases(const Accepts& accepts) const override {
+    std::vector<TestCase> all;
+    for (Index layers : depths(accepts, {1, 2, 3, 6}, {0, 1, 3}))
+      for (auto [batch, dim, hidden] :
+           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 5, 2}, {13, 4, 11}, {16, 8, 16}})
+        all.push_back({sized(layers, dim, hidden), batch});
+    return all;
+  }
+  TestCase streamed_case(const Accepts& accepts) const override {
+    return {sized(depths(accepts, {3}, {1}).front(), 5, 7), 11};
+  }
+  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
+    std::vector<ExactProblem> all;
+    bool is_dense = false;  // the shallowest
+    for (Index layers : depths(accepts, {2, 3, 6}, {0, 1})) {
+      const Model model{layers, devices, 2 * devices};
+      const bool may_be = may_be_dense(model, 3 * devices);
+      if (is_dense && !may_be) continue;  // a cut matrix would read a part of each row only
+      if (all.empty()) is_dense = may_be;
+      all.push_back(make_live_problem(model, 3 * devices));
+    }
+    return all;
+  }
+
+ private:
+  /// The accepted numbers of layers among `usual`. If `usual` has too few layers: the fewest accepted, plus
+  /// each of `more`. At least one.
+  std::vector<Index> depths(const Accepts& accepts, const std::vector<Index>& usual,
+                            const std::vector<Index>& more) const {
+    auto is_accepted = [&](Index layers) { return accepts(*sized(layers, 5, 7)); };
+    const Index fewest = fewest_layers(is_accepted);
+    std::vector<Index> all = usual;
+    if (fewest > 2) {
+      all.clear();
+      for (Index m : more) all.push_back(fewest + m);
+    }
+    const Index last = all.back();
+    std::erase_if(all, [&](Index layers) { return !is_accepted(layers); });
+    if (all.empty()) all.push_back(is_accepted(last + 1) ? last + 1 : fewest);
+    return all;
+  }
+};
+
+}  // namespace
+
+const WorkloadKind& mlp() {
+  static const MlpKind kind;
+  return kind;
+}
+
+Index fewest_layers(const std::function<bool(Index num_layers)>& accepts) {
+  constexpr Index most = 1000;
+  for (Index layers = 1; layers <= most; ++layers)
+    if (accepts(layers)) return layers;
+  throw Error(Code::usage,
+              fmt::format("expected a number of layers that the variant accepts, given 1 to {}", most));
+}
+
+MlpSetting::MlpSetting(const Setting& setting) : Setting(setting) {
+  const auto* mlp = dynamic_cast<const Mlp*>(setting.workload);
+  if (mlp == nullptr) refuse(Code::internal, "closed form", "the workload mlp", "another");
+  model = mlp->model();
+}
+
+const WorkloadKind& Mlp::kind() const {
+  return mlp();
+}
+
+std::string Mlp::describe() const {
+  return fmt::format("{} layers {} -> {}", model_.num_layers, model_.model_dim, model_.hidden_dim);
+}
+
+std::vector<Parameter> stack_parameters(const Model& model, const std::string& before_name) {
+  std::vector<Parameter> all;
+  for (Index l = 0; l < model.num_layers; ++l) {
+    const float gain = relu_before(l) ? 6.0F : 3.0F;
+    all.push_back(
+        {before_name + layer_name(l), model.shape(l), std::sqrt(gain / static_cast<float>(model.width(l)))});
+  }
+  return all;
+}
+
+std::vector<Parameter> Mlp::parameters() const {
+  return stack_parameters(model_, "");
+}
+
+std::unique_ptr<ShardedEngine> Mlp::unsharded(Communicator& alone) const {
+  return unsharded_mlp(alone);
+}
+
+std::string Mlp::input_hint(Index width) const {
+  if (width != model_.hidden_dim || width == model_.model_dim) return "";
+  return fmt::format("{} is {}: PyTorch stores (out, in)?", layer_name(0), to_string(model_.shape(0)));
+}
+
+void require_blocks(const Workload& network) {
+  if (network.num_layers() % 2 != 0)
+    throw Error(
+        Code::usage,
+        fmt::format("tensor parallel cuts blocks of two layers: expected an even number of layers, given {}",
+                    network.num_layers()));
+}
+
+}  // namespace shard

@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/layers/tokens/tokens.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/decoder/options.hpp"
+#include "engine/workloads/t5/t5.hpp"
+#include "engine/workloads/t5/network.hpp"
+#include "engine/workloads/t5/options.hpp"
+
+namespace shard {
+
+namespace {
+
+/// \throws Error usage for sizes that give no buckets
+void require_buckets(const T5Model& m) {
+  if (m.buckets < 4)
+    throw Error(Code::usage,
+                fmt::format("{}: expected 4 or more, given {}", t5_option().buckets.name, m.buckets));
+  if (m.max_distance <= m.buckets / 2)
+    throw Error(Code::usage, fmt::format("{}: expected more than {}, half of the buckets, given {}",
+                                         t5_option().max_distance.name, m.buckets / 2, m.max_distance));
+}
+
+/// A tied head has larger logits than a head of its own.
+Arithmetic real(const T5Model& m) {
+  Arithmetic how;
+  if (m.is_tied) how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
+  return how;
+}
+
+void set_hyper_parameters(T5Model& m, const Options& o) {
+  m.max_distance = o[t5_option().max_distance];
+  m.epsilon = static_cast<float>(o[decoder_option().epsilon]);
+  m.how = real(m);
+  require_buckets(m);
+}
+
+class T5Kind : public WorkloadKind {
+ public:
+  std::string name() const override { return "t5"; }
+  bool has_tokens() const override { return true; }
+  bool reads_sources() const override { return true; }
+  bool has_foreign_networks() const override { return true; }
+  TrainingDefaults training_defaults() const override { return {8, 20}; }
+  std::string parameters_help() const override {
+    return "safetensors file with embedding, encoder/block_0/self_query, ..., decoder/final_norm, head";
+  }
+  std::vector<OptionText> training_options() const override {
+    const DecoderOptions& o = decoder_option();
+    return {o.blocks,
+            t5_option().encoder_blocks,
+            o.model_dim,
+            o.heads,
+            o.hidden_dim,
+            t5_option().buckets,
+            t5_option().feed_forward,
+            o.length,
+            t5_option().source_length};
+  }
+  std::vector<OptionText> options() const override {
+    const DecoderOptions& o = decoder_option();
+    return {o.head_dim, t5_option().max_distance, o.epsilon, o.data};
+  }
+  std::shared_ptr<Workload> make(const Options& o) const override {
+    const DecoderOptions& of = decoder_option();
+    T5Model m;
+    m.vocabulary = Characters(o[of.data]).vocabulary();
+    m.model_dim = o[of.model_dim];
+    m.heads = o[of.heads];
+    m.head_dim = o[of.head_dim];
+    m.hidden_dim = o[of.hidden_dim];
+    m.encoder_blocks = o[t5_option().encoder_blocks];
+    m.decoder_blocks = o[of.blocks];
+    m.buckets = o[t5_option().buckets];
+    if (o[t5_option().feed_forward] == "gated-gelu") m.hidden = Hidden::geglu;
+    set_hyper_parameters(m, o);
+    return std::make_shared<T5>(m, o[t5_option().source_length], o[of.length], o[of.data]);
+  }
+  bool deepen(Options& options, const Options& given) const override {
+    const Option<Index>& blocks = decoder_option().blocks;
+    if (given.has(blocks.name)) return false;
+    options = options.with(blocks, options[blocks] + 1);
+    return true;
+  }
+  /// Options give the hyper-parameters that shapes do not determine.
+  std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
+    T5Model m = t5_of(checkpoint, o[decoder_option().head_dim]);
+    set_hyper_parameters(m, o);
+    require_parameters(checkpoint, m.parameters(), "t5");
+    return std::make_shared<T5>(m, 1, 1, o[decoder_option().data]);
+  }
+  std::vector<std::string> options_beside_config() const override {
+    return {t5_option().source_length.name, decoder_option().length.name};
+  }
+  std::shared_ptr<Workload> described_by(const ForeignModel& model, const Options& o) const override {
+    return std::make_shared<T5>(t5_model(model), o[t5_option().source_length], o[decoder_option().length]);
+  }
+  ForeignNetwork network_of(const ForeignModel& model) const override {
+    const T5Model m = t5_model(model);
+    return {std::make_shared<T5>(m, 1, 1), t5_names(m)};
+  }
+  std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
+    const Index heads = std::max<Index>(model_dim / 64, 2);
+    return std::make_shared<T5>(small(layers / 2, layers - layers / 2, model_dim, heads, model_dim / heads,
+                                      hidden_dim, 8 * model_dim),
+                                std::min<Index>(model_dim, 128), std::min<Index>(model_dim, 128));
+  }
+
+  std::vector<TestCase> cases(const Accepts& accepts) const override {
+    std::vector<TestCase> all;
+    // Adds blocks where a variant needs some for each device.
+    auto add = [&](T5Model m, Index source_length, Index length, Index batch) {
+      m.how = real(m);
+      for (; m.decoder_blocks < 64; ++m.decoder_blocks) {
+        auto made = std::make_shared<T5>(m, source_length, length);
+        if (accepts(*made)) return all.push_back({made, batch});
+      }
+    };
+    T5Model gated = small(2, 1, 10, 5, 2, 7, 13), deep = small(3, 2, 12, 6, 3, 7, 17);
+    gated.hidden = Hidden::geglu, gated.is_tied = false;
+    deep.buckets = 9, deep.is_tied = false;
+    add(small(1, 1, 6, 3, 3, 5, 11), 5, 3, 3);
+    add(gated, 4, 7, 2);
+    add(deep, 11, 9, 3);
+    return all;
+  }
+  TestCase streamed_case(const Accepts& accepts) const override {
+    for (Index blocks = 1;; ++blocks) {
+      auto made = std::make_shared<T5>(small(1, blocks, 6, 2, 2, 5, 11), 4, 5);
+      if (blocks == 64 || accepts(*made)) return {made, 11};
+    }
+  }
+  /// All divided sizes are multiples of the number of devices, so all slices have the same shape. The fewest
+  /// blocks that a variant accepts, since each block adds calls in which tests plant faults.
+  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
+    std::vector<ExactProblem> all;
+    const Index n = devices;
+    for (Hidden hidden : {Hidden::relu, Hidden::geglu}) {
+      T5Model m = small(1, 1, 2 * n, n, 2, 2 * n, 4 * n);
+      m.hidden = hidden, m.is_tied = hidden == Hidden::relu;
+      while (m.decoder_blocks < n && !accepts(T5(m, 2 * n, 2 * n))) ++m.encoder_blocks, ++m.decoder_blocks;
+      if (const T5 made(m, 2 * n, 2 * n); accepts(made)) all.push_back(live_problem(made, devices));
+    }
+    return all;
+  }
+
+ private:
+  /// Sources and targets have the first token of every slice of the vocabulary. Each token of a target has a
+  /// label and a gradient.
+  static ExactProblem live_problem(const T5& network, int devices) {
+    constexpr std::uint64_t seed = 4;  // with some others, more than 10 % of a gradient is 0
+    ExactProblem problem = network.exact_problem(devices, seed);
+    const Index slice = network.model().vocabulary / devices, width = problem.input.shape[1];
+    const Index labels = width - as_t5(*problem.workload).length();
+    for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
+      float& value = problem.input.values[static_cast<std::size_t>(i)];
+      const bool is_id = i % width > 0 && i % width < labels;
+      if ((is_id && i % 2 == 0) || value == Tokens::no_label)
+        value = static_cast<float>(i / 2 % devices * slice);
+    }
+    for (float& value : problem.output_grad.values)
+      if (value == 0) value = 16;
+    return problem;
+  }
+  static T5Model small(Index encoder_blocks, Index decoder_blocks, Index model_dim, Index heads,
+                       Index head_dim, Index hidden_dim, Index vocabulary) {
+    T5Model m;
+    m.encoder_blocks = encoder_blocks, m.decoder_blocks = decoder_blocks, m.model_dim = model_dim;
+    m.heads = heads, m.head_dim = head_dim, m.hidden_dim = hidden_dim, m.vocabulary = vocabulary;
+    m.buckets = 8, m.max_distance = 7;
+    return m;
+  }
+};
+
+}  // namespace
+
+const WorkloadKind& t5() {
+  static const T5Kind kind;
+  return kind;
+}
+
+}  // namespace shard

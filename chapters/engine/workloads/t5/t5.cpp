@@ -1,0 +1,147 @@
+#include "engine/workloads/t5/t5.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/layers/tokens/language_model.hpp"
+#include "engine/engines/loss.hpp"
+#include "engine/workloads/exact_values.hpp"
+
+namespace shard {
+
+namespace {
+
+/// Pieces of a text, and the mean loss of the next characters.
+class NextPieces : public TrainingBatch {
+ public:
+  NextPieces(const Characters& text, Index rows, Index source_length, Index length, std::uint64_t seed,
+             Index step)
+      : text_(text),
+        source_length_(source_length),
+        length_(length),
+        seed_(seed),
+        step_(step),
+        loss_(rows * length) {}
+
+  Tensor input(Range rows) const override {
+    const Index width = source_length_ + length_ - 1;  // the last id of a source begins its target
+    const HostTensor pieces = pieces_of_text(text_, rows, width, seed_, step_);
+    std::vector<float> values;
+    for (auto row = pieces.values.begin(); row != pieces.values.end(); row += 2 * width) {
+      values.push_back(static_cast<float>(source_length_));
+      values.insert(values.end(), row, row + source_length_);
+      values.insert(values.end(), row + source_length_ - 1, row + width);
+      values.insert(values.end(), row + width + source_length_ - 1, row + 2 * width);
+    }
+    return Tensor::from_host({rows.size(), 1 + source_length_ + 2 * length_}, values);
+  }
+  Tensor loss_gradient(const Tensor& output, Index first_row) override {
+    return loss_.gradient(output, first_row);
+  }
+  double loss(Communicator& group) const override { return loss_.value(group); }
+
+ private:
+  const Characters& text_;
+  Index source_length_, length_;
+  std::uint64_t seed_;
+  Index step_;
+  MeanTokenLoss loss_;
+};
+
+}  // namespace
+
+const T5& as_t5(const Workload& workload) {
+  const auto* made = dynamic_cast<const T5*>(&workload);
+  if (made == nullptr) refuse(Code::internal, "t5", "the workload t5", workload.kind().name());
+  return *made;
+}
+
+const WorkloadKind& T5::kind() const {
+  return t5();
+}
+
+double T5::parameter_elements() const {
+  auto real = [](Index n) { return static_cast<double>(n); };
+  const double D = real(model_.model_dim), attention = 4 * D * real(model_.heads) * real(model_.head_dim) + D;
+  const double feed_forward = (model_.has_gate() ? 3 : 2) * D * real(model_.hidden_dim) + D;
+  const double blocks = real(model_.encoder_blocks) * (attention + feed_forward) +
+                        real(model_.decoder_blocks) * (2 * attention + feed_forward);
+  return blocks + (model_.is_tied ? 1 : 2) * real(model_.vocabulary) * D +
+         2 * (real(model_.buckets) * real(model_.heads) + D);
+}
+
+std::unique_ptr<GivenBatch> T5::given_batch(std::unique_ptr<Checkpoint> file, const InputHint&) const {
+  return sources_and_targets(std::move(file), model_.vocabulary);
+}
+
+void T5::open_data() {
+  text_ = std::make_shared<const Characters>(data_);
+}
+
+std::unique_ptr<TrainingBatch> T5::batch(Index rows, std::uint64_t seed, Index step) const {
+  return std::make_unique<NextPieces>(*text_, rows, source_length_, length_, seed, step);
+}
+
+std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
+  InferenceMode no_tape;
+  auto& model = dynamic_cast<LanguageModel&>(engine);
+  MatrixPieces pieces;
+  model.see_logits([&](const Tensor& z, const Tokens& t, Index column) {
+    pieces.add(z, std::vector<Index>(t.positions.begin(), t.positions.end()), column);
+  });
+  const NextPieces example(*text_, 1, source_length_, length_, seed, 0);  // training steps begin at 1
+  engine.forward(example.input(engine.input_rows(1)));
+  model.see_logits({});
+  const HostTensor logits = pieces.gather(engine.group(), {length_, model_.vocabulary}, model_.vocabulary);
+  const std::vector<float> row = example.input({0, 1}).to_host();
+  auto shown = [&](Index token) { return text_->letter(token) == '\n' ? ' ' : text_->letter(token); };
+  std::string source, target, said;
+  for (Index i = 0; i < source_length_; ++i)
+    source += shown(static_cast<Index>(row[static_cast<std::size_t>(1 + i)]));
+  for (Index i = 0; i < length_; ++i) {
+    target += shown(static_cast<Index>(row[static_cast<std::size_t>(1 + source_length_ + length_ + i)]));
+    const auto first = logits.values.begin() + i * model_.vocabulary;
+    said += shown(std::max_element(first, first + model_.vocabulary) - first);
+  }
+  return fmt::format("    {}|{}\n    {}|{}\n", source, target, std::string(source.size(), ' '), said);
+}
+
+HostTensor T5::random_input(Index batch, std::uint64_t seed) const {
+  HostTensor input{input_shape(batch), {}};
+  const Index width = input.shape[1];
+  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
+  for (Index i = 0; i < num_elements(input.shape); ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const bool is_label = i % width >= width - length_;
+    const int token = ids.integer(at, 0, static_cast<int>(model_.vocabulary - 1));
+    if (i % width == 0)
+      input.values.push_back(static_cast<float>(source_length_));
+    else
+      input.values.push_back(is_label && missing.integer(at, 0, 9) == 0 ? float{Tokens::no_label}
+                                                                        : static_cast<float>(token));
+  }
+  return input;
+}
+
+ExactProblem T5::exact_problem(Index batch, std::uint64_t seed) const {
+  constexpr Index longest = 11;
+  T5Model model = model_;
+  model.how = exact::grid_of(model.model_dim, model.head_dim);
+  auto network =
+      std::make_shared<T5>(model, std::min(source_length_, longest), std::min(length_, longest), data_);
+  network->text_ = text_;
+  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
+  problem.output_grad =
+      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
+  problem.weights = exact::transformer_weights(parameters(), seed);
+  return problem;
+}
+
+float T5::gradient_unit() const {
+  const Arithmetic how =
+      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
+  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
+}
+
+}  // namespace shard

@@ -1,0 +1,177 @@
+/// Sums, scales and addends by rows and by columns, and the rows of attention's scores.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "emu/operations/host_memory.hpp"
+#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/notes.hpp"
+
+namespace shard {
+
+using emu::row_of;
+using runtime::note_elementwise;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// result[i] = f(result[i], element (i, c) of a, that of b), c ascending, from `initial` on.
+template <class F>
+Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) {
+  const Index rows = a.extent(0), columns = a.extent(1);
+  Tensor result = TensorMemory::make({rows});
+  for (Index i = 0; i < rows; ++i) {
+    const float* left = row_of(a, i);
+    const float* right = row_of(b, i);
+    float value = initial;
+    for (Index c = 0; c < columns; ++c) value = f(value, left[c], right[c]);
+    TensorMemory::data(result)[i] = value;
+  }
+  return result;
+}
+
+/// result[c] = f(result[c], element (i, c) of a, that of b), i ascending, from 0 on.
+template <class F>
+Tensor folded_columns(const Tensor& a, const Tensor& b, const F& f) {
+  const Index rows = a.extent(0), columns = a.extent(1);
+  Tensor result({columns});
+  float* values = TensorMemory::data(result);
+  for (Index i = 0; i < rows; ++i) {
+    const float* left = row_of(a, i);
+    const float* right = row_of(b, i);
+    for (Index c = 0; c < columns; ++c) values[c] = f(values[c], left[c], right[c]);
+  }
+  return result;
+}
+
+float plus(float sum, float x, float) {
+  return sum + x;
+}
+float plus_product(float sum, float x, float y) {
+  return sum + x * y;
+}
+
+/// f of each element of row i and of numbers[i].
+template <class F>
+Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
+  note_elementwise(call, t.size());
+  require_one_for_each_row(call, t, numbers);
+  const Index rows = t.extent(0), columns = t.extent(1);
+  for (Index i = 0; i < rows; ++i) {
+    const float number = TensorMemory::data(numbers)[i];
+    float* row = row_of(t, i);
+    for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number);
+  }
+  return std::move(t);
+}
+
+/// f of each element of column c and of numbers[c].
+template <class F>
+Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
+  note_elementwise(call, t.size());
+  require_one_for_each_column(call, t, numbers);
+  const float* number = TensorMemory::data(numbers);
+  const Index rows = t.extent(0), columns = t.extent(1);
+  for (Index i = 0; i < rows; ++i) {
+    float* row = row_of(t, i);
+    for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number[c]);
+  }
+  return std::move(t);
+}
+
+/// 2^x, exact for integers: the power of the fraction times that of the integer.
+float power_of_two(float x) {
+  const float integer = std::fmin(std::fmax(std::rint(x), -300.0F), 300.0F);
+  return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));
+}
+
+}  // namespace
+
+Tensor row_sums(const Tensor& t, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("row_sums", t.size());
+  require_matrix("row_sums", t);
+  return folded_rows(t, t, 0, plus);
+}
+
+Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("row_dots", a.size());
+  require_same_matrices("row_dots", a, b);
+  return folded_rows(a, b, 0, plus_product);
+}
+
+Tensor row_max(const Tensor& t, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("row_max", t.size());
+  require_matrix("row_max", t);
+  return folded_rows(t, t, -infinity,
+                     [](float largest, float x, float) { return x > largest ? x : largest; });
+}
+
+Tensor column_sums(const Tensor& t, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("column_sums", t.size());
+  require_matrix("column_sums", t);
+  return folded_columns(t, t, plus);
+}
+
+Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("column_dots", a.size());
+  require_same_matrices("column_dots", a, b);
+  return folded_columns(a, b, plus_product);
+}
+
+Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where) {
+  const CallSite call(where);
+  return with_rows("scale_rows", std::move(t), factors, [](float x, float factor) { return x * factor; });
+}
+
+Tensor scale_columns(Tensor&& t, const Tensor& factors, SourceLine where) {
+  const CallSite call(where);
+  return with_columns("scale_columns", std::move(t), factors,
+                      [](float x, float factor) { return x * factor; });
+}
+
+Tensor divide_rows(Tensor&& t, const Tensor& divisors, SourceLine where) {
+  const CallSite call(where);
+  return with_rows("divide_rows", std::move(t), divisors,
+                   [](float x, float divisor) { return divisor == 0 ? 0 : x / divisor; });
+}
+
+Tensor add_to_rows(Tensor&& t, const Tensor& row, SourceLine where) {
+  const CallSite call(where);
+  return with_columns("add_to_rows", std::move(t), row, [](float x, float addend) { return x + addend; });
+}
+
+Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where) {
+  const CallSite call(where);
+  return with_rows("add_to_columns", std::move(t), column, [](float x, float addend) { return x + addend; });
+}
+
+Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, SourceLine where) {
+  const CallSite call(where);
+  if (base == ExponentialBase::two)
+    return with_rows("exponentials", std::move(z), largest,
+                     [](float x, float most) { return x == -infinity ? 0 : power_of_two(x - most); });
+  return with_rows("exponentials", std::move(z), largest,
+                   [](float x, float most) { return x == -infinity ? 0 : std::exp(x - most); });
+}
+
+Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
+                    std::span<const Index> last, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("keep_between", scores.size());
+  require_intervals(scores, positions, first, last);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    float* row = row_of(scores, static_cast<Index>(i));
+    for (std::size_t c = 0; c < positions.size(); ++c)
+      if (positions[c] < first[i] || positions[c] > last[i]) row[c] = -infinity;
+  }
+  return std::move(scores);
+}
+
+}  // namespace shard
