@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl_connections.hpp"
@@ -34,44 +35,74 @@ bool Event::test() {
   if (!is_recorded_) return true;
   const cudaError_t state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) return false;
-  SHARDBOOK_CHECK(state);
+  check(state, "cudaEventQuery(event_)", __FILE__, __LINE__);
   return true;
 }
 
 namespace {
 
-/// The number of processes on this machine, and the place of this process among them.
-struct Neighbours {
-  int mine = 0;
-  int count = 1;
+/// The result of cudaGetDeviceCount in words, and the versions that may be the reason.
+std::string why_there_is_none(cudaError_t counted) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  return fmt::format(": {} (driver {}.{}, runtime {}.{})", cudaGetErrorString(counted), driver / 1000,
+                     driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
 
-  Neighbours() {
-    MPI_Comm machine;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
-    MPI_Comm_rank(machine, &mine);
-    MPI_Comm_size(machine, &count);
-    MPI_Comm_free(&machine);
+/// How many GPUs this process and the others of its machine have chosen, given its own.
+struct ChosenTogether {
+  int processes = 1;
+  std::set<std::string> gpus;  // by their uuids
+
+  ChosenTogether(MPI_Comm machine, const cudaUUID_t& mine) {
+    MPI_Comm_size(machine, &processes);
+    std::vector<cudaUUID_t> all(static_cast<std::size_t>(processes));
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, machine);
+    for (const cudaUUID_t& one : all) gpus.emplace(one.bytes, sizeof one.bytes);
   }
+  bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
 };
 
-/// The k-th process on a machine takes its k-th GPU. \throws Error usage when there are too few GPUs.
+/// Of the GPUs that it sees, the k-th process on a machine takes the k-th. A launcher may show each process
+/// some of its own, and then their numbers say little: so processes compare what they have chosen.
+/// \throws Error usage when two have chosen the same one.
 void choose_gpu() {
-  const Neighbours neighbours;
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;  // the call fails where there is no driver
-  if (neighbours.count > gpus) {
-    const char* hint = gpus == 0
-                           ? ""
-                           : "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets "
-                             "an NCCL_HOSTID of its own, and NCCL goes through sockets (slow, correct)";
-    if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr || gpus == 0)
-      throw Error(
-          Code::usage,
-          fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
-                      this_device(), neighbours.count, gpus, hint));
-    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+  MPI_Comm machine;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  int place = 0, seen = 0;
+  MPI_Comm_rank(machine, &place);
+  const cudaError_t counted = cudaGetDeviceCount(&seen);
+  cudaDeviceProp mine{};
+  if (counted == cudaSuccess && seen > 0) {
+    SHARDBOOK_CHECK(cudaSetDevice(place % seen));
+    SHARDBOOK_CHECK(cudaGetDeviceProperties(&mine, place % seen));
   }
-  SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
+  const ChosenTogether chosen(machine, mine.uuid);
+  MPI_Comm_free(&machine);
+  auto refuse = [&](std::size_t given, const std::string& why) {
+    throw Error(
+        Code::usage,
+        fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
+                    this_device(), chosen.processes, given, why));
+  };
+  if (counted != cudaSuccess || seen == 0) refuse(0, why_there_is_none(counted));
+  if (!chosen.is_shared()) return;
+  if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr)
+    refuse(
+        chosen.gpus.size(),
+        "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets an NCCL_HOSTID of its "
+        "own, and NCCL goes through sockets (slow, and outside of what NCCL supports)");
+  setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+}
+
+/// What the libraries read before their first call.
+void set_environment() {
+  // NCCL connects the members of a communicator when it is made, and not at its first collective, where the
+  // host would wait for a peer that may be waiting for it.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  // A queue of the GPU's for each stream: two streams in one would wait for one another.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 /// MPI calls this when MPI_Finalize begins. From then on, no device waits for another one.
@@ -89,6 +120,7 @@ void call_at_finalize() {
 }  // namespace
 
 Gpu::Gpu() {
+  set_environment();
   choose_gpu();
   computation_ = new_stream();
   communication_ = new_stream();

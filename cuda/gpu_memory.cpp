@@ -37,10 +37,11 @@ class BlockCache {
     free_[{home, rounded(bytes)}].push_back(std::move(block));
   }
 
+  /// Checks nothing: when the GPU is broken, the next call says so, or it is the program's end.
   void release_all() {
-    SHARDBOOK_CHECK(cudaDeviceSynchronize());
+    cudaDeviceSynchronize();
     for (auto& [place, blocks] : free_)
-      for (Block& block : blocks) SHARDBOOK_CHECK(cudaFree(block.data));
+      for (Block& block : blocks) cudaFree(block.data);
     free_.clear();
   }
 
@@ -53,9 +54,10 @@ class BlockCache {
     if (result == cudaErrorMemoryAllocation) {
       release_all();
       result = cudaMalloc(&data, bytes);
+      cudaGetLastError();  // else the next launch of a kernel would find that memory was short
     }
     if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
-    SHARDBOOK_CHECK(result);
+    check(result, "cudaMalloc(&data, bytes)", __FILE__, __LINE__);
     return static_cast<float*>(data);
   }
 
@@ -90,12 +92,14 @@ const float* data_on(cudaStream_t stream, const Tensor& t) {
   return storage == nullptr ? nullptr : storage->data_on(stream);
 }
 
-Workspace::Workspace(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
-  if (bytes > 0) data_ = cache().take(bytes_, gpu().computation());
+Workspace::Workspace(Index bytes) : Workspace(bytes, gpu().computation()) {}
+
+Workspace::Workspace(Index bytes, cudaStream_t home) : bytes_(static_cast<std::size_t>(bytes)), home_(home) {
+  if (bytes > 0) data_ = cache().take(bytes_, home_);
 }
 
 Workspace::~Workspace() {
-  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, gpu().computation());
+  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, home_);
 }
 
 OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
@@ -127,12 +131,16 @@ Storage::Storage(Index bytes, Purpose purpose, cudaStream_t home)
 Storage::~Storage() {
   runtime::note_release(purpose_, bytes_);
   if (data_ == nullptr || gpu().is_closed()) return;
-  cuda::Block block{data_, {}};
-  for (cudaStream_t stream : other_users_) {
-    block.free_after.push_back(std::make_unique<cuda::Event>());
-    block.free_after.back()->record(stream);
+  try {
+    cuda::Block block{data_, {}};
+    for (cudaStream_t stream : other_users_) {
+      block.free_after.push_back(std::make_unique<cuda::Event>());
+      block.free_after.back()->record(stream);
+    }
+    cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
+  } catch (const Error&) {
+    // The GPU is broken, and the memory lost with it. The call that found it out says so.
   }
-  cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
 }
 
 float* Storage::data_on(cudaStream_t stream) {

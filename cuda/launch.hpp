@@ -41,7 +41,9 @@ void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
 
 template <class Kernel, class... Args>
 void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
-  if (n > 0) SHARDBOOK_CHECK(cuda_double::launch(kernel, n, stream, args...));
+  if (n == 0) return;
+  cuda_double::launch(kernel, n, stream, args...);
+  SHARDBOOK_CHECK(cudaGetLastError());
 }
 
 #endif

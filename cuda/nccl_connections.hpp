@@ -144,8 +144,8 @@ class NcclGroupCall {
   NcclGroupCall& operator=(const NcclGroupCall&) = delete;
 };
 
-/// \throws Error lost when NCCL has found a peer gone. All communicators are then aborted, so that no device
-/// waits for it any longer.
+/// \throws Error lost when NCCL has found a peer gone. Communicators stay: to abort one may wait for the work of
+/// another, and the program's end ends them all.
 void check_connections();
 /// The streams of computation, of collectives, and of all pairs.
 std::vector<cudaStream_t> streams();

@@ -20,6 +20,28 @@ namespace {
 
 using Number = std::array<Index, 1>;
 
+void launch_send(const Group& group, Pair& pair, Operation& o) {
+  const auto [comm, stream] = pair.connected(group);
+  LaunchIn launch(stream, o);
+  ++pair.launched;
+  if (o.tensor.size() == 0) return;
+  ledger().sent(group.id(), Collective::send, {1, o.tensor.bytes()});
+  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(o.tensor)),
+                           static_cast<std::size_t>(o.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
+                           stream));
+}
+
+/// Without memory for it, the tensor is made in this shape.
+void launch_receive(const Group& group, Pair& pair, Operation& o, const Shape& shape, bool has_memory) {
+  const auto [comm, stream] = pair.connected(group);
+  LaunchIn launch(stream, o);
+  ++pair.launched;
+  if (!has_memory) o.tensor = make_on(stream, shape);
+  if (o.tensor.size() == 0) return;
+  SHARDBOOK_CHECK(ncclRecv(data_on(stream, o.tensor), static_cast<std::size_t>(o.tensor.size()), ncclFloat,
+                           pair.rank_of_peer(), comm, stream));
+}
+
 Task send_message(std::shared_ptr<Group> group, Operation& o, int to) {
   Pair& pair = pair_with(*group, to);
   const Index number = pair.next_sent();
@@ -40,18 +62,11 @@ Task send_message(std::shared_ptr<Group> group, Operation& o, int to) {
     group->post(position_sent, Channel::place_to_receive, to, position);
     ++pair.ordered_sends;
     pair.connected(*group);  // before anything else: the receiver may wait there
-    co_await position_sent;
   }
   Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, o);
-  ++pair.launched;
-  if (o.tensor.size() == 0) co_return;
-  ledger().sent(group->id(), Collective::send, {1, o.tensor.bytes()});
-  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(o.tensor)),
-                           static_cast<std::size_t>(o.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
-                           stream));
+  launch_send(*group, pair, o);
+  co_await position_sent;  // not earlier: the receiver's GPU may have begun
 }
 
 /// When the shape `is_expected`, the tensor has it, and its memory.
@@ -80,17 +95,11 @@ Task receive_message(std::shared_ptr<Group> group, Operation& o, int from, bool 
               position);
   ++pair.ordered_receives;
   if (pair.decides_order()) pair.connected(*group);  // before anything else: the sender may wait there
-  co_await answer;
   co_await position_received;
   Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, o);
-  ++pair.launched;
-  if (!is_expected) o.tensor = make_on(stream, shape);
-  if (o.tensor.size() == 0) co_return;
-  SHARDBOOK_CHECK(ncclRecv(data_on(stream, o.tensor), static_cast<std::size_t>(o.tensor.size()), ncclFloat,
-                           pair.rank_of_peer(), comm, stream));
+  launch_receive(*group, pair, o, shape, is_expected);
+  co_await answer;  // not earlier: the sender's GPU may have begun
 }
 
 }  // namespace

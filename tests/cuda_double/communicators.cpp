@@ -13,26 +13,31 @@
 
 using namespace cuda_double;
 
+MPI_Comm cuda_double::meetings_of_double = MPI_COMM_NULL;
+
 MPI_Comm cuda_double::world_of_double() {
   static MPI_Comm comm = [] {
     MPI_Comm copy;
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_dup(MPI_COMM_WORLD, &meetings_of_double);
     share_launches(copy);
     return copy;
   }();
   return comm;
 }
 
-namespace {
-
-/// Waits like a host, while the streams go on.
-void wait(MPI_Request& request) {
+void cuda_double::wait(MPI_Request& request, const char* call) {
+  const auto end = std::chrono::steady_clock::now() + patience();
   int done = 0;
   for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
     progress();
     sched_yield();
+    if (std::chrono::steady_clock::now() > end)
+      violation(fmt::format("{}: the host waits for a peer that does not come", call));
   }
 }
+
+namespace {
 
 struct Id {
   int creator, tag;
@@ -42,13 +47,15 @@ struct Id {
 struct Introduction {
   int rank, process, gpu;
   std::size_t host;  // NCCL_HOSTID, as a number
+  cudaDeviceProp properties;
 };
 
 Introduction introduction(int rank) {
   const char* host = std::getenv("NCCL_HOSTID");
-  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host)};
+  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host), {}};
   MPI_Comm_rank(world_of_double(), &mine.process);
   cudaGetDevice(&mine.gpu);
+  cudaGetDeviceProperties(&mine.properties, mine.gpu);
   return mine;
 }
 
@@ -56,15 +63,15 @@ Introduction introduction(int rank) {
 /// its own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
-  std::set<std::pair<std::size_t, int>> gpus;
+  std::set<std::pair<std::size_t, std::string>> gpus;
   for (int i = 0; i < ranks; ++i) {
     Introduction theirs;
     MPI_Request come;
     MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, MPI_ANY_SOURCE, tag, world_of_double(), &come);
-    wait(come);
+    wait(come, "ncclCommInitRank");
     if (theirs.rank < 0 || theirs.rank >= ranks || processes[static_cast<std::size_t>(theirs.rank)] >= 0)
       violation(fmt::format("ncclCommInitRank: rank {} of {}, or twice", theirs.rank, ranks));
-    if (!gpus.emplace(theirs.host, theirs.gpu).second)
+    if (!gpus.emplace(theirs.host, std::string(theirs.properties.uuid.bytes, 16)).second)
       violation(fmt::format("ncclCommInitRank: two ranks on GPU {} of one machine", theirs.gpu));
     processes[static_cast<std::size_t>(theirs.rank)] = theirs.process;
   }
@@ -88,6 +95,10 @@ int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
 
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "an error planted in the test double";
+}
+
+const char* ncclGetLastError(ncclComm_t) {
+  return "words of the test double";
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -115,10 +126,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
         MPI_Send(members.data(), ranks, MPI_INT, member, made.tag, world_of_double());
   } else {
     MPI_Irecv(members.data(), ranks, MPI_INT, made.creator, made.tag, world_of_double(), &come);
-    wait(come);
+    wait(come, "ncclCommInitRank");
   }
-  wait(sent);
+  wait(sent, "ncclCommInitRank");
   *comm = new ncclComm{rank, members, made.tag};
+  const char* at_first_use = std::getenv("NCCL_RUNTIME_CONNECT");
+  (*comm)->connects_collectives = at_first_use == nullptr || std::atoi(at_first_use) != 0;
   gained("communicators", *comm);
   return ncclSuccess;
 }
@@ -131,11 +144,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
       violation("ncclCommDestroy while its calls may be on their way, as far as the host knows");
   delete comm;
   return ncclSuccess;
-}
-
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  given_back("communicators", comm, "ncclCommAbort");
-  return ncclSuccess;  // calls that are not done yet may still read it
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {

@@ -13,8 +13,6 @@ namespace cuda_double {
 
 /// Ends the program with code 70 and one line.
 [[noreturn]] void violation(const std::string& what);
-/// The error planted for this call, or 0.
-int planted(const char* call);
 /// Ends the program if a group of NCCL is open. Then no function may be called that waits or orders work.
 extern int open_groups;
 void require_no_open_group(const char* call);

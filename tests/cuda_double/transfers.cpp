@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -13,13 +12,12 @@
 
 namespace cuda_double {
 
-namespace {
-
-/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
 std::chrono::seconds patience() {
   const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
   return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
 }
+
+namespace {
 
 struct Outgoing {
   std::vector<char> bytes;

@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +48,14 @@ void put_together(const Call& c, const std::vector<std::vector<char>>& arrived);
 /// The calls of one group on one communicator, as work for a stream.
 std::function<bool()> transfer_of(std::vector<Call> calls);
 
-/// MPI's communicator for everything that the double sends.
+/// MPI's communicator for all data that the double sends, and the one on which hosts meet.
 MPI_Comm world_of_double();
+extern MPI_Comm meetings_of_double;
+
+/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
+std::chrono::seconds patience();
+/// Waits like a host, while the streams go on. Ends the program where this takes too long.
+void wait(MPI_Request& request, const char* call);
 
 }  // namespace cuda_double
 
@@ -60,6 +68,8 @@ struct ncclComm {
   std::int64_t collectives = 0;  // called
   cuda_double::Clock used = {};  // the times of the launched work that uses this communicator
   ncclResult_t state = ncclSuccess;
+  bool connects_collectives = false;              // at the first one
+  std::set<std::pair<int, bool>> connected = {};  // peers, and whether for sends to them
 
   int size() const { return static_cast<int>(members.size()); }
 };
