@@ -1,8 +1,12 @@
 #include "cuda/gpu.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -153,13 +157,42 @@ cudaStream_t new_stream() {
   return stream;
 }
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// After how long a host says what it waits for, and after how long again.
+Clock::duration patience() {
+  const char* given = std::getenv("SHARDBOOK_GPU_PATIENCE");
+  return std::chrono::seconds(given == nullptr ? 60 : std::max(1, std::atoi(given)));
+}
+
+/// Else a GPU that waits for another one for ever would be silent: no host waits for a device.
+void say_what_is_left(Clock::duration waited) {
+  std::vector<std::string> busy;
+  for (const auto& [work, stream] : streams())
+    if (cudaStreamQuery(stream) == cudaErrorNotReady) busy.push_back(work);
+  const std::string line =
+      fmt::format("device {}: waiting {} s for its GPU, which is at: {}\n", this_device(),
+                  std::chrono::duration_cast<std::chrono::seconds>(waited).count(), fmt::join(busy, ", "));
+  std::fwrite(line.data(), 1, line.size(), stderr);  // in one piece
+}
+
+}  // namespace
+
 void finish(cudaStream_t stream) {
   Event end;
   end.record(stream);
   ControlPlane::Wait wait;
+  const Clock::time_point since = Clock::now();
+  Clock::time_point next = since + patience();
   while (!end.test()) {
     runtime::stream().advance();
     check_connections();
+    if (Clock::now() > next) {
+      say_what_is_left(next - since);
+      next += patience();
+    }
     wait.idle([] {
       Blocked blocked;  // it needs nothing of other devices
       blocked.call = "the GPU's work";

@@ -70,6 +70,12 @@ BlockCache& cache() {
   return *blocks;
 }
 
+/// Before a copy from the host's memory to the GPU's. When it is large, the driver may wait for the stream, and
+/// the stream for other devices, which may wait for this host. So it waits here, where its operations go on.
+void wait_before_copy_of(std::size_t bytes) {
+  if (bytes > 64 << 10) finish(gpu().computation());
+}
+
 }  // namespace
 
 void release_blocks() {
@@ -103,9 +109,10 @@ Workspace::~Workspace() {
 }
 
 OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
-  if (bytes > 0)
-    SHARDBOOK_CHECK(
-        cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+  if (bytes == 0) return;
+  wait_before_copy_of(bytes);
+  SHARDBOOK_CHECK(
+      cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
 }
 
 void OnDeviceToo::fetch_into(void* numbers) const {
@@ -185,9 +192,10 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   const CallSite call(where);
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
-  if (!values.empty())
-    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
-                                    cudaMemcpyHostToDevice, gpu().computation()));
+  if (values.empty()) return t;
+  cuda::wait_before_copy_of(values.size_bytes());
+  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
+                                  cudaMemcpyHostToDevice, gpu().computation()));
   return t;
 }
 
@@ -204,6 +212,7 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
   const CallSite call(where);
   require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
                 static_cast<Index>(values.size()));
+  cuda::wait_before_copy_of(values.size_bytes());
   cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
 }
 

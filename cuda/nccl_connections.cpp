@@ -162,11 +162,12 @@ void check_connections() {
                                       this_device(), ncclGetErrorString(worst), ncclGetLastError(nullptr)));
 }
 
-std::vector<cudaStream_t> streams() {
-  std::vector<cudaStream_t> all = {gpu().communication()};
+std::vector<std::pair<std::string, cudaStream_t>> streams() {
+  std::vector<std::pair<std::string, cudaStream_t>> all = {{"collectives", gpu().communication()}};
   for (auto& [group, connections] : all_connections())
-    for (auto& [ids, pair] : connections.pairs) all.push_back(pair.stream());
-  all.push_back(gpu().computation());
+    for (auto& [ids, pair] : connections.pairs)
+      all.emplace_back(fmt::format("messages of devices {} and {}", ids.first, ids.second), pair.stream());
+  all.emplace_back("computation", gpu().computation());
   return all;
 }
 

@@ -45,6 +45,23 @@ void messages_beside(const Collective& collective) {
   }
   group().synchronize();
 }
+/// Each device waits for one of two operations, and copies much to its GPU then. Both operations can end only when
+/// the other device goes on, too. Whether it has launched its part of the other one by then is left to chance.
+void large_copies_beside_both() {
+  const std::vector<float> much(40000);
+  for (int i = 0; i < 12; ++i) {
+    Future<> sent;
+    Future<Tensor> received;
+    if (me() == 0) sent = group().post_send(1, some());
+    if (me() == 1) received = group().post_receive(0, {6, 4});
+    Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+    if (me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    me() == 0 ? sent.wait() : static_cast<void>(sum.get());
+    Tensor::from_host({40000}, much);
+    static_cast<void>(me() == 0 ? sum.get() : received.get());
+  }
+  group().synchronize();
+}
 void reduce() {
   Tensor t = scale(some(), 2);
   scale(group().all_reduce_async(std::move(t), ReduceOp::sum).get(), 2);
@@ -171,6 +188,36 @@ const std::vector<Case> mistakes_in_library = {
        plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that the host waits at least once
        plant("asynchronous error", 0, ncclRemoteError);
        sum.to_host();
+     }},
+    {"large_copies_beside_a_message_and_a_collective", {2}, 0, {}, large_copies_beside_both},
+    // A variable that other programs want, and that would let collectives and messages wait for one another.
+    {"one_queue_for_all_streams",
+     {2},
+     0,
+     {},
+     reduce,
+     Where::emulator,
+     {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}},
+    {"float32_where_the_environment_allows_tf32",
+     {1},
+     0,
+     {},
+     [] {
+       const std::vector<float> values = {1 + 1.0F / (1 << 20)};
+       const Tensor a = Tensor::from_host({1, 1}, values), one = Tensor::from_host({1, 1}, std::vector{1.0F});
+       return matmul(a, one).to_host() == values ? 0 : static_cast<int>(Code::differs);
+     },
+     Where::emulator,
+     {{"NVIDIA_TF32_OVERRIDE", "1"}}},
+    // What it says then is the test `cuda_double.slow_gpu`.
+    {"host_is_away",
+     {2},
+     0,
+     {},
+     [] {
+       Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+       if (me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+       sum.get().to_host();
      }},
     // Alone, too, without a launcher: there the GPU is given back when the program ends.
     {"gpu_breaks_while_a_collective_uses_memory",

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
@@ -92,6 +93,10 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   PLANTED("cudaStreamCreateWithFlags");
+  const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const std::size_t queues = given == nullptr ? 8 : static_cast<std::size_t>(std::atoi(given));
+  if (streams().size() >= queues)
+    violation(fmt::format("more streams than the GPU's {} queues: two in one wait for one another", queues));
   static int made = 0;
   *stream = new CUstream_st{++made, {}, {}};
   streams().insert(*stream);
@@ -115,6 +120,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   for (progress(); is_busy(stream); progress()) sched_yield();
   tell_host(stream->clock);
   return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  PLANTED("cudaStreamQuery");
+  require_stream(stream, "cudaStreamQuery");
+  progress();
+  return is_busy(stream) ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
