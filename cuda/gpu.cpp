@@ -105,6 +105,9 @@ void set_environment() {
   // NCCL connects the members of a communicator when it is made, and not at its first collective, where the
   // host would wait for a peer that may be waiting for it.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  // All kernels are loaded at once. To load one at its first launch, the driver may wait for work that waits for
+  // other devices, while they wait for this host.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   // A queue of the GPU's for each stream: two streams in one would wait for one another.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }

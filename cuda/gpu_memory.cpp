@@ -54,7 +54,6 @@ class BlockCache {
     if (result == cudaErrorMemoryAllocation) {
       release_all();
       result = cudaMalloc(&data, bytes);
-      cudaGetLastError();  // else the next launch of a kernel would find that memory was short
     }
     if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
     check(result, "cudaMalloc(&data, bytes)", __FILE__, __LINE__);

@@ -1,7 +1,6 @@
 // Communicators of the double: how ranks find one another, and how streams go on while a host waits.
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -27,14 +26,11 @@ MPI_Comm cuda_double::world_of_double() {
 }
 
 void cuda_double::wait(MPI_Request& request, const char* call) {
-  const auto end = std::chrono::steady_clock::now() + patience();
-  int done = 0;
-  for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
-    progress();
-    sched_yield();
-    if (std::chrono::steady_clock::now() > end)
-      violation(fmt::format("{}: the host waits for a peer that does not come", call));
-  }
+  block_host(call, [&] {
+    int done = 0;
+    PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
 }
 
 namespace {
@@ -91,6 +87,14 @@ int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   return PMPI_Test(request, done, status);
+}
+
+/// The same where the host does nothing else.
+int MPI_Ssend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+  MPI_Request request;
+  MPI_Issend(data, count, type, to, tag, comm, &request);
+  wait(request, "MPI_Ssend");
+  return MPI_SUCCESS;
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

@@ -101,11 +101,16 @@ T as_kept(T argument) {
 /// The error planted for this call, or 0.
 int planted(const char* call);
 
+/// At a kernel's first launch. Unless CUDA_MODULE_LOADING is EAGER, the driver may wait for all streams then.
+void load_kernel();
+
 /// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
 /// The kernel reads through pointers to const and writes through the others. An error is CUDA's last error.
 template <class Kernel, class... Args>
-void launch(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
+void launch_kernel(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
   if (planted("cudaLaunchKernel") != 0) return;
+  static bool is_loaded = false;
+  if (!std::exchange(is_loaded, true)) load_kernel();
   std::vector<Access> accesses;
   (note_access(accesses, args), ...);
   add_work(stream, "a kernel", accesses, [=] {

@@ -2,6 +2,7 @@
 
 /// Functions that the parts of the double share.
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -33,6 +34,10 @@ void deliver();
 
 /// Does all launched work that can be done now.
 void progress();
+/// The host waits in a call, and does nothing else; streams go on. Ends the program where this takes too long.
+void block_host(const std::string& call, const std::function<bool()>& is_done);
+/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
+std::chrono::seconds patience();
 /// Whether a stream still has work to do.
 bool is_busy(cudaStream_t stream);
 

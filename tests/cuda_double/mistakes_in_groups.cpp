@@ -115,7 +115,7 @@ const std::vector<Case> mistakes_in_groups = {
     {"both_send_first",  // not in a group: each waits for the other's receive
      {2},
      70,
-     {"ncclSend or ncclRecv: the host waits for a peer that does not come"},
+     {"ncclSend or ncclRecv: the host waits for a device that does not come"},
      [] {
        Together t;
        ncclSend(t.data, 4, ncclFloat, 1 - me(), t.comm, t.in);

@@ -3,11 +3,13 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/device/layer_operations.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -45,11 +47,11 @@ void messages_beside(const Collective& collective) {
   }
   group().synchronize();
 }
-/// Each device waits for one of two operations, and copies much to its GPU then. Both operations can end only when
-/// the other device goes on, too. Whether it has launched its part of the other one by then is left to chance.
-void large_copies_beside_both() {
-  const std::vector<float> much(40000);
-  for (int i = 0; i < 12; ++i) {
+/// Each device waits for one of two operations, and then makes a call in which the driver may wait for the GPU.
+/// Both operations can end only when the other device goes on, too. Whether it has launched its part of the other
+/// one by then is left to chance.
+void beside_both(const std::vector<std::function<void()>>& calls) {
+  for (const auto& call : calls) {
     Future<> sent;
     Future<Tensor> received;
     if (me() == 0) sent = group().post_send(1, some());
@@ -57,7 +59,7 @@ void large_copies_beside_both() {
     Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
     if (me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     me() == 0 ? sent.wait() : static_cast<void>(sum.get());
-    Tensor::from_host({40000}, much);
+    call();
     static_cast<void>(me() == 0 ? sum.get() : received.get());
   }
   group().synchronize();
@@ -189,7 +191,25 @@ const std::vector<Case> mistakes_in_library = {
        plant("asynchronous error", 0, ncclRemoteError);
        sum.to_host();
      }},
-    {"large_copies_beside_a_message_and_a_collective", {2}, 0, {}, large_copies_beside_both},
+    {"large_copies_beside_a_message_and_a_collective",
+     {2},
+     0,
+     {},
+     [] {
+       const std::vector<float> much(40000);
+       beside_both(std::vector<std::function<void()>>(12, [&] { Tensor::from_host({40000}, much); }));
+     }},
+    {"first_launches_beside_a_message_and_a_collective",
+     {2},
+     0,
+     {},
+     [] {
+       beside_both({[] { scale(some(), 2); }, [] { relu(some()); }, [] { silu(some()); },
+                    [] { gelu(some()); }, [] { sigmoid(some()); }, [] { hyperbolic_tangent(some()); },
+                    [] { multiply(some(), some()); }, [] { all_finite(some()); },
+                    [] { sum_of_squares(some()); }, [] { column_sums(some()); }, [] { row_sums(some()); },
+                    [] { softmax(some()); }});
+     }},
     // A variable that other programs want, and that would let collectives and messages wait for one another.
     {"one_queue_for_all_streams",
      {2},

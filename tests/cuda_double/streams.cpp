@@ -69,6 +69,26 @@ void progress() {
   is_progressing = false;
 }
 
+std::chrono::seconds patience() {
+  const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
+  return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
+}
+
+void block_host(const std::string& call, const std::function<bool()>& is_done) {
+  const auto end = std::chrono::steady_clock::now() + patience();
+  for (; !is_done(); progress()) {
+    sched_yield();
+    if (std::chrono::steady_clock::now() > end)
+      violation(fmt::format("{}: the host waits for a device that does not come", call));
+  }
+}
+
+void load_kernel() {
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  if (loading != nullptr && std::string_view(loading) == "EAGER") return;
+  block_host("loading a kernel", [] { return std::ranges::none_of(streams(), is_busy); });
+}
+
 cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
                      std::function<bool()> work) {
   require_stream(stream, what);

@@ -5,17 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <memory>
 
 namespace cuda_double {
-
-std::chrono::seconds patience() {
-  const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
-  return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
-}
 
 namespace {
 

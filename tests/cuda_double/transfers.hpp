@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,9 +51,7 @@ std::function<bool()> transfer_of(std::vector<Call> calls);
 MPI_Comm world_of_double();
 extern MPI_Comm meetings_of_double;
 
-/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
-std::chrono::seconds patience();
-/// Waits like a host, while the streams go on. Ends the program where this takes too long.
+/// Waits for a peer as a host does in a call of NCCL.
 void wait(MPI_Request& request, const char* call);
 
 }  // namespace cuda_double
