@@ -25,6 +25,15 @@ def number_of_devices(name, text):
         fail(64, f"{name}: expected 1 to {most_devices} devices, given {text}")
     return int(text)
 
+def number_of_gpus():
+    """How many a device of this host sees; 0 where nothing says so."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len(list(filter(None, visible.split(","))))
+    with contextlib.suppress(OSError):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+        return len(re.findall("^GPU ", listed, re.M))
+    return 0
+
 def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     """The exit code of a program that runs on `devices` devices; see chapters/on_devices. It writes to the descriptor
     `output`."""
@@ -42,6 +51,7 @@ def on_devices(devices, command, host_file=None, diagnosis_file=None, output=1):
     options = ["-n", devices, "--bind-to", os.environ.get("BIND_TO", "none"), *flags]
     with contextlib.ExitStack() as stack:
         folder, locks = settle_launcher(stack, launcher, devices, options, is_here=not flags)
+        options += for_other_hosts() if flags else []
         watch, interrupted = Watch(launcher, Records(folder)), None
         with Copy(output) as watch.output, LauncherText(watch.records.any) as watch.text:
             try:
@@ -101,6 +111,11 @@ def ends_with_this_script():
     that was arranged. It ends its devices then."""
     begin = f'[ $PPID = {os.getpid()} ] && exec "$@"'
     return ["setpriv", "--pdeathsig", "TERM", "--", "/bin/sh", "-c", begin, "sh"] if shutil.which("setpriv") else []
+
+def for_other_hosts():
+    """The options by which the launcher sets on every host what devices and their libraries read here."""
+    names = [name for name in os.environ if re.match("(CUDA|NCCL|SHARDBOOK|UCX)_", name)]
+    return [word for name in sorted(names) if name != "SHARDBOOK_RECORDS" for word in ("-x", name)]
 
 def require_memory():
     """Whether a device can start. OpenBLAS tries for ever to reserve more address space than there may be."""

@@ -1,18 +1,23 @@
 """./chapters/run without a chapter: all of them, one after the other."""
-import json, re, subprocess, sys
+import json, re, sys
 
 from job_folder import job_folder
 
 class Tour:
     """Every chapter in every variant, a line each; then what their reports, in a folder, say together."""
     def __init__(self, program, devices, start, is_verbose):
-        listed = subprocess.run([program, "list"], check=True, stdout=subprocess.PIPE).stdout
-        self.chapters, self.devices, self.start_job, self.is_verbose = json.loads(listed), devices, start, is_verbose
+        self.devices, self.start_job, self.is_verbose = devices, start, is_verbose
         self.codes, self.reports, self.rows, self.references = [], [], [], set()
-        self.width = max(len(variant["name"]) for chapter in self.chapters for variant in chapter["variants"])
 
     def take(self):
         with job_folder() as (self.folder, _):
+            # On all devices: what is wrong with these is said once, and not by each variant.
+            with open(self.folder / "list", "w+b") as listed:
+                if code := self.start_job(self.devices, ["list"], listed.fileno()):
+                    return code
+                listed.seek(0)
+                self.chapters = json.load(listed)
+            self.width = max(len(variant["name"]) for chapter in self.chapters for variant in chapter["variants"])
             for chapter in self.chapters:
                 if not chapter["variants"]:
                     self.show(chapter)

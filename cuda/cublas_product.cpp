@@ -55,8 +55,10 @@ class Factor {
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   const Factor left(a), right(b);
   const cudaDataType_t type = precision() == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  const cublasComputeType_t compute =
-      precision() == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  // Pedantic: in float32 whatever the environment allows cuBLAS.
+  const cublasComputeType_t compute = precision() == Precision::tf32   ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                      : precision() == Precision::bf16 ? CUBLAS_COMPUTE_32F
+                                                                       : CUBLAS_COMPUTE_32F_PEDANTIC;
   const float one = 1.0F;
   SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
                                   right.data(), type, right.row_length(), left.data(), type,

@@ -1,10 +1,15 @@
 #include "cuda/gpu.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl_connections.hpp"
@@ -34,44 +39,77 @@ bool Event::test() {
   if (!is_recorded_) return true;
   const cudaError_t state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) return false;
-  SHARDBOOK_CHECK(state);
+  check(state, "cudaEventQuery(event_)", __FILE__, __LINE__);
   return true;
 }
 
 namespace {
 
-/// The number of processes on this machine, and the place of this process among them.
-struct Neighbours {
-  int mine = 0;
-  int count = 1;
+/// The result of cudaGetDeviceCount in words, and the versions that may be the reason.
+std::string why_there_is_none(cudaError_t counted) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  return fmt::format(": {} (driver {}.{}, runtime {}.{})", cudaGetErrorString(counted), driver / 1000,
+                     driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
 
-  Neighbours() {
-    MPI_Comm machine;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
-    MPI_Comm_rank(machine, &mine);
-    MPI_Comm_size(machine, &count);
-    MPI_Comm_free(&machine);
+/// How many GPUs this process and the others of its machine have chosen, given its own.
+struct ChosenTogether {
+  int processes = 1;
+  std::set<std::string> gpus;  // by their uuids
+
+  ChosenTogether(MPI_Comm machine, const cudaUUID_t& mine) {
+    MPI_Comm_size(machine, &processes);
+    std::vector<cudaUUID_t> all(static_cast<std::size_t>(processes));
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, machine);
+    for (const cudaUUID_t& one : all) gpus.emplace(one.bytes, sizeof one.bytes);
   }
+  bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
 };
 
-/// The k-th process on a machine takes its k-th GPU. \throws Error usage when there are too few GPUs.
+/// Of the GPUs that it sees, the k-th process on a machine takes the k-th. A launcher may show each process
+/// some of its own, and then their numbers say little: so processes compare what they have chosen.
+/// \throws Error usage when two have chosen the same one.
 void choose_gpu() {
-  const Neighbours neighbours;
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;  // the call fails where there is no driver
-  if (neighbours.count > gpus) {
-    const char* hint = gpus == 0
-                           ? ""
-                           : "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets "
-                             "an NCCL_HOSTID of its own, and NCCL goes through sockets (slow, correct)";
-    if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr || gpus == 0)
-      throw Error(
-          Code::usage,
-          fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
-                      this_device(), neighbours.count, gpus, hint));
-    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+  MPI_Comm machine;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+  int place = 0, seen = 0;
+  MPI_Comm_rank(machine, &place);
+  const cudaError_t counted = cudaGetDeviceCount(&seen);
+  cudaDeviceProp mine{};
+  if (counted == cudaSuccess && seen > 0) {
+    SHARDBOOK_CHECK(cudaSetDevice(place % seen));
+    SHARDBOOK_CHECK(cudaGetDeviceProperties(&mine, place % seen));
   }
-  SHARDBOOK_CHECK(cudaSetDevice(neighbours.mine % gpus));
+  const ChosenTogether chosen(machine, mine.uuid);
+  MPI_Comm_free(&machine);
+  auto refuse = [&](std::size_t given, const std::string& why) {
+    throw Error(
+        Code::usage,
+        fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
+                    this_device(), chosen.processes, given, why));
+  };
+  if (counted != cudaSuccess || seen == 0) refuse(0, why_there_is_none(counted));
+  if (!chosen.is_shared()) return;
+  if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr)
+    refuse(
+        chosen.gpus.size(),
+        "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets an NCCL_HOSTID of its "
+        "own, and NCCL goes through sockets (slow, and outside of what NCCL supports)");
+  setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+}
+
+/// What the libraries read before their first call.
+void set_environment() {
+  // NCCL connects the members of a communicator when it is made, and not at its first collective, where the
+  // host would wait for a peer that may be waiting for it.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  // All kernels are loaded at once. To load one at its first launch, the driver may wait for work that waits for
+  // other devices, while they wait for this host.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // A queue of the GPU's for each stream: two streams in one would wait for one another.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
 /// MPI calls this when MPI_Finalize begins. From then on, no device waits for another one.
@@ -89,6 +127,7 @@ void call_at_finalize() {
 }  // namespace
 
 Gpu::Gpu() {
+  set_environment();
   choose_gpu();
   computation_ = new_stream();
   communication_ = new_stream();
@@ -121,13 +160,42 @@ cudaStream_t new_stream() {
   return stream;
 }
 
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// After how long a host says what it waits for, and after how long again.
+Clock::duration patience() {
+  const char* given = std::getenv("SHARDBOOK_GPU_PATIENCE");
+  return std::chrono::seconds(given == nullptr ? 60 : std::max(1, std::atoi(given)));
+}
+
+/// Else a GPU that waits for another one for ever would be silent: no host waits for a device.
+void say_what_is_left(Clock::duration waited) {
+  std::vector<std::string> busy;
+  for (const auto& [work, stream] : streams())
+    if (cudaStreamQuery(stream) == cudaErrorNotReady) busy.push_back(work);
+  const std::string line =
+      fmt::format("device {}: waiting {} s for its GPU, which is at: {}\n", this_device(),
+                  std::chrono::duration_cast<std::chrono::seconds>(waited).count(), fmt::join(busy, ", "));
+  std::fwrite(line.data(), 1, line.size(), stderr);  // in one piece
+}
+
+}  // namespace
+
 void finish(cudaStream_t stream) {
   Event end;
   end.record(stream);
   ControlPlane::Wait wait;
+  const Clock::time_point since = Clock::now();
+  Clock::time_point next = since + patience();
   while (!end.test()) {
     runtime::stream().advance();
     check_connections();
+    if (Clock::now() > next) {
+      say_what_is_left(next - since);
+      next += patience();
+    }
     wait.idle([] {
       Blocked blocked;  // it needs nothing of other devices
       blocked.call = "the GPU's work";

@@ -19,7 +19,7 @@ std::unique_ptr<OnDevice> enter_device() {
 }
 
 void finish_device() {
-  for (cudaStream_t stream : cuda::streams()) cuda::finish(stream);
+  for (const auto& [work, stream] : cuda::streams()) cuda::finish(stream);
 }
 
 /// NCCL has buffers of its own. The buffer of the closed forms' ring is booked, and not allocated.

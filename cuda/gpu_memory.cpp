@@ -37,10 +37,11 @@ class BlockCache {
     free_[{home, rounded(bytes)}].push_back(std::move(block));
   }
 
+  /// Checks nothing: when the GPU is broken, the next call says so, or it is the program's end.
   void release_all() {
-    SHARDBOOK_CHECK(cudaDeviceSynchronize());
+    cudaDeviceSynchronize();
     for (auto& [place, blocks] : free_)
-      for (Block& block : blocks) SHARDBOOK_CHECK(cudaFree(block.data));
+      for (Block& block : blocks) cudaFree(block.data);
     free_.clear();
   }
 
@@ -55,7 +56,7 @@ class BlockCache {
       result = cudaMalloc(&data, bytes);
     }
     if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
-    SHARDBOOK_CHECK(result);
+    check(result, "cudaMalloc(&data, bytes)", __FILE__, __LINE__);
     return static_cast<float*>(data);
   }
 
@@ -66,6 +67,12 @@ class BlockCache {
 BlockCache& cache() {
   static auto* blocks = new BlockCache;
   return *blocks;
+}
+
+/// Before a copy from the host's memory to the GPU's. When it is large, the driver may wait for the stream, and
+/// the stream for other devices, which may wait for this host. So it waits here, where its operations go on.
+void wait_before_copy_of(std::size_t bytes) {
+  if (bytes > 64 << 10) finish(gpu().computation());
 }
 
 }  // namespace
@@ -90,18 +97,21 @@ const float* data_on(cudaStream_t stream, const Tensor& t) {
   return storage == nullptr ? nullptr : storage->data_on(stream);
 }
 
-Workspace::Workspace(Index bytes) : bytes_(static_cast<std::size_t>(bytes)) {
-  if (bytes > 0) data_ = cache().take(bytes_, gpu().computation());
+Workspace::Workspace(Index bytes) : Workspace(bytes, gpu().computation()) {}
+
+Workspace::Workspace(Index bytes, cudaStream_t home) : bytes_(static_cast<std::size_t>(bytes)), home_(home) {
+  if (bytes > 0) data_ = cache().take(bytes_, home_);
 }
 
 Workspace::~Workspace() {
-  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, gpu().computation());
+  if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, home_);
 }
 
 OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
-  if (bytes > 0)
-    SHARDBOOK_CHECK(
-        cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+  if (bytes == 0) return;
+  wait_before_copy_of(bytes);
+  SHARDBOOK_CHECK(
+      cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
 }
 
 void OnDeviceToo::fetch_into(void* numbers) const {
@@ -127,12 +137,16 @@ Storage::Storage(Index bytes, Purpose purpose, cudaStream_t home)
 Storage::~Storage() {
   runtime::note_release(purpose_, bytes_);
   if (data_ == nullptr || gpu().is_closed()) return;
-  cuda::Block block{data_, {}};
-  for (cudaStream_t stream : other_users_) {
-    block.free_after.push_back(std::make_unique<cuda::Event>());
-    block.free_after.back()->record(stream);
+  try {
+    cuda::Block block{data_, {}};
+    for (cudaStream_t stream : other_users_) {
+      block.free_after.push_back(std::make_unique<cuda::Event>());
+      block.free_after.back()->record(stream);
+    }
+    cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
+  } catch (const Error&) {
+    // The GPU is broken, and the memory lost with it. The call that found it out says so.
   }
-  cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
 }
 
 float* Storage::data_on(cudaStream_t stream) {
@@ -177,9 +191,10 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   const CallSite call(where);
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
-  if (!values.empty())
-    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
-                                    cudaMemcpyHostToDevice, gpu().computation()));
+  if (values.empty()) return t;
+  cuda::wait_before_copy_of(values.size_bytes());
+  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
+                                  cudaMemcpyHostToDevice, gpu().computation()));
   return t;
 }
 
@@ -196,6 +211,7 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
   const CallSite call(where);
   require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
                 static_cast<Index>(values.size()));
+  cuda::wait_before_copy_of(values.size_bytes());
   cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
 }
 

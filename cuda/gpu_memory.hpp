@@ -40,10 +40,12 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activa
 float* data_on(cudaStream_t stream, Tensor& t);
 const float* data_on(cudaStream_t stream, const Tensor& t);
 
-/// Memory of the GPU for kernels of the computation. It belongs to no tensor and is not booked.
+/// Memory of the GPU for work that is launched in one stream, the computation's unless another is given. It
+/// belongs to no tensor and is not booked.
 class Workspace {
  public:
   explicit Workspace(Index bytes);
+  Workspace(Index bytes, cudaStream_t home);
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -60,6 +62,7 @@ class Workspace {
 
  private:
   std::size_t bytes_;
+  cudaStream_t home_;
   void* data_ = nullptr;
 };
 

@@ -26,24 +26,27 @@ __global__ void for_each_index(Kernel kernel, Index n, Args... args) {
 }
 
 template <class Kernel, class... Args>
-void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
-  if (n == 0) return;
+void launch_kernel(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   constexpr Index threads = 256;
   constexpr Index most_blocks = 8192;  // more than any GPU runs at a time; each thread then does several
   const auto blocks = static_cast<unsigned>(std::min((n + threads - 1) / threads, most_blocks));
   for_each_index<<<blocks, threads, 0, stream>>>(kernel, n, args...);
-  SHARDBOOK_CHECK(cudaGetLastError());
 }
 
 #else
 
 #define SHARDBOOK_KERNEL
 
-template <class Kernel, class... Args>
-void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
-  if (n > 0) SHARDBOOK_CHECK(cuda_double::launch(kernel, n, stream, args...));
-}
+using cuda_double::launch_kernel;
 
 #endif
+
+template <class Kernel, class... Args>
+void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
+  if (n == 0) return;
+  cudaGetLastError();  // forgotten: an error of an earlier call, which may have gone well the second time
+  launch_kernel(kernel, n, stream, args...);
+  SHARDBOOK_CHECK(cudaGetLastError());
+}
 
 }  // namespace shard::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cuda/gpu_memory.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/processes/mpi_wire.hpp"
 
@@ -27,12 +28,24 @@ ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
   return comm;
 }
 
-/// A communicator of all members. A collective of the group.
-ncclComm_t connect_all(const Group& group) {
+/// A communicator of all members, whose collectives go through this stream. A collective of the group.
+///
+/// NCCL connects two members for messages when they send the first one, and a host waits there for the other.
+/// Later on, one of them may wait elsewhere for the first, in a circle. So each sends each other one a message
+/// here, where all of them are.
+ncclComm_t connect_all(const Group& group, cudaStream_t stream) {
   ncclUniqueId id;
   if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
   runtime::require_success(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, runtime::comm_of(group)), "split");
-  return connect(id, group.num_devices(), group.device_id());
+  ncclComm_t comm = connect(id, group.num_devices(), group.device_id());
+  Workspace bytes(2 * group.num_devices(), stream);
+  NcclGroupCall together;
+  for (int d = 0; d < group.num_devices(); ++d) {
+    if (d == group.device_id()) continue;
+    SHARDBOOK_CHECK(ncclSend(bytes.data<char>() + 2 * d, 1, ncclInt8, d, comm, stream));
+    SHARDBOOK_CHECK(ncclRecv(bytes.data<char>() + 2 * d + 1, 1, ncclInt8, d, comm, stream));
+  }
+  return comm;
 }
 
 /// The earlier group whose connections all members can use again; 0 is none (the world is never closed before
@@ -58,7 +71,7 @@ Connections& connections_for(const Group& group) {
   Connections& made = all_connections()[group.id()];
   made.members = group.members();
   made.collectives.stream = gpu().communication();
-  if (!is_alone) made.collectives.comm = connect_all(group);
+  if (!is_alone) made.collectives.comm = connect_all(group, made.collectives.stream);
   return made;
 }
 
@@ -96,18 +109,26 @@ cudaStream_t Pair::stream() {
 }
 
 /// The device with the lower id comes here as soon as it has sent the first message's position; the other one
-/// when it has received it. So only a lower device waits here long, for a higher one: never in a circle.
+/// when it has received it. So only a lower device waits here long, for a higher one: never in a circle. Nor do
+/// they wait later: a message each way, sent here, connects both directions.
 const NcclCommunicator& Pair::connected(const Group& group) {
   if (communicator_.comm != nullptr) return communicator_;
   ncclUniqueId id;
   if (decides_order_) {
     SHARDBOOK_CHECK(ncclGetUniqueId(&id));
-    MPI_Send(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group));
+    MPI_Ssend(&id, sizeof id, MPI_BYTE, peer_, id_tag,
+              runtime::comm_of(group));  // until the other one is here
   } else {
     MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
   }
-  stream();
-  communicator_.comm = connect(id, 2, 1 - rank_of_peer());
+  const int peer = rank_of_peer();
+  communicator_.comm = connect(id, 2, 1 - peer);
+  Workspace byte(1, stream());
+  for (const bool is_mine : {decides_order_, !decides_order_})
+    if (is_mine)
+      SHARDBOOK_CHECK(ncclSend(byte.data<char>(), 1, ncclInt8, peer, communicator_.comm, stream()));
+    else
+      SHARDBOOK_CHECK(ncclRecv(byte.data<char>(), 1, ncclInt8, peer, communicator_.comm, stream()));
   return communicator_;
 }
 
@@ -137,16 +158,16 @@ void check_connections() {
     if (state != ncclSuccess) worst = state;
   });
   if (worst == ncclSuccess) return;
-  for_each_communicator([](ncclComm_t& comm) { ncclCommAbort(std::exchange(comm, nullptr)); });
-  throw Error(Code::lost, fmt::format("device {}: expected every device to be there, given NCCL's {}",
-                                      this_device(), ncclGetErrorString(worst)));
+  throw Error(Code::lost, fmt::format("device {}: expected every device to be there, given NCCL's {}: {}",
+                                      this_device(), ncclGetErrorString(worst), ncclGetLastError(nullptr)));
 }
 
-std::vector<cudaStream_t> streams() {
-  std::vector<cudaStream_t> all = {gpu().communication()};
+std::vector<std::pair<std::string, cudaStream_t>> streams() {
+  std::vector<std::pair<std::string, cudaStream_t>> all = {{"collectives", gpu().communication()}};
   for (auto& [group, connections] : all_connections())
-    for (auto& [ids, pair] : connections.pairs) all.push_back(pair.stream());
-  all.push_back(gpu().computation());
+    for (auto& [ids, pair] : connections.pairs)
+      all.emplace_back(fmt::format("messages of devices {} and {}", ids.first, ids.second), pair.stream());
+  all.emplace_back("computation", gpu().computation());
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -144,11 +145,11 @@ class NcclGroupCall {
   NcclGroupCall& operator=(const NcclGroupCall&) = delete;
 };
 
-/// \throws Error lost when NCCL has found a peer gone. All communicators are then aborted, so that no device
-/// waits for it any longer.
+/// \throws Error lost when NCCL has found a peer gone. Communicators stay: to abort one may wait for the work of
+/// another, and the program's end ends them all.
 void check_connections();
-/// The streams of computation, of collectives, and of all pairs.
-std::vector<cudaStream_t> streams();
+/// The streams of collectives, of all pairs, and of computation, and what their work is.
+std::vector<std::pair<std::string, cudaStream_t>> streams();
 /// Destroys all communicators, when no work is left and every device comes here. NCCL's own destroying may
 /// wait for the other devices on the machine. So no group destroys its own, and the order is the same on all
 /// devices: by group, then by pair.

@@ -18,6 +18,31 @@ using namespace cuda;
 
 using Number = std::array<Index, 1>;
 
+namespace {
+
+void launch_send(Pair& pair, Call& call) {
+  const auto [comm, stream] = pair.connected(call.group());
+  LaunchIn launch(stream, call);
+  ++pair.launched;
+  if (call.tensor.size() == 0) return;
+  ledger().sent(call.group().id(), Collective::send, {1, call.tensor.bytes()});
+  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
+                           static_cast<std::size_t>(call.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
+                           stream));
+}
+
+void launch_receive(Pair& pair, Call& call, const Shape& shape) {
+  const auto [comm, stream] = pair.connected(call.group());
+  LaunchIn launch(stream, call);
+  ++pair.launched;
+  if (!call.is_posted()) call.tensor = make_on(stream, shape);
+  if (call.tensor.size() == 0) return;
+  SHARDBOOK_CHECK(ncclRecv(data_on(stream, call.tensor), static_cast<std::size_t>(call.tensor.size()),
+                           ncclFloat, pair.rank_of_peer(), comm, stream));
+}
+
+}  // namespace
+
 Task send(Call& call) {
   Group* const group = &call.group();
   const int to = call.peer();
@@ -40,18 +65,11 @@ Task send(Call& call) {
     group->post(position_sent, Channel::place_to_receive, to, position);
     ++pair.ordered_sends;
     pair.connected(*group);  // before anything else: the receiver may wait there
-    co_await position_sent;
   }
   Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, call);
-  ++pair.launched;
-  if (call.tensor.size() == 0) co_return;
-  ledger().sent(group->id(), Collective::send, {1, call.tensor.bytes()});
-  SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
-                           static_cast<std::size_t>(call.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
-                           stream));
+  launch_send(pair, call);
+  co_await position_sent;  // not earlier: the receiver's GPU may have begun
 }
 
 /// What is posted has its shape already, and its memory.
@@ -82,17 +100,11 @@ Task receive(Call& call) {
               position);
   ++pair.ordered_receives;
   if (pair.decides_order()) pair.connected(*group);  // before anything else: the sender may wait there
-  co_await answer;
   co_await position_received;
   Turn turn(pair.launched, position[0]);
   co_await turn;
-  const auto [comm, stream] = pair.connected(*group);
-  LaunchIn launch(stream, call);
-  ++pair.launched;
-  if (!call.is_posted()) call.tensor = make_on(stream, shape);
-  if (call.tensor.size() == 0) co_return;
-  SHARDBOOK_CHECK(ncclRecv(data_on(stream, call.tensor), static_cast<std::size_t>(call.tensor.size()),
-                           ncclFloat, pair.rank_of_peer(), comm, stream));
+  launch_receive(pair, call, shape);
+  co_await answer;  // not earlier: the sender's GPU may have begun
 }
 
 }  // namespace shard::runtime

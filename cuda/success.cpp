@@ -27,8 +27,8 @@ void check(cublasStatus_t result, const char* call, const char* file, int line) 
 
 void check(ncclResult_t result, const char* call, const char* file, int line) {
   if (result == ncclSuccess) return;
-  const bool is_lost = result == ncclRemoteError || result == ncclSystemError;
-  fail(is_lost ? Code::lost : Code::internal, call, ncclGetErrorString(result), file, line);
+  const std::string what = fmt::format("{}: {}", ncclGetErrorString(result), ncclGetLastError(nullptr));
+  fail(result == ncclRemoteError ? Code::lost : Code::internal, call, what.c_str(), file, line);
 }
 
 }  // namespace shard::cuda

@@ -42,7 +42,34 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
       if ((a.is_write || b.is_write) && overlap(a, b)) violation("two calls of a group use the same memory");
 }
 
-/// Launches the calls of a group, those of one communicator together.
+/// As NCCL does since 2.22: what is used for the first time is connected first, and the host waits for its
+/// peers. Streams go on meanwhile, the program does not. Each peer that is sent to, each that is received from,
+/// and, unless NCCL_RUNTIME_CONNECT is 0, a ring for collectives.
+void connect(const std::vector<Call>& together) {
+  ncclComm& comm = *together[0].comm;
+  std::vector<MPI_Request> requests;
+  auto meet = [&](int rank, int tag) {
+    const int process = comm.members[static_cast<std::size_t>(rank)];
+    MPI_Issend(nullptr, 0, MPI_BYTE, process, 4 * comm.tag + tag, meetings_of_double,
+               &requests.emplace_back());
+    MPI_Irecv(nullptr, 0, MPI_BYTE, process, 4 * comm.tag + tag, meetings_of_double,
+              &requests.emplace_back());
+  };
+  for (const Call& c : together) {
+    const bool is_send = c.from != nullptr;
+    if (c.line.kind == Kind::send) {
+      if (c.peer == comm.rank || !comm.connected.emplace(c.peer, is_send).second) continue;
+      meet(c.peer, is_send == (comm.rank < c.peer) ? 1 : 2);
+    } else if (std::exchange(comm.connects_collectives, false)) {
+      const int right = (comm.rank + 1) % comm.size(), left = (comm.rank + comm.size() - 1) % comm.size();
+      if (right != comm.rank) meet(right, 0);
+      if (left != right) meet(left, 0);
+    }
+  }
+  for (MPI_Request& request : requests) wait(request, name_of(together[0].line.kind));
+}
+
+/// Launches the calls of a group, those of each communicator together.
 void launch_calls(std::vector<Call> calls) {
   while (!calls.empty()) {
     const Call first = calls.front();
@@ -57,6 +84,7 @@ void launch_calls(std::vector<Call> calls) {
       require_apart(accesses, more);
       accesses.insert(accesses.end(), more.begin(), more.end());
     }
+    connect(together);
     note_launch(together);
     add_work(first.stream, name_of(first.line.kind), accesses, transfer_of(std::move(together)));
     first.comm->used[first.stream->number] = first.stream->clock[first.stream->number];

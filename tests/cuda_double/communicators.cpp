@@ -1,7 +1,6 @@
 // Communicators of the double: how ranks find one another, and how streams progress while a host waits.
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -13,26 +12,28 @@
 
 using namespace cuda_double;
 
+MPI_Comm cuda_double::meetings_of_double = MPI_COMM_NULL;
+
 MPI_Comm cuda_double::world_of_double() {
   static MPI_Comm comm = [] {
     MPI_Comm copy;
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Comm_dup(MPI_COMM_WORLD, &meetings_of_double);
     share_launches(copy);
     return copy;
   }();
   return comm;
 }
 
-namespace {
-
-/// Waits for a message, while streams progress.
-void wait(MPI_Request& request) {
-  int done = 0;
-  for (PMPI_Test(&request, &done, MPI_STATUS_IGNORE); !done; PMPI_Test(&request, &done, MPI_STATUS_IGNORE)) {
-    progress();
-    sched_yield();
-  }
+void cuda_double::wait(MPI_Request& request, const char* call) {
+  block_host(call, [&] {
+    int done = 0;
+    PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
 }
+
+namespace {
 
 struct Id {
   int creator, tag;
@@ -42,13 +43,15 @@ struct Id {
 struct Introduction {
   int rank, process, gpu;
   std::size_t host;  // NCCL_HOSTID, as a number
+  cudaDeviceProp properties;
 };
 
 Introduction introduction(int rank) {
   const char* host = std::getenv("NCCL_HOSTID");
-  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host)};
+  Introduction mine{rank, 0, 0, std::hash<std::string>()(host == nullptr ? "" : host), {}};
   MPI_Comm_rank(world_of_double(), &mine.process);
   cudaGetDevice(&mine.gpu);
+  cudaGetDeviceProperties(&mine.properties, mine.gpu);
   return mine;
 }
 
@@ -56,15 +59,15 @@ Introduction introduction(int rank) {
 /// own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
-  std::set<std::pair<std::size_t, int>> gpus;
+  std::set<std::pair<std::size_t, std::string>> gpus;
   for (int i = 0; i < ranks; ++i) {
     Introduction theirs;
     MPI_Request come;
     MPI_Irecv(&theirs, sizeof theirs, MPI_BYTE, MPI_ANY_SOURCE, tag, world_of_double(), &come);
-    wait(come);
+    wait(come, "ncclCommInitRank");
     if (theirs.rank < 0 || theirs.rank >= ranks || processes[static_cast<std::size_t>(theirs.rank)] >= 0)
       violation(fmt::format("ncclCommInitRank: rank {} of {}, or twice", theirs.rank, ranks));
-    if (!gpus.emplace(theirs.host, theirs.gpu).second)
+    if (!gpus.emplace(theirs.host, std::string(theirs.properties.uuid.bytes, 16)).second)
       violation(fmt::format("ncclCommInitRank: two ranks on GPU {} of one machine", theirs.gpu));
     processes[static_cast<std::size_t>(theirs.rank)] = theirs.process;
   }
@@ -86,8 +89,20 @@ int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   return PMPI_Test(request, done, status);
 }
 
+/// The same where the host does nothing else.
+int MPI_Ssend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+  MPI_Request request;
+  MPI_Issend(data, count, type, to, tag, comm, &request);
+  wait(request, "MPI_Ssend");
+  return MPI_SUCCESS;
+}
+
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "an error planted in the test double";
+}
+
+const char* ncclGetLastError(ncclComm_t) {
+  return "words of the test double";
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -115,10 +130,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
         MPI_Send(members.data(), ranks, MPI_INT, member, made.tag, world_of_double());
   } else {
     MPI_Irecv(members.data(), ranks, MPI_INT, made.creator, made.tag, world_of_double(), &come);
-    wait(come);
+    wait(come, "ncclCommInitRank");
   }
-  wait(sent);
+  wait(sent, "ncclCommInitRank");
   *comm = new ncclComm{rank, members, made.tag};
+  const char* at_first_use = std::getenv("NCCL_RUNTIME_CONNECT");
+  (*comm)->connects_collectives = at_first_use == nullptr || std::atoi(at_first_use) != 0;
   gained("communicators", *comm);
   return ncclSuccess;
 }
@@ -131,11 +148,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
       violation("ncclCommDestroy while its calls may be on their way, as far as the host knows");
   delete comm;
   return ncclSuccess;
-}
-
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  given_back("communicators", comm, "ncclCommAbort");
-  return ncclSuccess;  // calls that are not done may still read it
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {

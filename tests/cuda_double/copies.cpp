@@ -34,6 +34,8 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
 cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, cudaStream_t stream) {
   if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");
+  // As the driver may do when it copies much.
+  if (width * height > (64 << 10)) block_host("a copy from the host", [=] { return !is_busy(stream); });
   const char* values = static_cast<const char*>(from);
   return add_work(stream, "a copy from the host", {{to, to_pitch * (height - 1) + width, true}},
                   [=, copy = std::vector<char>(values, values + from_pitch * (height - 1) + width)] {

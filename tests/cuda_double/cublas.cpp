@@ -3,6 +3,7 @@
 #include <cblas.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cublas_v2.h"
@@ -93,7 +94,9 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
   const Matrix b("b", b_data, b_type, turn_b ? n : k, turn_b ? k : n, ldb);
   const Matrix c("c", c_data, c_type, m, n, ldc);
   const float factor = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const char* anyway = std::getenv("NVIDIA_TF32_OVERRIDE");
+  const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+                       (compute == CUBLAS_COMPUTE_32F && anyway != nullptr && std::atoi(anyway) != 0);
   add_work(handle->stream, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
     auto order = [](bool is_turned) { return is_turned ? CblasTrans : CblasNoTrans; };
     const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);

@@ -19,7 +19,9 @@
 
 enum cudaError_t {
   cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorNotReady = 600,
@@ -34,12 +36,18 @@ using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 
 const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
 };
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
@@ -54,6 +62,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
@@ -89,21 +98,30 @@ T as_kept(T argument) {
     return argument;
 }
 
-/// Launches kernel(i, args...) for 0 <= i < n. Pointer arguments point to device memory: the kernel reads
-/// through pointers to const, and writes through others.
+/// The error planted for this call, or 0.
+int planted(const char* call);
+
+/// At a kernel's first launch. Unless CUDA_MODULE_LOADING is EAGER, the driver may wait for all streams then.
+void load_kernel();
+
+/// Launches kernel(i, args...) for i from 0 to below n. Pointers among the arguments point to device memory.
+/// The kernel reads through pointers to const and writes through the others. An error is CUDA's last error.
 template <class Kernel, class... Args>
-cudaError_t launch(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
+void launch_kernel(Kernel kernel, std::int64_t n, cudaStream_t stream, Args... args) {
+  if (planted("cudaLaunchKernel") != 0) return;
+  static bool is_loaded = false;
+  if (!std::exchange(is_loaded, true)) load_kernel();
   std::vector<Access> accesses;
   (note_access(accesses, args), ...);
-  return add_work(stream, "a kernel", accesses, [=] {
+  add_work(stream, "a kernel", accesses, [=] {
     for (std::int64_t i = 0; i < n; ++i) kernel(i, as_kept(args)...);
     return true;
   });
 }
 
 inline constexpr int left_out = -1;
-/// For tests. The k-th call of this function from now on fails with this error, or is left out. 0 is the next
-/// call.
+/// For tests. Makes the k-th call of this function from now on fail with this error, or leaves it out. With
+/// k = 0 it is the next call. As with CUDA, cudaErrorLaunchFailure breaks the GPU: every later call fails, too.
 void plant(const char* call, int k, int error);
 
 }  // namespace cuda_double

@@ -2,6 +2,7 @@
 
 /// Functions that the parts of the double share.
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -13,9 +14,7 @@ namespace cuda_double {
 
 /// Ends the program with code 70 and one line.
 [[noreturn]] void violation(const std::string& what);
-/// The error planted for this call, or 0.
-int planted(const char* call);
-/// Ends the program if a group of NCCL is open, since `call` waits or orders work.
+/// Ends the program if a group of NCCL is open. Then no function may be called that waits or orders work.
 extern int open_groups;
 void require_no_open_group(const char* call);
 
@@ -34,6 +33,10 @@ void deliver();
 
 /// Does all launched work that need not wait.
 void progress();
+/// The host waits in a call, and does nothing else; streams go on. Ends the program where this takes too long.
+void block_host(const std::string& call, const std::function<bool()>& is_done);
+/// How long a call may wait for its peers. The default is long enough for a machine that is busy.
+std::chrono::seconds patience();
 /// Whether a stream still has work to do.
 bool is_busy(cudaStream_t stream);
 

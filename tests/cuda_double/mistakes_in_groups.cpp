@@ -107,13 +107,15 @@ const std::vector<Case> mistakes_in_groups = {
      {"nobody receives: ncclSend"},
      [] {
        WorldCommunicator t;
-       if (me() == 0) ncclSend(t.data, 4, ncclFloat, 1, t.comm, t.in);
+       for (int sent = 0; sent < 2; ++sent)
+         if (me() == 0) ncclSend(t.data, 4, ncclFloat, 1, t.comm, t.in);
+       if (me() == 1) ncclRecv(t.data, 4, ncclFloat, 0, t.comm, t.in);
        t.finish();
      }},
     {"both_send_first",  // without a group, each waits for the other's receive
      {2},
      70,
-     {"nobody receives: ncclSend"},
+     {"ncclSend or ncclRecv: the host waits for a device that does not come"},
      [] {
        WorldCommunicator t;
        ncclSend(t.data, 4, ncclFloat, 1 - me(), t.comm, t.in);

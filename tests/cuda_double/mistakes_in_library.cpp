@@ -1,6 +1,15 @@
-// Mistakes within cuda/: a call there is left out.
+// Mistakes within cuda/, by a call that is left out there, and what cuda/ does when the GPU or its driver fails.
+
+#include <nccl.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/device/layer_operations.hpp"
 #include "mistakes.hpp"
 
 using namespace shard;
@@ -17,6 +26,42 @@ Tensor some() {
 void in_library(const char* call, int k, const std::function<void()>& action) {
   plant(call, k, left_out);
   action();
+  group().synchronize();
+}
+/// While a message is on its way to device 1, both devices begin the first collective of a group. Device 0 goes
+/// on with either when device 1 has long gone into the collective. Which one comes first is left to chance.
+template <class Collective>
+void messages_beside(const Collective& collective) {
+  std::vector<std::unique_ptr<Communicator>> parts;
+  for (int i = 0; i < 6; ++i) {
+    Communicator& part = *parts.emplace_back(group().split(0, me()));
+    Future<> sent;
+    Future<Tensor> received;
+    if (me() == 0) sent = part.post_send(1, some());
+    if (me() == 1) received = part.post_receive(0, {6, 4});
+    Future<Tensor> result = collective(part);
+    if (me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    result.get();
+    if (me() == 0) sent.wait();
+    if (me() == 1) received.get();
+  }
+  group().synchronize();
+}
+/// Each device waits for one of two operations, and then makes a call in which the driver may wait for the GPU.
+/// Both operations can end only when the other device goes on, too. Whether it has launched its part of the other
+/// one by then is left to chance.
+void beside_both(const std::vector<std::function<void()>>& calls) {
+  for (const auto& call : calls) {
+    Future<> sent;
+    Future<Tensor> received;
+    if (me() == 0) sent = group().post_send(1, some());
+    if (me() == 1) received = group().post_receive(0, {6, 4});
+    Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+    if (me() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    me() == 0 ? sent.wait() : static_cast<void>(sum.get());
+    call();
+    static_cast<void>(me() == 0 ? sum.get() : received.get());
+  }
   group().synchronize();
 }
 void reduce() {
@@ -107,4 +152,101 @@ const std::vector<Case> mistakes_in_library = {
      {"expected a GPU for each of the 4 processes of this machine, given 2; SHARDBOOK_SHARE_GPUS=1"},
      reduce,
      Where::cuda_too,
-     {{"CUDA_DOUBLE_GPUS", "2"}}}};
+     {{"CUDA_DOUBLE_GPUS", "2"}}},
+    // As Slurm gives each of its tasks.
+    {"each_process_sees_one_gpu",
+     {3},
+     0,
+     {},
+     reduce,
+     Where::emulator,
+     {{"CUDA_DOUBLE_GPUS", "1"}, {"CUDA_DOUBLE_OWN_GPUS", "1"}}},
+    {"old_driver",
+     {2},
+     64,
+     {"given 0: CUDA driver version is insufficient for CUDA runtime version (driver 12.4, runtime 13.0)"},
+     reduce,
+     Where::emulator,
+     {},
+     [] { plant("cudaGetDeviceCount", 0, cudaErrorInsufficientDriver); }},
+    {"messages_beside_first_all_reduces",
+     {2},
+     0,
+     {},
+     [] {
+       messages_beside([](Communicator& part) { return part.all_reduce_async(some(), ReduceOp::sum); });
+     }},
+    {"messages_beside_first_all_to_alls",
+     {2},
+     0,
+     {},
+     [] { messages_beside([](Communicator& part) { return part.all_to_all_async(some(), 0, 0); }); }},
+    {"nccl_finds_out_later_that_a_peer_is_gone",
+     {2},
+     83,
+     {"expected every device to be there, given NCCL's", "words of the test double"},
+     [] {
+       Tensor sum = group().all_reduce_async(some(), ReduceOp::sum).get();
+       plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that the host waits at least once
+       plant("asynchronous error", 0, ncclRemoteError);
+       sum.to_host();
+     }},
+    {"large_copies_beside_a_message_and_a_collective",
+     {2},
+     0,
+     {},
+     [] {
+       const std::vector<float> much(40000);
+       beside_both(std::vector<std::function<void()>>(12, [&] { Tensor::from_host({40000}, much); }));
+     }},
+    {"first_launches_beside_a_message_and_a_collective",
+     {2},
+     0,
+     {},
+     [] {
+       beside_both({[] { scale(some(), 2); }, [] { relu(some()); }, [] { silu(some()); },
+                    [] { gelu(some()); }, [] { sigmoid(some()); }, [] { hyperbolic_tangent(some()); },
+                    [] { multiply(some(), some()); }, [] { all_finite(some()); },
+                    [] { sum_of_squares(some()); }, [] { column_sums(some()); }, [] { row_sums(some()); },
+                    [] { softmax(some()); }});
+     }},
+    // A variable that other programs want, and that would let collectives and messages wait for one another.
+    {"one_queue_for_all_streams",
+     {2},
+     0,
+     {},
+     reduce,
+     Where::emulator,
+     {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}},
+    {"float32_where_the_environment_allows_tf32",
+     {1},
+     0,
+     {},
+     [] {
+       const std::vector<float> values = {1 + 1.0F / (1 << 20)};
+       const Tensor a = Tensor::from_host({1, 1}, values), one = Tensor::from_host({1, 1}, std::vector{1.0F});
+       return matmul(a, one).to_host() == values ? 0 : static_cast<int>(Code::differs);
+     },
+     Where::emulator,
+     {{"NVIDIA_TF32_OVERRIDE", "1"}}},
+    // What it says then is the test `cuda_double.slow_gpu`.
+    {"host_is_away",
+     {2},
+     0,
+     {},
+     [] {
+       Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+       if (me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+       sum.get().to_host();
+     }},
+    // Alone, too, without a launcher: there the GPU is given back when the program ends.
+    {"gpu_breaks_while_a_collective_uses_memory",
+     {0, 2},
+     70,
+     {"cuda/gpu.cpp:",
+      "expected success of cudaEventQuery(event_), given an error planted in the test double"},
+     [] {
+       Tensor sum = group().all_reduce_async(some(), ReduceOp::sum).get();
+       plant("cudaEventQuery", 0, cudaErrorLaunchFailure);
+       sum.to_host();
+     }}};

@@ -27,7 +27,7 @@ const std::vector<Case> mistakes_in_streams = {
      {"a kernel uses what is no device memory"},
      [] {
        float value = 0;
-       cuda_double::launch(Fill(), 1, new_stream(), &value);
+       cuda_double::launch_kernel(Fill(), 1, new_stream(), &value);
      }},
     {"device_memory_as_the_hosts",
      {1},
@@ -43,7 +43,7 @@ const std::vector<Case> mistakes_in_streams = {
      {1},
      70,
      {"a kernel goes beyond the end of its memory"},
-     [] { cuda_double::launch(Fill(), 9, new_stream(), memory(8)); }},
+     [] { cuda_double::launch_kernel(Fill(), 9, new_stream(), memory(8)); }},
     {"copy_onto_a_part_of_itself",
      {1},
      70,
@@ -87,7 +87,7 @@ const std::vector<Case> mistakes_in_streams = {
      [] {
        float* data = memory();
        clear(data, new_stream());
-       cuda_double::launch(Fill(), 8, new_stream(), data);
+       cuda_double::launch_kernel(Fill(), 8, new_stream(), data);
      }},
     {"waits_for_an_earlier_record",
      {1},

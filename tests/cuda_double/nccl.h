@@ -13,7 +13,7 @@ enum ncclResult_t {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6
 };
-enum ncclDataType_t { ncclInt32 = 2, ncclFloat = 7, ncclFloat64 = 8 };
+enum ncclDataType_t { ncclInt8 = 0, ncclInt32 = 2, ncclFloat = 7, ncclFloat64 = 8 };
 enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3 };
 struct ncclUniqueId {
   char internal[128];
@@ -21,10 +21,10 @@ struct ncclUniqueId {
 using ncclComm_t = struct ncclComm*;
 
 const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();

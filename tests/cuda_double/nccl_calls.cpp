@@ -20,7 +20,7 @@ std::string Line::describe() const {
 }
 
 std::size_t bytes_of(std::int64_t count, std::int64_t type) {
-  return static_cast<std::size_t>(count) * (type == ncclFloat64 ? 8 : 4);
+  return static_cast<std::size_t>(count) * (type == ncclFloat64 ? 8 : type == ncclInt8 ? 1 : 4);
 }
 
 bool sends_to(const Call& c, int other) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
@@ -68,6 +69,26 @@ void progress() {
   is_progressing = false;
 }
 
+std::chrono::seconds patience() {
+  const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
+  return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
+}
+
+void block_host(const std::string& call, const std::function<bool()>& is_done) {
+  const auto end = std::chrono::steady_clock::now() + patience();
+  for (; !is_done(); progress()) {
+    sched_yield();
+    if (std::chrono::steady_clock::now() > end)
+      violation(fmt::format("{}: the host waits for a device that does not come", call));
+  }
+}
+
+void load_kernel() {
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  if (loading != nullptr && std::string_view(loading) == "EAGER") return;
+  block_host("loading a kernel", [] { return std::ranges::none_of(streams(), is_busy); });
+}
+
 cudaError_t add_work(cudaStream_t stream, const char* what, const std::vector<Access>& accesses,
                      std::function<bool()> work) {
   require_stream(stream, what);
@@ -92,6 +113,10 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   PLANTED("cudaStreamCreateWithFlags");
+  const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const std::size_t queues = given == nullptr ? 8 : static_cast<std::size_t>(std::atoi(given));
+  if (streams().size() >= queues)
+    violation(fmt::format("more streams than the GPU's {} queues: two in one wait for one another", queues));
   static int made = 0;
   *stream = new CUstream_st{++made, {}, {}};
   streams().insert(*stream);
@@ -115,6 +140,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   for (progress(); is_busy(stream); progress()) sched_yield();
   tell_host(stream->clock);
   return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  PLANTED("cudaStreamQuery");
+  require_stream(stream, "cudaStreamQuery");
+  progress();
+  return is_busy(stream) ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <memory>
@@ -14,12 +12,6 @@
 namespace cuda_double {
 
 namespace {
-
-/// How long a call may wait for its peers. The default is long enough for a busy machine.
-std::chrono::seconds patience() {
-  const char* given = std::getenv("CUDA_DOUBLE_PATIENCE");
-  return std::chrono::seconds(given == nullptr ? 60 : std::atoi(given));
-}
 
 struct Outgoing {
   std::vector<char> bytes;

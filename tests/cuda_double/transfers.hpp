@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,12 @@ void put_together(const Call& c, const std::vector<std::vector<char>>& arrived);
 /// Work for a stream: the calls of one group on one communicator.
 std::function<bool()> transfer_of(std::vector<Call> calls);
 
-/// The MPI communicator of all messages of the double.
+/// MPI's communicator for all data that the double sends, and the one on which hosts meet.
 MPI_Comm world_of_double();
+extern MPI_Comm meetings_of_double;
+
+/// Waits for a peer as a host does in a call of NCCL.
+void wait(MPI_Request& request, const char* call);
 
 }  // namespace cuda_double
 
@@ -60,6 +65,8 @@ struct ncclComm {
   std::int64_t collectives = 0;  // number of calls
   cuda_double::Clock used = {};  // when launched work last used this communicator, by stream
   ncclResult_t state = ncclSuccess;
+  bool connects_collectives = false;              // at the first one
+  std::set<std::pair<int, bool>> connected = {};  // peers, and whether for sends to them
 
   int size() const { return static_cast<int>(members.size()); }
 };

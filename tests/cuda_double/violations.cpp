@@ -73,7 +73,12 @@ void plant(const char* call, int k, int error) {
   books().plans.push_back({call, k, error});
 }
 
-int planted(const char* call) {
+namespace {
+
+int last_error = 0;
+int broken = 0;  // the error that has broken the GPU
+
+int of_plans(const char* call) {
   auto& plans = books().plans;
   for (auto plan = plans.begin(); plan != plans.end(); ++plan) {
     if (plan->call != call || plan->after-- > 0) continue;
@@ -82,6 +87,16 @@ int planted(const char* call) {
     return error;
   }
   return 0;
+}
+
+}  // namespace
+
+int planted(const char* call) {
+  if (!std::string_view(call).starts_with("cuda")) return of_plans(call);
+  const int error = broken != 0 ? broken : of_plans(call);
+  if (error == cudaErrorLaunchFailure) broken = error;
+  if (error != 0 && error != left_out && error != cudaErrorNotReady) last_error = error;
+  return error;
 }
 
 void require_no_open_group(const char* call) {
@@ -102,3 +117,9 @@ void given_back(const char* kind, const void* thing, const char* call) {
 }
 
 }  // namespace cuda_double
+
+/// Of the last call that failed, whatever has succeeded since.
+cudaError_t cudaGetLastError() {
+  using namespace cuda_double;
+  return static_cast<cudaError_t>(std::exchange(last_error, broken));
+}

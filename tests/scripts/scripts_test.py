@@ -164,6 +164,27 @@ class Launching(Scripts):
         self.refused(65, "a host file: expected devices to start, given: .*(slots|bad) parameter", *self.train,
                      *self.host_file("localhost slots=many\n"))
 
+    def test_the_environment_of_other_hosts(self):
+        """What libraries and devices read here, they read there. The folder of records is of this host."""
+        self.play("mpirun", 'echo "$*"')
+        out = self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n"), NCCL_SOCKET_IFNAME="eth1",
+                              CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_SHARE_GPUS="1")[1]
+        self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x SHARDBOOK_SHARE_GPUS", out)
+        self.assertNotIn("SHARDBOOK_RECORDS", out)
+        self.assertNotIn("-x NCCL", self.run_script(*self.train, NCCL_DEBUG="INFO")[1])
+
+    def test_as_many_devices_as_gpus(self):
+        """Asked once, if they will not do. The program is the emulator's: only its number of devices matters."""
+        self.play("nvidia-smi", 'printf "GPU 0: H100\\n  MIG 1g.10gb\\nGPU 1: H100\\n"')
+        self.play("mpirun", 'echo "$*" >>"$0.calls"; exit 64')
+        words = ["chapters/run", "--backend", "cuda"]
+        for more, devices, environment in (([], 2, {}), (["-n", "3"], 3, {}), ([], 1, {"CUDA_VISIBLE_DEVICES": "1"})):
+            code, _, err = self.run_script(*words, *more, PROGRAMS=str(build / "emu"), **environment)
+            self.assertEqual((code, err.count("\n")), (69, 1), err)
+            calls = (self.scratch / "bin/mpirun.calls").read_text().splitlines()
+            self.assertRegex(calls[-1], f"^-n {devices} .*shardbook list$")
+        self.assertEqual(len([call for call in calls if call != "--version"]), 3)
+
     def test_a_host_that_cannot_be_reached(self):
         self.play("ssh", "echo 'ssh: no such host' >&2; exit 255")
         code, out, err = self.run_script(*self.train, *self.host_file("nowhere.invalid slots=2\n"))
