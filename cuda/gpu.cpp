@@ -12,7 +12,7 @@
 #include <string>
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/stream.hpp"
 

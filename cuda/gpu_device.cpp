@@ -1,7 +1,7 @@
 /// The GPU's part of the communicator. A GPU works later than its host.
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

@@ -18,9 +18,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not kn
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 
-# Kernels are in these sources; nvcc compiles them.
-file(GLOB kernels CONFIGURE_DEPENDS cuda/*_kernels.cpp)
-set_source_files_properties(${kernels} cuda/cublas_product.cpp PROPERTIES LANGUAGE CUDA)
+file(GLOB kernels CONFIGURE_DEPENDS cuda/kernels/*.cpp)
+set_source_files_properties(${kernels} PROPERTIES LANGUAGE CUDA)
 add_library(cuda OBJECT ${cuda_sources})
 target_include_directories(cuda PUBLIC ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
 target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})

@@ -3,7 +3,7 @@
 /// so does putting together along one.
 
 #include "cuda/gpu_slices.hpp"
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "cuda/gpu_memory.hpp"
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 

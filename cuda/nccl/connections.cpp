@@ -1,4 +1,4 @@
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 
 #include <fmt/format.h>
 

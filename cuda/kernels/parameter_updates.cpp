@@ -4,7 +4,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/operations/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
 

@@ -5,7 +5,7 @@
 /// by size and topology. No algorithm sends less in total than a ring.
 
 #include "cuda/gpu_slices.hpp"
-#include "cuda/nccl_connections.hpp"
+#include "cuda/nccl/connections.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"

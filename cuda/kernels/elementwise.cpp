@@ -2,7 +2,7 @@
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
 #include "engine/device/runtime/notes.hpp"
