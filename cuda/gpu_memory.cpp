@@ -7,8 +7,8 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard {
 

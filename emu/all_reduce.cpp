@@ -6,8 +6,8 @@
 /// Yuan 2009). The sum in chunk k is made in the order of the ring from device k+1 on, and ends on device k:
 /// always the same. Buffer: one chunk, from the call until it is waited for.
 
-#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

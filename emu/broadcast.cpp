@@ -2,8 +2,8 @@
 /// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
 /// devices.
 
-#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
 

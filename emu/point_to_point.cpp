@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

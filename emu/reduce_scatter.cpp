@@ -3,8 +3,8 @@
 /// n-1 steps; a device sends every slice but its own once: n-1 messages, (n-1)/n of the tensor's bytes.
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor in which slices are contiguous.
 
-#include "emu/operations/host_memory.hpp"
 #include "emu/messages.hpp"
+#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedules/interpreter.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/schedules/interpreter.hpp"
 #include "stages.hpp"
 
 namespace shard::pipeline {

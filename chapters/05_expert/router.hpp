@@ -9,8 +9,8 @@
 
 #include "engine/device/device.hpp"
 #include "engine/device/split.hpp"
-#include "engine/workloads/routed_counts.hpp"
 #include "engine/workloads/mixture/routing_rule.hpp"
+#include "engine/workloads/routed_counts.hpp"
 
 namespace shard::expert {
 

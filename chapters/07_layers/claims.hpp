@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/books/ledger.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/books/ledger.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {

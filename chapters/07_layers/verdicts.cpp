@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/weights/host_checkpoint.hpp"
 #include "engine/proof/compare.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 
 namespace shard::layer_cuts {
 

@@ -3,11 +3,11 @@
 /// What the engines of this chapter share: a decoder's parameters, in any layout, and what a block keeps.
 
 #include "engine/layers/attention.hpp"
+#include "engine/layers/mixture_of_experts.hpp"
+#include "engine/layers/rms_norm.hpp"
 #include "engine/layers/tokens/cross_entropy.hpp"
 #include "engine/layers/tokens/embedding.hpp"
 #include "engine/layers/tokens/language_model.hpp"
-#include "engine/layers/mixture_of_experts.hpp"
-#include "engine/layers/rms_norm.hpp"
 #include "engine/workloads/decoder/model.hpp"
 
 namespace shard::decoders {

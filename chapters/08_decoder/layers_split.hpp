@@ -7,8 +7,8 @@
 #include <map>
 
 #include "engine/device/error.hpp"
-#include "engine/schedules/cuts.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/schedules/cuts.hpp"
 
 namespace shard::decoders {
 

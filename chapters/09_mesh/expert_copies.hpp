@@ -6,8 +6,8 @@
 /// over no device that has other experts.
 
 #include "05_expert/dispatch.hpp"
-#include "engine/layouts/mesh.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/layouts/mesh.hpp"
 #include "engine/workloads/mixture/model.hpp"
 
 namespace shard::meshes {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
-#include "engine/basics/printable.hpp"
 #include "engine/program/command_line.hpp"
 #include "engine/program/registry.hpp"
 

@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include "commands.hpp"
-#include "engine/device/error.hpp"
-#include "engine/files/safetensors/element_types.hpp"
 #include "engine/basics/pieces.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "commands.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/device/error.hpp"
 #include "engine/dispatch/modules/families.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/printable.hpp"
 #include "map_request.hpp"
 
 namespace shard::checkpoints {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "engine/device/error.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard::checkpoints {
 

@@ -4,15 +4,15 @@
 #include <filesystem>
 
 #include "commands.hpp"
+#include "engine/basics/pieces.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/checkpoints/split.hpp"
-#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/model_folder.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/safetensors/writer.hpp"
-#include "engine/basics/pieces.hpp"
-#include "engine/basics/printable.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "commands.hpp"
-#include "engine/device/error.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
 #include "stored.hpp"
 
 namespace shard::checkpoints {

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard::checkpoints {
 

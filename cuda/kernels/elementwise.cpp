@@ -3,9 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/kernels/launch.hpp"
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
-#include "engine/device/runtime/notes.hpp"
 
 namespace shard {
 

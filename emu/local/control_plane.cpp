@@ -80,7 +80,8 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
   local::Turns& turns = local::Turns::instance();
   if (turns.devices() > 0) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
   // Where standard input is closed, the first file that is opened would be taken for it.
-  if (fcntl(STDIN_FILENO, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_WRONLY));  // which cannot be read
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0)
+    static_cast<void>(open("/dev/null", O_WRONLY));  // which cannot be read
   int devices = 1;
   try {
     devices = runtime::number_of_devices();

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/layer_checks.hpp"
 #include "engine/device/runtime/operations/matmul.hpp"
-#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/runtime/operations/top_k.hpp"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "emu/operations/host_memory.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/layer_checks.hpp"
 
 namespace shard {
 

@@ -5,8 +5,8 @@
 
 #include "emu/operations/arrays.hpp"
 #include "emu/operations/slice_copies.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard {
 

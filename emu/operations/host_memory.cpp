@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "emu/operations/slice_copies.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard {
 

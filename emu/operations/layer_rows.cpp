@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "emu/operations/host_memory.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/layer_checks.hpp"
 
 namespace shard {
 

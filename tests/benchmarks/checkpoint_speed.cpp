@@ -9,10 +9,10 @@
 
 #include <chrono>
 
+#include "engine/basics/pieces.hpp"
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/pieces.hpp"
 
 namespace shard::bench {
 

@@ -1,9 +1,9 @@
 #include "tests/benchmarks/emu_recorder.hpp"
 
 #include "emu/operations/host_memory.hpp"
+#include "engine/device/communicator/wrapped_communicator.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/stream.hpp"
-#include "engine/device/communicator/wrapped_communicator.hpp"
 #include "engine/proof/costs.hpp"
 
 namespace shard::bench {

@@ -3,17 +3,17 @@
 
 #include <algorithm>
 
-#include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/books/observer.hpp"
+#include "engine/device/communicator/checked_communicator.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
 using namespace shard;
 using namespace shard::testing;
 
-RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
-        .processes = {1, 2, 3, 4, 5, 8}, .on_cuda = {1, 2, 3, 4});
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {1, 2, 3, 4, 5, 8},
+        .on_cuda = {1, 2, 3, 4});
 
 namespace {
 

@@ -9,8 +9,8 @@
 using namespace shard;
 using namespace shard::testing;
 
-RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
-        .processes = {1, 2, 3, 4, 5, 8}, .on_cuda = {1, 2, 3, 4});
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {1, 2, 3, 4, 5, 8},
+        .on_cuda = {1, 2, 3, 4});
 
 namespace {
 
@@ -31,8 +31,7 @@ void check_mismatch(const std::vector<std::string>& words, const std::function<v
   CHECK(refused.code == static_cast<int>(Code::mismatch));
   for (const std::string& part : words) CHECK_THAT(refused.message, contains(part));
   const std::string first_line = refused.message.substr(0, refused.message.find('\n'));
-  CHECK(
-      (first_line.ends_with(')') || !contains(" after ").match(first_line)));  // the last call's position
+  CHECK((first_line.ends_with(')') || !contains(" after ").match(first_line)));  // the last call's position
   const auto print = static_cast<Index>(std::hash<std::string>()(refused.message));
   const std::vector<Index> prints = group().exchange("the error's text", print);
   CHECK(std::ranges::count(prints, print) == devices());

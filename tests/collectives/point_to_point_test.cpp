@@ -10,8 +10,8 @@
 using namespace shard;
 using namespace shard::testing;
 
-RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7},
-        .processes = {1, 2, 3, 4, 5, 8}, .on_cuda = {1, 2, 3, 4});
+RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {1, 2, 3, 4, 5, 8},
+        .on_cuda = {1, 2, 3, 4});
 
 namespace {
 

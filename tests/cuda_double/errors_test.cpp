@@ -47,7 +47,9 @@ TEST_CASE("an error of the GPU is found where a barrier waits for it") {
 
 TEST_CASE("an error of cuBLAS") {
   plant("cublasGemmEx_64", 0, CUBLAS_STATUS_EXECUTION_FAILED);
-  check_refused(Code::internal, "cuda/kernels/cublas_product.cpp:", [] { matmul(Tensor({2, 2}), Tensor({2, 2})); });
+  check_refused(Code::internal, "cuda/kernels/cublas_product.cpp:", [] {
+    matmul(Tensor({2, 2}), Tensor({2, 2}));
+  });
 }
 
 TEST_CASE("errors of NCCL: a peer that is lost, and any other") {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "08_decoder/single.hpp"
-#include "engine/weights/host_checkpoint.hpp"
 #include "engine/program/training/step.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/decoder/chosen_experts.hpp"
 #include "tests/equivalence/liveness.hpp"
 

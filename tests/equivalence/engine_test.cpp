@@ -9,14 +9,14 @@
 #include <numeric>
 #include <sstream>
 
+#include "engine/engines/loss.hpp"
+#include "engine/engines/tape.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/safetensors/writer.hpp"
-#include "engine/weights/host_checkpoint.hpp"
-#include "engine/engines/loss.hpp"
 #include "engine/proof/exact.hpp"
-#include "engine/engines/tape.hpp"
-#include "engine/workloads/mlp/mlp.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/mlp/layers.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/weights/host_checkpoint.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -143,6 +143,12 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
   throw Error(Code::internal, "exact mode: expected a network with small sums, given none");
 }
 
+/// The first network of this description, so that what is made of it once serves all variants (once).
+inline std::shared_ptr<const Workload> only_one(const std::shared_ptr<const Workload>& network) {
+  static std::map<std::pair<const WorkloadKind*, std::string>, std::shared_ptr<const Workload>> all;
+  return all.try_emplace({&network->kind(), network->describe()}, network).first->second;
+}
+
 /// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
 /// smallest come first. Where each with each would take long, each of its options gets one network, in turn; on
 /// processes, the last option alone.
@@ -157,7 +163,7 @@ inline std::vector<Case> cases(const Variant& variant) {
     std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
     if (!is_each_with_each) networks = {exact_one_of(networks, turn++)};
     for (const TestCase& c : networks) {
-      const Case made{variant, options, c.workload, c.batch};
+      const Case made{variant, options, only_one(c.workload), c.batch};
       by_size.emplace(made.size(), made);
     }
   }

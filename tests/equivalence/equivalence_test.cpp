@@ -30,7 +30,8 @@ void check_choices(const ExactProblem& problem, const ShardedEngine& engine) {
 
 }  // namespace
 
-TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit", "[suite]") {
+TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unsharded network's, bit for bit",
+          "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, all] = solved<3>(c);
     for (bool input_grad : {true, false}) {
@@ -67,7 +68,8 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
   }
 }
 
-TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit", "[suite]") {
+TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit",
+          "[suite]") {
   for_each_case([](const Case& c) {
     if (!c.network->stays_exact()) return;
     const std::vector<SolvedStep>& steps = solved_steps(c);
@@ -93,7 +95,8 @@ TEST_CASE("exact mode: parameters after five integer steps equal the unsharded n
   });
 }
 
-TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike", "[suite]") {
+TEST_CASE("the norm of all gradients counts each element once, and clipping scales them all alike",
+          "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, expected] = solved<3>(c);
     double squares = 0;  // of integers times powers of two: exact
@@ -116,7 +119,8 @@ TEST_CASE("the norm of all gradients counts each element once, and clipping scal
   });
 }
 
-TEST_CASE("real-valued: results and parameters after SGD steps are the unsharded network's, within rounding", "[suite]") {
+TEST_CASE("real-valued: results and parameters after SGD steps are the unsharded network's, within rounding",
+          "[suite]") {
   for_each_case([](const Case& c) {
     const auto& [problem, steps, expected] = once(c, random_run);
     const std::unique_ptr<ShardedEngine> engine = c.variant.make(group(), *c.network, c.options);
@@ -129,7 +133,8 @@ TEST_CASE("real-valued: results and parameters after SGD steps are the unsharded
   });
 }
 
-TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures", "[suite]") {
+TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the ledger measures",
+          "[suite]") {
   for_each_case([](const Case& c) {
     if (!c.variant.costs) return;
     ExactProblem problem = c.exact_problem(5);
@@ -161,7 +166,9 @@ TEST_CASE("closed forms: bytes, messages, operations and peak bytes are what the
   });
 }
 
-TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included", "[suite]") {
+TEST_CASE(
+    "closed forms of whole steps with Adam: what is sent and held, the optimizer and after_step included",
+    "[suite]") {
   for_each_case([](const Case& c) {
     ExactProblem problem = c.exact_problem(5);
     std::unique_ptr<ShardedEngine> engine = c.engine(problem);
@@ -197,7 +204,8 @@ TEST_CASE("closed forms of whole steps with Adam: what is sent and held, the opt
   });
 }
 
-TEST_CASE("several forwards of different batches may precede their backwards, first in, first out", "[suite]") {
+TEST_CASE("several forwards of different batches may precede their backwards, first in, first out",
+          "[suite]") {
   bool input_grad = false;
   for_each_case([&](const Case& c) {
     // Some problems are exact only for rows like their own: the second repeats every other row of the first,
@@ -258,7 +266,8 @@ class Collected : public OutputStream {
 
 }  // namespace
 
-TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device", "[suite]") {
+TEST_CASE("inference_loop gives the forward pass's rows in order, keeps nothing, and ends on every device",
+          "[suite]") {
   for (const Variant& variant : variants_here()) {
     CAPTURE(variant.name);
     const Case c = streamed_case(variant);

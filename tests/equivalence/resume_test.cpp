@@ -40,7 +40,8 @@ void save_and_go_on(const Case& c, const std::string& format) {
 
 }  // namespace
 
-TEST_CASE("saved after a step, in each format, it is the unsharded network, and two more steps are its own", "[suite]") {
+TEST_CASE("saved after a step, in each format, it is the unsharded network, and two more steps are its own",
+          "[suite]") {
   std::size_t turn = 0;
   std::string variant;
   for_each_case([&](const Case& c) {

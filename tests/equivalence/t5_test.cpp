@@ -1,6 +1,7 @@
 /// The problems of encoder-decoders leave nothing out.
 
 #include "engine/workloads/t5/t5.hpp"
+
 #include "tests/equivalence/liveness.hpp"
 
 namespace shard::testing {

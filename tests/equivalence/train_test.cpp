@@ -12,8 +12,8 @@
 #include "engine/files/safetensors/writer.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/reports/report.hpp"
-#include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/mlp/layers.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -137,17 +137,16 @@ Variant variant(const std::string& name, Mistake mistake, bool has_costs = true)
 
 const RegisteredChapter registered(
     {.workload = &mlp(),
-     .variants = {variant("right", Mistake::none), variant("without-forms", Mistake::none, false),
-                  variant("reduced-if-wanted", Mistake::reduced_if_wanted),
-                  variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
-                  variant("one-device", Mistake::one_device),
-                  variant("no-input-grad", Mistake::no_input_grad), variant("no-layer", Mistake::no_layer),
-                  variant("other-name", Mistake::other_name), variant("not-trained", Mistake::not_trained),
-                  variant("not-trained-on-1", Mistake::not_trained_on_1),
-                  variant("later-steps", Mistake::later_steps), variant("operations", Mistake::operations),
-                  variant("message", Mistake::message), variant("memory", Mistake::memory),
-                  variant("false-claim", Mistake::claim),
-                  variant("false-claim-of-part", Mistake::claim_of_part)}});
+     .variants = {
+         variant("right", Mistake::none), variant("without-forms", Mistake::none, false),
+         variant("reduced-if-wanted", Mistake::reduced_if_wanted),
+         variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
+         variant("one-device", Mistake::one_device), variant("no-input-grad", Mistake::no_input_grad),
+         variant("no-layer", Mistake::no_layer), variant("other-name", Mistake::other_name),
+         variant("not-trained", Mistake::not_trained), variant("not-trained-on-1", Mistake::not_trained_on_1),
+         variant("later-steps", Mistake::later_steps), variant("operations", Mistake::operations),
+         variant("message", Mistake::message), variant("memory", Mistake::memory),
+         variant("false-claim", Mistake::claim), variant("false-claim-of-part", Mistake::claim_of_part)}});
 
 /// How a run ended.
 struct Ended {

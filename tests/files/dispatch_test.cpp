@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "engine/dispatch/modules/data_flow.hpp"
 #include "engine/dispatch/device_map.hpp"
+#include "engine/dispatch/modules/data_flow.hpp"
 #include "engine/dispatch/modules/families.hpp"
 #include "engine/workloads/decoder/mistral.hpp"
 #include "tests/files/safetensors_files.hpp"

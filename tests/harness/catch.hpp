@@ -41,7 +41,7 @@ bool set_numbers_of_devices(const char* file, const RunsOn& numbers);
 bool with_all();
 /// Whether devices are processes. What suites prove in one process need not be proved there again.
 bool on_processes();
-#define RUNS_ON(...)                                                     \
+#define RUNS_ON(...)                                                       \
   [[maybe_unused]] static const bool INTERNAL_CATCH_UNIQUE_NAME(runs_on) = \
       ::shard::testing::set_numbers_of_devices(__FILE__, {__VA_ARGS__})
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/engines/sharded_engine.hpp"
 
 namespace shard::testing {

@@ -61,7 +61,8 @@ inline void take_options(int& argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     const bool has_value = word == "--devices" || word == "--chapter";
-    if (has_value && i + 1 == argc) throw Error(Code::usage, std::string(word) + ": expected a value, given none");
+    if (has_value && i + 1 == argc)
+      throw Error(Code::usage, std::string(word) + ": expected a value, given none");
     if (word == "--all")
       test_options().all = true;
     else if (word == "--brief")

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/layers/expert_choice.hpp"
 #include "engine/engines/loss.hpp"
+#include "engine/layers/expert_choice.hpp"
 #include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"

@@ -1,9 +1,9 @@
 // Tensors on a mesh: every legal product of two letters on each of two axes, every collective over an axis,
 // nested cuts, and what leaves an engine.
 
+#include "engine/engines/mesh_engine.hpp"
 #include "engine/weights/foreign_model.hpp"
 #include "engine/weights/host_checkpoint.hpp"
-#include "engine/engines/mesh_engine.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -4,8 +4,8 @@
 ///
 /// Say here what is divided, and why less is sent.
 
-#include "engine/not_done.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/not_done.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::own {

@@ -9,9 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/engines/optimizer.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
-#include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
 #include "parts.hpp"
 

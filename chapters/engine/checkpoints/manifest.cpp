@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/header.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

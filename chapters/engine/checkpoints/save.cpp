@@ -7,12 +7,12 @@
 #include <memory>
 #include <sstream>
 
+#include "engine/basics/pieces.hpp"
 #include "engine/checkpoints/gathering.hpp"
 #include "engine/checkpoints/split.hpp"
-#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/folder_replacement.hpp"
+#include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/safetensors/writer.hpp"
-#include "engine/basics/pieces.hpp"
 
 namespace shard {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/digest.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/checkpoints/manifest.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "engine/basics/byte_sizes.hpp"
+#include "engine/basics/printable.hpp"
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

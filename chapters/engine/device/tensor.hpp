@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/device/books/ledger.hpp"
 #include "engine/device/call_site.hpp"
 #include "engine/device/error.hpp"
-#include "engine/device/books/ledger.hpp"
 #include "engine/device/split.hpp"
 
 namespace shard {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard::dispatch {
 

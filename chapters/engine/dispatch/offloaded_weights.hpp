@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard::dispatch {
 

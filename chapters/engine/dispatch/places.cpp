@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "engine/basics/byte_sizes.hpp"
-#include "engine/device/error.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard::dispatch {
 

@@ -12,8 +12,8 @@
 
 #include <numeric>
 
-#include "engine/layouts/on_mesh.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/layouts/on_mesh.hpp"
 
 namespace shard {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/device/device.hpp"
-#include "engine/layouts/placed.hpp"
 #include "engine/engines/tape.hpp"
 #include "engine/engines/trainable.hpp"
+#include "engine/layouts/placed.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

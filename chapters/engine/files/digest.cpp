@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/files/regular_file.hpp"
 #include "engine/basics/pieces.hpp"
+#include "engine/files/regular_file.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "engine/files/regular_file.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/files/regular_file.hpp"
 
 namespace shard {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/tensor_index.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

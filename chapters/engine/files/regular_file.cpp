@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/device/error.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard {
 

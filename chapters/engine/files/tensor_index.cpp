@@ -4,9 +4,9 @@
 #include <climits>
 #include <filesystem>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

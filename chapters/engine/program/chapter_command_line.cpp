@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "engine/basics/printable.hpp"
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/device/communicator/fault.hpp"
-#include "engine/basics/printable.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/training/memory_check.hpp"

@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "engine/device/device.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <type_traits>
 
+#include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/communicator/fault.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/weights/foreign_model.hpp"
 #include "engine/program/commands.hpp"
+#include "engine/weights/foreign_model.hpp"
 
 namespace shard {
 

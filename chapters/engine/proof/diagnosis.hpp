@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/split.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/split.hpp"
 
 namespace shard {
 

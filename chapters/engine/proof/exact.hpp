@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "engine/device/device.hpp"
-#include "engine/device/books/observer.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/books/observer.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard::exact {
 

@@ -4,8 +4,8 @@
 
 #include <numeric>
 
-#include "engine/device/error.hpp"
 #include "engine/basics/options.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard {
 

@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "engine/schedules/interpreter.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/schedules/interpreter.hpp"
 
 namespace shard {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/device/books/memory.hpp"
 #include "engine/basics/pieces.hpp"
+#include "engine/device/books/memory.hpp"
 
 namespace shard {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "engine/device/device.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/device.hpp"
 #include "engine/layers/arithmetic.hpp"
 #include "engine/workloads/initial_values.hpp"
 #include "engine/workloads/random.hpp"

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <set>
 
-#include "engine/layers/tokens/language_model.hpp"
-#include "engine/engines/loss.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/engines/loss.hpp"
+#include "engine/layers/tokens/language_model.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {

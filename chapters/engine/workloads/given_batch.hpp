@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

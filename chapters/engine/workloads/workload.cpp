@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <typeindex>
 
-#include "engine/weights/host_checkpoint.hpp"
-#include "engine/proof/exact.hpp"
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/proof/exact.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/weights/checkpoint.hpp"
-#include "engine/weights/foreign_model.hpp"
 #include "engine/basics/host_tensor.hpp"
-#include "engine/layers/tokens/tokens.hpp"
 #include "engine/basics/options.hpp"
+#include "engine/layers/tokens/tokens.hpp"
 #include "engine/proof/costs.hpp"
 #include "engine/proof/diagnosis.hpp"
+#include "engine/weights/checkpoint.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/given_batch.hpp"
 #include "engine/workloads/initial_values.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/device/error.hpp"
 #include "engine/device/communicator/wrapped_communicator.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
+#include "engine/device/runtime/stream.hpp"
 
 namespace shard::runtime {
 

@@ -10,9 +10,9 @@
 
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/runtime/watchdog/message_counts.hpp"
-#include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {

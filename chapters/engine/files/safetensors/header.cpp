@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/device/error.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
 
 namespace shard::safetensors {
 

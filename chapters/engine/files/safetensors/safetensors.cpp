@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <utility>
 
-#include "engine/device/error.hpp"
-#include "engine/files/safetensors/element_types.hpp"
-#include "engine/files/regular_file.hpp"
-#include "engine/files/safetensors/header.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/device/error.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/files/safetensors/element_types.hpp"
+#include "engine/files/safetensors/header.hpp"
 
 namespace shard {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/regular_file.hpp"
 #include "engine/basics/ranges.hpp"
+#include "engine/files/regular_file.hpp"
 
 namespace shard {
 

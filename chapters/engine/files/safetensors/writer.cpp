@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "engine/basics/printable.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/safetensors/header.hpp"
-#include "engine/basics/printable.hpp"
 
 namespace shard {
 

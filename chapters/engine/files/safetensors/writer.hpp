@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/basics/host_tensor.hpp"
 #include "engine/files/digest.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/basics/host_tensor.hpp"
 
 namespace shard {
 

@@ -2,10 +2,10 @@
 
 #include <functional>
 
+#include "engine/engines/sharded_engine.hpp"
 #include "engine/layers/expert_choice.hpp"
 #include "engine/layers/tokens/key_value_cache.hpp"
 #include "engine/layers/tokens/tokens.hpp"
-#include "engine/engines/sharded_engine.hpp"
 
 namespace shard {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/files/model_folder.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/files/model_folder.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/commands/costs_of_step.hpp"
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "engine/basics/printable.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/layers/tokens/greedy.hpp"
-#include "engine/basics/printable.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/program/parameters.hpp"
 

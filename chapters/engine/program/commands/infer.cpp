@@ -2,8 +2,8 @@
 #include <iostream>
 
 #include "engine/program/commands.hpp"
-#include "engine/program/parameters.hpp"
 #include "engine/program/commands/rows.hpp"
+#include "engine/program/parameters.hpp"
 
 namespace shard {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "engine/layers/tokens/tokens.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/layers/tokens/tokens.hpp"
 #include "engine/program/commands/rows.hpp"
 
 namespace shard {

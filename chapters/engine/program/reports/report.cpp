@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/files/regular_file.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/files/regular_file.hpp"
 
 namespace shard {
 

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "engine/device/communicator/checked_communicator.hpp"
-#include "engine/weights/host_checkpoint.hpp"
 #include "engine/engines/optimizer.hpp"
+#include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
 
 namespace shard {

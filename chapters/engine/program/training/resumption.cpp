@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/files/regular_file.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/files/regular_file.hpp"
 
 namespace shard {
 

@@ -10,8 +10,8 @@
 #include <limits>
 #include <span>
 
-#include "engine/layers/tokens/tokens.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

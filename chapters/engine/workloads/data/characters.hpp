@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/device.hpp"
 #include "engine/basics/host_tensor.hpp"
+#include "engine/device/device.hpp"
 
 namespace shard {
 

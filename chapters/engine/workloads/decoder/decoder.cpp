@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/basics/printable.hpp"
+#include "engine/engines/loss.hpp"
 #include "engine/layers/tokens/greedy.hpp"
 #include "engine/layers/tokens/tokens.hpp"
-#include "engine/engines/loss.hpp"
-#include "engine/basics/printable.hpp"
 #include "engine/workloads/decoder/chosen_experts.hpp"
 #include "engine/workloads/exact_values.hpp"
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <set>
 
-#include "engine/weights/foreign_model.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/initial_values.hpp"
 
 namespace shard {

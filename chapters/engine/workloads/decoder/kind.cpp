@@ -5,8 +5,8 @@
 
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
-#include "engine/workloads/decoder/options.hpp"
 #include "engine/workloads/decoder/mistral.hpp"
+#include "engine/workloads/decoder/options.hpp"
 
 namespace shard {
 

@@ -2,8 +2,8 @@
 
 #include "engine/workloads/data/denoising.hpp"
 #include "engine/workloads/mixture/model.hpp"
-#include "engine/workloads/routed_counts.hpp"
 #include "engine/workloads/mixture/routing_rule.hpp"
+#include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "engine/workloads/mlp/unsharded.hpp"
 #include "engine/workloads/mlp/t5_block.hpp"
+#include "engine/workloads/mlp/unsharded.hpp"
 
 namespace shard {
 

@@ -4,8 +4,8 @@
 
 #include <charconv>
 
-#include "engine/weights/checkpoint.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 

@@ -5,9 +5,9 @@
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/decoder/options.hpp"
-#include "engine/workloads/t5/t5.hpp"
 #include "engine/workloads/t5/network.hpp"
 #include "engine/workloads/t5/options.hpp"
+#include "engine/workloads/t5/t5.hpp"
 
 namespace shard {
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
-#include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/decoder/foreign_config.hpp"
+#include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/layers/tokens/language_model.hpp"
 #include "engine/engines/loss.hpp"
+#include "engine/layers/tokens/language_model.hpp"
 #include "engine/workloads/exact_values.hpp"
 
 namespace shard {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
-#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "engine/device/runtime/groups/wire.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 namespace shard::runtime {
 

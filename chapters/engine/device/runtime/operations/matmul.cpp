@@ -3,8 +3,8 @@
 #include "engine/device/runtime/operations/matmul.hpp"
 
 #include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/stream.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
+#include "engine/device/runtime/stream.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {

@@ -2,8 +2,8 @@
 
 #include "engine/device/runtime/operations/top_k.hpp"
 
-#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/argument_checks.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {

@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "engine/device/error.hpp"
-#include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "engine/device/runtime/processes/own_folder.hpp"
+#include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {

@@ -1,7 +1,7 @@
 #include <mpi.h>
 
-#include "engine/device/runtime/watchdog/control_plane.hpp"
 #include "engine/device/runtime/job.hpp"
+#include "engine/device/runtime/watchdog/control_plane.hpp"
 
 int shard::run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
   int has_begun = 0;

@@ -103,7 +103,7 @@ class ControlPlane {
   std::function<void()> advance_ = [] {};
   std::function<std::vector<Blocked::Needs>()> in_flight_ = [] { return std::vector<Blocked::Needs>(); };
   std::map<Index, const std::map<Index, Index>*> posted_;  // by group
-  std::map<Index, std::map<Index, Index>> removed_;    // of groups removed last, by slot: what was posted
+  std::map<Index, std::map<Index, Index>> removed_;        // of groups removed last, by slot: what was posted
   bool is_at_end_ = false;
   std::function<Index()> calls_ = [] { return Index{0}; };
 };
