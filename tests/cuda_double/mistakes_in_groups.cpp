@@ -84,7 +84,7 @@ const std::vector<Case> mistakes_in_groups = {
     {"swapped_peer",  // all should send to the right: rank 2 waits for rank 1, which waits for rank 0
      {3},
      70,
-     {": ncclSend or ncclRecv of 4 elements"},  // either error may come first, and ends the job
+     {": ncclSend or ncclRecv"},  // of hosts that wait, or of 4 elements: either error may come first
      [] {
        WorldCommunicator t;
        ncclGroupStart();
