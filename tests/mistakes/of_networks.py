@@ -76,7 +76,7 @@ PARTS["decoders"] = [
 
 PARTS["encoder_decoders"] = [
     *of("08 t5-tensor", "chapters/engine/workloads/t5/model.hpp",
-        "08_decoder --variant t5-tensor --encoder-blocks 2 --blocks 2 --source-length 6" + SIZES, "",
+        "08_decoder --variant t5-tensor --encoder-blocks 2 --blocks 2 --source-length 6" + SIZES, "unsharded_test",
         ("t5-buckets-of-both-sides-in-the-decoder", "Side::encoder}", "side}",
          "Somebody leaves half of the decoder's buckets to keys that it never sees.", "nothing to see")),
     *of("08 t5-tensor", LAYERS + "attention.cpp",

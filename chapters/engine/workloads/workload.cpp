@@ -26,7 +26,8 @@ void register_unsharded(const WorkloadKind& kind, MakeUnsharded make) {
 }
 
 std::unique_ptr<ShardedEngine> Workload::unsharded(Communicator& group) const {
-  const auto found = unsharded_engines().find(typeid(kind()));
+  const WorkloadKind& mine = kind();
+  const auto found = unsharded_engines().find(typeid(mine));
   return found == unsharded_engines().end() ? nullptr : found->second(group, *this);
 }
 
