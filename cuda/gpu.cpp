@@ -170,7 +170,7 @@ Clock::duration patience() {
   return std::chrono::seconds(given == nullptr ? 60 : std::max(1, std::atoi(given)));
 }
 
-/// Else a GPU that waits for another one for ever would be silent: no host waits for a device.
+/// Prints the streams with work left. A GPU that waits for another one for ever is silent otherwise.
 void say_what_is_left(Clock::duration waited) {
   std::vector<std::string> busy;
   for (const auto& [work, stream] : streams())

@@ -9,9 +9,9 @@
 
 namespace shard::cuda {
 
-/// Copies so many elements.
+/// Copies this number of elements.
 void copy(cudaStream_t stream, const float* from, float* to, Index elements);
-/// Divides each of so many elements by a number (in elementwise_kernels.cpp).
+/// Divides each element by a number (in kernels/elementwise.cpp).
 void divide(cudaStream_t stream, float* values, Index elements, float divisor);
 /// Copies elements `range` along `axis` to contiguous memory, and back, or from contiguous memory of the host.
 void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to);

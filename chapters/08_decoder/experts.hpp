@@ -42,7 +42,7 @@ class ExpertsDecoder : public LanguageModel {
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(m_, block(b), x, kept.tokens, k, cache(), b));
-      accumulate(x, think(b, x, k));
+      accumulate(x, feed_forward_block(b, x, k));
       note_choice(b, k.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
@@ -69,7 +69,7 @@ class ExpertsDecoder : public LanguageModel {
     gradients.put(final_norm_name(), all_reduce(std::move(dnorm)));                // P → R
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
       GradientsFor<Sharded<0>> g;
-      accumulate(d, think_backward(b, d, kept.blocks.back(), g, gradients));
+      accumulate(d, feed_forward_block_backward(b, d, kept.blocks.back(), g, gradients));
       accumulate(d, attend_backward(m_, block(b), d, kept.tokens, kept.blocks.back(), g));
       for_each_parameter_but_experts(m_, b, g, [&](const std::string& name, Partial& p) {
         gradients.put(name, all_reduce(std::move(p)));  // P → R
@@ -108,7 +108,7 @@ class ExpertsDecoder : public LanguageModel {
   }
 
   /// The router's choice, tokens to their experts, and answers back.
-  Sharded<0> think(Index b, const Sharded<0>& x, MyBlockKept& k) {
+  Sharded<0> feed_forward_block(Index b, const Sharded<0>& x, MyBlockKept& k) {
     const MyBlock& w = block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     k.choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);               // of (T, E)
@@ -122,8 +122,8 @@ class ExpertsDecoder : public LanguageModel {
   }
 
   /// Gradients of answers go to the experts, and gradients of tokens come back.
-  Sharded<0> think_backward(Index b, const Sharded<0>& d, MyBlockKept& k, GradientsFor<Sharded<0>>& g,
-                            Gradients& gradients) {
+  Sharded<0> feed_forward_block_backward(Index b, const Sharded<0>& d, MyBlockKept& k,
+                                         GradientsFor<Sharded<0>>& g, Gradients& gradients) {
     const MyBlock& w = block(b);
     const std::vector<Index> slots = k.choice.slots();
     Tensor dgates = dot_rows(d.local(), k.answers, slots, m_.top_k);  // (T, k)

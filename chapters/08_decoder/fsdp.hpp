@@ -40,7 +40,7 @@ class FsdpDecoder : public LanguageModel {
       next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, some time
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(m_, w, x, kept.tokens, k, cache(), b));
-      accumulate(x, think(m_, w, x, k));
+      accumulate(x, feed_forward_block(m_, w, x, k));
       note_choice(b, k.mixture.choice, kept.tokens);
       if (!is_last) w = arrived_block(next);  // frees this block's
     }
@@ -75,7 +75,7 @@ class FsdpDecoder : public LanguageModel {
     for (Index b = m_.num_blocks - 1; b >= 0; --b) {
       if (b > 0) next = gather_block(b - 1);  // S0 → R, some time
       MyGradients g;
-      accumulate(d, think_backward(m_, w, d, kept.blocks.back(), g));
+      accumulate(d, feed_forward_block_backward(m_, w, d, kept.blocks.back(), g));
       accumulate(d, attend_backward(m_, w, d, kept.tokens, kept.blocks.back(), g));
       kept.blocks.pop_back();
       w = b > 0 ? arrived_block(next) : MyBlock();  // frees this block's

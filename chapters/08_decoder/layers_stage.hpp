@@ -38,7 +38,7 @@ struct Stage {
       const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       KeptFor<Owned>& k = kept.blocks.emplace_back();
       accumulate(x, attend(m, block, x, kept.tokens, k, *cache, b));
-      accumulate(x, think(m, block, x, k));
+      accumulate(x, feed_forward_block(m, block, x, k));
       note_choice(b, k.mixture.choice, kept.tokens);
     }
     if (!is_last()) return x;
@@ -55,7 +55,7 @@ struct Stage {
     for (Index b = blocks.end - 1; b >= blocks.begin; --b, kept.blocks.pop_back()) {
       const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       GradientsFor<Owned> g;
-      accumulate(d, think_backward(m, block, d, kept.blocks.back(), g));
+      accumulate(d, feed_forward_block_backward(m, block, d, kept.blocks.back(), g));
       accumulate(d, attend_backward(m, block, d, kept.tokens, kept.blocks.back(), g));
       for_each_parameter(m, b, g,
                          [&](const std::string& name, Owned& p) { accumulate(sums[name], std::move(p)); });
@@ -114,7 +114,7 @@ struct StagePart {
 inline Tensor labels_of(const Tokens& t) {  // (b, S)
   return Tensor::from_host({t.sequences, t.length}, std::vector<float>(t.labels.begin(), t.labels.end()));
 }
-/// The tokens of so many sequences, of which a device knows no more than the labels, if any.
+/// The tokens of some sequences, of which a device knows no more than the labels, if any.
 inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
   Tokens t{.sequences = sequences, .length = length};
   t.positions.resize(static_cast<std::size_t>(length));

@@ -33,7 +33,7 @@ struct SequenceCut {
     return cut;
   }
 
-  /// The same parts, each so many devices further on.
+  /// The same parts, each this number of devices further on.
   SequenceCut turned(Index devices_on) && {
     const auto shift = static_cast<std::ptrdiff_t>(devices_on % static_cast<Index>(runs.size()));
     std::rotate(runs.begin(), runs.end() - shift, runs.end());

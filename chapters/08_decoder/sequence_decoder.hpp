@@ -94,7 +94,7 @@ class SequenceDecoder : public LanguageModel {
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept, k));
-      accumulate(x, think(m_, w_.block(b), x, k));
+      accumulate(x, feed_forward_block(m_, w_.block(b), x, k));
       note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (t, D)
@@ -115,7 +115,7 @@ class SequenceDecoder : public LanguageModel {
     d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
                       gradients);  // (t, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));
+      accumulate(d, feed_forward_block_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept, kept.blocks.back(), gradients));
     }
     Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
@@ -128,7 +128,7 @@ class SequenceDecoder : public LanguageModel {
   }
 
   /// As on one device, but each gradient is reduced as soon as it is there.
-  Sharded<0> think_backward(Index b, const Sharded<0>& d, MyBlockKept& k, Gradients& gradients) {
+  Sharded<0> feed_forward_block_backward(Index b, const Sharded<0>& d, MyBlockKept& k, Gradients& gradients) {
     const auto& w = w_.block(b);
     auto put_feed_forward = [&](std::size_t e, auto of_expert) {
       FeedForward<Partial, Partial> dw{std::move(of_expert.gate), std::move(of_expert.up),

@@ -29,7 +29,7 @@ class SingleDecoder : public LanguageModel {
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(b, x, kept.tokens, k));
-      accumulate(x, think(b, x, k));
+      accumulate(x, feed_forward_block(b, x, k));
       if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);                 // (T, D)
@@ -53,7 +53,7 @@ class SingleDecoder : public LanguageModel {
     d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
                       gradients);  // (T, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, think_backward(b, d, kept.blocks.back(), gradients));
+      accumulate(d, feed_forward_block_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept.tokens, kept.blocks.back(), gradients));
     }
     Replicated dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
@@ -99,14 +99,14 @@ class SingleDecoder : public LanguageModel {
   }
 
   /// The feed-forward, or the experts that the router chooses.
-  Replicated think(Index b, const Replicated& x, MyBlockKept& k) const {
+  Replicated feed_forward_block(Index b, const Replicated& x, MyBlockKept& k) const {
     const MyBlock& w = w_.block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);        // (T, D)
     if (!m_.is_mixture()) return feed_forward(k.f, w.experts[0], m_.how, k.feed_forward);   // (T, D)
     ExpertChoice choice = choose_experts(matmul(k.f, w.router).local(), m_.top_k, m_.how);  // of (T, E)
     return mixture_of_experts(k.f, std::move(choice), w.experts, m_.how, k.mixture);        // (T, D)
   }
-  Replicated think_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
+  Replicated feed_forward_block_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
     const MyBlock& w = w_.block(b);
     Replicated dn;
     if (m_.is_mixture()) {

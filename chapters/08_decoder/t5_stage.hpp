@@ -30,7 +30,8 @@ ProductOf<C, R> attend(const T5Model& m, const T5Attention<X, C, R>& w, const X&
 
 /// ## The feed-forward
 template <Layout X, Layout C, Layout R>
-ProductOf<C, R> think(const T5Model& m, const T5Block<X, C, R>& w, const X& x, T5BlockKept<X, C>& k) {
+ProductOf<C, R> feed_forward_block(const T5Model& m, const T5Block<X, C, R>& w, const X& x,
+                                   T5BlockKept<X, C>& k) {
   k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);  // (T, D)
   return feed_forward(k.f, w.feed_forward, m.how, k.feed_forward, m.hidden);      // (T, D)
 }
@@ -150,7 +151,7 @@ struct T5Stage {
       if (side == Side::decoder)
         accumulate(x, sum(attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross,
                                  &kept.encoder.n, cache)));
-      accumulate(x, sum(think(m, block, x, kb)));
+      accumulate(x, sum(feed_forward_block(m, block, x, kb)));
     }
     if (!split.has_last(side, device)) return;
     X n = rms_norm(x, w.stack(side).final_norm, m.epsilon, m.how, k.norm);  // (T, D)
@@ -166,7 +167,7 @@ struct T5Stage {
       const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       T5BlockKept<X, C>& kb = k.blocks.back();
       const std::string name = t5_name(side, b, "");
-      accumulate(d, think_backward(name, block, d, kb, put));
+      accumulate(d, feed_forward_block_backward(name, block, d, kb, put));
       if (side == Side::decoder)
         accumulate(d, attend_backward(name + "cross_", block.cross, d, source_tokens(m, k, kept.encoder),
                                       kb.cross, &kept.encoder.n, dsource, nullptr, put));
@@ -208,8 +209,8 @@ struct T5Stage {
     return norm_backward(name + "norm", sum(std::move(dn)), w.norm, k.norm, put);
   }
   template <class Put>
-  X think_backward(const std::string& name, const T5Block<X, C, R>& w, const X& d, T5BlockKept<X, C>& k,
-                   const Put& put) const {
+  X feed_forward_block_backward(const std::string& name, const T5Block<X, C, R>& w, const X& d,
+                                T5BlockKept<X, C>& k, const Put& put) const {
     auto dy = feed_forward_backward(d, k.f, w.feed_forward, m.how, std::move(k.feed_forward), m.hidden);
     X dn = sum(std::move(dy.n));                               // (T, D)
     if (m.has_gate()) put(name + "gate", std::move(dy.gate));  // (D, F)

@@ -41,7 +41,7 @@ class TensorDecoder : public LanguageModel {
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, summed(attend(b, x, kept.tokens, k)));  // (T, D)   P → X
-      accumulate(x, summed(think(b, x, k)));                // (T, D)   P → X
+      accumulate(x, summed(feed_forward_block(b, x, k)));   // (T, D)   P → X
       if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (T, D)
@@ -67,7 +67,7 @@ class TensorDecoder : public LanguageModel {
     d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
                       gradients);  // (T, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, think_backward(b, whole(d), kept.blocks.back(), gradients));
+      accumulate(d, feed_forward_block_backward(b, whole(d), kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, whole(d), kept.tokens, kept.blocks.back(), gradients));
     }
     Sharded<0> dtable = embedding_backward(whole(std::move(d)), kept.tokens, w_.embedding);  // (V/N, D)
@@ -137,7 +137,7 @@ class TensorDecoder : public LanguageModel {
   }
 
   /// Every device chooses the same experts, and has its hidden units of each.
-  Partial think(Index b, const X& x, MyBlockKept& k) {
+  Partial feed_forward_block(Index b, const X& x, MyBlockKept& k) {
     const MyBlock& w = w_.block(b);
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
     const Replicated& f = whole(k.f);
@@ -145,7 +145,7 @@ class TensorDecoder : public LanguageModel {
     ExpertChoice choice = choose_experts(matmul(f, w.router).local(), m_.top_k, m_.how);  // of (T, E)
     return mixture_of_experts(f, std::move(choice), w.experts, m_.how, k.mixture);        // (T, D)   P
   }
-  X think_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
+  X feed_forward_block_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
     const MyBlock& w = w_.block(b);
     X dn;  // (T, D)
     if (m_.is_mixture()) {

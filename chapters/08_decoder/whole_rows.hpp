@@ -60,15 +60,15 @@ L attend_backward(const DecoderModel& m, const AnyBlock& w, const L& d, const To
 
 /// The feed-forward, or the experts that the router chooses.
 template <WholeRows L>
-L think(const DecoderModel& m, const WeightsFor<L>& w, const L& x, KeptFor<L>& k) {
+L feed_forward_block(const DecoderModel& m, const WeightsFor<L>& w, const L& x, KeptFor<L>& k) {
   k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);       // (T, D)
   if (!m.is_mixture()) return feed_forward(k.f, w.experts[0], m.how, k.feed_forward);  // (T, D)
   ExpertChoice choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how);         // of (T, E)
   return mixture_of_experts(k.f, std::move(choice), w.experts, m.how, k.mixture);      // (T, D)
 }
 template <WholeRows L>
-L think_backward(const DecoderModel& m, const WeightsFor<L>& w, const L& d, KeptFor<L>& k,
-                 GradientsFor<L>& g) {
+L feed_forward_block_backward(const DecoderModel& m, const WeightsFor<L>& w, const L& d, KeptFor<L>& k,
+                              GradientsFor<L>& g) {
   L dn;
   auto put = [&](auto& of_expert) {
     g.experts.push_back({std::move(of_expert.gate), std::move(of_expert.up), std::move(of_expert.down)});

@@ -27,7 +27,7 @@ struct Around {
       : devices(axis.num_devices()), me(axis.device_id()), diagonal(other_place) {}
   int block(int step) const { return place(me + diagonal + step); }
   bool is_mine(int step) const { return block(step) == me; }
-  /// The device so many places further, unless it is the home of this block.
+  /// The device this number of places further, unless it is the home of this block.
   std::optional<int> unless_home(int block, int places) const {
     return place(me + places) == block ? std::nullopt : std::optional(place(me + places));
   }

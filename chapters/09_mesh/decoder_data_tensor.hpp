@@ -47,7 +47,7 @@ class DecoderOnMesh : public MeshDecoder {
       auto& k = kept.blocks.emplace_back();
       const typename Parts::Weights& w = whole_block(b);
       accumulate(x, all_reduce<tensor>(parts_.attend(b, w, x, kept.tokens, k, cache())));
-      accumulate(x, all_reduce<tensor>(parts_.think(w, x, k)));  // (W0, P) → (W0, R)
+      accumulate(x, all_reduce<tensor>(parts_.feed_forward_block(w, x, k)));  // (W0, P) → (W0, R)
       if (mesh().place(tensor::name) == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     if constexpr (is_sharded) {
@@ -84,7 +84,7 @@ class DecoderOnMesh : public MeshDecoder {
       typename Parts::Gradients g;
       {
         const typename Parts::Weights& w = whole_block(b);
-        accumulate(d, parts_.think_backward(w, d, kept.blocks.back(), g));
+        accumulate(d, parts_.feed_forward_block_backward(w, d, kept.blocks.back(), g));
         accumulate(d, parts_.attend_backward(w, d, kept.tokens, kept.blocks.back(), g));
       }
       for_each_parameter(m_, b, g,

@@ -112,13 +112,13 @@ class DecoderParts {
 
   /// ## The feed-forward, or experts
   /// Devices along tensor choose the same experts for their tokens, and have their hidden units of each.
-  Rows<P> think(const Weights& w, const Rows<R>& x, Kept& k) const {
+  Rows<P> feed_forward_block(const Weights& w, const Rows<R>& x, Kept& k) const {
     k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);       // (T, D)
     if (!m_.is_mixture()) return feed_forward(k.f, w.experts[0], m_.how, k.feed_forward);  // R·S1·S0 = P
     ExpertChoice choice = choose_experts(matmul(k.f, w.router), m_.top_k, m_.how);         // of (T, E)
     return mixture_of_experts(k.f, std::move(choice), w.experts, m_.how, k.mixture);       // (T, D)   P
   }
-  Rows<R> think_backward(const Weights& w, const Rows<R>& d, Kept& k, Gradients& g) const {
+  Rows<R> feed_forward_block_backward(const Weights& w, const Rows<R>& d, Kept& k, Gradients& g) const {
     g.experts.resize(w.experts.size());
     Rows<R> dn;
     if (m_.is_mixture()) {

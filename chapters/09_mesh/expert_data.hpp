@@ -116,7 +116,7 @@ class ExpertData : private HasMesh, public ShardedEngine, public RoutesTokens {
     Tensor y;  // (n, D)   the answers to my tokens
   };
 
-  /// Sends so many rows to each device along expert. As many come from each as it has announced.
+  /// Sends each device along expert its number of rows, and receives from each as many as it has announced.
   Tensor along_expert(Tensor rows, const std::vector<Index>& to, const std::vector<Index>& from) {
     Tensor arrived = experts_.owners().all_to_all_async(std::move(rows), to, 0).get();
     decoders::require_announced_everywhere(group(), from, arrived);

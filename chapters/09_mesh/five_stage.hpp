@@ -38,7 +38,8 @@ struct FiveStage {
       const Block& block = w.blocks[static_cast<std::size_t>(b)];
       BlockKept& k = kept.blocks.emplace_back();
       accumulate(x, parts.over_tensor(parts.attend(b, block, x, piece.tokens, k, cache, piece.keys)));
-      accumulate(x, parts.over_tensor(m.is_mixture() ? ask_experts(block, x, k) : parts.think(block, x, k)));
+      accumulate(x, parts.over_tensor(m.is_mixture() ? ask_experts(block, x, k)
+                                                     : parts.feed_forward_block(block, x, k)));
       note_choice(b, k.choice, piece.tokens);
     }
     if (!is_last()) return x;
@@ -57,8 +58,8 @@ struct FiveStage {
       const Block& block = w.blocks[static_cast<std::size_t>(b)];
       BlockGradients& g = dw.blocks[static_cast<std::size_t>(b)];
       BlockKept& k = kept.blocks.back();
-      accumulate(
-          d, m.is_mixture() ? ask_experts_backward(block, d, k, g) : parts.think_backward(block, d, k, g));
+      accumulate(d, m.is_mixture() ? ask_experts_backward(block, d, k, g)
+                                   : parts.feed_forward_block_backward(block, d, k, g));
       accumulate(d, parts.attend_backward(block, d, piece.tokens, k, g, piece.keys));
     }
     if (!is_first()) return d;
@@ -139,7 +140,7 @@ struct FiveStage {
       return Routed<R>::uneven(engine.mesh(), std::move(rows), std::move(shape));
     };
   }
-  /// Sends rows along expert, so many to each device. As many come from each as it has announced.
+  /// Sends each device along expert its number of rows, and receives from each as many as it has announced.
   Tensor sent(Tensor rows, const std::vector<Index>& to, const std::vector<Index>& from,
               SourceLine where = SourceLine::current()) const {
     Tensor arrived = along_expert().all_to_all_async(std::move(rows), to, 0, where).get(where);

@@ -56,7 +56,7 @@ class DispatchedDecoder : public DispatchedModel<DispatchedDecoderWeights> {
   Owned block(Index b, const decoders::WeightsFor<Owned>& w, Owned x) {
     decoders::KeptFor<Owned> k;
     accumulate(x, decoders::attend(m_, w, x, tokens_, k, cache(), b));
-    accumulate(x, decoders::think(m_, w, x, k));
+    accumulate(x, decoders::feed_forward_block(m_, w, x, k));
     note_choice(b, k.mixture.choice, tokens_);
     return x;
   }

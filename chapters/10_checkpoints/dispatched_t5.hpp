@@ -95,7 +95,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     else if (kind == Kind::cross)
       accumulate(x, attend(m_, block.cross, x, source_tokens(b), k.cross, &encoded_.here, cache()));
     else
-      accumulate(x, think(m_, block, x, k));
+      accumulate(x, feed_forward_block(m_, block, x, k));
     return x;
   }
   /// What the encoder returns stays here, for the decoder.

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -162,7 +163,11 @@ inline std::vector<Case> cases(const Variant& variant) {
   for (const Options& options : of_variant) {
     std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
     if (!is_each_with_each) networks = {exact_one_of(networks, turn++)};
+    std::set<std::pair<std::string, Index>> described;
     for (const TestCase& c : networks) {
+      if (!described.emplace(c.workload->describe(), c.batch).second)
+        throw Error(Code::internal,
+                    c.workload->describe() + ": expected another description of another network");
       const Case made{variant, options, only_one(c.workload), c.batch};
       by_size.emplace(made.size(), made);
     }

@@ -40,7 +40,7 @@ struct Bounded {
   }
 };
 
-/// The most products that one sum of the network has, for an output of so many rows.
+/// The most products that one sum of the network has, for an output of `rows` rows.
 inline Index longest_sum(const Workload& network, Index rows) {
   Index longest = rows;
   for (const Parameter& p : network.parameters()) longest = std::max(longest, std::ranges::max(p.shape));

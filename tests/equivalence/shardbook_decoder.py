@@ -371,7 +371,7 @@ class T5(Network):
             d = self.norm_backward(f"{side}/final_norm", self.dn[side], self.kept[side, "norm"])
             for b, kept in reversed(list(enumerate(self.kept[side]))):
                 for name, _ in reversed(self.parts_of_block(side)):
-                    backward = self.think_backward if name == "feed_forward_" else self.attend_backward
+                    backward = self.feed_forward_block_backward if name == "feed_forward_" else self.attend_backward
                     d = a.add(d, backward(f"{side}/block_{b}/{name}", side, d, kept))
                 if self.mistake.forgets == "other blocks" and b > 0:
                     self.gradients.pop(f"{side}/position_bias")
@@ -380,7 +380,7 @@ class T5(Network):
 
     def parts_of_block(self, side):
         cross = [("cross_", self.attend)] if side == "decoder" else []
-        return [("self_", self.attend), *cross, ("feed_forward_", self.think)]
+        return [("self_", self.attend), *cross, ("feed_forward_", self.feed_forward_block)]
 
     def scaled(self, z):
         """The logits of a tied table."""
@@ -434,7 +434,7 @@ class T5(Network):
             self.dn["encoder"] = a.add(self.dn["encoder"], of_source)
         return self.norm_backward(name + "norm", addends[0], kept[name])
 
-    def think(self, name, _side, x, kept):
+    def feed_forward_block(self, name, _side, x, kept):
         a, block = self.layers, name.removesuffix("feed_forward_")
         n, kept[name] = self.norm(name + "norm", x)
         u = a.product(n, self.w[block + "up"])
@@ -442,7 +442,7 @@ class T5(Network):
         kept[name, "relu"] = n, mask, u * mask
         return a.product(u * mask, self.w[block + "down"])
 
-    def think_backward(self, name, _side, d, kept):
+    def feed_forward_block_backward(self, name, _side, d, kept):
         a, block, (n, mask, h) = self.layers, name.removesuffix("feed_forward_"), kept[name, "relu"]
         self.put(block + "down", a.product(transposed(h), d))
         du = a.product(d, transposed(self.w[block + "down"])) * mask

@@ -52,8 +52,7 @@ class Layers:
 
 class Real(Layers):
     """Real numbers. On a first axis, behind the number itself, they have samples of what rounding may make of
-    it. Each operation moves each sample, up or down, by the most that it can be wrong, as tests/equivalence/
-    sampled.hpp does in C++."""
+    it. Each operation moves each sample, up or down, by the most that it can be wrong."""
     EXP, ROOT, DIVISION = 4, 4, 4  # units u of relative error that libraries and GPUs promise
     SIGMOID = EXP + 1 + DIVISION
     QUANTILE = 12.61  # of Student's distribution of 16 degrees of freedom: one in 10^9 lies outside

@@ -14,7 +14,7 @@ class Observer {
 
   /// c = a b is about to be computed, or c += a b. Not called when an extent is 0.
   virtual void product(Operand /*a*/, Operand /*b*/, const Tensor& /*c*/, bool /*accumulates*/) {}
-  /// A function of every element, or of every row, of a tensor of so many elements: "relu", "adam_update".
+  /// A function of every element, or of every row, of a tensor of this number of elements: "relu", "adam_update".
   virtual void elementwise(std::string_view /*function*/, Index /*elements*/) {}
   /// The device has allocated, or freed, this many bytes.
   virtual void allocated(Purpose /*purpose*/, Index /*bytes*/) {}

@@ -29,7 +29,7 @@ struct Tokens {
                      SourceLine where = SourceLine::current());
   /// The tokens at these places of each sequence, counted from the first one held here.
   Tokens at(const std::vector<Index>& places) const;
-  /// Piece m of so many, a micro-batch: some of the sequences.
+  /// Piece m of this number, a micro-batch: some of the sequences.
   Tokens piece(Index m, Index pieces) const;
 };
 

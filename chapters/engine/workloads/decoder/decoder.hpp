@@ -6,7 +6,7 @@
 
 namespace shard {
 
-/// A decoder (decoder_model.hpp) that learns to predict the next character of a text. Its input is (B, 2 S):
+/// A decoder (model.hpp) that learns to predict the next character of a text. Its input is (B, 2 S):
 /// each row has the S ids of a sequence, then its S labels. Its output is each token's loss, (B · S, 1).
 class Decoder : public Workload {
  public:

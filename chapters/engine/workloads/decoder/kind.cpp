@@ -110,7 +110,7 @@ class DecoderKind : public WorkloadKind {
     // Adds blocks where a variant needs some for each device.
     auto add = [&](DecoderModel m, Index length, Index batch) {
       for (; m.num_blocks < 64; ++m.num_blocks) {
-        const auto made = only_one(m, length);
+        const auto made = std::make_shared<Decoder>(m, length);
         if (accepts(*made)) return all.push_back({made, batch});
       }
     };
@@ -145,13 +145,6 @@ class DecoderKind : public WorkloadKind {
   }
 
  private:
-  /// Returns the same network each time, so that tests solve its problem only once.
-  static std::shared_ptr<const Decoder> only_one(const DecoderModel& m, Index length) {
-    static std::map<std::string, std::shared_ptr<const Decoder>> all;
-    auto& made = all[fmt::format("{}, {}, {}, {}", m.describe(), m.window.value_or(0), m.is_tied, length)];
-    if (!made) made = std::make_shared<Decoder>(m, length);
-    return made;
-  }
   /// Sequences have the first token of every slice of the vocabulary. Tokens have a label and a gradient.
   static ExactProblem live_problem(const Decoder& network, int devices) {
     const Index slice = network.model().vocabulary / devices;

@@ -7,7 +7,7 @@
 
 namespace shard {
 
-/// A mixture of experts (mixture_model.hpp) with a routing rule. Its engines also implement RoutesTokens.
+/// A mixture of experts (model.hpp) with a routing rule. Its engines also implement RoutesTokens.
 class Mixture : public DenoisingWorkload {
  public:
   /// \throws Error usage when a token needs more experts than there are
@@ -28,7 +28,7 @@ class Mixture : public DenoisingWorkload {
   std::string input_hint(Index width) const override;
   std::unique_ptr<Journal> journal() const override;
 
-  /// See mixture_problem.hpp.
+  /// See problem.hpp.
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem, Communicator& group) const override {
     return solve_with(Cause::unknown, problem, group);

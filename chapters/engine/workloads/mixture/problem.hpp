@@ -1,7 +1,7 @@
 #pragma once
 
-/// Exact problems of a mixture. mixture_problem.cpp makes them, mixture_choices.cpp routes tokens,
-/// mixture_solution.cpp has the results; mixture_live_problem.cpp makes those in which every number matters.
+/// Exact problems of a mixture. problem.cpp makes them, choices.cpp routes tokens,
+/// solution.cpp has the results; live_problem.cpp makes those in which every number matters.
 
 #include "engine/workloads/mixture/mixture.hpp"
 

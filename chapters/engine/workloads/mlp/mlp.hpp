@@ -5,7 +5,7 @@
 
 namespace shard {
 
-/// A stack of matrices with ReLUs between them (mlp_model.hpp).
+/// A stack of matrices with ReLUs between them (model.hpp).
 class Mlp : public DenoisingWorkload {
  public:
   explicit Mlp(const Model& model, const std::string& data = Digits::default_path())

@@ -49,7 +49,7 @@ struct T5Model {
 T5Model t5_of(const Checkpoint& checkpoint, Index head_dim);
 
 /// \name Parameters. Weights of products are stored (in, out)
-/// The embedding (V, D) and the head (V, D) are named as a decoder's (decoder_model.hpp).
+/// The embedding (V, D) and the head (V, D) are named as a decoder's (decoder/model.hpp).
 /// @{
 /// A parameter of a stack: "position_bias" (buckets, H) or "final_norm" (D).
 std::string t5_name(Side side, const std::string& parameter);

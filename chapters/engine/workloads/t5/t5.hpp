@@ -6,7 +6,7 @@
 
 namespace shard {
 
-/// An encoder-decoder (t5_model.hpp) that reads a piece of a text and learns to predict the next piece. Its
+/// An encoder-decoder (model.hpp) that reads a piece of a text and learns to predict the next piece. Its
 /// input is (B, 1 + n + 2 S): see SourceAndTarget. Its output is the loss of each token of the targets, (B ·
 /// S, 1). A target begins with the model's start token or, without one, with the last token of its source.
 class T5 : public Workload {
