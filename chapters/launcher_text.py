@@ -55,7 +55,7 @@ class LauncherText(Copy):
     about_a_process = rb"\s*(MPI_ABORT was invoked|Primary job|Process name:|" \
                       rb"\S+ (noticed that process|detected that one|has exited due)|ORTE has lost comm)"
     remarks = re.compile(rb"^\[[^\]\n]+\] ([^\n]*(ORTE_ERROR_LOG|FORCE-TERMINATE|PMIX_ERR_UNREACH)|"
-                         rb"\d+ more process|Set MCA param|Epoll MOD|Read -1, expected).*\n", re.M)
+                         rb"plm:rsh: Warning|\d+ more process|Set MCA param|Epoll MOD|Read -1, expected).*\n", re.M)
     # What may be the beginning of a block or of a remark, at the end of what has come.
     begun = re.compile(rb"^(-(-{0,73}\Z|-{73}\n(?=\s*\Z|%s))|\[[^\n]*\Z)" % about_a_process, re.M)
 
