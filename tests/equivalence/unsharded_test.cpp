@@ -165,7 +165,9 @@ class Golden {
   const WorkloadKind& kind() const {
     if (said_["workload"] == "decoder") return decoder();
     if (said_["workload"] == "t5") return t5();
-    return said_["workload"] == "mlp" ? mlp() : mixture(said_["top_k"].get<Index>());
+    if (said_["workload"] == "mlp") return mlp();
+    REQUIRE(said_["workload"] == "mixture");
+    return mixture(said_["top_k"].get<Index>());
   }
   bool is_on_grid() const { return is_exact() && said_["workload"] == "decoder"; }
   /// A batch has ids and labels, (B, S), and the gradient of each token's loss.

@@ -30,10 +30,12 @@ Tensor tensor_of(CallResult result) {
 }  // namespace
 
 std::string_view name(Request::Function function) {
-  constexpr std::array<std::string_view, 17> names = {
+  constexpr std::array<std::string_view, Request::verify_replicated + 1> names = {
       "barrier",     "send",        "send_async", "all_gather",       "all_reduce",       "reduce_scatter",
       "all_to_all",  "broadcast",   "receive",    "post_send",        "post_receive",     "split",
       "synchronize", "an exchange", "a gather",   "a gather for all", "verify_replicated"};
+  static_assert(!names.back().empty());
+  static_assert(static_cast<int>(Request::broadcast) == static_cast<int>(Collective::broadcast));
   return names[function];
 }
 

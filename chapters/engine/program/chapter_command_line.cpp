@@ -111,7 +111,8 @@ int run_command(Communicator& believing, const Chapter& chapter, Arguments& argu
   require_room_for_parameters(group, *variant.workload->make(arguments.options), arguments);
   arguments.options = with_default_network(group.num_devices(), chapter, variant, arguments.options);
   if (arguments.command == "owns") return owns(group, variant, arguments);
-  return train(group, chapter, variant, arguments);
+  if (arguments.command == "train") return train(group, chapter, variant, arguments);
+  refuse(Code::internal, "command", "one that run_command calls", arguments.command);
 }
 
 /// Runs the command with the planned fault. \throws Error usage when there is no such device or call

@@ -13,7 +13,7 @@
 
 namespace shard {
 
-/// The parsed command line; chapter_command_line.cpp has the options' help texts.
+/// The parsed command line; command_options.cpp has the options and their help texts.
 struct Arguments {
   std::string command;
   std::string variant;

@@ -16,6 +16,7 @@ std::string_view name(Collective collective) {
   constexpr std::array<std::string_view, num_collectives> names = {
       "barrier",    "send",           "send_async", "all_gather",
       "all_reduce", "reduce_scatter", "all_to_all", "broadcast"};
+  static_assert(!names.back().empty());
   return names[static_cast<int>(collective)];
 }
 

@@ -22,7 +22,7 @@ enum class Collective {
   all_to_all,
   broadcast
 };
-inline constexpr int num_collectives = 8;
+inline constexpr int num_collectives = static_cast<int>(Collective::broadcast) + 1;
 
 std::string_view name(Purpose purpose);
 std::string_view name(Collective collective);

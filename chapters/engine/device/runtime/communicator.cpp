@@ -49,9 +49,15 @@ Task body_of(Call& call) {
       return all_to_all(call);
     case Request::broadcast:
       return broadcast(call);
-    default:
-      return announced_numbers(call);
+    case Request::split:
+    case Request::exchange:
+    case Request::gather:
+    case Request::gather_for_all:
+    case Request::synchronize:
+    case Request::verify_replicated:
+      break;
   }
+  return announced_numbers(call);
 }
 
 /// Cuts the argument of a reduce_scatter. The result is cut out when the caller waits.
