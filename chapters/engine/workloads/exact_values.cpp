@@ -1,6 +1,9 @@
 #include "engine/workloads/exact_values.hpp"
 
+#include <algorithm>
 #include <cmath>
+
+#include "engine/layers/tokens/tokens.hpp"
 
 namespace shard::exact {
 
@@ -33,15 +36,33 @@ Arithmetic grid_of(Index model_dim, Index head_dim) {
   return how;
 }
 
-std::map<std::string, HostTensor> transformer_weights(const std::vector<Parameter>& parameters,
-                                                      std::uint64_t seed) {
-  std::map<std::string, HostTensor> weights;
-  for (const Parameter& p : parameters) {
-    HostTensor& w = weights[p.name] = integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
-    for (float& value : w.values)
-      if (p.shape.size() == 1 && value == 0) value = 1;
+float gradient_unit(const Arithmetic& how, Index model_dim, Index head_dim) {
+  const Arithmetic grid = how.is_exact() ? how : grid_of(model_dim, head_dim);
+  return grid.unit * grid.unit * std::min(grid.unit, grid.logit_scale);
+}
+
+ExactProblem transformer_problem(std::shared_ptr<const Workload> network, Index batch, std::uint64_t seed) {
+  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
+  problem.output_grad =
+      integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
+  for (const Parameter& p : network->parameters()) {
+    HostTensor& w = problem.weights[p.name] =
+        integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
+    if (p.shape.size() == 1) std::ranges::replace(w.values, 0.0F, 1.0F);
   }
-  return weights;
+  return problem;
+}
+
+HostTensor random_tokens(Shape shape, Index labels, Index vocabulary, std::uint64_t seed) {
+  HostTensor tokens{shape, {}};
+  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
+  for (Index i = 0; i < num_elements(shape); ++i) {
+    const auto at = static_cast<std::uint64_t>(i);
+    const bool is_missing = i % shape[1] >= shape[1] - labels && missing.integer(at, 0, 9) == 0;
+    const int token = is_missing ? Tokens::no_label : ids.integer(at, 0, static_cast<int>(vocabulary - 1));
+    tokens.values.push_back(static_cast<float>(token));
+  }
+  return tokens;
 }
 
 }  // namespace shard::exact

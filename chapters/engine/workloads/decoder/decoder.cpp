@@ -128,16 +128,7 @@ std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
 }
 
 HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
-  HostTensor input{input_shape(batch), {}};
-  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
-  for (Index i = 0; i < num_elements(input.shape); ++i) {
-    const auto at = static_cast<std::uint64_t>(i);
-    const bool is_label = i % (2 * length_) >= length_;
-    const int token = ids.integer(at, 0, static_cast<int>(model_.vocabulary - 1));
-    input.values.push_back(is_label && missing.integer(at, 0, 9) == 0 ? float{Tokens::no_label}
-                                                                      : static_cast<float>(token));
-  }
-  return input;
+  return exact::random_tokens(input_shape(batch), length_, model_.vocabulary, seed);
 }
 
 ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
@@ -146,17 +137,7 @@ ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
   model.how = exact::grid_of(model.model_dim, model.head_dim);
   auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
   network->text_ = text_;
-  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
-  problem.output_grad =
-      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
-  for (const Parameter& p : parameters()) {
-    HostTensor& w = problem.weights[p.name] =
-        exact::integers(p.shape, CounterRandom(seed, "exact " + p.name), -2, 2);
-    for (float& value : w.values)
-      if (p.shape.size() == 1 && value == 0)
-        value = 1;  // a norm's weight: with 0, the weights behind it have no gradient
-  }
-  return problem;
+  return exact::transformer_problem(network, batch, seed);
 }
 
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
@@ -170,9 +151,7 @@ std::unique_ptr<Journal> Decoder::journal() const {
 }
 
 float Decoder::gradient_unit() const {
-  const Arithmetic how =
-      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
-  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
+  return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
 }
 
 }  // namespace shard

@@ -108,19 +108,9 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
 }
 
 HostTensor T5::random_input(Index batch, std::uint64_t seed) const {
-  HostTensor input{input_shape(batch), {}};
-  const Index width = input.shape[1];
-  const CounterRandom ids(seed, "ids"), missing(seed, "missing labels");
-  for (Index i = 0; i < num_elements(input.shape); ++i) {
-    const auto at = static_cast<std::uint64_t>(i);
-    const bool is_label = i % width >= width - length_;
-    const int token = ids.integer(at, 0, static_cast<int>(model_.vocabulary - 1));
-    if (i % width == 0)
-      input.values.push_back(static_cast<float>(source_length_));
-    else
-      input.values.push_back(is_label && missing.integer(at, 0, 9) == 0 ? float{Tokens::no_label}
-                                                                        : static_cast<float>(token));
-  }
+  HostTensor input = exact::random_tokens(input_shape(batch), length_, model_.vocabulary, seed);
+  for (std::size_t i = 0; i < input.values.size(); i += static_cast<std::size_t>(input.shape[1]))
+    input.values[i] = static_cast<float>(source_length_);
   return input;
 }
 
@@ -131,17 +121,11 @@ ExactProblem T5::exact_problem(Index batch, std::uint64_t seed) const {
   auto network =
       std::make_shared<T5>(model, std::min(source_length_, longest), std::min(length_, longest), data_);
   network->text_ = text_;
-  ExactProblem problem{network, network->random_input(batch, seed), {}, {}};
-  problem.output_grad =
-      exact::integers(network->output_shape(batch), CounterRandom(seed, "exact output gradient"), -4, 4, 16);
-  problem.weights = exact::transformer_weights(parameters(), seed);
-  return problem;
+  return exact::transformer_problem(network, batch, seed);
 }
 
 float T5::gradient_unit() const {
-  const Arithmetic how =
-      model_.how.is_exact() ? model_.how : exact::grid_of(model_.model_dim, model_.head_dim);
-  return how.unit * how.unit * std::min(how.unit, how.logit_scale);
+  return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
 }
 
 }  // namespace shard
