@@ -12,6 +12,7 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/layers/tokens/tokens.hpp"
+#include "engine/workloads/data/data_path.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -47,7 +48,7 @@ Characters::Characters(const std::string& path, Index vocabulary) : Characters(p
 }
 
 std::string Characters::default_path() {
-  return SHARDBOOK_DATA "/northanger.txt";
+  return data_path("northanger.txt");
 }
 
 char Characters::letter(Index token) const {

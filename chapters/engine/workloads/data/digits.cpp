@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/workloads/data/data_path.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -41,7 +42,7 @@ std::vector<int> parse_line(const std::string& path, Index line_number, const st
 }  // namespace
 
 std::string Digits::default_path() {
-  return SHARDBOOK_DATA "/digits.csv";
+  return data_path("digits.csv");
 }
 
 Digits::Digits(const std::string& path) {
