@@ -25,7 +25,7 @@ class Event : public runtime::Awaited {
   void hold(cudaStream_t stream) const;
   /// Whether the GPU has reached it; true if it was never recorded.
   bool test() override;
-  std::optional<Blocked::Needs> needs() const override { return Blocked::Needs{}; }
+  std::optional<Blocked::Dependencies> dependencies() const override { return Blocked::Dependencies{}; }
 
  private:
   cudaEvent_t event_;

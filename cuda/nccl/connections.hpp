@@ -90,7 +90,7 @@ class Turn : public runtime::Awaited {
  public:
   Turn(const Index& counter, Index number) : counter_(counter), number_(number) {}
   bool test() override { return counter_ == number_; }
-  std::optional<Blocked::Needs> needs() const override { return {}; }
+  std::optional<Blocked::Dependencies> dependencies() const override { return {}; }
 
  private:
   const Index& counter_;
@@ -102,7 +102,7 @@ class Turn : public runtime::Awaited {
 class NoGroupIsBeingMade : public runtime::Awaited {
  public:
   bool test() override { return !runtime::stream().is_making_a_group; }
-  std::optional<Blocked::Needs> needs() const override { return {}; }
+  std::optional<Blocked::Dependencies> dependencies() const override { return {}; }
 };
 
 /// The events at which an operation begins and ends in the GPU's streams.

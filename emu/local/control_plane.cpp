@@ -35,7 +35,7 @@ void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
 void ControlPlane::Wait::listen(const std::function<Blocked()>&) {}
 ControlPlane::Wait::~Wait() = default;
 
-void ControlPlane::note_work() {
+void ControlPlane::yield_before_work() {
   local::Turns::instance().lend();
 }
 

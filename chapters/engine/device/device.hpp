@@ -276,7 +276,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
 /// Switches the agreement of all_reduce and reduce_scatter on or off: whether members first compare their calls.
 /// It is on at first. Without it, devices that make different calls hang or compute wrong numbers. Set it on all
 /// devices before the same call. The other collectives always agree, since members need one another's numbers.
-void set_agreement(bool is_wanted);
+void set_agreement(bool is_on);
 /// Whether bytes and messages are booked from closed forms, since NCCL does not report what it sends. Otherwise
 /// each message is counted.
 bool traffic_is_booked();
