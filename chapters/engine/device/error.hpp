@@ -17,7 +17,7 @@ enum class Code : int {
   lost = 83,         ///< a device was lost
   argument = 84,     ///< bad argument to a call: shape, axis, device id
   not_finite = 85,   ///< a NaN or an infinity where a number must be finite
-  differs = 86,      ///< the run ended, but its result differs from the reference
+  differs = 86,      ///< the run succeeded, but its result differs from the reference
   interrupted = 130  ///< Ctrl-C or SIGTERM ended the program
 };
 

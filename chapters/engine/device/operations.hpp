@@ -50,7 +50,7 @@ Tensor scale(Tensor&& a, float factor, SourceLine where = SourceLine::current())
 Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where = SourceLine::current());
 /// Copies `values` into these rows. `values` has the rows' shape.
 void assign(Rows rows, const Tensor& values, SourceLine where = SourceLine::current());
-/// Joins tensors one behind the other along `axis`. Their other extents are equal.
+/// Concatenates tensors along `axis`. Their other extents are equal.
 Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where = SourceLine::current());
 
 /// Sum of squares, accumulated in float64.

@@ -4,7 +4,7 @@ namespace shard {
 
 namespace {
 
-/// One message for each entry of `elements` but the k-th. Empty messages are not sent.
+/// One message for each entry of `elements` except the k-th. Empty messages are not sent.
 Traffic all_but(const std::vector<Index>& elements, int k) {
   Traffic sent;
   for (std::size_t i = 0; i < elements.size(); ++i)

@@ -184,7 +184,7 @@ class GroupCommunicator : public Communicator {
     return make_communicator(group_->part(id, places));
   }
 
-  /// The smallest id that no group of this device has. The members take the largest of theirs.
+  /// An id that is larger than those of all groups of this device. The members take the largest of theirs.
   static Index& next_group_id() {
     struct Next {
       Index id = 1;

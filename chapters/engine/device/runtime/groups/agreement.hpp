@@ -27,8 +27,7 @@ Index fingerprint(const Request& request, MayDiffer difference);
 /// fingerprints are here (Bruck, Ho, Kipnis, Upfal and Weathersby 1997, section 3).
 class Agreement : public Awaited {
  public:
-  Agreement() = default;
-  /// Begins the exchange. `difference` depends only on the kind of call. If nothing may differ and
+  /// Begins the exchange. `difference` is equal on members that make the same call. If nothing may differ and
   /// set_agreement has switched the agreement off, it is complete at once.
   void begin(Group& group, const Request& mine, MayDiffer difference);
 

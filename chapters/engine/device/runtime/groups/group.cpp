@@ -49,7 +49,7 @@ Index Group::slot(Side side, Channel channel, int peer) const {
 
 int Group::tag(Channel channel) const {
   constexpr int of_calls = static_cast<int>(first_of_messages);
-  constexpr int calls_apart = first_free_tag / of_calls - 1;  // so many calls have different tags
+  constexpr int calls_apart = first_free_tag / of_calls - 1;  // the number of calls until tags repeat
   const int c = static_cast<int>(channel);
   if (c >= of_calls) return of_calls * calls_apart + c - of_calls;
   return c + of_calls * static_cast<int>(calls_begun() % calls_apart);

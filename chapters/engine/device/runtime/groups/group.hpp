@@ -52,9 +52,6 @@ class Awaited {
 /// Messages that are posted and not known to be complete.
 class Posts : public Awaited {
  public:
-  Posts() = default;
-  Posts(Posts&&) = default;
-  Posts& operator=(Posts&&) = default;
   ~Posts() override { give_up(); }
   /// Abandons the incomplete messages, since an error has ended their call.
   void give_up();

@@ -162,7 +162,7 @@ void ControlPlane::Peers::receive_verdict(const ControlPlane& plane,
 }
 
 ControlPlane::Wait::~Wait() {
-  const bool has_failed = std::uncaught_exceptions() > 0;  // then the record keeps that it waited
+  const bool has_failed = std::uncaught_exceptions() > 0;  // then the record keeps its state, waits or polls
   if (is_noted_ && !has_failed) FlightRecord::instance().note_state(FlightRecord::State::runs);
 }
 

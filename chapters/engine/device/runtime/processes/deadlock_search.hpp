@@ -3,8 +3,8 @@
 /// The search for a deadlock. A device that has waited for a while asks all others for their states, and those
 /// that wait or poll answer. A deadlock is never concluded from a timeout: it is proved.
 ///
-/// 1. A state has the posts of other devices that the device waits for, and the numbers of its own posts. Sends
-///    and receives count when they are posted, so a message in flight is not missing.
+/// 1. A state contains the posts of other devices that the device waits for, and the numbers of its own posts.
+///    Sends and receives count when they are posted, so a message in flight is not missing.
 /// 2. If two answers of a device are equal, its state did not change between them: a device that proceeds makes
 ///    calls and posts, whose numbers only grow.
 /// 3. So the state at a moment is known of each device with two equal answers, one before it and one after it.

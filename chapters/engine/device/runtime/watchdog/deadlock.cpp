@@ -90,7 +90,7 @@ DeviceState DeviceState::from(const std::string& bytes) {
   return state;
 }
 
-// ---- Who can never go on ----------------------------------------------------------------------------------
+// ---- The stuck devices ------------------------------------------------------------------------------------
 
 namespace {
 
