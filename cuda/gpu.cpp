@@ -31,7 +31,7 @@ void Event::record(cudaStream_t stream) {
   is_recorded_ = true;
 }
 
-void Event::hold(cudaStream_t stream) const {
+void Event::make_wait(cudaStream_t stream) const {
   if (is_recorded_) SHARDBOOK_CHECK(cudaStreamWaitEvent(stream, event_, 0));
 }
 
@@ -45,8 +45,8 @@ bool Event::test() {
 
 namespace {
 
-/// The result of cudaGetDeviceCount in words, and the versions that may be the reason.
-std::string why_there_is_none(cudaError_t counted) {
+/// The error of cudaGetDeviceCount, and the versions, which may be its cause.
+std::string reason_for_none(cudaError_t counted) {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
@@ -54,12 +54,12 @@ std::string why_there_is_none(cudaError_t counted) {
                      driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
-/// How many GPUs this process and the others of its machine have chosen, given its own.
-struct ChosenTogether {
+/// The different GPUs that all processes of this machine have chosen.
+struct GpuChoices {
   int processes = 1;
   std::set<std::string> gpus;  // by their uuids
 
-  ChosenTogether(MPI_Comm machine, const cudaUUID_t& mine) {
+  GpuChoices(MPI_Comm machine, const cudaUUID_t& mine) {
     MPI_Comm_size(machine, &processes);
     std::vector<cudaUUID_t> all(static_cast<std::size_t>(processes));
     MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, machine);
@@ -68,9 +68,8 @@ struct ChosenTogether {
   bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
 };
 
-/// Of the GPUs that it sees, the k-th process on a machine takes the k-th. A launcher may show each process
-/// some of its own, and then their numbers say little: so processes compare what they have chosen.
-/// \throws Error usage when two have chosen the same one.
+/// The k-th process on a machine takes the k-th GPU that it sees. A launcher may show each process other GPUs, so
+/// processes compare the uuids of those that they have chosen. \throws Error usage when two chose the same one.
 void choose_gpu() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
@@ -82,7 +81,7 @@ void choose_gpu() {
     SHARDBOOK_CHECK(cudaSetDevice(place % seen));
     SHARDBOOK_CHECK(cudaGetDeviceProperties(&mine, place % seen));
   }
-  const ChosenTogether chosen(machine, mine.uuid);
+  const GpuChoices chosen(machine, mine.uuid);
   MPI_Comm_free(&machine);
   auto refuse = [&](std::size_t given, const std::string& why) {
     throw Error(
@@ -90,7 +89,7 @@ void choose_gpu() {
         fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
                     this_device(), chosen.processes, given, why));
   };
-  if (counted != cudaSuccess || seen == 0) refuse(0, why_there_is_none(counted));
+  if (counted != cudaSuccess || seen == 0) refuse(0, reason_for_none(counted));
   if (!chosen.is_shared()) return;
   if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr)
     refuse(
@@ -100,19 +99,19 @@ void choose_gpu() {
   setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
 }
 
-/// What the libraries read before their first call.
+/// Sets variables that the libraries read at their first call.
 void set_environment() {
-  // NCCL connects the members of a communicator when it is made, and not at its first collective, where the
-  // host would wait for a peer that may be waiting for it.
+  // NCCL connects a communicator's members when it is made. At its first collective, the host would wait for a
+  // peer, which may be waiting for this host.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  // All kernels are loaded at once. To load one at its first launch, the driver may wait for work that waits for
-  // other devices, while they wait for this host.
+  // The driver loads all kernels at the start. At a kernel's first launch it may wait for the GPU's work, which
+  // may wait for other devices, and these for this host.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  // A queue of the GPU's for each stream: two streams in one would wait for one another.
+  // A hardware queue for each stream: streams that share a queue wait for one another.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
-/// MPI calls this when MPI_Finalize begins. From then on, no device waits for another one.
+/// MPI calls this at the beginning of MPI_Finalize, when no device waits for another one.
 int at_finalize(MPI_Comm, int, void*, void*) {
   gpu().close();
   return MPI_SUCCESS;
@@ -148,7 +147,7 @@ void Gpu::close() {
   is_closed_ = true;
 }
 
-/// Never destroyed: static tensors may outlive any other static.
+/// Never destroyed: a static tensor may be destroyed after it.
 Gpu& gpu() {
   static auto* instance = new Gpu;
   return *instance;
@@ -164,21 +163,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// After how long a host says what it waits for, and after how long again.
+/// The time after which a waiting host reports, and between its reports.
 Clock::duration patience() {
   const char* given = std::getenv("SHARDBOOK_GPU_PATIENCE");
   return std::chrono::seconds(given == nullptr ? 60 : std::max(1, std::atoi(given)));
 }
 
-/// Prints the streams with work left. A GPU that waits for another one for ever is silent otherwise.
-void say_what_is_left(Clock::duration waited) {
+/// Prints which streams have unfinished work, since a GPU that waits for another one forever prints nothing.
+void report_busy_streams(Clock::duration waited) {
   std::vector<std::string> busy;
   for (const auto& [work, stream] : streams())
     if (cudaStreamQuery(stream) == cudaErrorNotReady) busy.push_back(work);
   const std::string line =
       fmt::format("device {}: waiting {} s for its GPU, which is at: {}\n", this_device(),
                   std::chrono::duration_cast<std::chrono::seconds>(waited).count(), fmt::join(busy, ", "));
-  std::fwrite(line.data(), 1, line.size(), stderr);  // in one piece
+  std::fwrite(line.data(), 1, line.size(), stderr);  // one write
 }
 
 }  // namespace
@@ -193,11 +192,11 @@ void finish(cudaStream_t stream) {
     runtime::stream().advance();
     check_connections();
     if (Clock::now() > next) {
-      say_what_is_left(next - since);
+      report_busy_streams(next - since);
       next += patience();
     }
     wait.idle([] {
-      Blocked blocked;  // it needs nothing of other devices
+      Blocked blocked;  // without dependencies on other devices
       blocked.call = "the GPU's work";
       return blocked;
     });

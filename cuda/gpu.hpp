@@ -1,6 +1,6 @@
 #pragma once
 
-/// This process's GPU: its streams, and how host and streams wait for one another.
+/// This process's GPU: its streams, and the waits of host and streams for one another.
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@ namespace shard::cuda {
 using runtime::Blocked;
 using runtime::ControlPlane;
 
-/// An event: a point in a stream. An operation can await it.
+/// An event: a point in a stream. A body can await it.
 class Event : public runtime::Awaited {
  public:
   Event();
@@ -21,11 +21,11 @@ class Event : public runtime::Awaited {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
-  /// Work that is launched in `stream` from now on waits for this event. No effect if never recorded.
-  void hold(cudaStream_t stream) const;
+  /// Makes work that is launched in `stream` from now on wait for this event. No effect if never recorded.
+  void make_wait(cudaStream_t stream) const;
   /// Whether the GPU has reached it; true if it was never recorded.
   bool test() override;
-  std::optional<Blocked::Needs> needs() const override { return Blocked::Needs{}; }
+  std::optional<Blocked::Dependencies> dependencies() const override { return Blocked::Dependencies{}; }
 
  private:
   cudaEvent_t event_;
@@ -42,11 +42,11 @@ class Gpu {
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
 
-  /// The memory in which a reduction stores one number for each of its lanes.
+  /// Memory for the partial results of a reduction, one for each lane.
   static constexpr Index lanes = 4096;
   double* scratch() const { return scratch_; }
 
-  /// Gives everything back, at MPI_Finalize.
+  /// Frees all resources, at MPI_Finalize.
   void close();
   bool is_closed() const { return is_closed_; }
 
@@ -60,12 +60,11 @@ class Gpu {
 Gpu& gpu();
 
 cudaStream_t new_stream();
-/// Returns when the stream has done all its work. Meanwhile this device's operations go on. \throws Error
-/// lost
+/// Returns when the stream has done all its work. This device's calls proceed meanwhile. \throws Error lost
 void finish(cudaStream_t stream);
-/// Waits for the computation and copies its result from this memory.
+/// Waits for the computation stream, and copies from the GPU's memory.
 void copy_to_host(void* to, const void* from, std::size_t bytes);
-/// The numbers that a reduction has stored.
+/// Copies a reduction's partial results to the host.
 std::vector<double> scratch_on_host();
 
 }  // namespace shard::cuda

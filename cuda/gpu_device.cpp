@@ -1,4 +1,4 @@
-/// The GPU's part of the communicator. A GPU works later than its host.
+/// The GPU's part of the communicator. A GPU executes work later than the host launches it.
 
 #include "cuda/gpu_memory.hpp"
 #include "cuda/nccl/connections.hpp"
@@ -22,7 +22,7 @@ void finish_device() {
   for (const auto& [work, stream] : cuda::streams()) cuda::finish(stream);
 }
 
-/// NCCL has buffers of its own. The buffer of the closed forms' ring is booked, and not allocated.
+/// Books the ring's buffer of the closed forms without allocating it, since NCCL has buffers of its own.
 Tensor ring_buffer_of(Index elements) {
   if (elements == 0) return TensorMemory::on({0}, nullptr);
   const auto bytes = elements * static_cast<Index>(sizeof(float));

@@ -15,13 +15,13 @@ namespace shard {
 namespace cuda {
 namespace {
 
-/// Freed memory, and the events in other streams after which it is free.
+/// A freed block, and the events in other streams after which it may be reused.
 struct Block {
   float* data;
   std::vector<std::unique_ptr<Event>> free_after;
 };
 
-/// Keeps freed blocks by their stream and size, since cudaMalloc and cudaFree wait for the GPU.
+/// Keeps freed blocks by stream and size for reuse, since cudaMalloc and cudaFree wait for the GPU.
 class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
@@ -29,7 +29,7 @@ class BlockCache {
     if (blocks.empty()) return fresh(rounded(bytes));
     Block block = std::move(blocks.back());
     blocks.pop_back();
-    for (const auto& event : block.free_after) event->hold(home);
+    for (const auto& event : block.free_after) event->make_wait(home);
     return block.data;
   }
 
@@ -37,7 +37,7 @@ class BlockCache {
     free_[{home, rounded(bytes)}].push_back(std::move(block));
   }
 
-  /// Checks nothing: when the GPU is broken, the next call says so, or it is the program's end.
+  /// Ignores errors: if the GPU has failed, the next call reports it.
   void release_all() {
     cudaDeviceSynchronize();
     for (auto& [place, blocks] : free_)
@@ -63,15 +63,15 @@ class BlockCache {
   std::map<std::pair<cudaStream_t, std::size_t>, std::vector<Block>> free_;
 };
 
-/// Never destroyed: static tensors may outlive any other static.
+/// Never destroyed: a static tensor may be destroyed after it.
 BlockCache& cache() {
   static auto* blocks = new BlockCache;
   return *blocks;
 }
 
-/// Before a copy from the host's memory to the GPU's. When it is large, the driver may wait for the stream, and
-/// the stream for other devices, which may wait for this host. So it waits here, where its operations go on.
-void wait_before_copy_of(std::size_t bytes) {
+/// Call it before a copy from the host to the GPU. In a large one the driver may wait for the stream, the stream for
+/// other devices, and these for this host. So wait here, where this device's calls proceed.
+void wait_before_copy(std::size_t bytes) {
   if (bytes > 64 << 10) finish(gpu().computation());
 }
 
@@ -107,15 +107,15 @@ Workspace::~Workspace() {
   if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, home_);
 }
 
-OnDeviceToo::OnDeviceToo(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
+DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
   if (bytes == 0) return;
-  wait_before_copy_of(bytes);
+  wait_before_copy(bytes);
   SHARDBOOK_CHECK(
       cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
 }
 
-void OnDeviceToo::fetch_into(void* numbers) const {
-  if (memory_.bytes() > 0) copy_to_host(numbers, memory_.data<void>(), memory_.bytes());
+void DeviceCopy::fetch(std::vector<Index>& numbers) const {
+  if (memory_.bytes() > 0) copy_to_host(numbers.data(), memory_.data<void>(), memory_.bytes());
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
@@ -139,19 +139,19 @@ Storage::~Storage() {
   if (data_ == nullptr || gpu().is_closed()) return;
   try {
     cuda::Block block{data_, {}};
-    for (cudaStream_t stream : other_users_) {
+    for (cudaStream_t stream : other_streams_) {
       block.free_after.push_back(std::make_unique<cuda::Event>());
       block.free_after.back()->record(stream);
     }
     cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
   } catch (const Error&) {
-    // The GPU is broken, and the memory lost with it. The call that found it out says so.
+    // The GPU has failed, so its memory is lost. The call that failed first reports it.
   }
 }
 
 float* Storage::data_on(cudaStream_t stream) {
-  if (stream != home_ && std::ranges::find(other_users_, stream) == other_users_.end())
-    other_users_.push_back(stream);
+  if (stream != home_ && std::ranges::find(other_streams_, stream) == other_streams_.end())
+    other_streams_.push_back(stream);
   return data_;
 }
 
@@ -192,7 +192,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   if (values.empty()) return t;
-  cuda::wait_before_copy_of(values.size_bytes());
+  cuda::wait_before_copy(values.size_bytes());
   SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
                                   cudaMemcpyHostToDevice, gpu().computation()));
   return t;
@@ -211,7 +211,7 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
   const CallSite call(where);
   require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
                 static_cast<Index>(values.size()));
-  cuda::wait_before_copy_of(values.size_bytes());
+  cuda::wait_before_copy(values.size_bytes());
   cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
 }
 

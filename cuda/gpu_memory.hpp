@@ -1,8 +1,7 @@
 #pragma once
 
-/// The GPU's memory. Freeing a tensor waits for nothing. The stream that a block was made for may take it
-/// again at once, since a stream does its work in order. Before it does, it waits for the other streams that
-/// used the block.
+/// The GPU's memory. Freeing a tensor does not wait. The block's home stream may reuse it at once, since a stream
+/// executes its work in order; it first waits for the other streams that used the block.
 
 #include <cuda_runtime.h>
 
@@ -10,16 +9,16 @@
 
 namespace shard {
 
-/// A block of the GPU's memory, in the ledger under its purpose.
+/// A block of the GPU's memory, booked in the ledger under its purpose.
 class Storage {
  public:
-  /// Memory that the stream `home` uses first. Without a stream the bytes are booked and not allocated.
+  /// Memory of the stream `home`. Without a stream, the bytes are booked and not allocated.
   Storage(Index bytes, Purpose purpose, cudaStream_t home);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  /// For work that is launched in this stream.
+  /// The address, for work that is launched in this stream.
   float* data_on(cudaStream_t stream);
   Purpose purpose() const { return purpose_; }
   void charge_to(Purpose purpose);
@@ -29,19 +28,19 @@ class Storage {
   Purpose purpose_;
   cudaStream_t home_;
   float* data_ = nullptr;
-  std::vector<cudaStream_t> other_users_;
+  std::vector<cudaStream_t> other_streams_;
 };
 
 namespace cuda {
 
-/// A tensor that the stream `home` uses first.
+/// A tensor whose memory's home is this stream.
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activations);
-/// A tensor's memory, for work that is launched in this stream. (TensorMemory::data: in the computation's.)
+/// A tensor's address, for work that is launched in this stream. (TensorMemory::data: in the computation stream.)
 float* data_on(cudaStream_t stream, Tensor& t);
 const float* data_on(cudaStream_t stream, const Tensor& t);
 
-/// Memory of the GPU for work that is launched in one stream, the computation's unless another is given. It
-/// belongs to no tensor and is not booked.
+/// Temporary memory of the GPU for work in one stream, by default the computation stream. It belongs to no
+/// tensor and is not booked.
 class Workspace {
  public:
   explicit Workspace(Index bytes);
@@ -66,13 +65,13 @@ class Workspace {
   void* data_ = nullptr;
 };
 
-/// A copy of a call's numbers in the GPU's memory.
-class OnDeviceToo {
+/// A copy of host numbers in the GPU's memory, such as the indices of an operation.
+class DeviceCopy {
  public:
   template <class T>
-  explicit OnDeviceToo(std::span<const T> numbers) : OnDeviceToo(numbers.data(), numbers.size_bytes()) {}
+  explicit DeviceCopy(std::span<const T> numbers) : DeviceCopy(numbers.data(), numbers.size_bytes()) {}
   template <class T>
-  explicit OnDeviceToo(const std::vector<T>& numbers) : OnDeviceToo(std::span<const T>(numbers)) {}
+  explicit DeviceCopy(const std::vector<T>& numbers) : DeviceCopy(std::span<const T>(numbers)) {}
 
   template <class T>
   const T* data() const {
@@ -82,20 +81,16 @@ class OnDeviceToo {
   T* data() {
     return memory_.data<T>();
   }
-  /// Copies back what kernels have written there.
-  template <class T>
-  void fetch(std::vector<T>& numbers) const {
-    fetch_into(numbers.data());
-  }
+  /// Copies the numbers back to the host, after kernels have written them.
+  void fetch(std::vector<Index>& numbers) const;
 
  private:
-  OnDeviceToo(const void* numbers, std::size_t bytes);
-  void fetch_into(void* numbers) const;
+  DeviceCopy(const void* numbers, std::size_t bytes);
 
   Workspace memory_;
 };
 
-/// Gives memory that no tensor holds back to CUDA.
+/// Frees all memory that no tensor holds.
 void release_blocks();
 
 }  // namespace cuda

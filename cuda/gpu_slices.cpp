@@ -8,12 +8,12 @@ namespace shard::cuda {
 
 namespace {
 
-/// Copies `rows` pieces of `width` elements each. The arguments give the distance from piece to piece.
+/// Copies `rows` pieces of `width` elements each. The distances are from one piece's begin to the next one's.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
                  Index width, Index rows, cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
-  if (rows == 1)  // distances have a limit, 2 GiB
+  if (rows == 1)  // without distances, which must be below 2 GiB
     SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), kind, stream));
   else
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Slices of tensors, copied within the GPU's memory or to it, in the stream that is given.
+/// Copies of slices within the GPU's memory or to it, in a given stream.
 
 #include <cuda_runtime.h>
 
@@ -13,13 +13,13 @@ namespace shard::cuda {
 void copy(cudaStream_t stream, const float* from, float* to, Index elements);
 /// Divides each element by a number (in kernels/elementwise.cpp).
 void divide(cudaStream_t stream, float* values, Index elements, float divisor);
-/// Copies elements `range` along `axis` to contiguous memory, and back, or from contiguous memory of the host.
+/// Copies the slice `range` along `axis` to contiguous memory, and back, or from the host's contiguous memory.
 void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, float* to);
 void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range,
                  cudaMemcpyKind kind = cudaMemcpyDeviceToDevice);
 
-/// What collective_bodies.hpp says of `packed`, and the reverse: slices one behind the other become a
-/// tensor of this shape.
+/// `packed` of collective_bodies.hpp in a given stream, and its inverse, which makes a tensor of this shape from
+/// contiguous slices.
 Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices);
 Tensor unpacked_on(cudaStream_t stream, Tensor&& row, Shape shape, int axis,
                    const std::vector<Range>& slices);

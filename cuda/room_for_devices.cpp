@@ -1,4 +1,4 @@
-/// What GPUs can hold is not asked for: a network that is too large for them ends in "out of memory".
+/// The memory of GPUs is not queried: a network that is too large for them ends with "out of memory".
 
 #include "engine/device/books/memory.hpp"
 

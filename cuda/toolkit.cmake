@@ -1,4 +1,4 @@
-# The library `cuda`, where the CUDA Toolkit and NCCL are found; where not, one line says so.
+# The library `cuda`, if the CUDA Toolkit and NCCL are found; otherwise one line says so.
 
 find_package(CUDAToolkit 12 QUIET)
 find_path(SHARDBOOK_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} DOC "The folder of nccl.h")
@@ -13,7 +13,7 @@ set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
 set(CMAKE_CUDA_ARCHITECTURES 80 90 CACHE STRING "The GPUs that kernels are compiled for")
 enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 20)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not know that nvcc can
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not know nvcc's option
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()

@@ -1,6 +1,6 @@
-/// all_gather: a ring. In n-1 steps every slice goes around the ring. A device sends every slice once, except
-/// that of its right neighbour. These are n-1 messages, with the tensor's bytes less those of one slice.
-/// Along an axis other than 0 the slices are gathered one behind the other in a buffer and then put in place.
+/// all_gather: a ring. In n-1 steps every slice travels around the ring. A device sends every slice once,
+/// except its right neighbour's: n-1 messages, all bytes of the result except one slice's. Along an axis other
+/// than 0 the slices are gathered in a buffer and then copied to their places.
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ Task all_gather(Call& call) {
                                            static_cast<std::size_t>(r.size() * slice_of_one));
   };
   for (int step = 0; step < n - 1; ++step) {
-    // In step 0 this device's slice is on its way already, from the argument.
+    // Step 0's send was posted before the agreement.
     if (step > 0) send_values(call, call.right(), slice(call.me() - step));
     receive_values(call, call.left(), slice(call.me() - step - 1));
     if (step == 0) std::ranges::copy(TensorMemory::span(std::as_const(t)), slice(call.me()).begin());

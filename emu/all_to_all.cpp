@@ -1,7 +1,6 @@
-/// all_to_all: pairwise. In step s = 1 .. n-1 a device sends its part for device me+s and receives from
-/// device me-s: n-1 messages, the tensor's bytes less the part it keeps. Parts may differ in size and be
-/// empty. Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are
-/// contiguous, and so does putting together along one.
+/// all_to_all: pairwise. In step s = 1 .. n-1 a device sends its part for device me+s and receives from device
+/// me-s: n-1 messages, the tensor's bytes except the part that it keeps. Parts may differ in size and be empty.
+/// Buffers: a copy of the tensor with contiguous parts, for each of the two axes that is not 0.
 
 #include <algorithm>
 
@@ -15,7 +14,7 @@ using namespace emu;
 
 namespace {
 
-/// The elements of a range, in a flat tensor.
+/// The elements of a range in a tensor, where each index has `of_one` elements.
 std::span<float> stretch(Tensor& row, Range r, Index of_one = 1) {
   return TensorMemory::span(row).subspan(static_cast<std::size_t>(r.begin * of_one),
                                          static_cast<std::size_t>(r.size() * of_one));

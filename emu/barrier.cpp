@@ -1,5 +1,5 @@
-/// barrier: up and down a binomial tree, with messages that have no content. A device sends one to its parent
-/// when its subtree is there, and one to each child when all are: 2 (n-1) messages over all devices, 0 bytes.
+/// barrier: empty messages up and down a binomial tree. A device sends one to its parent when its subtree has
+/// arrived, and one to each child when all devices have: 2 (n-1) messages over all devices, 0 bytes.
 
 #include "emu/messages.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"

@@ -1,6 +1,5 @@
-/// broadcast: a binomial tree. In ceil(log2 n) rounds the devices that have the tensor pass it on; a device
-/// sends one message with the whole tensor to each of its children in the tree, n-1 messages over all
-/// devices.
+/// broadcast: a binomial tree of ceil(log2 n) levels. A device sends the tensor to each of its children, in one
+/// message: n-1 messages over all devices.
 
 #include "emu/messages.hpp"
 #include "emu/operations/host_memory.hpp"

@@ -1,14 +1,14 @@
-/// The emulated device's part of the communicator. It does all work at once, when it is called.
+/// The emulated device's part of the communicator. It executes all work at once, without a stream.
 
 #include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
-extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // there with OpenBLAS only
+extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // null with any other BLAS
 
 namespace shard::runtime {
 
 void set_up_device() {
-  // Each device uses one core. If each BLAS used all cores, the devices would compete for them.
+  // One core for each device: if each device's BLAS used all cores, the devices would compete for them.
   if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
 }
 

@@ -11,7 +11,7 @@ struct Filter {
   MessageFilter* filter = nullptr;
 };
 
-/// Messages between two devices have tags of their own, behind those of all channels.
+/// Numbered messages have tags beyond those of all channels.
 int tag_of(const Group& group, Index message) {
   constexpr Index most_in_flight = 16384;  // MPI has tags up to 32767 at least
   if (message == 0) return group.tag(Channel::data);

@@ -1,10 +1,9 @@
-/// send and receive: a rendezvous. The sender first sends the shape, in a control message that is complete
-/// only when the receiver has begun to receive. Then it sends the data, in one message.
+/// send and receive: a rendezvous. The sender sends the shape, in a synchronous control message, and the data, in
+/// another message. The send is complete when the receive has been posted.
 ///
-/// post_send and post_receive: the same two messages, but neither device waits for the other to begin.
+/// post_send and post_receive: the same two messages, but the shape's is not synchronous.
 ///
-/// send_async: every device says whom it targets; then each sends one message, and receives one if it is a
-/// target.
+/// send_async: every device announces its target. Then each sends one message, and receives one if it is a target.
 
 #include <fmt/format.h>
 

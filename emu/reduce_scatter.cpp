@@ -1,7 +1,7 @@
-/// reduce_scatter: the first half of the ring all-reduce, with slices along an axis for chunks.
+/// reduce_scatter: the first half of the ring all-reduce, where the chunks are slices along an axis.
 ///
-/// n-1 steps; a device sends every slice but its own once: n-1 messages, (n-1)/n of the tensor's bytes.
-/// Buffers: one slice; along an axis other than 0 also a copy of the tensor in which slices are contiguous.
+/// n-1 steps. A device sends every slice except its own once: n-1 messages, (n-1)/n of the tensor's bytes.
+/// Buffers: one slice; along an axis other than 0 also a copy of the tensor with contiguous slices.
 
 #include "emu/messages.hpp"
 #include "emu/operations/host_memory.hpp"
@@ -26,7 +26,7 @@ Task reduce_scatter(Call& call) {
     std::span<float> sum = slice(call.me() - step - 2);
     std::span<float> incoming = TensorMemory::span(call.buffer).first(sum.size());
     send_values(call, call.right(), slice(call.me() - step - 1));
-    // Only then a receive: another call's message may be longer, and Open MPI 4.1 writes it past the end.
+    // Receive after the agreement: a message of another call may be longer, and Open MPI 4.1 writes past the end.
     if (step == 0) co_await call.agreement();
     receive_values(call, call.left(), incoming);
     co_await call.messages();

@@ -1,4 +1,4 @@
-/// Norms and gates: functions of single elements, one kernel each.
+/// Functions of single elements, for norms and gates, one kernel each.
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
@@ -19,7 +19,7 @@ SHARDBOOK_KERNEL float sigma(float z) {
   return 1 / (1 + expf(-z));
 }
 
-/// 2u, where gelu is z σ(2u), and its derivative.
+/// 2u, where gelu(z) = z σ(2u), and below its derivative.
 constexpr float two_roots = 1.5957691216057308F;  // 2 √(2/π)
 constexpr float cubic = 0.044715F;
 SHARDBOOK_KERNEL float gelu_argument(float z) {
@@ -45,13 +45,13 @@ struct InverseRoot {
 struct Sigmoid {
   SHARDBOOK_KERNEL float operator()(float z) const { return sigma(z); }
 };
-struct SigmoidSlope {  // by the result
+struct SigmoidSlope {  // as a function of the result
   SHARDBOOK_KERNEL float operator()(float h) const { return h * (1 - h); }
 };
 struct HyperbolicTangent {
   SHARDBOOK_KERNEL float operator()(float z) const { return tanhf(z); }
 };
-struct HyperbolicTangentSlope {  // by the result
+struct HyperbolicTangentSlope {  // as a function of the result
   SHARDBOOK_KERNEL float operator()(float h) const { return 1 - h * h; }
 };
 struct Silu {
@@ -70,13 +70,13 @@ struct GeluSlope {
   }
 };
 
-/// f of each element.
+/// Applies f to each element.
 template <class F>
 struct Mapped {
   F f;
   SHARDBOOK_KERNEL void operator()(Index i, const float* from, float* to) const { to[i] = f(from[i]); }
 };
-/// Each element of dh times f of that of t.
+/// Multiplies each element of dh by f of the same element of t.
 template <class F>
 struct Chained {
   F f;

@@ -14,7 +14,7 @@ namespace {
 
 using cuda::gpu;
 
-/// To the nearest number with the upper 16 bits of a float32's 32, of two as near the even one.
+/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even.
 struct ToBf16 {
   SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
     std::uint32_t bits;
@@ -22,13 +22,11 @@ struct ToBf16 {
     const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
     const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
     to[i] = static_cast<std::uint16_t>((is_finite ? bits + 0x7fffU + (bits >> 16 & 1) : bits) >> 16);
-    if (!is_finite)
-      to[i] |= static_cast<std::uint16_t>(is_nan);  // its upper bits may have been an infinity's
+    if (!is_finite) to[i] |= static_cast<std::uint16_t>(is_nan);  // its upper bits alone may be an infinity
   }
 };
 
-/// An operand as cuBLAS reads it. For bf16, this class makes a rounded copy, since cuBLAS may leave out its
-/// own conversion of float32.
+/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional.
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
@@ -50,12 +48,11 @@ class Factor {
 
 }  // namespace
 
-/// cuBLAS stores matrices by columns. It reads a row-major matrix as its transpose, so it computes cᵀ = bᵀ
-/// aᵀ.
+/// cuBLAS's matrices are column-major. It reads a row-major matrix as its transpose, so it computes cᵀ = bᵀ aᵀ.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
   const Factor left(a), right(b);
   const cudaDataType_t type = precision() == Precision::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-  // Pedantic: in float32 whatever the environment allows cuBLAS.
+  // Pedantic: float32 even if an environment variable allows less precision.
   const cublasComputeType_t compute = precision() == Precision::tf32   ? CUBLAS_COMPUTE_32F_FAST_TF32
                                       : precision() == Precision::bf16 ? CUBLAS_COMPUTE_32F
                                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;

@@ -5,7 +5,6 @@
 #include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
-#include "engine/device/runtime/operations/axis_cuts.hpp"
 
 namespace shard {
 
@@ -17,7 +16,7 @@ using cuda::gpu;
 using cuda::launch;
 
 struct Relu {
-  // A NaN stays one.
+  // NaN stays NaN.
   SHARDBOOK_KERNEL void operator()(Index i, const float* z, float* h) const { h[i] = z[i] < 0 ? 0 : z[i]; }
 };
 struct ReluBackward {
@@ -44,8 +43,8 @@ struct ScaledDifference {
   }
 };
 
-/// Reductions. With L lanes, each lane reads every L-th element and stores one number. The host adds these
-/// numbers in order, so that the result is always the same.
+/// Reductions. Each of L lanes reduces every L-th element to one number. The host adds these numbers in order,
+/// so that results are reproducible.
 struct SumOfSquares {
   SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* sums) const {
     double sum = 0;
@@ -61,7 +60,7 @@ struct CountNotFinite {
   }
 };
 
-/// Sum over the lanes.
+/// Adds the lanes' results.
 template <class Kernel>
 double reduced(const Tensor& t, Kernel kernel) {
   launch(kernel, cuda::Gpu::lanes, gpu().computation(), TensorMemory::data(t), t.size(), gpu().scratch());

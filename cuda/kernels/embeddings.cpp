@@ -13,10 +13,10 @@ using runtime::note_elementwise;
 
 namespace {
 
+using cuda::DeviceCopy;
 using cuda::gpu;
-using cuda::OnDeviceToo;
 
-/// The index is a row and a pair: it turns this pair in all heads of the row.
+/// Index i stands for a row and a pair of elements, which is rotated in all heads of the row.
 struct Rotate {
   double direction;  ///< 1, or -1 for the inverse
 
@@ -32,7 +32,7 @@ struct Rotate {
     }
   }
 };
-/// The index is a row that something is added to, among them, and a column.
+/// Index i stands for a group of rows with the same target, and a column.
 struct ScatterAddRows {
   SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* targets, const Index* begins,
                                    const Index* order, Index d, float* into) const {
@@ -57,7 +57,7 @@ void launch(Kernel kernel, Index n, Args... args) {
 Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
                double direction) {
   note_elementwise(call, t.size());
-  const OnDeviceToo angles(angles_of_a_head(call, t, positions, head_dim, base)), at(positions);
+  const DeviceCopy angles(angles_of_a_head(call, t, positions, head_dim, base)), at(positions);
   const Index half = head_dim / 2, n = t.extent(1);
   if (t.size() > 0)
     launch(Rotate{direction}, t.extent(0) * half, TensorMemory::data(t), at.data<Index>(),
@@ -83,7 +83,7 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
   const runtime::RowGroups groups(at);
-  const OnDeviceToo targets(groups.targets), begins(groups.begins), order(groups.order);
+  const DeviceCopy targets(groups.targets), begins(groups.begins), order(groups.order);
   const Index d = rows.extent(1);
   launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),
          targets.data<Index>(), begins.data<Index>(), order.data<Index>(), d, TensorMemory::data(into));
@@ -94,7 +94,7 @@ Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Ten
   const CallSite call(where);
   note_elementwise("subtract_at_columns", values.size());
   require_subtrahends(t, columns, values);
-  const OnDeviceToo at(columns);
+  const DeviceCopy at(columns);
   if (t.size() > 0)
     launch(SubtractAtColumns(), values.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(),
            TensorMemory::data(values), values.extent(1));

@@ -1,9 +1,9 @@
 #pragma once
 
-/// The one way in which kernels are launched: kernel(i, args...) for every i from 0 to below n.
+/// Launches kernels: kernel(i, args...) for every i from 0 to n - 1.
 ///
-/// A kernel is a struct whose operator() is marked SHARDBOOK_KERNEL. nvcc compiles it for the GPU; any other
-/// compiler hands it to the runtime's headers, which then are those of the test double.
+/// A kernel is a struct whose operator() is marked SHARDBOOK_KERNEL. nvcc compiles it for the GPU. With any other
+/// compiler, cuda_runtime.h is the test double's, which executes it on the CPU.
 
 #include <cuda_runtime.h>
 
@@ -28,7 +28,7 @@ __global__ void for_each_index(Kernel kernel, Index n, Args... args) {
 template <class Kernel, class... Args>
 void launch_kernel(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   constexpr Index threads = 256;
-  constexpr Index most_blocks = 8192;  // more than any GPU runs at a time; each thread then does several
+  constexpr Index most_blocks = 8192;  // more than a GPU runs at a time: threads then loop
   const auto blocks = static_cast<unsigned>(std::min((n + threads - 1) / threads, most_blocks));
   for_each_index<<<blocks, threads, 0, stream>>>(kernel, n, args...);
 }
@@ -44,7 +44,7 @@ using cuda_double::launch_kernel;
 template <class Kernel, class... Args>
 void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   if (n == 0) return;
-  cudaGetLastError();  // forgotten: an error of an earlier call, which may have gone well the second time
+  cudaGetLastError();  // discards an earlier call's error, which has been handled
   launch_kernel(kernel, n, stream, args...);
   SHARDBOOK_CHECK(cudaGetLastError());
 }

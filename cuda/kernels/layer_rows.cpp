@@ -1,5 +1,5 @@
-/// Sums, scales and addends by rows and by columns, and the rows of attention's scores. A kernel's index is a
-/// row, a column, or an element.
+/// Sums, products and additions by rows and columns, and operations on attention's scores. A kernel's index is
+/// a row, a column, or an element.
 
 #include <limits>
 
@@ -15,8 +15,8 @@ using runtime::note_elementwise;
 
 namespace {
 
+using cuda::DeviceCopy;
 using cuda::gpu;
-using cuda::OnDeviceToo;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
@@ -84,7 +84,7 @@ struct ExponentialsToBaseE {
     z[i] = z[i] == -infinity ? 0 : expf(z[i] - largest[i / n]);
   }
 };
-/// Exact for integers, which exp2f need not be: the power of the fraction times that of the integer.
+/// 2^x as 2^fraction times 2^integer: exact for integers, which exp2f need not be.
 struct ExponentialsToBaseTwo {
   SHARDBOOK_KERNEL void operator()(Index i, float* z, const float* largest, Index n) const {
     const float x = z[i] - largest[i / n];
@@ -105,7 +105,7 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
-/// One number for each row of t, or for each column; zeros for a matrix of no elements.
+/// Reduces each row or column of t to a number; to 0 if t has no elements.
 template <class Kernel, class... Args>
 Tensor folded(Kernel kernel, const Tensor& t, int axis, Args... args) {
   if (t.size() == 0) return Tensor({t.extent(axis)});
@@ -206,7 +206,7 @@ Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span
   const CallSite call(where);
   note_elementwise("keep_between", scores.size());
   require_intervals(scores, positions, first, last);
-  const OnDeviceToo of_columns(positions), lowest(first), highest(last);
+  const DeviceCopy of_columns(positions), lowest(first), highest(last);
   launch(KeepBetween(), scores.size(), TensorMemory::data(scores), of_columns.data<Index>(),
          lowest.data<Index>(), highest.data<Index>(), scores.extent(1));
   return std::move(scores);

@@ -1,6 +1,4 @@
-/// Optimizer updates: one pass over memory each, which is what they cost.
-
-#include <cmath>
+/// Optimizer updates. Each is one pass over memory, since memory bandwidth limits them.
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
@@ -33,13 +31,13 @@ struct AdamUpdate {
 
 struct IntegerUpdate {
   SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g) const {
-    // Remainders are exact, and of the sign of their argument; w - g itself may need one bit too many.
+    // fmod is exact and has its argument's sign. w - g may need more bits than float32 has, so g is reduced first.
     const float remainder = fmodf(w[i] - fmodf(g[i], 5.0F), 5.0F);
     w[i] = (remainder < 0 ? remainder + 5.0F : remainder) - 2.0F;
   }
 };
 
-/// kernel(i, w, g, more...) for every element of the rows.
+/// Launches kernel(i, w, g, more...) for every element of the rows.
 template <class Kernel, class... More>
 void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More... more) {
   const Range elements = elements_to_update(call, rows, g);

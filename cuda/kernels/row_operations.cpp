@@ -1,5 +1,5 @@
-/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined. A
-/// kernel's index is a row, or an element of the result.
+/// Operations on rows: softmax, top-k, and gathering, scattering and combining rows. A kernel's index is a row,
+/// or an element of the result.
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
@@ -14,8 +14,8 @@ using runtime::note_elementwise;
 
 namespace {
 
+using cuda::DeviceCopy;
 using cuda::gpu;
-using cuda::OnDeviceToo;
 
 struct Softmax {
   SHARDBOOK_KERNEL void operator()(Index row, float* z, Index n) const {
@@ -82,7 +82,7 @@ struct ScaleRows {
   }
 };
 struct CombineRows {
-  bool has_weights;  ///< else all are 1
+  bool has_weights;  ///< otherwise all weights are 1
 
   SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* slots, const float* weights,
                                    Index k, Index d, float* sums) const {
@@ -107,13 +107,13 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
-/// \p weights: none means that all are 1.
+/// Without `weights`, all are 1.
 Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& shape, Index k,
                 const Tensor* weights) {
   Tensor sums = TensorMemory::make(shape);
   note_elementwise("combine_rows", k * sums.size());
-  const OnDeviceToo at(slots);
-  // A kernel needs valid pointers. It does not read rows or weights if there are none.
+  const DeviceCopy at(slots);
+  // A kernel's pointers must be valid, even if it reads no rows or weights.
   const float* some = rows.size() == 0 ? TensorMemory::data(std::as_const(sums)) : TensorMemory::data(rows);
   const float* factors = weights == nullptr || weights->size() == 0 ? some : TensorMemory::data(*weights);
   if (k == 0)
@@ -148,14 +148,14 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
   const CallSite call(where);
   note_elementwise("add_to_rows", t.size());
   require_row(t, row);
-  const OnDeviceToo addends(row);
+  const DeviceCopy addends(row);
   launch(AddToRows(), t.size(), TensorMemory::data(t), addends.data<float>(), t.extent(1));
   return std::move(t);
 }
 
 std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
-  OnDeviceToo found(std::as_const(columns));
+  DeviceCopy found(std::as_const(columns));
   launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
   found.fetch(columns);
   return columns;
@@ -165,8 +165,8 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, So
   const CallSite call(where);
   Tensor taken(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
-  if (t.size() == 0) return taken;  // every column is no_slot
-  const OnDeviceToo at(columns);
+  if (t.size() == 0) return taken;  // all columns are no_slot
+  const DeviceCopy at(columns);
   launch(TakeColumns(), taken.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(), k,
          TensorMemory::data(taken));
   return taken;
@@ -176,7 +176,7 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
   const CallSite call(where);
   Tensor all(shape_of_put(values, columns, n));
   note_elementwise("put_columns", values.size());
-  const OnDeviceToo at(columns);
+  const DeviceCopy at(columns);
   launch(PutColumns(), values.size(), TensorMemory::data(values), values.extent(1), at.data<Index>(),
          TensorMemory::data(all), n);
   return all;
@@ -186,7 +186,7 @@ Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where)
   const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
-  const OnDeviceToo from(at);
+  const DeviceCopy from(at);
   launch(GatherRows(), rows.size(), TensorMemory::data(t), from.data<Index>(), t.extent(1),
          TensorMemory::data(rows));
   return rows;
@@ -196,7 +196,7 @@ void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, S
   const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
-  const OnDeviceToo to(at);
+  const DeviceCopy to(at);
   launch(ScatterRows(), rows.size(), TensorMemory::data(rows), to.data<Index>(), rows.extent(1),
          TensorMemory::data(into));
 }
@@ -205,7 +205,7 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
   const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
-  const OnDeviceToo which(at);
+  const DeviceCopy which(at);
   launch(ScaleRows(), rows.size(), TensorMemory::data(rows), TensorMemory::data(factors), which.data<Index>(),
          rows.extent(1));
   return std::move(rows);
@@ -228,7 +228,7 @@ Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slot
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());
   if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
-  const OnDeviceToo at(slots);
+  const DeviceCopy at(slots);
   launch(DotRows(), dots.size(), TensorMemory::data(t), TensorMemory::data(rows), at.data<Index>(), k,
          t.extent(1), TensorMemory::data(dots));
   return dots;

@@ -1,6 +1,5 @@
-/// all_to_all: every device's sends and receives in one group of NCCL. Parts may differ in size and be empty.
-/// Buffers: cutting along an axis other than 0 costs a copy of the tensor in which parts are contiguous, and
-/// so does putting together along one.
+/// all_to_all: all sends and receives of a device in one NCCL group call. Parts may differ in size and be empty.
+/// Buffers: a copy of the tensor with contiguous parts, for each of the two axes that is not 0.
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"

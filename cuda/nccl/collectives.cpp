@@ -1,8 +1,8 @@
 /// The collectives, by NCCL, in the communication stream.
 ///
-/// The ledger books the bytes of the closed forms (chapters/engine/device/books/collective_costs.hpp), which are
-/// those of rings, and of a tree for broadcasts. They are not measured: NCCL chooses among several algorithms
-/// by size and topology. No algorithm sends less in total than a ring.
+/// Bytes are booked from closed forms (chapters/engine/device/books/collective_costs.hpp) of rings, and of a
+/// tree for broadcasts. They are not measured: NCCL chooses its algorithm by size and topology. No algorithm
+/// sends less in total than a ring.
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/nccl/connections.hpp"
@@ -24,7 +24,7 @@ ncclRedOp_t nccl(ReduceOp op) {
       return ncclMin;
     case ReduceOp::prod:
       return ncclProd;
-    default:  // we divide the sum to get an average; NCCL's own average divides and rounds each addend
+    default:  // for avg, too: NCCL's own average rounds each addend, so we divide the sum
       return ncclSum;
   }
 }
@@ -37,7 +37,7 @@ bool are_equal(const std::vector<Range>& slices) {
   return std::ranges::all_of(slices, [&](const Range& r) { return r.size() == slices[0].size(); });
 }
 
-/// Turns ranges of indices of an axis into ranges of elements. Each index has `of_one` elements.
+/// Converts ranges of indices to ranges of elements, where each index has `of_one` elements.
 std::vector<Range> scaled(std::vector<Range> ranges, Index of_one) {
   for (Range& r : ranges) r = {r.begin * of_one, r.end * of_one};
   return ranges;
@@ -49,7 +49,7 @@ std::vector<Index> sizes_of(const std::vector<Range>& ranges) {
   return sizes;
 }
 
-/// Gathers the slices of all devices in the row of each device.
+/// Gathers all devices' slices into `row`, on each device.
 void gather(const Group& group, const float* mine, float* row, const std::vector<Range>& slices) {
   const auto [comm, stream] = collectives_of(group);
   if (are_equal(slices)) {
@@ -63,7 +63,7 @@ void gather(const Group& group, const float* mine, float* row, const std::vector
                                     static_cast<int>(d), comm, stream));
 }
 
-/// Combines the rows of all devices. Each device gets its slice in its own row.
+/// Reduces all devices' rows. Each device's slice of the result replaces that slice of its row.
 void scatter(const Group& group, float* row, const std::vector<Range>& slices, ReduceOp op) {
   const auto [comm, stream] = collectives_of(group);
   const auto me = static_cast<std::size_t>(group.device_id());
@@ -158,11 +158,10 @@ Task broadcast(Call& call) {
   SHARDBOOK_CHECK(ncclBroadcast(data, data, count(size), ncclFloat, root, comm, stream));
 }
 
-/// The barrier ends when all members' GPUs have done the work that was started before it, in both streams.
-/// When a GPU has done so, its host announces the call. A host that has all announcements has passed the
-/// barrier.
+/// The barrier ends when all members' GPUs have done the earlier work of the computation and communication
+/// streams. Each host waits for its GPU, then announces the call, and then waits for all announcements.
 Task barrier(Call& call) {
-  { LaunchIn behind_what_was_started(gpu().communication(), call); }
+  { LaunchIn after_earlier_work(gpu().communication(), call); }
   co_await events_of(call).end;
   call.announce(MayDiffer::all());
   co_await call.agreement();

@@ -13,14 +13,13 @@ namespace shard::cuda {
 
 namespace {
 
-/// The connections of every group that this device has been in, by the group's id. Never destroyed, like the
-/// GPU.
+/// The connections of all groups that this device has ever been in, by group id. Never destroyed, as the Gpu.
 std::map<Index, Connections>& all_connections() {
   static auto* all = new std::map<Index, Connections>;
   return *all;
 }
 
-constexpr int id_tag = runtime::first_free_tag;  // beside those of the control messages
+constexpr int id_tag = runtime::first_free_tag;  // a tag that control messages do not use
 
 ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
   ncclComm_t comm = nullptr;
@@ -28,11 +27,11 @@ ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
   return comm;
 }
 
-/// A communicator of all members, whose collectives go through this stream. A collective of the group.
+/// Makes a communicator of all members. A collective of the group.
 ///
-/// NCCL connects two members for messages when they send the first one, and a host waits there for the other.
-/// Later on, one of them may wait elsewhere for the first, in a circle. So each sends each other one a message
-/// here, where all of them are.
+/// NCCL connects two members at their first message, and the host waits there for the other host. Later, such
+/// waits could form a cycle. So all members send one another a message here, where none waits for anything
+/// else.
 ncclComm_t connect_all(const Group& group, cudaStream_t stream) {
   ncclUniqueId id;
   if (group.device_id() == 0) SHARDBOOK_CHECK(ncclGetUniqueId(&id));
@@ -48,9 +47,8 @@ ncclComm_t connect_all(const Group& group, cudaStream_t stream) {
   return comm;
 }
 
-/// The earlier group whose connections all members can use again; 0 is none (the world is never closed before
-/// the end). Each member offers the first group of the same members that it has no longer; all must offer the
-/// same one.
+/// The id of an earlier group whose connections all members can reuse, or 0 (the world's, which exists until
+/// the end). Each member offers its first destroyed group of the same members. The offers must be equal.
 Index group_to_reuse(const Group& group) {
   Index offered = 0;
   for (const auto& [id, connections] : all_connections())
@@ -75,7 +73,7 @@ Connections& connections_for(const Group& group) {
   return made;
 }
 
-/// All communicators of this device.
+/// Calls `action` for all NCCL communicators of this device.
 template <class Action>
 void for_each_communicator(const Action& action) {
   for (auto& [group, connections] : all_connections()) {
@@ -108,16 +106,16 @@ cudaStream_t Pair::stream() {
   return communicator_.stream;
 }
 
-/// The device with the lower id comes here as soon as it has sent the first message's position; the other one
-/// when it has received it. So only a lower device waits here long, for a higher one: never in a circle. Nor do
-/// they wait later: a message each way, sent here, connects both directions.
+/// The device with the lower id calls this when it has sent the first message's position, and the other one
+/// when it has received it. So only lower devices wait here, for higher ones, which makes no cycle. A message
+/// in each direction connects the pair, so that no host waits later.
 const NcclCommunicator& Pair::connected(const Group& group) {
   if (communicator_.comm != nullptr) return communicator_;
   ncclUniqueId id;
   if (decides_order_) {
     SHARDBOOK_CHECK(ncclGetUniqueId(&id));
     MPI_Ssend(&id, sizeof id, MPI_BYTE, peer_, id_tag,
-              runtime::comm_of(group));  // until the other one is here
+              runtime::comm_of(group));  // until the other device calls this
   } else {
     MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
   }
@@ -151,15 +149,15 @@ NcclGroupCall::~NcclGroupCall() noexcept(false) {
 }
 
 void check_connections() {
-  ncclResult_t worst = ncclSuccess;
+  ncclResult_t failure = ncclSuccess;
   for_each_communicator([&](ncclComm_t comm) {
     ncclResult_t state = ncclSuccess;
     SHARDBOOK_CHECK(ncclCommGetAsyncError(comm, &state));
-    if (state != ncclSuccess) worst = state;
+    if (state != ncclSuccess) failure = state;
   });
-  if (worst == ncclSuccess) return;
+  if (failure == ncclSuccess) return;
   throw Error(Code::lost, fmt::format("device {}: expected every device to be there, given NCCL's {}: {}",
-                                      this_device(), ncclGetErrorString(worst), ncclGetLastError(nullptr)));
+                                      this_device(), ncclGetErrorString(failure), ncclGetLastError(nullptr)));
 }
 
 std::vector<std::pair<std::string, cudaStream_t>> streams() {

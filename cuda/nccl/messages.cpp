@@ -1,9 +1,9 @@
-/// send and receive, posted or blocking: the hosts agree on an order, and then NCCL sends the message.
+/// send and receive, nonblocking or blocking: the hosts agree on an order, and then NCCL sends the message.
 ///
-/// The sender's host sends the shape. When the receiver's host has called receive, the one with the lower id
-/// in the job gives the message its position in the pair's order, and both launch it in that order. So a GPU
-/// never waits in a stream for a host that may be waiting for it, and both GPUs take the messages of the two
-/// directions in one order.
+/// The sender's host sends the shape. When the receiver's host has called receive, the host with the lower id
+/// in the job gives the message its position in the order of the pair, and both launch it in this order. So
+/// both GPUs execute the messages of the two directions in one order, and a GPU never waits in a stream for a
+/// host that has not launched its side.
 
 #include <fmt/format.h>
 
@@ -59,20 +59,20 @@ Task send(Call& call) {
   if (pair.decides_order()) {
     Turn turn(pair.ordered_sends, number);
     co_await turn;
-    NoGroupIsBeingMade may_connect;
+    MayWaitForPeer may_connect;
     co_await may_connect;
     position[0] = pair.next_position();
     group->post(position_sent, Channel::place_to_receive, to, position);
     ++pair.ordered_sends;
-    pair.connected(*group);  // before anything else: the receiver may wait there
+    pair.connected(*group);  // at once: the receiver may wait in connected()
   }
   Turn turn(pair.launched, position[0]);
   co_await turn;
   launch_send(pair, call);
-  co_await position_sent;  // not earlier: the receiver's GPU may have begun
+  co_await position_sent;  // not before the launch: the receiver's GPU may have begun
 }
 
-/// What is posted has its shape already, and its memory.
+/// A post_receive's tensor has its shape and memory already.
 Task receive(Call& call) {
   Group* const group = &call.group();
   const int from = call.peer();
@@ -91,7 +91,7 @@ Task receive(Call& call) {
            fmt::format("{} from device {}", to_string(shape), group->member(from)));
   Turn turn_to_answer(pair.ordered_receives, number);
   co_await turn_to_answer;
-  NoGroupIsBeingMade may_connect;
+  MayWaitForPeer may_connect;
   if (pair.decides_order()) {
     co_await may_connect;
     position[0] = pair.next_position();
@@ -99,12 +99,12 @@ Task receive(Call& call) {
   group->post(answer, pair.decides_order() ? Channel::place_to_send : Channel::receiver_ready, from,
               position);
   ++pair.ordered_receives;
-  if (pair.decides_order()) pair.connected(*group);  // before anything else: the sender may wait there
+  if (pair.decides_order()) pair.connected(*group);  // at once: the sender may wait in connected()
   co_await position_received;
   Turn turn(pair.launched, position[0]);
   co_await turn;
   launch_receive(pair, call, shape);
-  co_await answer;  // not earlier: the sender's GPU may have begun
+  co_await answer;  // not before the launch: the sender's GPU may have begun
 }
 
 }  // namespace shard::runtime

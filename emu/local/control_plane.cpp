@@ -1,4 +1,4 @@
-/// The control plane of a device that takes turns with the others of its process.
+/// The control plane of devices in one process, which run one at a time.
 
 #include "engine/device/runtime/watchdog/control_plane.hpp"
 
@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "emu/local/job.hpp"
-#include "emu/local/turns.hpp"
+#include "emu/local/scheduler.hpp"
 #include "engine/device/runtime/job.hpp"
 
 namespace shard {
@@ -26,17 +26,17 @@ ControlPlane::~ControlPlane() = default;
 
 void ControlPlane::start(int&, char**&) {
   id_ = this_device();
-  size_ = local::Turns::instance().devices();
+  size_ = local::Scheduler::instance().devices();
 }
 
 void ControlPlane::Wait::pause(const std::function<Blocked()>& describe) {
-  local::Turns::instance().pass(describe);
+  local::Scheduler::instance().wait(describe);
 }
 void ControlPlane::Wait::listen(const std::function<Blocked()>&) {}
 ControlPlane::Wait::~Wait() = default;
 
-void ControlPlane::note_work() {
-  local::Turns::instance().lend();
+void ControlPlane::yield_before_work() {
+  local::Scheduler::instance().yield();
 }
 
 void ControlPlane::all_are_at_end() {}
@@ -70,18 +70,18 @@ int number_of_devices() {
 void local::run_job(int devices, const std::function<void(Communicator& world)>& body) {
   int argc = 0;
   char** argv = nullptr;
-  Turns::instance().run(devices, [&] {
+  Scheduler::instance().run(devices, [&] {
     runtime::ControlPlane::instance().start(argc, argv);
     runtime::run_in_world([&](Communicator& world) { return body(world), 0; });
   });
 }
 
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
-  local::Turns& turns = local::Turns::instance();
-  if (turns.devices() > 0) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
-  // Where standard input is closed, the first file that is opened would be taken for it.
-  if (fcntl(STDIN_FILENO, F_GETFD) < 0)
-    static_cast<void>(open("/dev/null", O_WRONLY));  // which cannot be read
+  local::Scheduler& scheduler = local::Scheduler::instance();
+  if (scheduler.devices() > 0)
+    refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
+  // If standard input is closed, the next opened file would get its number. Reads of this one fail, too.
+  if (fcntl(STDIN_FILENO, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_WRONLY));
   int devices = 1;
   try {
     devices = runtime::number_of_devices();
@@ -90,7 +90,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
     return error.exit_code();
   }
   int exit_code = 0;
-  turns.run(devices, [&] {
+  scheduler.run(devices, [&] {
     runtime::ControlPlane::instance().start(argc, argv);
     exit_code = runtime::run_as_device(body);  // the same on all devices
   });

@@ -1,11 +1,10 @@
-#undef _FORTIFY_SOURCE  // which holds every jump to another stack for a mistake
+#undef _FORTIFY_SOURCE  // it aborts at a longjmp to another stack
 #include "emu/local/fibre.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -13,7 +12,8 @@ namespace shard::local {
 
 namespace {
 
-constexpr std::size_t stack_size = std::size_t{4} << 20;  // of address space; a page is taken when it is used
+constexpr std::size_t stack_size = std::size_t{4}
+                                   << 20;  // of address space: pages are allocated when they are used
 
 std::size_t page() {
   static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -26,7 +26,7 @@ Fibre::Fibre(std::function<void()> body) : body_(std::move(body)) {
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
   memory_ = mmap(nullptr, stack_size, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (memory_ == MAP_FAILED) throw std::bad_alloc();
-  mprotect(memory_, page(), PROT_NONE);  // a stack that overflows ends the process at once
+  mprotect(memory_, page(), PROT_NONE);  // an overflow of the stack ends the process at once
   getcontext(&begin_);
   begin_.uc_stack.ss_sp = memory_;
   begin_.uc_stack.ss_size = stack_size;

@@ -1,34 +1,32 @@
 #pragma once
 
-/// A function with a stack of its own, which can stop in the middle and go on later. The C library makes the
-/// stack (makecontext) and switches (siglongjmp without signals: no system call, as QEMU's coroutines do), so no
-/// package is needed.
+/// A stackful coroutine: a function with a stack of its own, which can suspend itself. makecontext sets up the
+/// stack, and siglongjmp without signals switches without a system call, as in QEMU's coroutines.
 
 #include <cxxabi.h>
 #include <ucontext.h>
 
 #include <csetjmp>
-#include <cstddef>
 #include <functional>
 
 namespace shard::local {
 
 class Fibre {
  public:
-  /// `body` may not throw.
+  /// `body` must not throw.
   explicit Fibre(std::function<void()> body);
   ~Fibre();
   Fibre(const Fibre&) = delete;
   Fibre& operator=(const Fibre&) = delete;
 
-  /// Goes on here until the body suspends itself or ends. Called by what is no fibre.
+  /// Runs the body until it suspends itself or ends. Call it outside of all fibres.
   void resume();
-  /// Called by the body.
+  /// Call it in the body.
   void suspend();
   bool has_ended() const { return has_ended_; }
 
  private:
-  /// The exceptions that a thread handles now, as the ABI of C++ keeps them: each fibre has its own.
+  /// The exceptions that are being handled, as in the C++ ABI's __cxa_eh_globals. Each fibre has its own.
   struct Exceptions {
     void* caught = nullptr;
     unsigned uncaught = 0;

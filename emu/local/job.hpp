@@ -6,8 +6,8 @@
 
 namespace shard::local {
 
-/// Runs the body on `devices` devices of this process. It may be called repeatedly. \throws what the body
-/// throws first on a device
+/// Runs the body on `devices` devices of this process. It may be called repeatedly. \throws the first exception
+/// of a body
 void run_job(int devices, const std::function<void(Communicator& world)>& body);
 
 }  // namespace shard::local

@@ -1,4 +1,4 @@
-/// A wire in memory. A message is copied once, from the sender's memory to the receiver's, when both are there.
+/// A wire in memory. A message is copied from the sender's memory to the receiver's when both calls are posted.
 
 #include "engine/device/runtime/groups/wire.hpp"
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "emu/local/turns.hpp"
+#include "emu/local/scheduler.hpp"
 #include "engine/device/error.hpp"
 
 namespace shard::local {
@@ -17,62 +17,62 @@ using runtime::Started;
 using runtime::Transfer;
 using runtime::Wire;
 
-/// The most bytes that are copied if the receiver has not come, so that the sender need not wait. Open MPI
-/// does the same between processes of one host.
-constexpr std::size_t most_kept = 4096;
+/// Messages up to this size are buffered, so that the sender need not wait for the receiver. Open MPI has the same
+/// limit between processes of one host.
+constexpr std::size_t eager_limit = 4096;
 
-/// One end of a message that has not met the other one.
-struct End {
-  End(int from, int tag) : from(from), tag(tag) {}
+/// A send or a receive without its counterpart.
+struct Operation {
+  Operation(int from, int tag) : from(from), tag(tag) {}
   int from, tag;
   std::span<const std::byte> sent;
   std::span<std::byte> received;
-  std::vector<std::byte> kept;  // what is sent, where its sender has gone on
+  std::vector<std::byte> buffered;  // what is sent, if its sender does not wait
   bool is_done = false;
-  bool is_left = false;  // by a receiver whose call has failed
+  bool is_abandoned = false;  // a receive whose call has failed
 
-  void keep() { kept.assign(sent.begin(), sent.end()), sent = kept; }
+  void buffer() { buffered.assign(sent.begin(), sent.end()), sent = buffered; }
 };
-using Ends = std::vector<std::shared_ptr<End>>;
+using Operations = std::vector<std::shared_ptr<Operation>>;
 
-/// What the members of a group bring to one collective.
-struct Meeting {
-  std::vector<std::vector<std::byte>> of_member;
-  std::size_t arrived = 0, left = 0;
-};
-
-/// What the members of one group share.
-struct Shared {
-  explicit Shared(std::size_t members) : sends(members), receives(members), collectives(members) {}
-  std::vector<Ends> sends, receives;        // by receiver: those that have not met, the first ones first
-  std::map<std::size_t, Meeting> meetings;  // by number
-  std::vector<std::size_t> collectives;     // that each member has begun
+/// The members' contributions to one collective.
+struct Exchange {
+  std::vector<std::vector<std::byte>> contributions;
+  std::size_t arrived = 0, finished = 0;
 };
 
-/// Of the groups of this job, by id and members: each member asks for it when it first needs it. One that has
-/// sent and gone leaves its messages here.
-auto& all_shared() {
-  static std::map<std::pair<Index, std::vector<int>>, std::shared_ptr<Shared>> all;
+/// The operations in progress of one group, shared by its members.
+struct Queues {
+  explicit Queues(std::size_t members) : sends(members), receives(members), collectives(members) {}
+  std::vector<Operations> sends, receives;    // by receiver, in the order of posting
+  std::map<std::size_t, Exchange> exchanges;  // by number
+  std::vector<std::size_t> collectives;       // number begun, by member
+};
+
+/// The queues of all groups of this job, by id and members. The first member makes them; the messages of a member
+/// that has left the group stay.
+auto& all_queues() {
+  static std::map<std::pair<Index, std::vector<int>>, std::shared_ptr<Queues>> all;
   static int job = 0;
-  if (std::exchange(job, Turns::instance().job()) != Turns::instance().job()) all.clear();
+  if (std::exchange(job, Scheduler::instance().job()) != Scheduler::instance().job()) all.clear();
   return all;
 }
-std::shared_ptr<Shared> shared_by(Index id, const std::vector<int>& members) {
-  std::shared_ptr<Shared>& shared = all_shared()[{id, members}];
-  if (shared == nullptr) shared = std::make_shared<Shared>(members.size());
-  return shared;
+std::shared_ptr<Queues> queues_of(Index id, const std::vector<int>& members) {
+  std::shared_ptr<Queues>& queues = all_queues()[{id, members}];
+  if (queues == nullptr) queues = std::make_shared<Queues>(members.size());
+  return queues;
 }
 
-/// The first one of these, taken off; or null.
-std::shared_ptr<End> take(Ends& ends, int from, int tag) {
-  std::erase_if(ends, [](const auto& end) { return end->is_left; });
+/// Removes and returns the first operation with this member and tag, or null.
+std::shared_ptr<Operation> match(Operations& unmatched, int from, int tag) {
+  std::erase_if(unmatched, [](const auto& o) { return o->is_abandoned; });
   const auto found =
-      std::ranges::find_if(ends, [&](const auto& end) { return end->from == from && end->tag == tag; });
-  if (found == ends.end()) return nullptr;
-  std::shared_ptr<End> end = std::move(*found);
-  end->is_done = true;
-  ends.erase(found);
-  return end;
+      std::ranges::find_if(unmatched, [&](const auto& o) { return o->from == from && o->tag == tag; });
+  if (found == unmatched.end()) return nullptr;
+  std::shared_ptr<Operation> operation = std::move(*found);
+  operation->is_done = true;
+  unmatched.erase(found);
+  return operation;
 }
 
 void deliver(std::span<const std::byte> sent, std::span<std::byte> received) {
@@ -83,34 +83,34 @@ void deliver(std::span<const std::byte> sent, std::span<std::byte> received) {
 
 class MessageInMemory : public Transfer {
  public:
-  MessageInMemory(std::shared_ptr<End> end, bool is_receive)
-      : end_(std::move(end)), is_receive_(is_receive) {}
-  bool test() override { return end_->is_done; }
+  MessageInMemory(std::shared_ptr<Operation> operation, bool is_receive)
+      : operation_(std::move(operation)), is_receive_(is_receive) {}
+  bool test() override { return operation_->is_done; }
   bool give_up() override {
-    if (end_->is_done) return false;
+    if (operation_->is_done) return false;
     if (is_receive_)
-      end_->is_left = true;
+      operation_->is_abandoned = true;
     else
-      end_->keep();
+      operation_->buffer();
     return is_receive_;
   }
 
  private:
-  std::shared_ptr<End> end_;
+  std::shared_ptr<Operation> operation_;
   bool is_receive_;
 };
 
 class WireInMemory : public Wire {
  public:
   WireInMemory(Index id, std::vector<int> members)
-      : id_(id), members_(std::move(members)), shared_(shared_by(id, members_)) {
+      : id_(id), members_(std::move(members)), queues_(queues_of(id, members_)) {
     place_ = static_cast<int>(std::ranges::find(members_, this_device()) - members_.begin());
   }
-  /// The last one leaves nothing behind, unless there are messages.
+  /// The last member removes the queues, unless they have messages.
   ~WireInMemory() override {
-    if (shared_.use_count() == 2 && shared_->meetings.empty() &&
-        std::ranges::all_of(shared_->sends, &Ends::empty))
-      all_shared().erase({id_, members_});
+    if (queues_.use_count() == 2 && queues_->exchanges.empty() &&
+        std::ranges::all_of(queues_->sends, &Operations::empty))
+      all_queues().erase({id_, members_});
   }
   int place() const override { return place_; }
   int size() const override { return static_cast<int>(members_.size()); }
@@ -125,7 +125,7 @@ class WireInMemory : public Wire {
     return send_bytes(to, tag, std::as_bytes(numbers), !synchronous);
   }
   Started send(int to, int tag, std::span<const float> values) override {
-    return send_bytes(to, tag, std::as_bytes(values), values.size_bytes() <= most_kept);
+    return send_bytes(to, tag, std::as_bytes(values), values.size_bytes() <= eager_limit);
   }
   Started receive(int from, int tag, std::span<Index> numbers) override {
     return receive_bytes(from, tag, std::as_writable_bytes(numbers));
@@ -140,101 +140,99 @@ class WireInMemory : public Wire {
                  bool for_all) override;
 
  private:
-  Started send_bytes(int to, int tag, std::span<const std::byte> bytes, bool may_go_on) {
-    Turns::instance().note_move();
+  Started send_bytes(int to, int tag, std::span<const std::byte> bytes, bool is_eager) {
+    Scheduler::instance().note_progress();
     const auto receiver = static_cast<std::size_t>(to);
-    if (const std::shared_ptr<End> other = take(shared_->receives[receiver], place_, tag))
+    if (const std::shared_ptr<Operation> other = match(queues_->receives[receiver], place_, tag))
       return deliver(bytes, other->received), wake(to), nullptr;
-    auto mine = std::make_shared<End>(place_, tag);
+    auto mine = std::make_shared<Operation>(place_, tag);
     mine->sent = bytes;
-    shared_->sends[receiver].push_back(mine);
-    if (may_go_on) return mine->keep(), nullptr;
+    queues_->sends[receiver].push_back(mine);
+    if (is_eager) return mine->buffer(), nullptr;
     return std::make_unique<MessageInMemory>(std::move(mine), false);
   }
 
   Started receive_bytes(int from, int tag, std::span<std::byte> bytes) {
-    Turns::instance().note_move();
+    Scheduler::instance().note_progress();
     const auto me = static_cast<std::size_t>(place_);
-    if (const std::shared_ptr<End> other = take(shared_->sends[me], from, tag))
+    if (const std::shared_ptr<Operation> other = match(queues_->sends[me], from, tag))
       return deliver(other->sent, bytes), wake(from), nullptr;
-    auto mine = std::make_shared<End>(from, tag);
+    auto mine = std::make_shared<Operation>(from, tag);
     mine->received = bytes;
-    shared_->receives[me].push_back(mine);
+    queues_->receives[me].push_back(mine);
     return std::make_unique<MessageInMemory>(std::move(mine), true);
   }
 
-  /// Begins the next collective, with what this member brings. When all have come, `finish` takes what it needs.
+  /// Begins the next collective. `finish` gets all members' contributions when all have begun it.
   template <class Finish>
-  Started meet(std::span<const std::byte> brings, Finish finish);
+  Started contribute(std::span<const std::byte> contribution, Finish finish);
 
-  /// A member's operation can go on.
-  void wake(int place) { Turns::instance().wake(members_[static_cast<std::size_t>(place)]); }
+  /// A member's operation can proceed.
+  void wake(int place) { Scheduler::instance().wake(members_[static_cast<std::size_t>(place)]); }
 
   Index id_;
   std::vector<int> members_;
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Queues> queues_;
   int place_ = 0;
 };
 
-/// A collective of which the members bring bytes.
+/// A collective in progress.
 template <class Finish>
-class Gathering : public Transfer {
+class ExchangeInMemory : public Transfer {
  public:
-  Gathering(std::shared_ptr<Shared> shared, std::size_t number, Finish finish)
-      : shared_(std::move(shared)), number_(number), finish_(std::move(finish)) {}
+  ExchangeInMemory(std::shared_ptr<Queues> queues, std::size_t number, Finish finish)
+      : queues_(std::move(queues)), number_(number), finish_(std::move(finish)) {}
   bool test() override {
     if (is_done_) return true;
-    Meeting& meeting = shared_->meetings.at(number_);
-    if (meeting.arrived < meeting.of_member.size()) return false;
-    finish_(meeting.of_member);
-    if (++meeting.left == meeting.arrived) shared_->meetings.erase(number_);
+    Exchange& exchange = queues_->exchanges.at(number_);
+    if (exchange.arrived < exchange.contributions.size()) return false;
+    finish_(exchange.contributions);
+    if (++exchange.finished == exchange.arrived) queues_->exchanges.erase(number_);
     return is_done_ = true;
   }
   bool give_up() override { return false; }
 
  private:
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Queues> queues_;
   std::size_t number_;
   Finish finish_;
   bool is_done_ = false;
 };
 
 template <class Finish>
-Started WireInMemory::meet(std::span<const std::byte> brings, Finish finish) {
-  Turns::instance().note_move();
-  const std::size_t number = shared_->collectives[static_cast<std::size_t>(place_)]++;
-  Meeting& meeting = shared_->meetings[number];
-  meeting.of_member.resize(members_.size());
-  meeting.of_member[static_cast<std::size_t>(place_)].assign(brings.begin(), brings.end());
-  if (++meeting.arrived == members_.size())
-    for (int member : members_) Turns::instance().wake(member);
-  return std::make_unique<Gathering<Finish>>(shared_, number, std::move(finish));
+Started WireInMemory::contribute(std::span<const std::byte> contribution, Finish finish) {
+  Scheduler::instance().note_progress();
+  const std::size_t number = queues_->collectives[static_cast<std::size_t>(place_)]++;
+  Exchange& exchange = queues_->exchanges[number];
+  exchange.contributions.resize(members_.size());
+  exchange.contributions[static_cast<std::size_t>(place_)].assign(contribution.begin(), contribution.end());
+  if (++exchange.arrived == members_.size())
+    for (int member : members_) Scheduler::instance().wake(member);
+  return std::make_unique<ExchangeInMemory<Finish>>(queues_, number, std::move(finish));
 }
 
-using OfMembers = std::vector<std::vector<std::byte>>;
-
-void join(const OfMembers& of_member, std::span<std::byte> all) {
-  for (const auto& bytes : of_member) {
+void join(const std::vector<std::vector<std::byte>>& contributions, std::span<std::byte> all) {
+  for (const auto& bytes : contributions) {
     std::ranges::copy(bytes, all.begin());
     all = all.subspan(bytes.size());
   }
 }
 
 Started WireInMemory::all_gather(std::span<const Index> mine, std::span<Index> all) {
-  return meet(std::as_bytes(mine), [all](const OfMembers& of) { join(of, std::as_writable_bytes(all)); });
+  return contribute(std::as_bytes(mine), [all](const auto& of) { join(of, std::as_writable_bytes(all)); });
 }
 
 Started WireInMemory::all_to_all(std::span<const Index> for_each, std::span<Index> of_each) {
-  return meet(std::as_bytes(for_each),
-              [of_each, place = static_cast<std::size_t>(place_)](const OfMembers& of) {
-                for (std::size_t m = 0; m < of.size(); ++m)
-                  std::memcpy(&of_each[m], of[m].data() + place * sizeof(Index), sizeof(Index));
-              });
+  return contribute(std::as_bytes(for_each),
+                    [of_each, place = static_cast<std::size_t>(place_)](const auto& of) {
+                      for (std::size_t m = 0; m < of.size(); ++m)
+                        std::memcpy(&of_each[m], of[m].data() + place * sizeof(Index), sizeof(Index));
+                    });
 }
 
 Started WireInMemory::gather(std::span<const char> mine, const std::vector<int>&, std::span<char> all,
                              bool for_all) {
-  return meet(std::as_bytes(mine), [all, wants = for_all || place_ == 0](const OfMembers& of) {
+  return contribute(std::as_bytes(mine), [all, wants = for_all || place_ == 0](const auto& of) {
     if (wants) join(of, std::as_writable_bytes(all));
   });
 }
@@ -243,7 +241,7 @@ Started WireInMemory::gather(std::span<const char> mine, const std::vector<int>&
 }  // namespace shard::local
 
 std::unique_ptr<shard::runtime::Wire> shard::runtime::wire_of_world() {
-  std::vector<int> members(static_cast<std::size_t>(local::Turns::instance().devices()));
+  std::vector<int> members(static_cast<std::size_t>(local::Scheduler::instance().devices()));
   for (std::size_t d = 0; d < members.size(); ++d) members[d] = static_cast<int>(d);
   struct Made {
     Index wires = 0;

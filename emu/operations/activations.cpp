@@ -1,4 +1,4 @@
-/// Norms and gates: functions of single elements.
+/// Functions of single elements, for norms and gates.
 
 #include <cmath>
 
@@ -12,7 +12,7 @@ using runtime::note_elementwise;
 
 namespace {
 
-/// f of each element.
+/// Applies f to each element.
 template <class F>
 Tensor mapped(const char* call, Tensor&& t, const F& f) {
   note_elementwise(call, t.size());
@@ -28,7 +28,7 @@ Tensor mapped(const char* call, const Tensor& t, const F& f) {
   return result;
 }
 
-/// Each element of dh times f of that of t.
+/// Multiplies each element of dh by f of the same element of t.
 template <class F>
 Tensor chained(const char* call, Tensor&& dh, const Tensor& t, const F& f) {
   note_elementwise(call, t.size());
@@ -46,7 +46,7 @@ float silu_of(float z) {
   return z * sigma(z);
 }
 
-/// 2u, where gelu is z σ(2u), and its derivative.
+/// 2u, where gelu(z) = z σ(2u), and below its derivative.
 constexpr float two_roots = 1.5957691216057308F;  // 2 √(2/π)
 constexpr float cubic = 0.044715F;
 float gelu_argument(float z) {

@@ -9,8 +9,8 @@ namespace shard::emu {
 
 namespace {
 
-/// With less than it wants, OpenBLAS would try for ever to reserve memory, before main begins. A device of
-/// one BLAS thread takes 400 MiB. No function of the C++ library can be called yet.
+/// With too little address space, OpenBLAS loops forever when it is loaded, before main. A device with one BLAS
+/// thread takes 400 MiB. The C++ library is not initialized here, so only system calls are allowed.
 __attribute__((no_sanitize("address", "undefined"))) void require_address_space() {
   constexpr rlim_t needed = rlim_t{512} << 20;
   constexpr const char* message =
@@ -21,7 +21,7 @@ __attribute__((no_sanitize("address", "undefined"))) void require_address_space(
   ::_exit(written > 0 ? 69 : 70);
 }
 
-/// What a program does before its libraries do anything.
+/// Runs before the initialization of all libraries.
 __attribute__((section(".preinit_array"), used)) void (*const first)() = require_address_space;
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tensors as flat xtensor expressions, without copies.
+/// Views of tensors as flat xtensor arrays, without copies.
 
 #if __has_include(<xtensor/containers/xadapt.hpp>)
 #include <xtensor/containers/xadapt.hpp>

@@ -1,4 +1,4 @@
-/// The matrix product, by a CBLAS: it reads transposed operands without copying them.
+/// The matrix product, by a CBLAS, which reads transposed operands without copies.
 
 #include <cblas.h>
 
@@ -17,8 +17,7 @@ namespace shard::runtime {
 
 namespace {
 
-/// Rounds to the nearest number with `bits` bits less; of two equally near ones, to the even one, as IEEE 754
-/// does.
+/// Rounds to a number with `bits` fewer bits: to the nearest, ties to even, as in IEEE 754.
 float without_low_bits(float x, int bits) {
   if (!std::isfinite(x)) return x;
   const auto pattern = std::bit_cast<std::uint32_t>(x);
@@ -27,13 +26,13 @@ float without_low_bits(float x, int bits) {
   return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
-/// An operand as the product reads it: as it lies, or a rounded copy. (A GPU rounds on its way into the
-/// product: the copy is in no closed form.)
+/// An operand in the current precision: the tensor itself, or a rounded copy. The ledger does not book the
+/// copy, since a GPU rounds without one.
 class Rounded {
  public:
   explicit Rounded(const Tensor& t) : data_(TensorMemory::data(t)) {
     if (precision() == Precision::float32) return;
-    const int bits = precision() == Precision::tf32 ? 13 : 16;  // of float32's 24 bits, 11 and 8 are left
+    const int bits = precision() == Precision::tf32 ? 13 : 16;  // 11 and 8 of float32's 24 bits remain
     for (float x : TensorMemory::span(t)) copy_.push_back(without_low_bits(x, bits));
     data_ = copy_.data();
   }
@@ -44,7 +43,7 @@ class Rounded {
   std::vector<float> copy_;
 };
 
-/// A number of rows or columns as BLAS takes it.
+/// A number of rows or columns as an int. \throws Error argument when it is too large.
 int blas_size(Index extent) {
   if (extent > std::numeric_limits<int>::max())
     refuse(Code::argument, "matmul", "fewer than 2^31 rows and columns", std::to_string(extent));

@@ -33,8 +33,7 @@ Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
   const CallSite call(where);
   note_elementwise("relu_backward", z.size());
   require_same_shape("relu_backward", dh, z);
-  // Not xt::where, which branches at every element: signs are as good as random, and every other guess is
-  // wrong.
+  // Not xt::where, which branches at every element: signs are random, so half of the branches are mispredicted.
   float* gradient = TensorMemory::data(dh);
   const float* argument = TensorMemory::data(z);
   const Index size = dh.size();

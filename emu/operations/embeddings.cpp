@@ -13,7 +13,7 @@ using runtime::note_elementwise;
 
 namespace {
 
-/// \p direction: 1, or -1 for the inverse.
+/// `direction` is 1, or -1 for the inverse.
 Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
                double direction) {
   note_elementwise(call, t.size());

@@ -14,8 +14,8 @@ namespace shard {
 
 namespace {
 
-/// Keeps freed blocks by size and hands them out again: a training step asks for the same sizes each time,
-/// and fresh pages cost more than the arithmetic on them.
+/// Keeps freed blocks by size for reuse: each training step allocates the same sizes, and the first access to
+/// new pages costs more than the arithmetic on them.
 class BlockCache {
  public:
   ~BlockCache() { release_all(); }
@@ -32,19 +32,19 @@ class BlockCache {
     return block;
   }
 
-  /// Allocates nothing: tensors end where memory is short, too.
+  /// Does not allocate, since tensors are also freed when memory is exhausted.
   void give_back(void* block, std::size_t bytes) noexcept {
     next(block) = std::exchange(free_.find(rounded(bytes))->second, block);
     kept_ += rounded(bytes);
   }
 
  private:
-  static constexpr std::size_t alignment = 64;  // a cache line, and what vector loads like
+  static constexpr std::size_t alignment = 64;  // a cache line, and the best alignment for vector loads
   static constexpr std::size_t most_kept = std::size_t{1} << 30;
 
   static std::size_t rounded(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-  /// What a free block holds: the next one of its size.
+  /// The next free block of this size; a free block stores it in its first bytes.
   static void*& next(void* block) { return *static_cast<void**>(block); }
 
   void release_all() {
@@ -57,7 +57,7 @@ class BlockCache {
   std::size_t kept_ = 0;
 };
 
-/// Never destroyed: static tensors may outlive any other static.
+/// Never destroyed: a static tensor may be destroyed after it.
 BlockCache& cache() {
   static auto* blocks = new BlockCache;
   return *blocks;

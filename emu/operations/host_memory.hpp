@@ -4,7 +4,7 @@
 
 namespace shard {
 
-/// The emulator's storage: host memory, which the ledger books by its purpose.
+/// The emulator's storage: host memory, booked in the ledger under its purpose.
 class Storage {
  public:
   Storage(Index bytes, Purpose purpose);
@@ -34,7 +34,7 @@ inline Purpose TensorMemory::purpose(const Tensor& t) {
 
 namespace emu {
 
-/// A row of a matrix.
+/// The address of a row of a matrix.
 inline float* row_of(Tensor& t, Index row) {
   return TensorMemory::data(t) + row * t.extent(1);
 }

@@ -1,6 +1,5 @@
-/// Sums, scales and addends by rows and by columns, and the rows of attention's scores.
+/// Sums, products and additions by rows and columns, and operations on attention's scores.
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,7 +16,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// result[i] = f(result[i], element (i, c) of a, that of b), c ascending, from `initial` on.
+/// Folds each row: result[i] = f(result[i], a(i, c), b(i, c)), in ascending c, from `initial` on.
 template <class F>
 Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) {
   const Index rows = a.extent(0), columns = a.extent(1);
@@ -32,7 +31,7 @@ Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) 
   return result;
 }
 
-/// result[c] = f(result[c], element (i, c) of a, that of b), i ascending, from 0 on.
+/// Folds each column: result[c] = f(result[c], a(i, c), b(i, c)), in ascending i, from 0 on.
 template <class F>
 Tensor folded_columns(const Tensor& a, const Tensor& b, const F& f) {
   const Index rows = a.extent(0), columns = a.extent(1);
@@ -53,7 +52,7 @@ float plus_product(float sum, float x, float y) {
   return sum + x * y;
 }
 
-/// f of each element of row i and of numbers[i].
+/// t(i, c) = f(t(i, c), numbers[i]).
 template <class F>
 Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
   note_elementwise(call, t.size());
@@ -67,7 +66,7 @@ Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, const F& f
   return std::move(t);
 }
 
-/// f of each element of column c and of numbers[c].
+/// t(i, c) = f(t(i, c), numbers[c]).
 template <class F>
 Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
   note_elementwise(call, t.size());
@@ -81,7 +80,7 @@ Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F
   return std::move(t);
 }
 
-/// 2^x, exact for integers: the power of the fraction times that of the integer.
+/// 2^x, exact for integers: 2^fraction times 2^integer.
 float power_of_two(float x) {
   const float integer = std::fmin(std::fmax(std::rint(x), -300.0F), 300.0F);
   return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));

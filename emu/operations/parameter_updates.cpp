@@ -1,4 +1,4 @@
-/// Optimizer updates: one pass over memory each, which is what they cost.
+/// Optimizer updates. Each is one pass over memory, since memory bandwidth limits them.
 
 #include <cmath>
 
@@ -39,8 +39,7 @@ void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettin
   float* __restrict weight = weights.data();
   float* __restrict mean = TensorMemory::data(m);
   float* __restrict variance = TensorMemory::data(v);
-  // The loop reads its constants from local variables. Read through a reference, they would prevent vector
-  // instructions.
+  // Constants are local variables: read through a reference, they would prevent vectorization.
   const float beta1 = s.beta1, beta2 = s.beta2, epsilon = s.epsilon;
   const std::size_t size = weights.size();
   for (std::size_t i = 0; i < size; ++i) {
@@ -56,7 +55,7 @@ void integer_update(Rows w, const Tensor& g, SourceLine where) {
   std::span<float> weights = values("integer_update", w, g);
   const float* gradient = TensorMemory::data(g);
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    // Remainders are exact, and of the sign of their argument; w - g itself may need one bit too many.
+    // fmod is exact and has its argument's sign. w - g may need more bits than float32 has, so g is reduced first.
     float remainder = std::fmod(weights[i] - std::fmod(gradient[i], 5.0F), 5.0F);
     weights[i] = (remainder < 0 ? remainder + 5.0F : remainder) - 2.0F;
   }

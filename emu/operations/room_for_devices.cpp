@@ -1,4 +1,4 @@
-/// What devices on the CPU can hold: the host's memory.
+/// The memory that devices on the CPU can use.
 
 #include <sys/resource.h>
 
@@ -21,7 +21,7 @@ double address_space() {
   return is_limited ? static_cast<double>(limit.rlim_cur) : no_limit;
 }
 
-/// What Linux believes it can give without swapping.
+/// Linux's estimate of the memory that is available without swapping.
 double available_memory() {
   std::ifstream lines("/proc/meminfo");
   for (std::string word; lines >> word;) {
@@ -31,13 +31,13 @@ double available_memory() {
   return no_limit;
 }
 
-/// The number that a file begins with; without the file, or with "max" in it, there is no limit.
+/// The number at the beginning of a file; no limit if there is no such file or number ("max").
 double limit_in(const std::string& path) {
   double bytes = no_limit;
   return std::ifstream(path) >> bytes ? bytes : no_limit;
 }
 
-/// The smallest limit of this process's control groups, of both versions, and of those around them.
+/// The smallest limit of this process's control groups (versions 1 and 2) and of their parents.
 double control_group() {
   double smallest = no_limit;
   std::ifstream groups("/proc/self/cgroup");

@@ -1,4 +1,4 @@
-/// Operations by rows: softmax, the largest of a row, and rows that are gathered, scattered and combined.
+/// Operations on rows: softmax, top-k, and gathering, scattering and combining rows.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ using runtime::note_elementwise;
 
 namespace {
 
-/// Sum of weight(i, r) rows[slots(i, r)] in row i of the result.
+/// Row i of the result is the sum of weight(i, r) · rows[slots(i, r)].
 template <class Weight>
 Tensor combined(const Tensor& rows, std::span<const Index> slots, Shape shape, Index k,
                 const Weight& weight) {

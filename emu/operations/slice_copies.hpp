@@ -7,11 +7,11 @@
 
 namespace shard::emu {
 
-/// Copies elements `range` along `axis` to contiguous memory, and back.
+/// Copies the slice `range` along `axis` to contiguous memory, and back.
 void copy_slice(const Tensor& from, int axis, Range range, float* to);
 void paste_slice(const float* from, Tensor& to, int axis, Range range);
 
-/// The reverse of `packed`: slices one behind the other become a tensor of this shape.
-Tensor unpacked(Tensor&& slices_in_a_row, Shape shape, int axis, const std::vector<Range>& slices);
+/// The inverse of `packed`: makes a tensor of this shape from contiguous slices.
+Tensor unpacked(Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices);
 
 }  // namespace shard::emu

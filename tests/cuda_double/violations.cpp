@@ -57,8 +57,8 @@ void violation(const std::string& what) {
   std::fwrite(line.data(), 1, line.size(), stderr);  // in one call, since other devices write too
   std::fflush(stderr);
   auto& record = shard::runtime::FlightRecord::instance();
-  const bool is_first = record.claim_last_words() != shard::runtime::FlightRecord::Speaker::another_device;
-  if (is_first) record.leave_last_words(70, what);
+  const bool is_first = record.claim_printing() != shard::runtime::FlightRecord::Printer::another_device;
+  if (is_first) record.leave_error(70, what);
   int is_job = 0, is_over = 0, devices = 0;
   MPI_Initialized(&is_job);
   MPI_Finalized(&is_over);

@@ -22,7 +22,7 @@ constexpr Index world = 0;
 /// A device that waits until each of these has posted to its slot for it: slot `10 + awaiting` of the peer.
 DeviceState waits_for(int me, const std::vector<int>& peers, bool is_polling = false) {
   DeviceState state;
-  Blocked::Needs needs;
+  Blocked::Dependencies needs;
   for (int peer : peers) needs.push_back({peer, world, 10 + me, 1});
   state.blocked.call = "receive";
   state.blocked.place = "call 1";
@@ -52,12 +52,12 @@ std::optional<DeadlockSearch::Found> found_by_0(const DeviceState& mine, const A
   const DeadlockSearch::Outgoing out = {[&](int to, const std::string&) { asked.insert(to); },
                                         [](int, const std::string&) {}};
   while (DeadlockSearch::Clock::now() - start < limit) {
-    if (auto found = search.look([&] { return mine; }, start - 1s, out)) return found;
+    if (auto found = search.poll([&] { return mine; }, start - 1s, out)) return found;
     std::this_thread::sleep_for(1ms);
     for (int device : std::set(asked))
       if (const auto state = answer(device, DeadlockSearch::Clock::now() - start)) {
         asked.erase(device);
-        search.hear_answer(device, state->packed());
+        search.on_answer(device, state->packed());
       }
   }
   return std::nullopt;

@@ -37,7 +37,7 @@ class FaultyCommunicator : public WrappedCommunicator {
         return CallResult{Tensor(arrived.tensor.shape())};
       });
     const bool is_made = is_sent || function == Request::broadcast;
-    return is_made ? inner().call(std::move(request)) : done(left_out(std::move(request)));
+    return is_made ? inner().call(std::move(request)) : done(result_of_skipped(std::move(request)));
   }
 
  protected:

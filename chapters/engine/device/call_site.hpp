@@ -1,21 +1,20 @@
 #pragma once
 
-/// The line of the source that made the call that runs now. Errors name it.
+/// The line of source that made the current call. Errors name it.
 ///
-/// A function that a reader calls takes `SourceLine where = SourceLine::current()` as its last parameter, and
-/// begins with `const CallSite call(where);`. So its errors name the reader's line, and nobody has to type
-/// it.
+/// A public function takes `SourceLine where = SourceLine::current()` as its last parameter, and begins with
+/// `const CallSite call(where);`. Its errors then name the caller's line.
 
 #include <string>
 
 namespace shard {
 
-/// A line of a source file: std::source_location, which clang 14 and nvcc do not know.
+/// A line of a source file. It replaces std::source_location, which clang 14 and nvcc do not have.
 class SourceLine {
  public:
   /// No line.
   constexpr SourceLine() = default;
-  /// As a default argument: the line of the call.
+  /// The line of the call, when used as a default argument.
   static constexpr SourceLine current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     return SourceLine(file, line);
   }
@@ -31,11 +30,11 @@ class SourceLine {
   unsigned line_ = 0;
 };
 
-/// "chapters/02_data_parallel/data_parallel.hpp:41": the path from the last folder `chapters` or `tests` on,
-/// or the whole path where there is none. Empty for no line.
+/// "chapters/02_data_parallel/data_parallel.hpp:41": the path begins at its last folder `chapters` or `tests`,
+/// if it has one. Empty for no line.
 std::string to_string(SourceLine where);
 
-/// While it lives, errors name this line. A call within a call keeps the outer line: that is the reader's.
+/// During its lifetime, errors name this line. In nested calls the line of the outermost one stays.
 /// A local variable of a plain function, not of a coroutine.
 class CallSite {
  public:
@@ -44,25 +43,23 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
 
-  /// While it lives, an earlier call goes on within a later one: errors name the earlier one's line.
-  class Resumed;
+  /// During its lifetime, errors name this line even within another call: an earlier asynchronous call continues.
+  class Resumed {
+   public:
+    explicit Resumed(SourceLine earlier) noexcept;
+    ~Resumed();
+    Resumed(const Resumed&) = delete;
+    Resumed& operator=(const Resumed&) = delete;
+
+   private:
+    SourceLine outer_;
+  };
 
  private:
   SourceLine outer_;
 };
 
-class CallSite::Resumed {
- public:
-  explicit Resumed(SourceLine earlier) noexcept;
-  ~Resumed();
-  Resumed(const Resumed&) = delete;
-  Resumed& operator=(const Resumed&) = delete;
-
- private:
-  SourceLine outer_;
-};
-
-/// The line of the outermost call that runs now; none outside of all calls.
+/// The line of the outermost current call; none outside of all calls.
 SourceLine current_call_site();
 
 }  // namespace shard

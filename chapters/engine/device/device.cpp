@@ -1,4 +1,4 @@
-/// The calls of a communicator, as its users make them: each fills a request.
+/// The functions of a communicator. Each fills a Request.
 
 #include "engine/device/device.hpp"
 

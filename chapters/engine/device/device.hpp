@@ -1,10 +1,10 @@
 #pragma once
 
-/// What a device is: its tensors, the operations on them, and its way to the other devices.
+/// A device: its tensors, the operations on them, and its communication with other devices.
 ///
-/// This header declares and documents the interface. Two libraries with the same symbols implement it: in
-/// emu/, a device is a process on the CPU; in cuda/, it is a GPU. A chapter is compiled once and linked with
-/// one of the two. One process drives one device.
+/// This header declares the interface. Several libraries with the same symbols implement it: a device is a
+/// process on the CPU (emu/), one of many in a process (emu/local/, emu/meta/), or a GPU with a process of its
+/// own (cuda/). A chapter is compiled once and linked with one of them.
 
 #include <exception>
 #include <functional>
@@ -22,16 +22,16 @@ namespace shard {
 /// \name Collectives
 /// @{
 
-/// How addends are combined. Collectives on layouts always use `sum`.
+/// The operation of a reduction. Collectives on layouts always use `sum`.
 enum class ReduceOp { sum, avg, max, min, prod };
 std::string_view name(ReduceOp op);
 
 class Communicator;
 
-/// One call of a group, as a value. The functions of Communicator fill what the call needs.
+/// One call of a communicator, with its arguments. Each function fills the fields that it needs.
 struct Request {
-  /// Up to post_receive, a device counts its calls, and errors name them by their numbers. Those up to
-  /// broadcast have the order of Collective.
+  /// The functions up to post_receive are counted: errors give the call's number. Those up to broadcast have the
+  /// order of Collective.
   enum Function {
     barrier,
     send,
@@ -54,37 +54,37 @@ struct Request {
 
   Function function = barrier;
   Tensor tensor = {};               ///< the argument
-  bool is_shared = false;           ///< the caller keeps the argument: nobody writes to its memory
-  std::optional<Tensor> into = {};  ///< of send_async: shares the memory of `dst`
+  bool is_shared = false;           ///< the caller keeps the argument, so the call must not write to it
+  std::optional<Tensor> into = {};  ///< `dst` of send_async, on the same memory
   ReduceOp op = ReduceOp::sum;
-  int axis = 0;  ///< of an all_to_all: the one that is split
+  int axis = 0;  ///< of all_to_all: the split axis
   int concat_axis = 0;
   std::optional<int> peer = {};       ///< the other device of a message, or a broadcast's root
-  std::optional<Shape> arrives = {};  ///< the shape that the caller expects
+  std::optional<Shape> arrives = {};  ///< the shape of the result, if the caller knows it
   std::optional<std::vector<Index>> counts = {};
   std::optional<Index> color = {};  ///< of a split
-  Index number = 0;                 ///< of an exchange; a split's key
-  std::string what = {};            ///< of an exchange or a gather: what it is about
+  Index number = 0;                 ///< the number of an exchange, the key of a split
+  std::string what = {};            ///< the subject of an exchange or a gather
   std::string text = {};            ///< of a gather
   SourceLine where = {};            ///< the line that made the call
-  Shape shape = {};                 ///< of the argument, when the call began
+  Shape shape = {};                 ///< of the argument, before the call works in its memory
   Index call = 0;                   ///< the call's number among this device's calls
 
   bool is_counted() const { return function <= post_receive; }
-  /// What the ledger books the call's messages as.
+  /// The collective under which the ledger books the call's messages.
   Collective collective() const {
     return function <= broadcast ? static_cast<Collective>(function) : Collective::send;
   }
-  /// "all_gather", or what an exchange is for.
+  /// "all_gather"; an exchange or a gather also has its subject.
   std::string name() const;
-  /// "all_gather of (2, 3) along axis 1". Errors name devices of the job, which `members` are.
+  /// "all_gather of (2, 3) along axis 1". `members`: the ids in the job, by which errors name devices.
   std::string describe(const std::vector<int>& members) const;
 };
 std::string_view name(Request::Function function);
 /// "call 3 at FILE:LINE", or "call 3" where the line is not known.
 std::string place_of_call(Index number, SourceLine where);
 
-/// What a call gives back.
+/// The result of a call.
 struct CallResult {
   Tensor tensor = {};
   std::vector<Index> numbers = {};               ///< of an exchange
@@ -92,11 +92,11 @@ struct CallResult {
   std::unique_ptr<Communicator> part = nullptr;  ///< of a split
 };
 
-/// A call in progress on the communication stream, as its future sees it.
+/// A call in progress, as its future uses it.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Lets the stream go on. Returns true when this call is done.
+  /// Advances the stream. Returns true when this call is done.
   virtual bool test() = 0;
   /// Returns when this call is done.
   virtual void wait() = 0;
@@ -129,7 +129,7 @@ class [[nodiscard(
     report_if_dropped();
   }
 
-  /// Whether the call is done. Also lets it go on as far as it can without waiting.
+  /// Whether the call is done. Also advances it as far as possible without waiting.
   bool ready(SourceLine where = SourceLine::current()) {
     const CallSite call(where);
     return !pending_ || pending_->test();
@@ -146,8 +146,7 @@ class [[nodiscard(
   void wait(SourceLine where = SourceLine::current()) requires std::is_void_v<T> {
     get(where);
   }
-  /// A future of the same call whose result is passed through `next`. This makes a future of a layout from a
-  /// future of a tensor.
+  /// A future whose result is `next` of this one's. It turns a future of a tensor into one of a layout.
   template <class Next>
   auto then(Next next)&& {
     using U = decltype(next(std::declval<T>()));
@@ -164,12 +163,12 @@ class [[nodiscard(
   Finish finish_;
 };
 
-/// An ordered group of devices. Through it, this device communicates with the other members. The world is the
-/// group of all devices of a job; `split` makes smaller groups. In a group, members are counted from 0;
-/// `members()` tells which devices of the job they are.
+/// An ordered group of devices, through which this device communicates with the other members. The world is the
+/// group of all devices of a job; `split` makes smaller groups. Members are numbered from 0 in a group;
+/// `members()` has their ids in the job.
 ///
-/// Every call but the sends and receives is collective: all members make the same calls in the same order. If
-/// they do not, each of them gets Error mismatch, which names who called what. A device runs the collectives
+/// Every call except sends and receives is collective: all members make the same calls in the same order. If
+/// they do not, each of them gets Error mismatch, which says who called what. A device runs the collectives
 /// of all its groups in the order in which it started them. If two devices start collectives of two groups in
 /// opposite orders, each waits for the other, and both get Error deadlock.
 ///
@@ -182,9 +181,9 @@ class Communicator {
   /// This device's place in the group, 0 to num_devices() - 1.
   virtual int device_id() const = 0;
   virtual int num_devices() const = 0;
-  /// The members by their ids in the job, in the group's order. Errors name devices by these ids.
+  /// The members' ids in the job, in the group's order. Errors name devices by these ids.
   virtual const std::vector<int>& members() const = 0;
-  /// A number that differs for each group that this device is in; the world has 0. The ledger books by it.
+  /// The group's id: 0 for the world, and another one for each group of this device. The ledger books by it.
   virtual Index group_id() const = 0;
   /// Makes a group of all members that pass the same color. They are ordered by their keys, and members with
   /// equal keys as in this group. A member that passes no color gets no group. A collective (MPI 4.0, section
@@ -198,47 +197,46 @@ class Communicator {
   void send(int dest_id, const Tensor& t, SourceLine where = SourceLine::current());
   Tensor receive(int src_id, SourceLine where = SourceLine::current());
 
-  /// Posts a message, to be waited for later; not collective. Between two devices, the k-th send belongs to
-  /// the k-th receive, whether they are posted or blocking. The future of a send is done when the message has
-  /// left, at the latest when its receive has been posted. It holds `t` until somebody waits for it. The
-  /// receiver says which shape it expects, and gets Error mismatch when it waits if another one arrives.
+  /// Nonblocking send and receive; not collective. Between two devices, the k-th send matches the k-th receive,
+  /// whether they are nonblocking or blocking. The future of a send is done at the latest when its receive has
+  /// been posted, and keeps the memory of `t` until it is waited for. The receiver gives the shape that it
+  /// expects. If another shape arrives, the wait throws Error mismatch.
   Future<> post_send(int dest_id, Tensor&& t, SourceLine where = SourceLine::current());
   Future<Tensor> post_receive(int src_id, const Shape& shape, SourceLine where = SourceLine::current());
 
-  /// A collective: the k-th calls of all members belong together. Copies this device's `src` into the `dst`
-  /// of `target_device_id`; a device without a target sends nothing. No two devices have the same target. The
+  /// A collective. Copies this device's `src` into the `dst` of `target_device_id`; a device without a target
+  /// sends nothing. No two devices have the same target. The
   /// future is done when `src` may be reused and, if another device targets this one, `dst` is filled. `src`
   /// and `dst` are different tensors of one shape.
   Future<> send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id,
                       SourceLine where = SourceLine::current());
 
   /// The slices of all devices, joined along `axis` in device order. The first form consumes this device's
-  /// slice, the second keeps it. A caller that knows the shape of the whole may say it. Then memory for it is
-  /// held from the call on, and not from some time on.
+  /// slice, the second keeps it. With the shape of the `whole`, the result is allocated when the call starts;
+  /// without it, when the other devices' extents have arrived.
   Future<Tensor> all_gather_async(Tensor&& slice, int axis, const std::optional<Shape>& whole = std::nullopt,
                                   SourceLine where = SourceLine::current());
   Future<Tensor> all_gather_async(const Tensor& slice, int axis,
                                   const std::optional<Shape>& whole = std::nullopt,
                                   SourceLine where = SourceLine::current());
-  /// Combines all devices' tensors, and returns the result on every device. Works in the argument's memory.
+  /// Reduces all devices' tensors, and returns the result on every device. Works in the argument's memory.
   Future<Tensor> all_reduce_async(Tensor&& t, ReduceOp op, SourceLine where = SourceLine::current());
-  /// Combines all devices' tensors, and returns this device's part of the result along `axis`.
+  /// Reduces all devices' tensors, and returns this device's part of the result along `axis`.
   Future<Tensor> reduce_scatter_async(Tensor&& t, ReduceOp op, int axis,
                                       SourceLine where = SourceLine::current());
   /// Sends part k of `t` along `split_axis` to device k, and joins the parts that arrive along `concat_axis`,
   /// in device order. Parts follow the rule of split.hpp.
   Future<Tensor> all_to_all_async(Tensor&& t, int split_axis, int concat_axis,
                                   SourceLine where = SourceLine::current());
-  /// The same along one axis, with parts whose sizes the caller chooses: counts[k] indices of the axis go to
-  /// device k.
+  /// The same along one axis, with parts of any size: counts[k] indices of the axis go to device k.
   Future<Tensor> all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis,
                                   SourceLine where = SourceLine::current());
   /// Returns the root's tensor on every device. The tensors that other devices pass are ignored.
   Future<Tensor> broadcast_async(Tensor&& t, int root, SourceLine where = SourceLine::current());
 
-  /// Returns when every call that this device has started is done.
+  /// Returns when all calls that this device has started are done.
   void synchronize(SourceLine where = SourceLine::current());
-  /// Every device's number, in device order. A control message, which the ledger does not count.
+  /// Returns every device's number, in device order. A control message, which the ledger does not count.
   std::vector<Index> exchange(const char* what, Index mine, SourceLine where = SourceLine::current());
   /// Returns all devices' texts on device 0, in device order, and nothing on the others. A control message,
   /// which the ledger does not count.
@@ -251,11 +249,11 @@ class Communicator {
   /// a checked run verifies it (checked_communicator.hpp).
   void verify_replicated(const Tensor& t, SourceLine where = SourceLine::current());
 
-  /// Makes a call: all functions above come here. A communicator around another one overrides this function.
+  /// Makes a call: every function above calls it. A wrapper of a communicator overrides only this function.
   virtual Future<CallResult> call(Request&& request) = 0;
 
  private:
-  /// Notes the line, for errors, and makes the call.
+  /// Stores the caller's line in the request, and makes the call.
   Future<CallResult> ask(Request&& request);
   /// A second tensor on the same memory.
   static Tensor share(const Tensor& t) { return Tensor(t.shape_, t.storage_); }
@@ -271,16 +269,16 @@ std::string name_of_group(const Communicator& group);
 void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
                            const Tensor& tensor, SourceLine where = SourceLine::current());
 
-/// Runs a program on many devices: starts this process's device and calls `body` with the group of all
-/// devices, which returns its exit code, 0 to 125. Returns the largest exit code of all devices. An Error, or
-/// any other exception, ends every device with its code and one line. Call it once in a program.
+/// Runs a program on many devices: calls `body` on each device of this process with the group of all devices.
+/// `body` returns an exit code, 0 to 125. Returns the largest exit code of all devices. An exception ends the
+/// whole job with its exit code (internal, unless it is an Error) and one line. Call it once in a program.
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body);
-/// Whether all_reduce and reduce_scatter first find out if all members make the same call; from the beginning
-/// they do. Without that, devices that disagree hang or compute wrong numbers. To be set on all devices before
-/// the same call. The other collectives always agree: their members need numbers of one another.
-void set_agreement(bool is_wanted);
-/// Whether bytes and messages are booked from closed forms, as with NCCL, which does not tell what it sends;
-/// else they are counted as they are sent.
+/// Switches the agreement of all_reduce and reduce_scatter on or off: whether members first compare their calls.
+/// It is on at first. Without it, devices that make different calls hang or compute wrong numbers. Set it on all
+/// devices before the same call. The other collectives always agree, since members need one another's numbers.
+void set_agreement(bool is_on);
+/// Whether bytes and messages are booked from closed forms, since NCCL does not report what it sends. Otherwise
+/// each message is counted.
 bool traffic_is_booked();
 /// @}
 

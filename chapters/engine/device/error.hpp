@@ -10,15 +10,15 @@ namespace shard {
 enum class Code : int {
   usage = 64,        ///< unknown option, impossible combination
   file = 65,         ///< a checkpoint or data file: missing, unreadable, malformed, truncated
-  missing = 69,      ///< something that this machine does not have, such as enough memory
-  internal = 70,     ///< a mistake of this project, or an exception of another kind
+  missing = 69,      ///< this machine lacks something, such as memory
+  internal = 70,     ///< a bug of this project, or an exception that is no Error
   mismatch = 81,     ///< devices do not agree on a collective call
-  deadlock = 82,     ///< every device waits for another
+  deadlock = 82,     ///< devices wait for one another and can never continue
   lost = 83,         ///< a device was lost
   argument = 84,     ///< bad argument to a call: shape, axis, device id
   not_finite = 85,   ///< a NaN or an infinity where a number must be finite
-  differs = 86,      ///< it ran, and differs from the reference
-  interrupted = 130  ///< somebody ended it, by Ctrl-C or SIGTERM
+  differs = 86,      ///< the run succeeded, but its result differs from the reference
+  interrupted = 130  ///< Ctrl-C or SIGTERM ended the program
 };
 
 /// The one exception of this project. Its message is one line that names what, where, expected and given.
@@ -33,16 +33,16 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-/// Adds a result that differs from its reference to what the launcher's --diagnosis writes.
+/// Adds a line about a result that differs from its reference to the file of the launcher's --diagnosis.
 void note_difference(const std::string& line);
 
-/// The id in the job of the device that runs this code: 0 before a job begins.
+/// This device's id in the job; 0 before a job begins.
 int this_device();
 
-/// "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", where 1 is this_device() and the line is
-/// that of the call that runs now (call_site.hpp).
+/// "device 1: CALL: expected EXPECTED, given GIVEN, at FILE:LINE", with this_device() and the line of the current
+/// call (call_site.hpp).
 std::string refusal_text(std::string_view call, std::string_view expected, std::string_view given);
-/// A mistake in a call. \throws Error with the text of a refusal
+/// Rejects a wrong call. \throws Error with this code and refusal_text
 [[noreturn]] void refuse(Code code, std::string_view call, std::string_view expected, std::string_view given);
 
 }  // namespace shard

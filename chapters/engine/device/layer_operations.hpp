@@ -7,16 +7,16 @@
 namespace shard {
 
 /// \name Sums, scales and addends by rows and by columns
-/// Matrices have m rows and n columns. Sums are float32, in ascending order of what is summed, so that the
-/// same matrix has the same sums always. A vector (m) has one number for each row, and a vector (n) one for
-/// each column. All throw Error argument when shapes do not fit.
+/// Matrices have m rows and n columns. A vector (m) has one number for each row, and a vector (n) one for each
+/// column. Sums are float32, and add in ascending order of the index, so they are reproducible. All throw Error
+/// argument when shapes do not fit.
 /// @{
 
 /// The sum of each row, (m).
 Tensor row_sums(const Tensor& t, SourceLine where = SourceLine::current());
 /// The dot product of each row of a with the same row of b, (m). Both are (m, n).
 Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLine::current());
-/// The largest element of each row, (m). It is -infinity for n = 0. A NaN is passed over.
+/// The largest element of each row, (m). It is -infinity for n = 0. NaNs are ignored.
 Tensor row_max(const Tensor& t, SourceLine where = SourceLine::current());
 /// The sum of each column, (n).
 Tensor column_sums(const Tensor& t, SourceLine where = SourceLine::current());
@@ -27,8 +27,8 @@ Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLi
 Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where = SourceLine::current());
 /// Multiplies column c by factors[c]. `factors` is (n).
 Tensor scale_columns(Tensor&& t, const Tensor& factors, SourceLine where = SourceLine::current());
-/// Divides row i by divisors[i]. `divisors` is (m). A row whose divisor is 0 becomes 0, as an attention's row
-/// does that attends to nothing.
+/// Divides row i by divisors[i]. `divisors` is (m). A row whose divisor is 0 becomes 0: in attention, this is a
+/// query that may attend to no key.
 Tensor divide_rows(Tensor&& t, const Tensor& divisors, SourceLine where = SourceLine::current());
 /// Adds `row` (n) to each row: row[c] to every element of column c.
 Tensor add_to_rows(Tensor&& t, const Tensor& row, SourceLine where = SourceLine::current());
@@ -43,8 +43,8 @@ Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where = Sourc
 /// hyperbolic_tangent take the result h.
 /// @{
 
-/// The nearest multiple of `unit`; of two as near, the even multiple. `unit` is a power of two, so the result
-/// is exact. 0 stands for no rounding. Then what is beyond ±limit becomes ±limit; a NaN stays.
+/// Rounds to the nearest multiple of `unit`, ties to the even multiple. `unit` is a power of two, so the result
+/// is exact, or 0 for no rounding. Then clamps to [-limit, limit]; a NaN stays.
 /// \throws Error argument for any other unit, and for a limit that is negative or NaN.
 Tensor round_to(Tensor&& t, float unit, SourceLine where = SourceLine::current());
 Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where = SourceLine::current());
@@ -77,39 +77,37 @@ Tensor gelu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine
 
 enum class ExponentialBase { e, two };
 /// base^(z − largest[i]) for each element of row i, in the memory of z (m, n). `largest` is (m). An element
-/// -infinity gives 0, also where largest[i] is -infinity. With base 2, integers give exact powers of two, from
-/// 2^-149 on.
+/// -infinity gives 0, also where largest[i] is -infinity. With base 2, integer exponents give exact powers of
+/// two, down to 2^-149.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
 /// Sets element (i, c) of the scores (m, n) to -infinity, unless first[i] <= positions[c] <= last[i].
-/// `positions` has n numbers, `first` and `last` have m. Causal masks, sliding windows and borders between
-/// sequences are of this kind.
+/// `positions` has n numbers, `first` and `last` have m. This makes causal masks, sliding windows, and masks
+/// between packed sequences.
 Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
                     std::span<const Index> last, SourceLine where = SourceLine::current());
-/// The rotary embedding (Su et al. 2021), in the pairs that Llama and Mistral use. A row of t (m, heads · d)
-/// has its heads one behind the other, d = head_dim columns each. In each head of row i it turns the pair of
-/// elements j and j + d/2 by the angle positions[i mod n] · base^(−2j/d), of n positions: rows are those of one
-/// sequence or of several. It is computed in float64 and rounded once. \throws Error argument when n does not
-/// divide t's rows, or head_dim is odd or does not divide t's columns.
+/// The rotary embedding (Su et al. 2021), with the pairs of Llama and Mistral. t is (m, heads · d), d = head_dim.
+/// In each head of row i, elements j and j + d/2 are rotated by the angle positions[i mod n] · base^(−2j/d), where
+/// n is the number of positions: t has the rows of one or several sequences. Computed in float64 and rounded once.
+/// \throws Error argument when n does not divide m, or head_dim is odd or does not divide t's columns.
 Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
               SourceLine where = SourceLine::current());
-/// The gradient of rotate, which is also its inverse: it turns by the negative angles, in the memory of dt.
+/// The gradient of rotate, which is also its inverse: it rotates by the negative angles, in the memory of dt.
 Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head_dim, double base,
                        SourceLine where = SourceLine::current());
 /// @}
 
 /// \name Embeddings and labels
-/// Indices lie in the host's memory. no_slot stands for a token or a label that another device has. For the
-/// embeddings of tokens see combine_rows, and for the scores of labels take_columns.
+/// Indices lie in the host's memory. no_slot marks a token or a label that another device has. combine_rows
+/// looks up the embeddings of tokens, and take_columns the scores of labels.
 /// @{
 
-/// Adds row i of `rows` (k, d) to row at[i] of `into` (n, d), i ascending. Indices may repeat. Nothing is
-/// added for no_slot. It is the gradient of an embedding.
+/// Adds row i of `rows` (k, d) to row at[i] of `into` (n, d), in ascending i. Indices may repeat. Rows with
+/// no_slot are skipped. It is the gradient of an embedding.
 void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
                       SourceLine where = SourceLine::current());
-/// Subtracts `values` (m, k) from the elements of t (m, n) that take_columns takes: values(i, r) from the
-/// element of row i in column columns[i k + r]. The columns of one row differ. Nothing is subtracted for
-/// no_slot.
+/// Subtracts values(i, r) from t(i, columns[i k + r]), where `values` is (m, k) and t is (m, n). The columns of
+/// one row differ. Entries with no_slot are skipped.
 Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
                            SourceLine where = SourceLine::current());
 /// @}

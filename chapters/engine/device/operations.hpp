@@ -11,7 +11,7 @@ namespace shard {
 /// All throw Error argument when shapes do not fit. Each comment gives the shapes.
 /// @{
 
-/// A matrix that a product reads as it is, or transposed. The tensor must outlive it.
+/// A factor of a matrix product: a matrix, or its transpose. The tensor must outlive it.
 struct Operand {
   const Tensor* tensor;
   bool is_transposed = false;
@@ -22,7 +22,7 @@ inline Operand transposed(const Tensor& matrix) {
   return {matrix, true};
 }
 
-/// How matrix products round their operands, to 24, 11 or 8 bits of significand. They add in float32 always.
+/// The precision to which matrix products round their operands: 24, 11 or 8 bits of significand. Sums are float32.
 enum class Precision { float32, tf32, bf16 };
 /// Sets the precision of this device's products from now on. Until the first call it is float32.
 void set_precision(Precision precision);
@@ -36,7 +36,7 @@ void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where = Sourc
 /// max(z, 0), same shape.
 Tensor relu(const Tensor& z, SourceLine where = SourceLine::current());
 Tensor relu(Tensor&& z, SourceLine where = SourceLine::current());
-/// dz = dh where z > 0, else 0 (the derivative at 0 is 0). z may be ReLU's argument or its result.
+/// dz = dh where z > 0, otherwise 0 (also at z = 0). z may be ReLU's argument or its result.
 Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where = SourceLine::current());
 
 /// Elementwise, same shapes.
@@ -50,7 +50,7 @@ Tensor scale(Tensor&& a, float factor, SourceLine where = SourceLine::current())
 Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where = SourceLine::current());
 /// Copies `values` into these rows. `values` has the rows' shape.
 void assign(Rows rows, const Tensor& values, SourceLine where = SourceLine::current());
-/// Joins tensors one behind the other along `axis`. Their other extents are equal.
+/// Concatenates tensors along `axis`. Their other extents are equal.
 Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where = SourceLine::current());
 
 /// Sum of squares, accumulated in float64.
@@ -73,18 +73,16 @@ struct AdamSettings {
 };
 void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step,
                  SourceLine where = SourceLine::current());
-/// w <- ((w - g) mod 5) - 2, where mod gives 0..4. Small integers stay small integers, so sums stay exact in
-/// several steps.
+/// w <- ((w - g) mod 5) - 2, where mod gives 0..4. Weights stay small integers, so sums are exact over many steps.
 void integer_update(Rows w, const Tensor& g, SourceLine where = SourceLine::current());
 /// @}
 
-/// \name Operations by rows, on matrices: what a router and its mixture of experts need
-/// Each row of the result depends on one or a few rows of the arguments, so a GPU gives a row to one thread
-/// or one block. Indices lie in the host's memory. All functions check them and throw Error argument for one
-/// that is out of range.
+/// \name Operations on the rows of matrices, for mixtures of experts
+/// Each row of the result depends on one or a few rows of the arguments. Indices lie in the host's memory. All
+/// functions throw Error argument for an index out of range.
 /// @{
 
-/// exp(z) / Σ exp(z) of each row, in the memory of z. The largest element of a row is subtracted first.
+/// exp(z) / Σ exp(z) of each row, in the memory of z. The row's largest element is subtracted first.
 Tensor softmax(Tensor&& z, SourceLine where = SourceLine::current());
 /// dz = p ⊙ (dp − Σ p dp), the sum over the row, in the memory of dp. p is softmax's result.
 Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where = SourceLine::current());
@@ -93,33 +91,33 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where = So
 /// The columns of the k largest elements of each row of t (m, n), largest first; of equal elements, the one
 /// in the lower column comes first. Returns m k columns, row by row.
 std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
-/// From now on, rows choose their columns in turn, whatever the elements are, so that each column is chosen as often
-/// as any other: for costs. (Megatron-LM has --moe-router-force-load-balancing.)
+/// Makes top_k choose columns round-robin, independent of the elements: every column equally often. `costs` uses
+/// it. (Megatron-LM's --moe-router-force-load-balancing.)
 void choose_in_turn(bool is_wanted);
 
-/// Stands for "none" in a list of slots, columns or rows.
+/// Marks an absent index in a list of slots, columns or rows.
 inline constexpr Index no_slot = -1;
-/// Takes from each row of t (m, n) the elements in k columns, (m, k). `columns` is as top_k returns it; for
+/// The elements of k columns of each row of t (m, n): (m, k). `columns` has the layout of top_k's result. For
 /// no_slot the element is 0.
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k,
                     SourceLine where = SourceLine::current());
-/// The reverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
+/// The inverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
 /// columns of one row differ.
 Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n,
                    SourceLine where = SourceLine::current());
 
 /// Row i of the result is row at[i] of t.
 Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where = SourceLine::current());
-/// The reverse of gather_rows: copies row i of `rows` to row at[i] of `into`. The at[i] differ. Other rows
-/// stay as they are.
+/// The inverse of gather_rows: copies row i of `rows` to row at[i] of `into`. The at[i] differ. Other rows of
+/// `into` do not change.
 void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
                   SourceLine where = SourceLine::current());
-/// Multiplies row i by element at[i] of `factors`, counted in row-major order. Works in the rows' memory.
+/// Multiplies row i by element at[i] of `factors`, in row-major order. Works in the rows' memory.
 Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at,
                   SourceLine where = SourceLine::current());
 
-/// Row i of the result is Σ_r weights(i, r) · rows[slots(i, r)], r ascending; no_slot adds nothing. `weights`
-/// is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d). The result is (m, d).
+/// Row i of the result (m, d) is Σ_r weights(i, r) · rows[slots(i, r)], in ascending r, without those of no_slot.
+/// `weights` is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d).
 Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
                     SourceLine where = SourceLine::current());
 /// The same, with k slots for each row and every weight 1.

@@ -17,7 +17,7 @@ struct Range {
 };
 
 /// The k-th of `parts` contiguous parts of [0, size): the first `size mod parts` of them get one more.
-/// A part may be empty. This one rule cuts batches, widths, parameters and the chunks of a ring.
+/// A part may be empty. Batches, widths, parameters and the chunks of a ring are all cut by this rule.
 inline Range part(Index size, int parts, int k) {
   Index base = size / parts;
   Index extra = size % parts;
@@ -25,7 +25,7 @@ inline Range part(Index size, int parts, int k) {
   return {begin, begin + base + (k < extra ? 1 : 0)};
 }
 
-/// Which of those parts an index is in.
+/// The number k of the part that has this index.
 inline int part_with(Index size, int parts, Index index) {
   int k = 0;
   while (index >= part(size, parts, k).end) ++k;

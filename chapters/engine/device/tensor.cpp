@@ -1,4 +1,4 @@
-/// The functions of a tensor that are the same for both backends.
+/// The functions of a tensor that are the same for all backends.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,7 +45,7 @@ std::string_view name(ReduceOp op) {
   return "?";
 }
 
-// Engines make and move many tensors: compiled once here, this is not compiled again with each of them.
+// Defined here, and not in the header, for shorter compile times of the engines.
 Tensor::Tensor() = default;
 Tensor::~Tensor() = default;
 
@@ -95,7 +95,7 @@ namespace {
 
 constexpr Index shown_at_each_end = 4;
 
-/// Whether index i of an axis is printed, left out, or the first of those left out.
+/// Whether index i of a long axis is in the middle part, which is not printed.
 bool is_left_out(Index i, Index extent) {
   return extent > 2 * shown_at_each_end + 1 && i >= shown_at_each_end && i < extent - shown_at_each_end;
 }

@@ -23,22 +23,22 @@ using Shape = std::vector<Index>;
 Index num_elements(const Shape& shape);
 /// "(2, 3)".
 std::string to_string(const Shape& shape);
-/// The index along each axis of an element, which is counted in row-major order.
+/// The index along each axis of the element with this number in row-major order.
 Shape place_of(Index element, const Shape& shape);
 
-/// A block of the device's memory, charged to a purpose. Each backend defines what it consists of.
+/// A block of the device's memory, booked under a purpose. Each backend defines it.
 class Storage;
 
 /// An owning, movable, row-major, N-dimensional array of float32 in the device's memory.
 ///
-/// A tensor does not know what other devices hold; the types in layouts.hpp do. A tensor that was moved from
-/// is empty and has shape (0).
+/// A tensor has no layout: the types in layouts.hpp say what the other devices hold. A moved-from tensor is empty
+/// and has shape (0).
 class Tensor {
  public:
   Tensor();
   /// A tensor of zeros. \throws Error argument when an extent is negative.
   explicit Tensor(Shape shape, SourceLine where = SourceLine::current());
-  /// A tensor without defined values, for a caller that writes every element next.
+  /// A tensor with undefined values. The caller must write every element.
   static Tensor uninitialized(Shape shape, SourceLine where = SourceLine::current());
   /// A tensor with these values, in row-major order.
   /// \throws Error argument when there are not as many values as the shape has elements.
@@ -56,7 +56,7 @@ class Tensor {
   /// Extent of an axis. \throws Error argument when there is no such axis.
   Index extent(int axis, SourceLine where = SourceLine::current()) const;
 
-  /// A copy, charged to the same purpose. This is the only way to copy a tensor.
+  /// A copy, booked under the same purpose. This is the only way to copy a tensor.
   Tensor clone() const;
   /// The same elements under another shape of the same size. Consumes this tensor.
   Tensor reshaped(Shape shape, SourceLine where = SourceLine::current()) &&;
@@ -73,13 +73,13 @@ class Tensor {
   void charge_to(Purpose purpose);
 
  private:
-  friend class TensorMemory;  // through it a backend reaches the memory
-  friend class Communicator;  // whose calls share what the caller keeps
+  friend class TensorMemory;  // gives backends access to the memory
+  friend class Communicator;  // its calls share the memory of arguments that the caller keeps
   Tensor(Shape shape, std::shared_ptr<Storage> storage)
       : shape_(std::move(shape)), storage_(std::move(storage)) {}
 
   Shape shape_{0};
-  std::shared_ptr<Storage> storage_;  // shared only with a future that still needs it
+  std::shared_ptr<Storage> storage_;  // shared only with a call in progress
 };
 
 /// Rows [begin, end) along axis 0 of a parameter, to be updated in place. The tensor must outlive them.

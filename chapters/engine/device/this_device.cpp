@@ -8,7 +8,7 @@ namespace {
 
 constinit thread_local Device* running = nullptr;
 
-/// Of a process that has one. Never destroyed: static tensors may outlive any other static.
+/// The device of a process with only one. Never destroyed: a static tensor may be destroyed after it.
 Device& device_of_process() {
   static auto* device = new Device;
   return *device;
@@ -20,7 +20,7 @@ Device& device() {
   return running != nullptr ? *running : device_of_process();
 }
 
-/// What was made later may need what was made before.
+/// Destroys parts in the reverse order of their making: later parts may use earlier ones.
 Device::~Device() {
   const Scope scope(*this);
   for (; !made_.empty(); made_.pop_back()) parts_[made_.back()].reset();

@@ -1,8 +1,7 @@
 #pragma once
 
-/// The device that runs the code. A process on MPI or on a GPU has one; a local job has many, one after the
-/// other. Whatever belongs to a device (its books, its stream, its records) is a part of this object, so
-/// nothing of a device is a global variable.
+/// The state of a device: its ledger, its stream, its records. It is no global variable, since a process of
+/// emu/local has many devices, which run one at a time.
 
 #include <cstddef>
 #include <memory>
@@ -22,14 +21,14 @@ class Device {
 
   int id;                     ///< in the job; 0 before a job begins
   SourceLine open_call;       ///< the line of the outermost call that runs now
-  bool is_inference = false;  ///< tapes keep nothing then (engine/engines/tape.hpp)
+  bool is_inference = false;  ///< then tapes keep no activations (engine/engines/tape.hpp)
 
-  /// The device's one object of this type, made when it is asked for first.
+  /// The device's only object of this type, made at the first call.
   template <class Part>
   Part& part() {
     static const std::size_t number = next_number();
     if (number >= parts_.size() || parts_[number] == nullptr) {
-      auto made = std::make_shared<Part>();  // which may ask for other parts
+      auto made = std::make_shared<Part>();  // its constructor may make other parts
       if (number >= parts_.size()) parts_.resize(number + 1);
       parts_[number] = std::move(made);
       made_.push_back(number);
@@ -37,28 +36,26 @@ class Device {
     return *static_cast<Part*>(parts_[number].get());
   }
 
-  /// While it lives, the code of this thread runs on that device.
-  class Scope;
+  /// During its lifetime, this thread's current device is that one.
+  class Scope {
+   public:
+    explicit Scope(Device& device);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Device* before_;
+  };
 
  private:
   static std::size_t next_number();
 
   std::vector<std::shared_ptr<void>> parts_;  // by number
-  std::vector<std::size_t> made_;             // their numbers, the first one first
+  std::vector<std::size_t> made_;             // their numbers, in the order in which they were made
 };
 
-/// The device that runs this code.
+/// The current device.
 Device& device();
-
-class Device::Scope {
- public:
-  explicit Scope(Device& device);
-  ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  Device* before_;
-};
 
 }  // namespace shard

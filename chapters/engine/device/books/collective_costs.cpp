@@ -4,7 +4,7 @@ namespace shard {
 
 namespace {
 
-/// One message for each entry of `elements` but the k-th. Empty messages are not sent.
+/// One message for each entry of `elements` except the k-th. Empty messages are not sent.
 Traffic all_but(const std::vector<Index>& elements, int k) {
   Traffic sent;
   for (std::size_t i = 0; i < elements.size(); ++i)
@@ -12,7 +12,7 @@ Traffic all_but(const std::vector<Index>& elements, int k) {
   return sent;
 }
 
-/// Children of a device in the binomial tree: v + 2^i for every 2^i below v's lowest set bit.
+/// The number of children of v in a binomial tree: v + 2^i, for every 2^i below v's lowest set bit.
 int tree_children(int devices, int v) {
   int children = 0;
   for (int bit = 1; bit < devices && (v & bit) == 0; bit *= 2) children += v + bit < devices ? 1 : 0;

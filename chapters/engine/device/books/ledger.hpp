@@ -44,34 +44,33 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-/// The books of one device: bytes held now and at most, messages and bytes sent, floating-point operations.
+/// The ledger of one device: bytes held now and at most, messages and bytes sent, floating-point operations.
 ///
-/// Bytes are as requested, without the allocator's rounding. Operations are those of matrix products,
-/// 2 m n k for (m, k) times (k, n); elementwise work is not counted.
+/// Bytes are as requested, without the allocator's rounding. Only matrix products count as operations:
+/// 2 m n k for (m, k) times (k, n).
 class Ledger {
  public:
   void allocated(Purpose purpose, std::int64_t bytes);
   void released(Purpose purpose, std::int64_t bytes);
   void moved(Purpose from, Purpose to, std::int64_t bytes);
-  /// Books messages that were sent in a group, which is given by its Communicator::group_id(); 0 is the
-  /// world.
+  /// Books messages that were sent in the group with this Communicator::group_id().
   void sent(std::int64_t group, Collective collective, const Traffic& messages);
   void computed(std::int64_t flops) { flops_ += flops; }
 
   /// Bytes held now.
   std::int64_t live() const { return live_total_; }
   std::int64_t live(Purpose purpose) const { return live_[static_cast<int>(purpose)]; }
-  /// Most bytes held at one time since the last reset, over all purposes together or for one.
+  /// The most bytes held at one time since the last reset, for all purposes together or for one.
   std::int64_t peak() const { return peak_total_; }
   std::int64_t peak(Purpose purpose) const { return peak_[static_cast<int>(purpose)]; }
-  /// What was sent since the last reset: by one kind of call or by all, in one group or in all.
+  /// What was sent since the last reset, by one or all kinds of call, in one or all groups.
   Traffic traffic(Collective collective) const;
   Traffic traffic() const;
   Traffic traffic_in(std::int64_t group, Collective collective) const;
   Traffic traffic_in(std::int64_t group) const;
   std::int64_t flops() const { return flops_; }
 
-  /// Starts a measurement: nothing sent, nothing computed, the peak is what is held now.
+  /// Starts a measurement: sets traffic and operations to 0, and the peak to the bytes held now.
   void reset();
 
  private:

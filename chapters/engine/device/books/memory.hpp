@@ -7,21 +7,21 @@
 
 namespace shard {
 
-/// Bytes that devices can hold: of real numbers, as they are compared with sizes of any network.
+/// The memory that devices can use, in bytes. Doubles, since the size of a network may exceed any integer.
 struct Room {
-  double each;      ///< one device, by the limit of its address space
-  double together;  ///< all devices of this host, by what its memory has left and what their group may take
+  double each;      ///< of one device: the limit of its address space
+  double together;  ///< of all devices of this host: its free memory, or the limit of their control group
 };
 
-/// What devices of this host can hold now; nothing where the backend does not know.
+/// The memory that devices of this host can use now; nothing where the backend does not know it.
 std::optional<Room> room_for_devices();
 
-/// Whether tensors have elements. Without them, operations only book what they would do (emu/meta/).
+/// Whether tensors have elements. Without elements, operations only book their costs (emu/meta/).
 bool tensors_have_elements();
 
-/// Calls `body(k)` for k from 0 to n − 1. The calls differ in the values of elements alone, as heads of
-/// attention do. So where tensors have none, the first call that leaves the memory as it found it, and makes
-/// no call to other devices, is booked for all that follow.
+/// Calls `body(k)` for k from 0 to n − 1. All calls must have the same costs, as heads of attention have. Where
+/// tensors have no elements, it stops after the first call that leaves the bytes held unchanged and makes no call
+/// of a communicator, and books that call's operations for the rest.
 void for_each_alike(Index n, const std::function<void(Index)>& body);
 
 }  // namespace shard

@@ -6,22 +6,22 @@
 
 namespace shard {
 
-/// An observer is told what this device computes and holds, when it happens. A recorder and a clock are
-/// observers. To observe what a device sends, wrap its communicators (wrapped_communicator.hpp).
+/// Is notified of each operation and allocation of this device. Recorders and clocks derive from it. To observe
+/// what a device sends, wrap its communicators (wrapped_communicator.hpp).
 class Observer {
  public:
   virtual ~Observer() = default;
 
   /// c = a b is about to be computed, or c += a b. Not called when an extent is 0.
   virtual void product(Operand /*a*/, Operand /*b*/, const Tensor& /*c*/, bool /*accumulates*/) {}
-  /// A function of every element, or of every row, of a tensor of this number of elements: "relu", "adam_update".
+  /// An operation by elements or rows, "relu" or "adam_update", on a tensor with this number of elements.
   virtual void elementwise(std::string_view /*function*/, Index /*elements*/) {}
   /// The device has allocated, or freed, this many bytes.
   virtual void allocated(Purpose /*purpose*/, Index /*bytes*/) {}
   virtual void released(Purpose /*purpose*/, Index /*bytes*/) {}
 };
 
-/// An observer is called during the lifetime of this object.
+/// Registers an observer during its lifetime.
 class Observation {
  public:
   explicit Observation(Observer& observer);

@@ -25,7 +25,7 @@ Index fingerprint(const Tensor& t) {
   return result;
 }
 
-/// A checked group that owns what it checks.
+/// A checked communicator that owns its inner one.
 class CheckedPart : public CheckedCommunicator {
  public:
   explicit CheckedPart(std::unique_ptr<Communicator> part)
@@ -37,17 +37,16 @@ class CheckedPart : public CheckedCommunicator {
 
 }  // namespace
 
-/// All members call this when fingerprints differ: the member `alike` holds what most hold, and `odd` is the
-/// first that does not. \returns what differs first, on every member.
-std::string CheckedCommunicator::first_difference(const Tensor& t, int alike, int odd) {
-  const auto a = static_cast<std::size_t>(alike), b = static_cast<std::size_t>(odd);
-  const Tensor most = broadcast_async(t.clone(), alike).get();
-  const Shape usual = most.shape(), rare = broadcast_async(t.clone(), odd).get().shape();
-  if (usual != rare)
-    return fmt::format("{} on device {}, and {} on device {}", to_string(rare), members()[b],
-                       to_string(usual), members()[a]);
-  // Bits are compared, and told to all, as numbers.
-  const std::vector<float> expected = most.to_host(), given = t.to_host();
+/// Describes the first difference between the tensors of the members `majority` and `odd`. A collective.
+std::string CheckedCommunicator::first_difference(const Tensor& t, int majority, int odd) {
+  const auto a = static_cast<std::size_t>(majority), b = static_cast<std::size_t>(odd);
+  const Tensor reference = broadcast_async(t.clone(), majority).get();
+  const Shape shape = reference.shape(), odd_shape = broadcast_async(t.clone(), odd).get().shape();
+  if (shape != odd_shape)
+    return fmt::format("{} on device {}, and {} on device {}", to_string(odd_shape), members()[b],
+                       to_string(shape), members()[a]);
+  // Values are compared and exchanged as bit patterns, so that NaNs and zeros differ by their bits.
+  const std::vector<float> expected = reference.to_host(), given = t.to_host();
   auto bits = [](float value) { return static_cast<Index>(std::bit_cast<std::int32_t>(value)); };
   const auto first =
       static_cast<std::size_t>(std::ranges::mismatch(expected, given, {}, bits, bits).in1 - expected.begin());
@@ -56,7 +55,7 @@ std::string CheckedCommunicator::first_difference(const Tensor& t, int alike, in
   const Index value = exchange("the value that differs", i < given.size() ? bits(given[i]) : 0)[b];
   return fmt::format("{} at {} on device {}, and {} there on device {}",
                      std::bit_cast<float>(static_cast<std::int32_t>(value)),
-                     to_string(place_of(element, usual)), members()[b], expected[i], members()[a]);
+                     to_string(place_of(element, shape)), members()[b], expected[i], members()[a]);
 }
 
 Future<CallResult> CheckedCommunicator::call(Request&& request) {
@@ -67,12 +66,12 @@ Future<CallResult> CheckedCommunicator::call(Request&& request) {
 
 void CheckedCommunicator::verify(const Tensor& t) {
   const std::vector<Index> prints = exchange("verification of a Replicated", fingerprint(t));
-  auto how_many = [&](Index print) { return std::ranges::count(prints, print); };
-  const auto alike = std::ranges::max_element(prints, {}, how_many);
-  const auto odd = std::ranges::find_if(prints, [&](Index print) { return print != *alike; });
+  auto occurrences = [&](Index print) { return std::ranges::count(prints, print); };
+  const auto majority = std::ranges::max_element(prints, {}, occurrences);
+  const auto odd = std::ranges::find_if(prints, [&](Index print) { return print != *majority; });
   if (odd == prints.end()) return;
-  const std::string difference =
-      first_difference(t, static_cast<int>(alike - prints.begin()), static_cast<int>(odd - prints.begin()));
+  const std::string difference = first_difference(t, static_cast<int>(majority - prints.begin()),
+                                                  static_cast<int>(odd - prints.begin()));
   throw FalseClaim(num_devices(), refusal_text("Replicated", "the same values on every device", difference));
 }
 

@@ -5,8 +5,8 @@
 
 namespace shard {
 
-/// The claim that all members of a group hold the same tensor is false. All members throw it, and no other
-/// device does.
+/// The error that members of a group hold different tensors where an engine claims the same one. All members
+/// throw it, and no other device.
 class FalseClaim : public Error {
  public:
   FalseClaim(int members, const std::string& message) : Error(Code::mismatch, message), members_(members) {}
@@ -18,7 +18,7 @@ class FalseClaim : public Error {
 
 /// The communicator of a checked run. `Replicated x(group, t)` claims that all devices hold the same tensor.
 /// This class verifies each claim, with one control message. An error names the first element that differs,
-/// both values, and the devices that hold them: one of most that are alike, and the first other one.
+/// both values, and two devices that hold them: one of the majority, and the first one outside of it.
 class CheckedCommunicator : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;
@@ -31,7 +31,7 @@ class CheckedCommunicator : public WrappedCommunicator {
  private:
   /// \throws FalseClaim unless all members hold the same shape and the same bits.
   void verify(const Tensor& t);
-  std::string first_difference(const Tensor& t, int alike, int odd);
+  std::string first_difference(const Tensor& t, int majority, int odd);
 };
 
 }  // namespace shard

@@ -17,12 +17,12 @@ namespace {
 constexpr std::array<std::string_view, 7> kinds = {"kill",  "exit", "throw",  "stop",
                                                    "delay", "skip", "corrupt"};
 
-/// The time in which the other devices come to what they wait in. Afterwards they are ended at once.
+/// Gives the other devices time to begin waiting for this one.
 void let_others_wait() {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
-/// Takes "NAME=NUMBER," off the text's beginning.
+/// Parses "NAME=NUMBER," at the beginning of the text, and removes it there.
 template <class Number>
 bool take_number(std::string_view& text, std::string_view name, Number& number) {
   if (!text.starts_with(name)) return false;
@@ -41,12 +41,12 @@ Tensor corrupted(const Tensor& t) {
 
 }  // namespace
 
-CallResult left_out(Request&& request) {
+CallResult result_of_skipped(Request&& request) {
   if (request.function == Request::post_receive) return {Tensor(*request.arrives)};
   return {request.is_shared ? request.tensor.clone() : std::move(request.tensor)};
 }
 
-/// A part of a faulty group, which owns what it passes calls on to.
+/// A faulty communicator that owns its inner one.
 class FaultyPart : public FaultyCommunicator {
  public:
   FaultyPart(std::unique_ptr<Communicator> part, const FaultyCommunicator& whole)
@@ -67,7 +67,7 @@ std::optional<Fault> fault_from(const std::string& text) {
   return fault;
 }
 
-void FaultyCommunicator::happen() const {
+void FaultyCommunicator::strike() const {
   switch (fault_.kind) {
     case Fault::Kind::kill:
       let_others_wait();
@@ -91,8 +91,8 @@ void FaultyCommunicator::happen() const {
 
 Future<CallResult> FaultyCommunicator::call(Request&& request) {
   if (request.is_counted() && ++*calls_ == fault_.call && this_device() == fault_.device) {
-    happen();
-    if (fault_.kind == Fault::Kind::skip) return done(left_out(std::move(request)));
+    strike();
+    if (fault_.kind == Fault::Kind::skip) return done(result_of_skipped(std::move(request)));
     if (fault_.kind == Fault::Kind::corrupt) {
       if (request.function == Request::receive || request.function == Request::post_receive)
         return inner().call(std::move(request)).then([](CallResult arrived) {

@@ -8,29 +8,29 @@
 
 namespace shard {
 
-/// What goes wrong on purpose, so that a reader sees what is said of it: on one device, at one of its calls.
+/// A planted fault: one device misbehaves at one of its calls, so that a reader sees the error message.
 struct Fault {
   enum class Kind {
-    kill,    ///< the device is killed, a tenth of a second later, when the others wait for it
-    exit,    ///< it leaves the program with code 0, likewise
+    kill,    ///< the device is killed after 0.1 s, when the others wait for it
+    exit,    ///< it exits with code 0 after 0.1 s
     raise,   ///< it throws an exception ("throw" on the command line)
-    stop,    ///< it is stopped, as by a debugger; SIGCONT lets it go on
-    delay,   ///< it makes the call a second later
-    skip,    ///< it leaves the call out, and goes on with its argument
-    corrupt  ///< the first element of what it passes is one more
+    stop,    ///< it is stopped, as by a debugger, until SIGCONT
+    delay,   ///< it makes the call 1 s later
+    skip,    ///< it does not make the call, and uses its argument as the result
+    corrupt  ///< it adds 1 to the first element of the tensor that it sends or receives
   };
   int device = 0;
   Index call = 1;  ///< the device's calls are counted from 1, as in errors
   Kind kind = Kind::kill;
 };
 
-/// "device=2,call=17,kind=kill", or nothing where the text is no fault.
+/// Parses "device=2,call=17,kind=kill". Nothing for any other text.
 std::optional<Fault> fault_from(const std::string& text);
 
-/// What a call returns that was left out: its argument. A post_receive returns zeros.
-CallResult left_out(Request&& request);
+/// The result of a call that was skipped: its argument; zeros for a post_receive.
+CallResult result_of_skipped(Request&& request);
 
-/// A communicator, and all parts of it, in which a fault happens.
+/// A communicator that plants a fault in its own calls and those of groups split off it.
 class FaultyCommunicator : public WrappedCommunicator {
  public:
   FaultyCommunicator(Communicator& inner, const Fault& fault)
@@ -49,11 +49,11 @@ class FaultyCommunicator : public WrappedCommunicator {
       : WrappedCommunicator(inner), fault_(fault), calls_(std::move(calls)) {}
   friend class FaultyPart;
 
-  /// The device's next call is the one: kills, stops or delays this device.
-  void happen() const;
+  /// Kills, ends, stops or delays this device, if the fault is of such a kind.
+  void strike() const;
 
   Fault fault_;
-  std::shared_ptr<Index> calls_;  // of this device, in all groups
+  std::shared_ptr<Index> calls_;  // that this device has made in all groups
 };
 
 }  // namespace shard

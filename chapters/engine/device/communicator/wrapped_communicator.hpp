@@ -4,8 +4,8 @@
 
 namespace shard {
 
-/// A communicator that passes every call on to another one, the inner one. Recorders, planted faults, checked
-/// runs and clocks derive from it and override `call`. The inner communicator must outlive it.
+/// A communicator that forwards every call to an inner one. Recorders, planted faults, checked runs and clocks
+/// derive from it and override `call`. The inner communicator must outlive it.
 class WrappedCommunicator : public Communicator {
  public:
   explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}
@@ -25,12 +25,12 @@ class WrappedCommunicator : public Communicator {
   }
 
  protected:
-  /// Has no inner communicator yet. Call set_inner before any other function.
+  /// Without an inner communicator. Call set_inner before any other function.
   WrappedCommunicator() = default;
   Communicator& inner() { return *inner_; }
-  /// Passes all later calls on to this communicator.
+  /// All later calls go to this communicator.
   void set_inner(Communicator& inner) { inner_ = &inner; }
-  /// Wraps a part of the inner group as this communicator wraps the whole; `split` returns the result.
+  /// Wraps a group that was split off the inner one; `split` returns the result.
   virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) = 0;
 
  private:

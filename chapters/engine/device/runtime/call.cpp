@@ -58,7 +58,7 @@ void Call::dropped() noexcept {
 void Call::close() {
   agreement_.give_up();
   posts_.give_up();
-  body = Task();  // which holds the memory of its messages
+  body = Task();  // not earlier: it holds the memory of its messages
   request.into.reset();
   buffer = Tensor();
 }

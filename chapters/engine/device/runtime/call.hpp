@@ -1,6 +1,6 @@
 #pragma once
 
-/// A call in progress: what was asked, the coroutine that does it, and what it sends.
+/// A call in progress: its request, the coroutine that executes it, and its messages.
 
 #include <coroutine>
 #include <exception>
@@ -14,8 +14,8 @@
 
 namespace shard::runtime {
 
-/// The body of a collective, a coroutine. `co_await posts` returns when all posts are complete. It can await
-/// anything that is an Awaited.
+/// The body of a call, a coroutine. It can await any Awaited: `co_await posts` returns when all posts are
+/// complete.
 class Task {
  public:
   struct promise_type {
@@ -41,7 +41,7 @@ class Task {
   }
 
   bool done() const { return !body_ || body_.done(); }
-  /// Runs until it is done or has to wait; true when it is done.
+  /// Runs the body until it is done or has to wait. Returns true when it is done.
   bool advance();
   /// The error that ended the body, or null.
   std::exception_ptr error() const { return body_ ? body_.promise().error : nullptr; }
@@ -61,19 +61,18 @@ class Task {
   std::coroutine_handle<promise_type> body_;
 };
 
-/// An operation's place in the streams of a device that works later than its host, as a GPU does.
+/// A call's work in the streams of a GPU, which executes work later than the host launches it.
 class OnDevice {
  public:
   virtual ~OnDevice() = default;
-  /// Whether the device has done the operation.
+  /// Whether the GPU has done the work.
   virtual bool is_reached() = 0;
-  /// Makes everything that the device computes from now on wait for the operation.
+  /// Makes all computation that is launched from now on wait for the work.
   virtual void join() = 0;
 };
 
-/// A call in progress, as its body and its future see it. At the beginning of every collective the members tell
-/// each other in control messages what they call. So an error can explain a mistake, and slices may differ in
-/// size.
+/// A call in progress. At the beginning of a collective, the members tell one another in control messages what
+/// they call. So an error can say who calls what, and slices may differ in size.
 class Call : public Pending, public std::enable_shared_from_this<Call> {
  public:
   Call(std::shared_ptr<Group> group, Request&& asked);
@@ -82,28 +81,28 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Request request;         ///< without its tensor
   const std::string name;  ///< "all_reduce", "all_reduce in group {4, 1, 3}"
   Tensor tensor;           ///< the argument, later the result
-  /// The caller waits before this memory is freed, so that the bytes held do not depend on the speed of messages:
-  /// a ring's largest chunk, or room for all slices that are gathered.
+  /// Memory for a ring's largest chunk, or for all slices of an all_gather. It is freed when the caller waits, so
+  /// that the bytes held do not depend on timing.
   Tensor buffer;
-  std::vector<Range> slices;  ///< where the members' parts lie in the argument
+  std::vector<Range> slices;  ///< the members' parts of the argument
   Task body;
   std::vector<Index> numbers;           ///< the result of an exchange
-  std::function<void(Tensor&)> finish;  ///< makes the result when the caller waits, for the same reason
-  std::unique_ptr<OnDevice> on_device;  ///< null for a device that works at once, such as the emulator's
-  bool done = false;                    ///< the body is done: all its work is in the device's streams
-  bool is_polled = false;               ///< since its device began to poll
+  std::function<void(Tensor&)> finish;  ///< makes the result when the caller waits, or empty
+  std::unique_ptr<OnDevice> on_device;  ///< null for the emulator, which executes work at once
+  bool done = false;                    ///< the body is done, and has launched all its work
+  bool is_polled = false;               ///< the caller has tested it since this device's last call
 
-  /// Whether it goes on at once, and does not wait for its turn on the stream.
+  /// Whether it is a nonblocking message, which proceeds independently of the order of the stream.
   bool is_posted() const;
-  /// A message: two members call it, and not all.
+  /// Whether it is a send or a receive, which two members call.
   bool is_message() const;
 
-  /// A program may ask in a loop, so it must notice a failed device, and a call that can never be done.
+  /// Also notices failed devices and deadlocks, since a program may test in a loop.
   bool test() override;
   void wait() override;
   CallResult take_result() override;
   void dropped() noexcept override;
-  /// Ends the body, and frees what it held.
+  /// Destroys the body, and frees its messages and buffers.
   void close();
 
   Group& group() const { return *group_; }
@@ -111,13 +110,13 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   int devices() const { return group_->num_devices(); }
   int right() const { return (me() + 1) % devices(); }
   int left() const { return (me() + devices() - 1) % devices(); }
-  /// Any whole number as a place in the ring.
+  /// k modulo the number of devices: a place in the ring.
   int place(int k) const { return ((k % devices()) + devices()) % devices(); }
-  /// The other device of a message, or the root, by its place.
+  /// The place of the other device of a message, or of the root.
   int peer() const { return *request.peer; }
 
-  /// Tells the other members what this device calls. What a body sends before it awaits the agreement, the
-  /// others receive only if they make the same call. Each tells a `number` of its own beside, if there is one.
+  /// Tells the other members what this device calls, and a `number` of its own. A body may send before it awaits
+  /// the agreement: members that make another call do not receive that.
   void announce(MayDiffer difference, std::optional<Index> number = std::nullopt) {
     if (number) request.number = *number;
     agreement_.begin(*group_, request, difference);
@@ -127,17 +126,17 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Agreement& agreement() { return agreement_; }
   const Agreement& agreement() const { return agreement_; }
 
-  /// Sends number k to member k, and receives one from each: complete with the call's messages.
+  /// Sends number k to member k, and receives one from each. Complete when messages() are.
   void exchange_counts(const std::vector<Index>& for_each);
-  /// What the others sent, by member, and this member's own.
+  /// The numbers for this member, by sender; its own one included.
   const std::vector<Index>& counts() const { return counts_; }
 
-  /// Sends a shape to one member, and receives one from another: complete with the call's messages.
+  /// Sends a shape to one member, and receives one from another. Complete when messages() are.
   void exchange_shapes(const Shape& shape, std::optional<int> to, std::optional<int> from);
-  /// What that member sent.
+  /// The shape that has arrived.
   Shape received_shape() const;
 
-  /// Posts of one step: `co_await call.messages()` returns when they are complete.
+  /// The posts of the current step: `co_await call.messages()` returns when they are complete.
   Posts& messages() { return posts_; }
 
  private:
@@ -148,13 +147,13 @@ class Call : public Pending, public std::enable_shared_from_this<Call> {
   Posts posts_;
 };
 
-/// The shape of what a broadcast's root sends, passed on along a binomial tree.
+/// The shape of a broadcast's tensor, sent from the root along a binomial tree.
 class RootShape : public Awaited {
  public:
-  /// `root` is the root's place. `shape` is read on the root only. Begins at once.
+  /// Begins at once. `root` is the root's place; `shape` is read on the root only.
   RootShape(Call& call, int root, const Shape& shape);
   bool test() override;
-  std::optional<Blocked::Needs> needs() const override { return posts_.needs(); }
+  std::optional<Blocked::Dependencies> dependencies() const override { return posts_.dependencies(); }
   /// Known on every member once it is complete.
   Shape shape() const;
 

@@ -1,4 +1,4 @@
-/// What devices have agreed on, before any data moves.
+/// What follows from the numbers that members have exchanged, before data is sent.
 
 #include "engine/device/runtime/collective_bodies.hpp"
 

@@ -1,5 +1,4 @@
-/// The communicator of both backends. It checks arguments, counts calls, and starts collectives on the
-/// stream.
+/// The communicator of all backends. It checks arguments, counts calls, and starts them on the stream.
 
 #include "engine/device/runtime/communicator.hpp"
 
@@ -20,7 +19,7 @@ namespace shard {
 namespace runtime {
 namespace {
 
-/// What each device announces.
+/// Collects the number that each device announces.
 Task announced_numbers(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
@@ -60,7 +59,7 @@ Task body_of(Call& call) {
   return announced_numbers(call);
 }
 
-/// Cuts the argument of a reduce_scatter. The result is cut out when the caller waits.
+/// Rearranges the argument of a reduce_scatter by slices. The result is taken out when the caller waits.
 void cut_for_reduction(Call& call) {
   Tensor& t = call.tensor;
   call.slices = {{0, t.size()}};
@@ -80,7 +79,7 @@ void cut_for_reduction(Call& call) {
   };
 }
 
-/// What a call needs before its body begins.
+/// Makes buffers and slices, and counts messages, before the body begins.
 void prepare(Call& call) {
   Request& r = call.request;
   Tensor& t = call.tensor;
@@ -116,7 +115,7 @@ void prepare(Call& call) {
   }
 }
 
-/// While it lives, this device makes a group. It begins before the last exchange, when all members are in
+/// During its lifetime, this device makes a group. It begins before the last exchange, when all members are in
 /// split.
 struct MakingGroup {
   MakingGroup() { stream().is_making_a_group = true; }
@@ -191,7 +190,7 @@ class GroupCommunicator : public Communicator {
     return make_communicator(group_->part(id, places));
   }
 
-  /// What the next group to be split off may be called: larger than any that this device is in.
+  /// An id that is larger than those of all groups of this device. The members take the largest of theirs.
   static Index& next_group_id() {
     struct Next {
       Index id = 1;
@@ -199,7 +198,7 @@ class GroupCommunicator : public Communicator {
     return device().part<Next>().id;
   }
 
-  /// \throws Error argument for a device, an axis, a shape or counts that are not there, or do not fit
+  /// \throws Error argument for a device or an axis that does not exist, and for shapes or counts that do not fit
   void require_fitting(const Request& r) const {
     const Tensor& t = r.tensor;
     const std::string_view what = shard::name(r.function);

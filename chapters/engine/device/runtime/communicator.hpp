@@ -7,7 +7,7 @@
 
 namespace shard::runtime {
 
-/// The communicator of a group, with the backend's part of it. A collective of the group.
+/// The communicator of a group. Also makes the backend's part of the group. A collective of the group.
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group);
 
 }  // namespace shard::runtime

@@ -1,4 +1,4 @@
-/// A job on devices: how it begins, and how it ends, well or with an error.
+/// How a device begins and ends a job, with a result or with an error.
 
 #include "engine/device/runtime/job.hpp"
 
@@ -13,12 +13,12 @@
 namespace shard::runtime {
 namespace {
 
-/// At the end of the program. \throws Error mismatch, on device 0, when a device has sent what nobody received
-void require_no_left_over(Group& all) {
+/// Call it at the end of the program. \throws Error mismatch, on device 0, when messages were not received
+void require_all_received(Group& all) {
   MessageCounts& counts = MessageCounts::instance();
   const std::vector<Index> received = all.exchange_at_end(counts.received(all.num_devices()));
   Request request{.function = Request::gather, .what = "the messages that are left over"};
-  request.text = counts.left_over(received);
+  request.text = counts.unreceived(received);
   std::string lines;
   for (const std::string& text : all.gather(request)) lines += text;
   if (!lines.empty()) throw Error(Code::mismatch, "messages were sent that nobody received:" + lines);
@@ -30,17 +30,17 @@ int run_in_world(const std::function<int(Communicator& world)>& body) {
   set_up_device();
   const std::shared_ptr<Group> all = Group::world();
   const std::unique_ptr<Communicator> world = make_communicator(all);
-  ControlPlane::instance().keep_going([] { stream().advance(); }, [] { return stream().in_flight(); },
-                                      [] { return stream().calls(); });
+  ControlPlane::instance().connect_stream([] { stream().advance(); }, [] { return stream().in_flight(); },
+                                          [] { return stream().calls(); });
   const int exit_code = body(*world);
-  if (exit_code < 0 || exit_code > 125)  // a shell and a launcher have meanings of their own for the rest
+  if (exit_code < 0 || exit_code > 125)  // shells and launchers use the other codes
     refuse(Code::argument, "the program", "to return 0 to 125", fmt::to_string(exit_code));
   world->synchronize();
   std::fflush(stdout);
   ControlPlane::instance().is_at_end();
-  const Index largest = all->meet_at_end(exit_code);
+  const Index largest = all->max_at_end(exit_code);
   ControlPlane::instance().all_are_at_end();
-  if (largest == 0) require_no_left_over(*all);
+  if (largest == 0) require_all_received(*all);
   return static_cast<int>(largest);
 }
 

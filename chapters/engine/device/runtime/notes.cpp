@@ -1,7 +1,5 @@
 #include "engine/device/runtime/notes.hpp"
 
-#include <algorithm>
-
 #include "engine/device/books/memory.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/this_device.hpp"

@@ -1,12 +1,12 @@
 #pragma once
 
-/// A backend reports its operations here. The reports go to the ledger and to the device's observer.
+/// Backends report operations and allocations here, for the ledger and the device's observers.
 
 #include "engine/device/books/observer.hpp"
 
 namespace shard::runtime {
 
-/// Before the product is computed.
+/// Call it before the product is computed.
 void note_product(Operand a, Operand b, const Tensor& c, bool accumulates, Index flops);
 void note_elementwise(std::string_view function, Index elements);
 void note_allocation(Purpose purpose, Index bytes);

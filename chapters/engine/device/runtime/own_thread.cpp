@@ -33,8 +33,8 @@ void require_own_thread() {
   const bool is_owner = std::this_thread::get_id() == owner;
   if (is_owner && !another_has_called.load(std::memory_order_relaxed)) return;
   if (is_owner) end_job();
-  // Only one thread may speak to other devices. So the owner ends the job at its next call. If it makes none,
-  // it waits for this thread, which then may speak.
+  // Only one thread may use MPI at a time. So the owner ends the job at its next call. If it makes none within a
+  // second, it probably waits for this thread, which then ends the job itself.
   if (another_has_called.exchange(true)) std::this_thread::sleep_for(1h);
   std::this_thread::sleep_for(1s);
   end_job();

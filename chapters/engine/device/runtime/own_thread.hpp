@@ -2,8 +2,8 @@
 
 namespace shard::runtime {
 
-/// Ends the job with one line, code 84, when a second thread of this device calls the runtime, if only for an
-/// operation on tensors, which the ledger counts. A device is one thread: the first that calls.
+/// Every call of a communicator and every operation on tensors calls this. The first thread that does so is the
+/// device's thread. A call from any other thread ends the job with one line, code 84.
 void require_own_thread();
 
 }  // namespace shard::runtime

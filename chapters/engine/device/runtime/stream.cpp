@@ -22,7 +22,7 @@ void Stream::start(std::shared_ptr<Call> call) {
 
 void Stream::advance() {
   require_own_thread();
-  for (std::size_t looks = std::min(posted_.size(), most_looks); looks-- > 0;) {
+  for (std::size_t tests = std::min(posted_.size(), most_tests); tests-- > 0;) {
     if (next_posted_ == posted_.end()) next_posted_ = posted_.begin();
     next_posted_ = advance(**next_posted_) ? posted_.erase(next_posted_) : std::next(next_posted_);
   }
@@ -31,7 +31,7 @@ void Stream::advance() {
 
 void Stream::advance_during_work() {
   advance();
-  if (!queue_.empty() || !posted_.empty()) ControlPlane::note_work();
+  if (!queue_.empty() || !posted_.empty()) ControlPlane::yield_before_work();
 }
 
 bool Stream::advance(Call& call) {
@@ -56,7 +56,7 @@ void Stream::wait_for(Call& call) try {
   throw;
 }
 
-/// After a deadlock: it makes room for later calls.
+/// Removes a failed call, so that later calls can proceed.
 void Stream::give_up(Call& call) {
   posted_.remove_if([&](const auto& o) { return o.get() == &call; });
   next_posted_ = posted_.begin();
@@ -77,15 +77,15 @@ bool Stream::poll(const std::shared_ptr<Call>& call) {
   if (call->is_posted()) advance(*call);
   if (is_done(*call)) return true;
   if (!std::exchange(call->is_polled, true)) polled_.push_back(call);
-  if (!patience_) patience_.emplace();
-  patience_->poll([this] { return describe_polled(); });
+  if (!poll_wait_) poll_wait_.emplace();
+  poll_wait_->poll([this] { return describe_polled(); });
   return false;
 }
 
 void Stream::stop_polling() {
   for (const auto& call : polled_) call->is_polled = false;
   polled_.clear();
-  patience_.reset();
+  poll_wait_.reset();
 }
 
 void Stream::drain() {
@@ -96,17 +96,17 @@ void Stream::drain() {
 
 namespace {
 
-std::optional<Blocked::Needs> needs_of(const Call& call) {
+std::optional<Blocked::Dependencies> dependencies_of(const Call& call) {
   const Awaited* awaited = call.body.awaited();
-  return awaited == nullptr ? Blocked::Needs{} : awaited->needs();
+  return awaited == nullptr ? Blocked::Dependencies{} : awaited->dependencies();
 }
 
 }  // namespace
 
-std::vector<Blocked::Needs> Stream::in_flight() const {
-  std::vector<Blocked::Needs> all;
+std::vector<Blocked::Dependencies> Stream::in_flight() const {
+  std::vector<Blocked::Dependencies> all;
   auto add = [&](const Call& o) {
-    if (std::optional<Blocked::Needs> needs = needs_of(o)) all.push_back(std::move(*needs));
+    if (auto dependencies = dependencies_of(o)) all.push_back(std::move(*dependencies));
   };
   if (!queue_.empty()) add(*queue_.front());
   for (const auto& posted : posted_)
@@ -119,8 +119,8 @@ Blocked Stream::blocked_by(const Call& call) const {
   blocked.call = call.name;
   blocked.place = place_of_call(call.request.call, call.request.where);
   blocked.in_flight = in_flight();
-  if (const std::optional<Blocked::Needs> needs = needs_of(call))
-    blocked.any_of = {*needs};
+  if (const std::optional<Blocked::Dependencies> dependencies = dependencies_of(call))
+    blocked.any_of = {*dependencies};
   else
     blocked.any_of = blocked.in_flight;
   if (!call.is_message()) {
@@ -131,17 +131,17 @@ Blocked Stream::blocked_by(const Call& call) const {
   return blocked;
 }
 
-/// What has to go on before this call is done: itself, or the first one of the stream. (One that is done
-/// needs nothing: only its own GPU is still at it.)
-const Call& Stream::first_before(const Call& call) const {
+/// The call that this one waits for: the first of the stream, or itself if it is nonblocking or done. (A done call
+/// waits only for this device's GPU.)
+const Call& Stream::blocking_call(const Call& call) const {
   return call.done || call.is_posted() || queue_.empty() ? call : *queue_.front();
 }
 
 Blocked Stream::describe(const Call& call) const {
-  return blocked_by(first_before(call));
+  return blocked_by(blocking_call(call));
 }
 
-/// Each call that this device polls lets it go on.
+/// The device continues when any of the calls that it polls is done.
 Blocked Stream::describe_polled() const {
   Blocked all;
   std::size_t polled = 0;
@@ -149,8 +149,8 @@ Blocked Stream::describe_polled() const {
     if (is_done(*call)) continue;
     if (polled++ == 0)
       all = describe(*call);
-    else if (std::optional<Blocked::Needs> needs = needs_of(first_before(*call)))
-      all.any_of.push_back(std::move(*needs));
+    else if (std::optional<Blocked::Dependencies> dependencies = dependencies_of(blocking_call(*call)))
+      all.any_of.push_back(std::move(*dependencies));
     else
       all.any_of.insert(all.any_of.end(), all.in_flight.begin(), all.in_flight.end());
   }
@@ -159,12 +159,12 @@ Blocked Stream::describe_polled() const {
   return all;
 }
 
-/// All that is in flight has to be done.
+/// The device continues when all calls in flight are done.
 Blocked Stream::describe() const {
   if (queue_.empty() && posted_.empty()) return {};
   Blocked blocked = blocked_by(queue_.empty() ? *posted_.front() : *queue_.front());
-  Blocked::Needs all;
-  for (const Blocked::Needs& needs : blocked.in_flight) all.insert(all.end(), needs.begin(), needs.end());
+  Blocked::Dependencies all;
+  for (const auto& of_call : blocked.in_flight) all.insert(all.end(), of_call.begin(), of_call.end());
   blocked.any_of = {all};
   return blocked;
 }

@@ -19,7 +19,7 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t number) {
 }
 
 struct AgreementOption {
-  bool is_wanted = true;
+  bool is_on = true;
 };
 
 }  // namespace
@@ -44,7 +44,7 @@ void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
   group_ = &group;
   mine_ = &mine;
   group.begin_call();
-  is_left_out_ = !device().part<AgreementOption>().is_wanted && difference.axis == MayDiffer::nothing().axis;
+  is_left_out_ = !device().part<AgreementOption>().is_on && difference.axis == MayDiffer::nothing().axis;
   if (is_left_out_) return;
   words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
   const bool has_extent = difference.axis >= 0;
@@ -64,7 +64,7 @@ const Index* Agreement::word(int place) const {
   return &words_[word_size * static_cast<std::size_t>((place - group_->device_id() + n) % n)];
 }
 
-/// Sends what has been heard to the member that lies as far behind, and hears as much from the one ahead.
+/// Sends all words that are here to the member heard_ places behind, and receives as many from heard_ ahead.
 void Agreement::pass_on() {
   const int n = group_->num_devices();
   if (heard_ >= n) return;
@@ -117,6 +117,6 @@ void Agreement::finish() {
 
 }  // namespace shard::runtime
 
-void shard::set_agreement(bool is_wanted) {
-  shard::device().part<shard::runtime::AgreementOption>().is_wanted = is_wanted;
+void shard::set_agreement(bool is_on) {
+  shard::device().part<shard::runtime::AgreementOption>().is_on = is_on;
 }

@@ -1,19 +1,18 @@
 #pragma once
 
-/// How the members of a group find out whether all of them make the same call. Each tells a fingerprint of
-/// its call to all others, in ceil(log2 n) messages. Only if the fingerprints differ, the calls themselves
-/// are exchanged, for an error that says who called what.
+/// The check that all members of a group make the same call. Each sends a fingerprint of its call to all
+/// others, in ceil(log2 n) messages. If fingerprints differ, the members exchange descriptions of their calls,
+/// for an error that says who calls what.
 
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::runtime {
 
-/// Which extents of the shape may differ between devices.
+/// The extents of the argument's shape that may differ between devices.
 struct MayDiffer {
   int axis;
   static MayDiffer nothing() { return {-1}; }
@@ -21,23 +20,22 @@ struct MayDiffer {
   static MayDiffer all() { return {-2}; }
 };
 
-/// A number that is the same for requests of the same call, and in practice for no others.
+/// A hash of what must be equal in the requests of all members.
 Index fingerprint(const Request& request, MayDiffer difference);
 
-/// The exchange of fingerprints. Each round doubles the number of members that this one has heard of (Bruck,
-/// Ho, Kipnis, Upfal and Weathersby 1997, section 3).
+/// The all-gather of fingerprints by Bruck's algorithm: each round doubles the number of members whose
+/// fingerprints are here (Bruck, Ho, Kipnis, Upfal and Weathersby 1997, section 3).
 class Agreement : public Awaited {
  public:
-  Agreement() = default;
-  /// Begins the exchange. `difference` is the same for all members that make the same call. If nothing may
-  /// differ, and no agreement is wanted (set_agreement), it is complete at once.
+  /// Begins the exchange. `difference` is equal on members that make the same call. If nothing may differ and
+  /// set_agreement has switched the agreement off, it is complete at once.
   void begin(Group& group, const Request& mine, MayDiffer difference);
 
   bool test() override;
-  std::optional<Blocked::Needs> needs() const override { return posts_.needs(); }
+  std::optional<Blocked::Dependencies> dependencies() const override { return posts_.dependencies(); }
   /// \throws Error mismatch unless all members make the same call.
   void finish() override;
-  /// Gives up its messages: an error has ended the call.
+  /// Abandons its messages, since an error has ended the call.
   void give_up() { posts_.give_up(); }
 
   /// The extent of a member's shape along the axis that may differ. Known once the exchange is complete.
@@ -56,9 +54,9 @@ class Agreement : public Awaited {
   Group* group_ = nullptr;
   const Request* mine_ = nullptr;
   bool is_left_out_ = false;
-  int heard_ = 1;                           // members whose words are here or on their way
-  std::vector<Index> words_;                // of this member, the next one, and so on
-  std::vector<std::vector<Index>> claims_;  // by member: its call as a text, if the fingerprints differ
+  int heard_ = 1;                           // members whose words have arrived or are being received
+  std::vector<Index> words_;                // of this member, the next one in the ring, and so on
+  std::vector<std::vector<Index>> claims_;  // by member: a Claim as numbers, if fingerprints differ
   Posts posts_;
 };
 

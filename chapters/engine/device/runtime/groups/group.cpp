@@ -49,22 +49,22 @@ Index Group::slot(Side side, Channel channel, int peer) const {
 
 int Group::tag(Channel channel) const {
   constexpr int of_calls = static_cast<int>(first_of_messages);
-  constexpr int calls_apart = first_free_tag / of_calls - 1;  // calls whose messages have tags of their own
+  constexpr int calls_apart = first_free_tag / of_calls - 1;  // the number of calls until tags repeat
   const int c = static_cast<int>(channel);
   if (c >= of_calls) return of_calls * calls_apart + c - of_calls;
   return c + of_calls * static_cast<int>(calls_begun() % calls_apart);
 }
 
-/// Our k-th post to a channel is met by the peer's k-th post to the other end of it. Posts of a collective
-/// call are counted in that call: what a call that has failed left out, later ones do not miss.
+/// The k-th post on a channel matches the peer's k-th post on the channel's other side. In each collective, counts
+/// start at the call's number times 2^32, so they stay equal on both sides after a failed call.
 void Group::track(Posts& posts, Started request, Side side, Channel channel, int peer) {
   Index& posted = posted_[slot(side, channel, peer)];
   if (channel < first_of_messages) posted = std::max(posted, calls_begun() << 32);
-  const Index entries = ++posted;
+  const Index count = ++posted;
   if (request == nullptr) return;
   const Side other_side = side == Side::sending ? Side::receiving : Side::sending;
-  posts.requests_.push_back({std::move(request), side, &posted});
-  posts.needs_.push_back({member(peer), id_, slot(other_side, channel, device_id()), entries});
+  posts.requests_.push_back({std::move(request), &posted});
+  posts.dependencies_.push_back({member(peer), id_, slot(other_side, channel, device_id()), count});
 }
 
 void Group::post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous) {
@@ -78,10 +78,10 @@ void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Inde
 void Group::wait_for(const std::string& what, Started request, Index slot) {
   const Index entered = ++posted_[slot];
   auto everybody = [&] {
-    Blocked::Needs needs;
+    Blocked::Dependencies dependencies;
     for (int d : members_)
-      if (d != this_device()) needs.push_back({d, id_, slot, entered});
-    return needs;
+      if (d != this_device()) dependencies.push_back({d, id_, slot, entered});
+    return dependencies;
   };
   ControlPlane::instance().wait_for(what + in_group(), everybody, [&request] { return request->test(); });
 }
@@ -93,7 +93,7 @@ std::vector<Index> Group::all_gather(const std::string& what, Index mine) {
   return all;
 }
 
-Index Group::meet_at_end(Index exit_code) {
+Index Group::max_at_end(Index exit_code) {
   std::vector<Index> all(members_.size());
   wait_for("the end of the program", wire_of_end_->all_gather({&exit_code, 1}, all), end_slot);
   return std::ranges::max(all);
@@ -125,7 +125,7 @@ std::vector<std::string> Group::gather(const Request& request) {
   require_same_gather(request);
   const std::vector<Index> sizes = all_gather(name, static_cast<Index>(mine.size()));
   const Index longest = std::ranges::max(sizes);
-  // A wire counts the bytes of all devices in an int: longer texts come in pieces.
+  // MPI counts the bytes of all devices in an int, so longer texts are sent in pieces.
   const Index piece = std::numeric_limits<int>::max() / num_devices();
   std::vector<std::string> texts(for_all || device_id() == 0 ? members_.size() : 0);
   for (Index begin = 0; begin < longest; begin += piece) {
@@ -143,10 +143,10 @@ std::vector<std::string> Group::gather(const Request& request) {
 }
 
 void Posts::give_up() {
-  for (auto& [request, side, posted] : requests_)
-    if (request->give_up() && side == Side::receiving) --*posted;
+  for (auto& [request, posted] : requests_)
+    if (request->give_up()) --*posted;
   requests_.clear();
-  needs_.clear();
+  dependencies_.clear();
 }
 
 bool Posts::test() {
@@ -157,8 +157,8 @@ bool Posts::test() {
     }
     requests_[i] = std::move(requests_.back());
     requests_.pop_back();
-    needs_[i] = needs_.back();
-    needs_.pop_back();
+    dependencies_[i] = dependencies_.back();
+    dependencies_.pop_back();
   }
   return requests_.empty();
 }

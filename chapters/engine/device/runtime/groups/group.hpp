@@ -1,8 +1,8 @@
 #pragma once
 
-/// The devices of one communicator, and the control messages among them: the shape and the other arguments of
-/// a call. The ledger does not count them. The control plane knows what has been posted, so that it can tell
-/// what a device waits for.
+/// The devices of one communicator, and their control messages: shapes and other arguments of calls. The ledger
+/// does not count these. The group counts all posts, so that the control plane can tell what a device waits
+/// for.
 
 #include <map>
 #include <memory>
@@ -16,18 +16,18 @@
 
 namespace shard::runtime {
 
-/// Messages between two devices do not overtake one another on a channel. Each backend uses some of them.
+/// Messages between two devices arrive in order on each channel. Each backend uses some of them.
 enum class Channel : int {
-  header,          ///< fingerprints of a call
-  claim,           ///< the call as a text, when fingerprints differ
-  counts,          ///< the sizes of an all_to_all's parts
-  shape,           ///< the shape of what a member sends in a collective
-  data,            ///< tensor data of collectives, where a wire carries it
-  message_shape,   ///< shapes of what is sent and received
-  message_data,    ///< its data, where a wire carries it
-  receiver_ready,  ///< the receiver has called receive
-  place_to_send,   ///< the sender's message is the k-th between the two
-  place_to_receive
+  header,           ///< fingerprints of a call
+  claim,            ///< descriptions of calls, when fingerprints differ
+  counts,           ///< the sizes of an all_to_all's parts
+  shape,            ///< the shape of a member's tensor in a collective
+  data,             ///< tensor data of collectives (emulator)
+  message_shape,    ///< the shape of a message
+  message_data,     ///< the data of a message (emulator)
+  receiver_ready,   ///< the receiver has called receive
+  place_to_send,    ///< to the sender: its message's position in the order of the pair
+  place_to_receive  ///< to the receiver: the same
 };
 inline constexpr int num_channels = 10;
 /// The first of the channels that do not belong to one collective call.
@@ -38,39 +38,35 @@ inline constexpr int first_free_tag = 16383;
 
 enum class Side { sending, receiving };
 
-/// What an operation waits for.
+/// An event that a body can wait for.
 class Awaited {
  public:
   virtual ~Awaited() = default;
   virtual bool test() = 0;
-  /// What it needs from other devices, or nothing if it waits for another operation of this device.
-  virtual std::optional<Blocked::Needs> needs() const = 0;
-  /// Called when who awaits goes on. It may throw.
+  /// The posts of other devices that it waits for; nothing if it waits for another call of this device.
+  virtual std::optional<Blocked::Dependencies> dependencies() const = 0;
+  /// Called when the waiting body continues. It may throw.
   virtual void finish() {}
 };
 
-/// Messages posted and not yet known to be complete.
+/// Messages that are posted and not known to be complete.
 class Posts : public Awaited {
  public:
-  Posts() = default;
-  Posts(Posts&&) = default;
-  Posts& operator=(Posts&&) = default;
   ~Posts() override { give_up(); }
-  /// Gives up the messages that are not complete: an error has ended their call.
+  /// Abandons the incomplete messages, since an error has ended their call.
   void give_up();
   /// Removes complete messages; true when none is left. \throws Error lost when a peer is gone
   bool test() override;
-  std::optional<Blocked::Needs> needs() const override { return needs_; }
+  std::optional<Blocked::Dependencies> dependencies() const override { return dependencies_; }
 
  private:
   friend class Group;
   struct Post {
     Started request;
-    Side side;
-    Index* posted;  // the group's count
+    Index* posted;  // the group's count of such posts
   };
   std::vector<Post> requests_;
-  Blocked::Needs needs_;
+  Blocked::Dependencies dependencies_;
 };
 
 /// A backend's own part of a group: how it sends tensor data.
@@ -79,14 +75,13 @@ class DataPlane {
   virtual ~DataPlane() = default;
 };
 
-/// Members are counted from 0 here; the control plane and errors speak of devices of the job.
+/// A member is given by its place, 0 to num_devices() - 1. The control plane and errors use ids in the job.
 class Group {
  public:
   /// All devices of the job. A collective.
   static std::shared_ptr<Group> world();
-  /// Makes a group of these members, in this order; this device is one of them. A collective of these
-  /// members. All of them must be about to call it: while it waits, it does not notice errors of other
-  /// devices.
+  /// Makes a group of these members, in this order; this device is one of them. A collective of these members. It
+  /// does not notice errors of other devices, so all members must be certain to call it.
   std::shared_ptr<Group> part(Index id, const std::vector<int>& places) const;
   ~Group();
   Group(const Group&) = delete;
@@ -101,17 +96,17 @@ class Group {
   /// The group's name in errors: " in group {4, 1, 3}", and an empty text for the world.
   std::string in_group() const;
 
-  /// Posts a control message. The caller leaves its memory as it is until the posts are complete. A
-  /// `synchronous` send is complete only when its receiver has begun to receive.
+  /// Posts a control message. Its memory must not change until the posts are complete. A `synchronous` send is
+  /// complete only when its receive has been posted.
   void post(Posts& posts, Channel channel, int to, std::span<const Index> numbers, bool synchronous = false);
   void post_receive(Posts& posts, Channel channel, int from, std::span<Index> numbers);
 
-  /// Begins the next collective call. Its number is part of the tags of its messages, so that no message of a
-  /// call that has failed is taken for one of a later call.
+  /// Begins the next collective call. Its number is part of the tags of its messages, so that messages of a failed
+  /// call do not match receives of a later one.
   void begin_call() { ++posted_[calls_slot]; }
-  /// How many calls this device has begun.
+  /// The number of collective calls that this device has begun in this group.
   Index calls_begun() const { return posted_.at(calls_slot); }
-  /// How many posts this device has made on a channel.
+  /// The number of posts that this device has made on a channel.
   Index posted(Side side, Channel channel, int peer) const {
     const auto count = posted_.find(slot(side, channel, peer));
     return count == posted_.end() ? 0 : count->second;
@@ -126,21 +121,21 @@ class Group {
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
-  /// The slots of the control plane that count no channel: control collectives, collective calls begun, and
-  /// ends of the program.
+  /// The slots that count no posts on a channel, but control collectives, collective calls begun, and
+  /// collectives at the end of the program.
   static constexpr Index control_slot = 0, calls_slot = 1, end_slot = 2;
 
-  /// For a backend that also sends tensor data over it.
+  /// For a backend that sends tensor data over the wire, too. It reports its sends and receives by track().
   Wire& wire() const { return *wire_; }
   void track(Posts& posts, Started request, Side side, Channel channel, int peer);
 
-  /// Returns all members' texts, in order: on member 0, and nothing on the others; or on all. A collective that
-  /// does not wait for its turn on the stream.
+  /// Returns all members' texts, in order, on member 0 or on all; nothing on other members. A collective that
+  /// does not wait for the stream.
   std::vector<std::string> gather(const Request& request);
-  /// Returns the largest exit code, when every device has come to the end of the program. Of the world. It
-  /// cannot be taken for a gather, as it has a communicator of its own.
-  Index meet_at_end(Index exit_code);
-  /// After that: the number that each member has for this one.
+  /// Returns the largest exit code when all devices are at the end of the program. Of the world. It has a wire
+  /// of its own, so it never matches a gather.
+  Index max_at_end(Index exit_code);
+  /// An all-to-all after that: returns the number that each member has for this one.
   std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
   /// The backend's part of the group.
@@ -148,9 +143,9 @@ class Group {
 
  private:
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
-  /// The control plane's slot of a channel, as its poster counts it.
+  /// The slot in which a device counts its posts on this side of a channel with this peer.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Operations in flight go on while it waits.
+  /// Returns when the request is complete. Calls in flight proceed meanwhile.
   void wait_for(const std::string& what, Started request, Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.

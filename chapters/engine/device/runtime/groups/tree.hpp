@@ -4,8 +4,8 @@
 
 namespace shard::runtime {
 
-/// A binomial tree over devices, counted from the root. The parent of device v is v with its lowest set bit
-/// cleared.
+/// A device's place in a binomial tree. With devices numbered from the root, the parent of v is v with its
+/// lowest set bit cleared.
 struct Tree {
   int parent = -1;            ///< -1 at the root
   std::vector<int> children;  ///< the one with the largest subtree first

@@ -1,11 +1,10 @@
 #pragma once
 
-/// How the members of a group send one another bytes: over MPI where each is a process, or in memory where one
-/// process has all devices. Members are counted from 0, by their places in the group.
+/// The transport of a group's messages: over MPI if each member is a process, or by copies in memory if one
+/// process has all devices. A member is given by its place in the group, from 0.
 
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "engine/device/split.hpp"
@@ -18,39 +17,39 @@ class Transfer {
   virtual ~Transfer() = default;
   /// Whether it is complete. \throws Error lost when a peer is gone
   virtual bool test() = 0;
-  /// Leaves a message that is not complete to itself: an error has ended its call. Whether the memory of what
-  /// was to be received is free at once.
+  /// Abandons an incomplete message, since an error has ended its call. Returns whether a receive was
+  /// cancelled: then nothing will be written to its memory.
   virtual bool give_up() = 0;
 };
 /// Null for a message that was complete at once.
 using Started = std::unique_ptr<Transfer>;
 
-/// Messages between two members do not overtake one another with the same tag. Their memory stays untouched
-/// until they are complete.
+/// Messages between two members with the same tag arrive in order. Their memory must not change until they are
+/// complete.
 class Wire {
  public:
   virtual ~Wire() = default;
   virtual int place() const = 0;
   virtual int size() const = 0;
-  /// The wire of these members, in this order; this one is among them. A collective of these members.
+  /// Makes the wire of these members, in this order; this one is among them. A collective of these members.
   virtual std::unique_ptr<Wire> part(Index id, const std::vector<int>& places) = 0;
 
-  /// A `synchronous` send is complete only when its receiver has begun to receive.
+  /// A `synchronous` send is complete only when its receive has been posted.
   virtual Started send(int to, int tag, std::span<const Index> numbers, bool synchronous) = 0;
   virtual Started send(int to, int tag, std::span<const float> values) = 0;
-  /// What arrives may be shorter.
+  /// The message may be shorter than the memory.
   virtual Started receive(int from, int tag, std::span<Index> numbers) = 0;
   virtual Started receive(int from, int tag, std::span<float> values) = 0;
 
-  /// Collectives, which all members start in the same order. `all` has room for what each member sends.
+  /// Collectives, which all members start in the same order. `all` has room for every member's contribution.
   virtual Started all_gather(std::span<const Index> mine, std::span<Index> all) = 0;
   virtual Started all_to_all(std::span<const Index> for_each, std::span<Index> of_each) = 0;
-  /// Texts of these lengths, one behind the other: on member 0, or on all.
+  /// Concatenates the members' texts, which have these lengths, on member 0 or on all.
   virtual Started gather(std::span<const char> mine, const std::vector<int>& lengths, std::span<char> all,
                          bool for_all) = 0;
 };
 
-/// The wire of all devices of the job: each time another one. A collective.
+/// Makes a new wire of all devices of the job. A collective.
 std::unique_ptr<Wire> wire_of_world();
 
 }  // namespace shard::runtime

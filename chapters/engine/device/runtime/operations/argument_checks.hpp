@@ -1,22 +1,22 @@
 #pragma once
 
-/// The checks of the operations' arguments, for both backends. All throw Error argument.
+/// The checks of the operations' arguments, for all backends. All throw Error argument.
 
 #include "engine/device/device.hpp"
 
 namespace shard {
 
-/// The bytes of a tensor of this shape. No extent may be negative.
+/// The bytes of a tensor of this shape, whose extents must not be negative.
 Index bytes_of(const Shape& shape);
-/// The tensor must have as many elements as there are values, from `first` on.
+/// The tensor must have elements `first` to below `first` + the number of values.
 void require_inside(const char* call, const Tensor& t, Index first, std::span<const float> values);
-/// There must be as many values as the tensor has elements.
+/// The number of values must be the number of elements.
 void require_values(const char* call, const Tensor& t, std::span<const float> values);
 
 void require_same_shape(const char* call, const Tensor& a, const Tensor& b);
 void require_shape(const char* call, const Shape& expected, const Tensor& given);
 
-/// Of a product (m, k) times (k, n).
+/// The extents of a product (m, k) times (k, n).
 struct Extents {
   Index m, k, n;
 };
@@ -24,18 +24,18 @@ Extents extents_of_product(Operand a, Operand b);
 
 /// The shape of elements [begin, end) along an axis.
 Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, Index end);
-/// The shape of tensors one behind the other.
+/// The shape of the concatenated tensors.
 Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis);
 
 void require_matrix(const char* call, const Tensor& t);
-/// How many indices there are.
+/// The number of indices.
 Index count_of(std::span<const Index> indices);
-/// `expected` of what is counted, "rows".
+/// `given` must be `expected`; the error names what is counted, "rows".
 void require_count(const char* call, const char* of_what, Index expected, Index given);
-/// Each is from 0 to below `end`, or no_slot.
+/// Each slot must be from 0 to below `end`, or no_slot.
 void require_slots(const char* call, std::span<const Index> slots, Index end);
 
-/// \name Operations by rows: matrices that fit, indices that are there; and their results' shapes
+/// \name Checks of operations on rows, some of which return the result's shape
 /// @{
 void require_row(const Tensor& t, std::span<const float> row);  ///< add_to_rows
 void require_columns(const Tensor& t, Index k);                 ///< top_k
@@ -49,14 +49,14 @@ Shape shape_of_combined(const Tensor& rows, std::span<const Index> slots, Index 
 Shape shape_of_dots(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k);
 /// @}
 
-/// Where rows to be updated lie in their tensor, in elements; the gradient has their shape.
+/// The elements of the rows in their tensor. The gradient must have the rows' shape.
 Range elements_to_update(const char* call, Rows rows, const Tensor& gradient);
-/// Adam's state has the gradient's shape.
+/// Adam's moments must have the gradient's shape.
 void require_moments(const Tensor& g, const Tensor& m, const Tensor& v);
-/// Adam's bias corrections, out of the loop over elements.
+/// Adam's bias corrections of a step.
 struct AdamStep {
-  float rate;     ///< corrected for the mean's bias
-  float v_scale;  ///< of the square root of the variance
+  float rate;     ///< the learning rate, corrected for the mean's bias
+  float v_scale;  ///< the factor of the variance's square root
 };
 AdamStep adam_step(const AdamSettings& settings, Index step);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Shapes and axes, cut into slices.
+/// Shapes, axes, and the slices along an axis.
 
 #include <vector>
 
@@ -10,9 +10,9 @@ namespace shard::runtime {
 
 /// The shape with one extent replaced.
 Shape with_extent(Shape shape, int axis, Index extent);
-/// \throws Error argument unless the tensor has that axis.
+/// \throws Error argument unless the shape has that axis.
 void require_axis(std::string_view call, const Shape& shape, int axis);
-/// Elements in all axes before `axis`, and in all axes after it.
+/// The product of the extents before `axis`, and after it.
 Index elements_before(const Shape& shape, int axis);
 Index elements_after(const Shape& shape, int axis);
 
@@ -20,7 +20,7 @@ Index elements_after(const Shape& shape, int axis);
 std::vector<Range> cut(Index extent, int parts);
 std::vector<Range> cut(const std::vector<Index>& sizes);
 
-/// Memory for slices along an axis, one behind the other. It is a buffer, unless that is how they stay.
+/// Memory for concatenated slices. Along axis 0 it becomes the result; otherwise it is a buffer.
 Tensor room_for_slices(Index elements, int axis);
 
 }  // namespace shard::runtime

@@ -1,22 +1,22 @@
 #pragma once
 
-/// The checks of the arguments of layer operations, for both backends. All throw Error argument.
+/// The checks of layer operations' arguments, for all backends. All throw Error argument.
 
 #include "engine/device/runtime/operations/argument_checks.hpp"
 
 namespace shard {
 
-/// Both are matrices, of the same shape.
+/// Both must be matrices of the same shape.
 void require_same_matrices(const char* call, const Tensor& a, const Tensor& b);
-/// t is a matrix (m, n), and `numbers` is (m).
+/// t must be a matrix (m, n), and `numbers` (m).
 void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& numbers);
-/// t is a matrix (m, n), and `numbers` is (n).
+/// t must be a matrix (m, n), and `numbers` (n).
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
-/// 0 or a power of two.
+/// round_to: the unit must be 0 or a power of two, and the limit at least 0.
 void require_unit(float unit, float limit);
 void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,
                        std::span<const Index> last);
-/// The angle of each pair of a head at position 1: base^(−2j/d) for j from 0 to below d/2.
+/// Checks the arguments of rotate. Returns the angle of each pair at position 1: base^(−2j/d), 0 <= j < d/2.
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base);
 void require_addends(const Tensor& rows, std::span<const Index> at, const Tensor& into);

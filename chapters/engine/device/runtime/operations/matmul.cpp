@@ -1,4 +1,4 @@
-/// The matrix product of both backends: what is checked, counted, and the same for each.
+/// The backend-independent part of the matrix product: checks and counts.
 
 #include "engine/device/runtime/operations/matmul.hpp"
 

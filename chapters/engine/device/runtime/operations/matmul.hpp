@@ -4,7 +4,7 @@
 
 namespace shard::runtime {
 
-/// c = a b + keep c, of no empty extents, in `precision()`. Each backend has one.
+/// c = a b + keep c, in `precision()`. No extent is 0. Each backend implements it.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep);
 
 }  // namespace shard::runtime

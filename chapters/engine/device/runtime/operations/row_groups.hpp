@@ -1,7 +1,7 @@
 #pragma once
 
-/// Rows that are to be added to other rows, grouped by the row that they are added to. So one thread of a
-/// kernel adds all that meet in one element, and does so in the same order always.
+/// Rows to be added to other rows, grouped by their target row. So one thread of a kernel computes each
+/// element's sum, always in the same order.
 
 #include <span>
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace shard::runtime {
 
-/// Rows order[begins[g]] to below order[begins[g + 1]], ascending, are added to row targets[g].
+/// Rows order[begins[g]] to order[begins[g + 1] - 1], in ascending order, are added to row targets[g].
 struct RowGroups {
-  std::vector<Index> targets;  ///< ascending, each once
-  std::vector<Index> begins;   ///< one more than targets
+  std::vector<Index> targets;  ///< ascending, without repetitions
+  std::vector<Index> begins;   ///< has one entry more than targets
   std::vector<Index> order;
 
   /// Row i is added to row at[i], unless that is no_slot.

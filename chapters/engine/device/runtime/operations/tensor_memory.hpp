@@ -10,21 +10,21 @@ class TensorMemory {
  public:
   /// \throws Error argument when an extent is negative.
   static Tensor make(Shape shape, Purpose purpose = Purpose::activations);
-  /// A tensor on this memory, none for no elements.
+  /// A tensor on this memory; null for no elements.
   static Tensor on(Shape shape, std::shared_ptr<Storage> storage) {
     return Tensor(std::move(shape), std::move(storage));
   }
-  /// Memory of a collective in progress.
+  /// A buffer of a collective in progress.
   static Tensor buffer(Index elements) { return make({elements}, Purpose::buffers); }
-  /// A second tensor on the same memory: for a future that still needs it.
+  /// A second tensor on the same memory, for a call in progress.
   static Tensor share(const Tensor& t) { return Tensor(t.shape_, t.storage_); }
   static bool overlap(const Tensor& a, const Tensor& b) { return a.storage_ && a.storage_ == b.storage_; }
   static Storage* storage(const Tensor& t) { return t.storage_.get(); }
 
-  /// In the device's memory; null for no elements.
+  /// The address in the device's memory; null for no elements.
   static float* data(Tensor& t);
   static const float* data(const Tensor& t);
-  /// Where the host reads the device's memory.
+  /// For backends whose host can read the device's memory.
   static std::span<float> span(Tensor& t) { return {data(t), static_cast<std::size_t>(t.size())}; }
   static std::span<const float> span(const Tensor& t) {
     return {data(t), static_cast<std::size_t>(t.size())};

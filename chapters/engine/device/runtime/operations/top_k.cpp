@@ -1,4 +1,4 @@
-/// Choosing columns: what is checked, and the same for each backend.
+/// The backend-independent part of top_k.
 
 #include "engine/device/runtime/operations/top_k.hpp"
 

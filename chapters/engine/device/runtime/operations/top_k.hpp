@@ -6,9 +6,9 @@
 
 namespace shard::runtime {
 
-/// What each backend does of top_k: the columns of the k largest elements of each row.
+/// The columns of the k largest elements of each row, as top_k. Each backend implements it.
 std::vector<Index> largest_columns(const Tensor& t, Index k);
-/// So many rows choose k of n columns each, in turn.
+/// `rows` rows choose k of n columns each, round-robin.
 std::vector<Index> columns_in_turn(Index rows, Index k, Index n);
 
 }  // namespace shard::runtime

@@ -9,49 +9,49 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto before_answering = 4ms;  // a device that waits for a shorter time does not answer
-constexpr auto before_asking = 10ms;    // nor ask
+constexpr auto answer_after = 4ms;  // of waiting
+constexpr auto ask_after = 10ms;    // of waiting
 constexpr auto between_rounds = 100ms;
-constexpr auto for_more_devices = 2s;  // so long, a deadlock that is proved may grow by devices that are slow
-constexpr auto leave_it_to_lower = 300ms;  // when a device with a lower id has asked, it will ask again
+constexpr auto for_more_devices = 2s;      // after the proof, to include slow devices
+constexpr auto defer_after_lower = 300ms;  // after its question: it will ask again
 
 }  // namespace
 
 DeadlockSearch::DeadlockSearch(int me, int devices) : me_(me), known_(static_cast<std::size_t>(devices)) {}
 
-void DeadlockSearch::hear_question(int asker) {
-  if (asker < me_) heard_of_lower_ = Clock::now();
+void DeadlockSearch::on_question(int asker) {
+  if (asker < me_) lower_asked_ = Clock::now();
   askers_.push_back(asker);
 }
 
-void DeadlockSearch::hear_answer(int device, const std::string& bytes) {
+void DeadlockSearch::on_answer(int device, const std::string& bytes) {
   Known& known = known_[static_cast<std::size_t>(device)];
   known.is_asked = false;
   known.confirmed = known.asked;
-  learn(device, DeviceState::from(bytes));
+  update(device, DeviceState::from(bytes));
   has_news_ = true;
 }
 
-void DeadlockSearch::learn(int device, DeviceState state) {
+void DeadlockSearch::update(int device, DeviceState state) {
   Known& known = known_[static_cast<std::size_t>(device)];
   if (known.state == state) return;
   known.state = std::move(state);
   known.first = Clock::now();
 }
 
-std::optional<DeadlockSearch::Found> DeadlockSearch::look(const std::function<DeviceState()>& describe,
+std::optional<DeadlockSearch::Found> DeadlockSearch::poll(const std::function<DeviceState()>& describe,
                                                           Clock::time_point since, const Outgoing& out) {
   const auto now = Clock::now();
-  if (now - since >= before_answering) {
+  if (now - since >= answer_after) {
     for (int asker : askers_) out.answer(asker, describe().packed());
     askers_.clear();
   }
-  if (now - since < before_asking || now - heard_of_lower_ < leave_it_to_lower) return std::nullopt;
+  if (now - since < ask_after || now - lower_asked_ < defer_after_lower) return std::nullopt;
   ask(now, out);
   if (std::exchange(has_news_, false)) {
-    learn(me_, describe());
+    update(me_, describe());
     known_[static_cast<std::size_t>(me_)].confirmed = now;
-    judge();
+    prove();
   }
   if (!found_ || now - proved_ < time_to_grow()) return std::nullopt;
   return std::exchange(found_, std::nullopt);
@@ -74,15 +74,15 @@ DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   return is_urgent_ || std::ranges::any_of(known_, &Known::is_asked) ? for_more_devices : 0s;
 }
 
-/// The last answers are of different moments, so they only suggest who is stuck. The proof looks at one
-/// moment, and at the devices whose state is known there: the first of their equal answers had come before it,
-/// and the question for the last one was sent after it.
-void DeadlockSearch::judge() {
+/// The last answers are of different moments, so they only suggest which devices are stuck. The proof uses one
+/// moment, and the devices whose state is known then: the first of their equal answers arrived before it, and
+/// the question for the last one was sent after it.
+void DeadlockSearch::prove() {
   DeviceStates last;
   for (const Known& known : known_) last.push_back(known.state);
   const std::vector<int> candidates = stuck_devices(last);
   auto moment = Clock::time_point::min();
-  for (const Known& known : known_)  // of all devices: who is stuck depends also on those that are not
+  for (const Known& known : known_)  // of all devices, also those that are not stuck
     if (known.first < known.confirmed) moment = std::max(moment, known.first);
   Found found;
   for (const Known& known : known_)

@@ -24,7 +24,7 @@ bool mpi_is_over() {
   return is_over != 0;
 }
 
-/// The number of elements as MPI takes it. \throws Error argument when it is too large for MPI.
+/// The number of elements as an int. \throws Error argument when it is too large.
 template <class T>
 int count_of(std::span<T> elements) {
   if (elements.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
@@ -41,7 +41,7 @@ class MpiTransfer : public Transfer {
     return done != 0;
   }
   bool give_up() override {
-    if (mpi == MPI_REQUEST_NULL || mpi_is_over()) return false;  // it has failed
+    if (mpi == MPI_REQUEST_NULL || mpi_is_over()) return false;  // it has failed, or MPI has ended
     if (is_receive) MPI_Cancel(&mpi);
     MPI_Request_free(&mpi);
     return is_receive;
@@ -51,7 +51,7 @@ class MpiTransfer : public Transfer {
   bool is_receive = false;
 };
 
-/// What `start` starts with the request that it gets.
+/// Makes a request, and starts it by calling `start`.
 template <class Start>
 Started started(const char* what, const Start& start, bool is_receive = false) {
   auto request = std::make_unique<MpiTransfer>();

@@ -6,9 +6,9 @@
 
 namespace shard::runtime {
 
-/// The group's communicator, for a backend that sends messages of its own.
+/// The group's MPI communicator, for a backend that sends messages of its own.
 MPI_Comm comm_of(const Group& group);
-/// \throws Error unless an MPI call was a success.
+/// \throws Error when an MPI call has failed.
 void require_success(int result, const char* what, Code code = Code::lost,
                      const char* expected = "every device to be there");
 

@@ -13,7 +13,7 @@ void OwnFolder::make() {
     return;
   std::error_code ignored;
   std::string path = std::filesystem::temp_directory_path(ignored) / "shardbook-job-1_XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) return;  // Open MPI says what it lacks
+  if (::mkdtemp(path.data()) == nullptr) return;  // Open MPI will report the error
   ::flock(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), LOCK_EX | LOCK_NB);
   path_ = path;
   ::setenv("OMPI_MCA_orte_tmpdir_base", path_.c_str(), 1);

@@ -17,15 +17,15 @@ namespace {
 
 constexpr std::size_t groups_remembered = 256;
 
-/// How many bytes at the beginning a terminal would obey (ESC, say), or turn text by: U+200E, U+200F, U+202A to
-/// U+202E and U+2066 to U+2069, in UTF-8.
-std::size_t bytes_obeyed(std::string_view text) {
+/// The bytes of a control character at the beginning, or 0: one of ASCII's (a newline is allowed), or, in
+/// UTF-8, one that changes the direction of text (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
+std::size_t control_bytes(std::string_view text) {
   const auto byte = static_cast<unsigned char>(text[0]);
   if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return 1;
   const std::string_view three = text.substr(0, 3);
-  const bool turns = three == "\u200e" || three == "\u200f" || (three >= "\u202a" && three <= "\u202e") ||
-                     (three >= "\u2066" && three <= "\u2069");
-  return turns ? 3 : 0;
+  const bool is_bidi = three == "\u200e" || three == "\u200f" || (three >= "\u202a" && three <= "\u202e") ||
+                       (three >= "\u2066" && three <= "\u2069");
+  return is_bidi ? 3 : 0;
 }
 
 }  // namespace
@@ -34,11 +34,11 @@ void print_error(const std::string& line) {
   constexpr std::size_t longest = 1 << 16;
   std::string text = "error: ";
   for (std::string_view rest = std::string_view(line).substr(0, longest); !rest.empty();) {
-    const std::size_t obeyed = bytes_obeyed(rest);
-    for (const char c : rest.substr(0, obeyed))
+    const std::size_t escaped = control_bytes(rest);
+    for (const char c : rest.substr(0, escaped))
       text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    if (obeyed == 0) text += rest[0];
-    rest.remove_prefix(std::max(obeyed, std::size_t{1}));
+    if (escaped == 0) text += rest[0];
+    rest.remove_prefix(std::max(escaped, std::size_t{1}));
   }
   if (line.size() > longest) text += "...";
   text += '\n';
@@ -55,22 +55,22 @@ ControlPlane& ControlPlane::instance() {
   return device().part<ControlPlane>();
 }
 
-void ControlPlane::keep_going(std::function<void()> advance,
-                              std::function<std::vector<Blocked::Needs>()> in_flight,
-                              std::function<Index()> calls) {
+void ControlPlane::connect_stream(std::function<void()> advance, decltype(in_flight_) in_flight,
+                                  std::function<Index()> calls) {
   advance_ = std::move(advance);
   in_flight_ = std::move(in_flight);
   calls_ = std::move(calls);
 }
 
-void ControlPlane::wait_for(const std::string& what, const std::function<Blocked::Needs()>& needs,
+void ControlPlane::wait_for(const std::string& what,
+                            const std::function<Blocked::Dependencies()>& dependencies,
                             const std::function<bool()>& is_done) {
   const SourceLine where = current_call_site();
   auto describe = [&] {
     Blocked blocked;
     blocked.call = what;
     blocked.place = is_at_end_ ? fmt::format("after {} calls", calls_()) : place_of_call(calls_(), where);
-    blocked.any_of = {needs()};
+    blocked.any_of = {dependencies()};
     blocked.in_flight = in_flight_();
     blocked.is_at_end = is_at_end_;
     return blocked;

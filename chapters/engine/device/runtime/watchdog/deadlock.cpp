@@ -1,7 +1,6 @@
 #include "engine/device/runtime/watchdog/deadlock.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -33,23 +32,23 @@ namespace {
 
 // ---- A state as numbers, and back -------------------------------------------------------------------------
 
-void append(std::vector<Index>& numbers, const Blocked::Needs& needs) {
-  numbers.push_back(static_cast<Index>(needs.size()));
-  for (const Blocked::Need& need : needs)
-    numbers.insert(numbers.end(), {need.peer, need.group, need.slot, need.entries});
+void append(std::vector<Index>& numbers, const Blocked::Dependencies& dependencies) {
+  numbers.push_back(static_cast<Index>(dependencies.size()));
+  for (const Blocked::Dependency& dependency : dependencies)
+    numbers.insert(numbers.end(), {dependency.peer, dependency.group, dependency.slot, dependency.posts});
 }
 
-void append(std::vector<Index>& numbers, const std::vector<Blocked::Needs>& all) {
+void append(std::vector<Index>& numbers, const std::vector<Blocked::Dependencies>& all) {
   numbers.push_back(static_cast<Index>(all.size()));
-  for (const Blocked::Needs& needs : all) append(numbers, needs);
+  for (const Blocked::Dependencies& dependencies : all) append(numbers, dependencies);
 }
 
-std::vector<Blocked::Needs> take_needs(std::vector<Index>::const_iterator& at) {
-  std::vector<Blocked::Needs> all(static_cast<std::size_t>(*at++));
-  for (Blocked::Needs& needs : all) {
-    needs.resize(static_cast<std::size_t>(*at++));
-    for (Blocked::Need& need : needs) {
-      need = {at[0], at[1], at[2], at[3]};
+std::vector<Blocked::Dependencies> take_dependencies(std::vector<Index>::const_iterator& at) {
+  std::vector<Blocked::Dependencies> all(static_cast<std::size_t>(*at++));
+  for (Blocked::Dependencies& dependencies : all) {
+    dependencies.resize(static_cast<std::size_t>(*at++));
+    for (Blocked::Dependency& dependency : dependencies) {
+      dependency = {at[0], at[1], at[2], at[3]};
       at += 4;
     }
   }
@@ -85,17 +84,17 @@ DeviceState DeviceState::from(const std::string& bytes) {
   const Index members = *at++;
   b.members.assign(at, at + members);
   at += members;
-  b.any_of = take_needs(at);
-  b.in_flight = take_needs(at);
+  b.any_of = take_dependencies(at);
+  b.in_flight = take_dependencies(at);
   for (; at != numbers.end(); at += 3) state.posted[at[0]][at[1]] = at[2];
   return state;
 }
 
-// ---- Who can never go on ----------------------------------------------------------------------------------
+// ---- The stuck devices ------------------------------------------------------------------------------------
 
 namespace {
 
-/// What the device has posted at most.
+/// The number of posts in a slot; the largest integer for a group that was removed long ago.
 Index posted(const DeviceState& state, Index group, Index slot) {
   const auto slots = state.posted.find(group);
   if (slots == state.posted.end()) return std::numeric_limits<Index>::max();
@@ -103,35 +102,36 @@ Index posted(const DeviceState& state, Index group, Index slot) {
   return count == slots->second.end() ? 0 : count->second;
 }
 
-/// What the devices may still do. It grows until nothing is added.
-class Possible {
+/// The devices that may still post: a least fixed point.
+class PossibleProgress {
  public:
-  explicit Possible(const DeviceStates& states) : states_(states) {
+  explicit PossibleProgress(const DeviceStates& states) : states_(states) {
     for (const auto& state : states) may_post_.push_back(!state || state->blocked.is_polling);
-    while (grows()) continue;
+    while (extend()) continue;
   }
 
-  bool goes_on(const Blocked& blocked) const { return any_is_possible(blocked.any_of); }
+  bool can_proceed(const Blocked& blocked) const { return any_can_complete(blocked.any_of); }
 
  private:
-  bool any_is_possible(const std::vector<Blocked::Needs>& operations) const {
-    return std::ranges::any_of(operations, [&](const auto& needs) { return is_possible(needs); });
+  bool any_can_complete(const std::vector<Blocked::Dependencies>& operations) const {
+    return std::ranges::any_of(operations,
+                               [&](const auto& dependencies) { return can_complete(dependencies); });
   }
-  bool is_possible(const Blocked::Needs& needs) const {
-    return std::ranges::all_of(needs, [&](const Blocked::Need& need) {
-      const auto peer = static_cast<std::size_t>(need.peer);
-      return may_post_[peer] || posted(*states_[peer], need.group, need.slot) >= need.entries;
+  bool can_complete(const Blocked::Dependencies& dependencies) const {
+    return std::ranges::all_of(dependencies, [&](const Blocked::Dependency& dependency) {
+      const auto peer = static_cast<std::size_t>(dependency.peer);
+      return may_post_[peer] || posted(*states_[peer], dependency.group, dependency.slot) >= dependency.posts;
     });
   }
-  bool grows() {
-    bool has_grown = false;
+  bool extend() {
+    bool is_extended = false;
     for (std::size_t d = 0; d < states_.size(); ++d) {
       if (may_post_[d]) continue;
       const Blocked& blocked = states_[d]->blocked;
-      may_post_[d] = any_is_possible(blocked.in_flight) || (!blocked.is_at_end && goes_on(blocked));
-      has_grown |= may_post_[d];
+      may_post_[d] = any_can_complete(blocked.in_flight) || (!blocked.is_at_end && can_proceed(blocked));
+      is_extended |= may_post_[d];
     }
-    return has_grown;
+    return is_extended;
   }
 
   const DeviceStates& states_;
@@ -141,10 +141,10 @@ class Possible {
 }  // namespace
 
 std::vector<int> stuck_devices(const DeviceStates& states) {
-  const Possible possible(states);
+  const PossibleProgress possible(states);
   std::vector<int> stuck;
   for (std::size_t d = 0; d < states.size(); ++d)
-    if (states[d] && !possible.goes_on(states[d]->blocked)) stuck.push_back(static_cast<int>(d));
+    if (states[d] && !possible.can_proceed(states[d]->blocked)) stuck.push_back(static_cast<int>(d));
   return stuck;
 }
 
@@ -152,8 +152,8 @@ std::vector<int> stuck_devices(const DeviceStates& states) {
 
 namespace {
 
-/// Whom a device waits for: the members that have not come to its collective call, or else the devices that
-/// have not met its needs.
+/// The devices that this one waits for: members that have not begun its collective call, or else devices whose
+/// posts are missing.
 std::vector<int> awaited_devices(const DeviceStates& states, const DeviceState& state) {
   const Blocked& b = state.blocked;
   std::set<int> awaited;
@@ -163,11 +163,11 @@ std::vector<int> awaited_devices(const DeviceStates& states, const DeviceState& 
         !other || posted(*other, b.group, calls) < b.call_of_group)
       awaited.insert(d);
   if (!awaited.empty()) return {awaited.begin(), awaited.end()};
-  for (const Blocked::Needs& needs : b.any_of)
-    for (const Blocked::Need& need : needs)
-      if (const auto& other = states[static_cast<std::size_t>(need.peer)];
-          !other || posted(*other, need.group, need.slot) < need.entries)
-        awaited.insert(static_cast<int>(need.peer));
+  for (const Blocked::Dependencies& dependencies : b.any_of)
+    for (const Blocked::Dependency& dependency : dependencies)
+      if (const auto& other = states[static_cast<std::size_t>(dependency.peer)];
+          !other || posted(*other, dependency.group, dependency.slot) < dependency.posts)
+        awaited.insert(static_cast<int>(dependency.peer));
   return {awaited.begin(), awaited.end()};
 }
 
@@ -178,7 +178,7 @@ std::string line_of(const DeviceStates& states, const DeviceState& state) {
                      awaited.empty() || b.is_at_end ? "" : " for " + devices_text(awaited));
 }
 
-/// The stuck devices, and those that they wait for, as far as these wait, too.
+/// The stuck devices, and the waiting devices that they wait for.
 std::vector<int> involved_devices(const DeviceStates& states, const std::vector<int>& stuck) {
   std::set<int> involved(stuck.begin(), stuck.end());
   for (int d : stuck)
@@ -187,8 +187,8 @@ std::vector<int> involved_devices(const DeviceStates& states, const std::vector<
   return {involved.begin(), involved.end()};
 }
 
-/// The device that waits in a call of its own, while all others wait in another one, and are at least two. In a
-/// collective of two it may be the other one that has left it out.
+/// The device that waits in one call while all others, at least two, wait in another one. None if its call is a
+/// collective of two: the mistake may be the other member's.
 std::optional<int> alone_in_its_call(const DeviceStates& states, const std::vector<int>& involved) {
   std::map<std::string, std::vector<int>> by_call;
   for (int d : involved) by_call[states[static_cast<std::size_t>(d)]->blocked.call].push_back(d);
@@ -201,7 +201,7 @@ std::optional<int> alone_in_its_call(const DeviceStates& states, const std::vect
   return std::nullopt;
 }
 
-/// What a reader should look for, from the calls that the devices wait in.
+/// The likely mistake, given the calls that the devices wait in.
 std::string advice(const DeviceStates& states, const std::vector<int>& involved) {
   bool all_send = true, all_receive = true, all_collective = true, has_ended = false;
   std::set<Index> groups;
@@ -230,7 +230,7 @@ std::string advice(const DeviceStates& states, const std::vector<int>& involved)
 }  // namespace
 
 std::string explain_deadlock(const DeviceStates& states, const std::vector<int>& stuck) {
-  std::vector<std::pair<std::string, std::vector<int>>> lines;  // and who waits so
+  std::vector<std::pair<std::string, std::vector<int>>> lines;  // and the devices of each line
   const std::vector<int> involved = involved_devices(states, stuck);
   for (int d : involved) {
     std::string line = line_of(states, *states[static_cast<std::size_t>(d)]);

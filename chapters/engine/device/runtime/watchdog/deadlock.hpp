@@ -1,6 +1,6 @@
 #pragma once
 
-/// What waiting devices say of themselves, and what follows from it: which of them can never go on, and why.
+/// The states of waiting devices, and what follows from them: which devices can never continue, and why.
 
 #include <map>
 #include <optional>
@@ -11,29 +11,29 @@
 
 namespace shard::runtime {
 
-/// What a device waits for. A slot of a group counts what a device has posted to one of its channels (sends
-/// to member 1, say).
+/// What a device waits for, in the AND-OR model (Knapp 1987): one of its calls must proceed, and a call proceeds
+/// when all its dependencies are met. A slot counts posts of one kind in a group (sends to member 1, say).
 struct Blocked {
-  /// Met when device `peer` of the job has posted `entries` to that slot.
-  struct Need {
+  /// Met when device `peer` of the job has counted `posts` posts in that slot.
+  struct Dependency {
     Index peer;
     Index group;
     Index slot;
-    Index entries;
-    bool operator==(const Need&) const = default;
+    Index posts;
+    bool operator==(const Dependency&) const = default;
   };
-  /// The needs of one operation. It goes on when all of them are met.
-  using Needs = std::vector<Need>;
+  /// What one call waits for: all of these.
+  using Dependencies = std::vector<Dependency>;
 
   std::string call;   ///< "all_reduce in group {0, 1}"
   std::string place;  ///< "call 3 at FILE:LINE"
-  /// The operations of which one has to go on before the device does.
-  std::vector<Needs> any_of = {Needs{}};
-  std::vector<Needs> in_flight;  ///< of each operation that may go on while the device waits
-  bool is_polling = false;       ///< it asks whether calls are done, so it may do something else at any time
-  bool is_at_end = false;        ///< it begins no more calls
+  /// The dependencies of each call that this device waits for. One of these calls must proceed.
+  std::vector<Dependencies> any_of = {Dependencies{}};
+  std::vector<Dependencies> in_flight;  ///< of each call that may proceed while the device waits
+  bool is_polling = false;              ///< it tests calls, and may do something else at any time
+  bool is_at_end = false;               ///< it begins no more calls
 
-  /// Of a collective: the group, its members, and the number of the call among those of the group.
+  /// If it waits in a collective: the group, its members, and the number of the call in the group.
   Index group = -1;
   std::vector<int> members;
   Index call_of_group = 0;
@@ -44,27 +44,27 @@ struct Blocked {
 /// The state of a device that waits.
 struct DeviceState {
   Blocked blocked;
-  /// By group and slot; a slot that is not here is 0. Of a group that is not here nothing is known: it was
-  /// removed long ago.
+  /// The number of posts by group and slot; a missing slot has 0. Of a missing group, which was removed long
+  /// ago, all posts are taken as made.
   std::map<Index, std::map<Index, Index>> posted;
-  Index calls = 0;  ///< that the device has made
+  Index calls = 0;  ///< the number of calls that the device has made
   bool operator==(const DeviceState&) const = default;
 
   std::string packed() const;
   static DeviceState from(const std::string& bytes);
 };
 
-/// By device of the job. Nothing is known of a device that runs: it may do anything.
+/// By device of the job. A device that runs has none, and may do anything.
 using DeviceStates = std::vector<std::optional<DeviceState>>;
 
-/// The devices that can never go on, whatever the others do. If the states are those of one moment, it is a
-/// proof (deadlock_search.hpp).
+/// The devices that can never continue, whatever the others do. This is proved if all states are of one moment
+/// (deadlock_search.hpp).
 std::vector<int> stuck_devices(const DeviceStates& states);
 
-/// Who waits in which call for whom, and what to look for.
+/// An error message: which device waits in which call for whom, and the likely mistake.
 std::string explain_deadlock(const DeviceStates& states, const std::vector<int>& stuck);
 
-/// Numbers and a text as bytes, and back.
+/// Serializes numbers and a text, and back.
 std::string pack(const std::vector<Index>& numbers, const std::string& text);
 std::pair<std::vector<Index>, std::string> unpack(const std::string& bytes);
 

@@ -10,14 +10,14 @@ namespace shard::runtime {
 
 namespace {
 
-/// Members that say the same, by their ids in the job.
+/// The members that make the same call, by their ids in the job.
 struct Party {
   const Claim* claim;
   std::vector<int> devices;
-  std::vector<std::string> places;  // each once
+  std::vector<std::string> places;  // without repetitions
 };
 
-/// The largest party first; of equal ones, the one with the first member.
+/// By size, the largest first; of equal ones, the one with the first member.
 std::vector<Party> parties_of(const Group& group, const std::vector<Claim>& claims) {
   std::vector<Party> parties;
   for (std::size_t d = 0; d < claims.size(); ++d) {
@@ -32,7 +32,7 @@ std::vector<Party> parties_of(const Group& group, const std::vector<Claim>& clai
   return parties;
 }
 
-/// What a reader should look for first.
+/// What a reader should check first.
 std::string likely_cause(const std::vector<Party>& parties) {
   const Party& many = parties.front();
   const Party& few = parties.back();

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The error of members that do not make the same call. It says who called what, and where.
+/// The error when members do not make the same call. It says who calls what, and where.
 
 #include <string>
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace shard::runtime {
 
-/// What a member says of its call, when fingerprints differ.
+/// A member's description of its call, exchanged when fingerprints differ.
 struct Claim {
-  static constexpr std::size_t numbers = 128;  ///< a claim's length in a message: longer ones are cut off
+  static constexpr std::size_t numbers = 128;  ///< a claim's length in a message; longer texts are cut off
 
   std::string call;         ///< "all_reduce(sum) of (5,)"
   std::string name;         ///< "all_reduce"

@@ -69,19 +69,19 @@ void FlightRecord::note_state(State state) {
   content_->state = static_cast<std::int64_t>(state);
 }
 
-FlightRecord::Speaker FlightRecord::claim_last_words() const {
-  if (folder_.empty()) return Speaker::unknown;
-  const int file = open((folder_ + "/speaker").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return errno == EEXIST ? Speaker::another_device : Speaker::unknown;
+FlightRecord::Printer FlightRecord::claim_printing() const {
+  if (folder_.empty()) return Printer::unknown;
+  const int file = open((folder_ + "/printer").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return errno == EEXIST ? Printer::another_device : Printer::unknown;
   close(file);
-  return Speaker::this_device;
+  return Printer::this_device;
 }
 
-void FlightRecord::leave_last_words(int code, const std::string& text) const {
+void FlightRecord::leave_error(int code, const std::string& text) const {
   if (folder_.empty()) return;
   const std::string path = folder_ + "/last_words", part = path + ".part";
   append_line(part, std::to_string(code) + ' ' + text);
-  std::rename(part.c_str(), path.c_str());  // the launcher reads all of it or nothing
+  std::rename(part.c_str(), path.c_str());  // atomic: the launcher reads all of it or nothing
 }
 
 void FlightRecord::note_difference(const std::string& line) const {

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What this device is doing, in memory that outlives its process. If the device is lost, its launcher reads
-/// there how far it came; while it runs, the launcher sees whether it waits.
+/// What this device is doing, in memory that outlives its process. The launcher reads the last call of a lost
+/// device, and whether a device waits.
 
 #include <cstdint>
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace shard::runtime {
 
-/// One device's record: the file device_ID in the folder that SHARDBOOK_RECORDS names. chapters/launch.py
-/// reads it. Without that folder, on another host say, nothing is recorded.
+/// A device's record is the file device_ID in the folder SHARDBOOK_RECORDS, which chapters/launch.py reads.
+/// Nothing is recorded if the folder does not exist, on another host for example.
 class FlightRecord {
  public:
   enum class State : std::int64_t { runs, waits, polls, has_ended };
-  /// The file's content. Texts end in zeros.
+  /// The content of the file. Texts are padded with zeros.
   struct Content {
     std::int64_t process;
     std::int64_t state;
-    std::int64_t since;  ///< of the state, in milliseconds of the system's clock
+    std::int64_t since;  ///< when the state began, in milliseconds of the system clock
     std::int64_t calls;
-    std::int64_t line;  ///< where the last call was made, in `file`
+    std::int64_t line;  ///< of the last call, in `file`
     char call[80];      ///< "all_reduce in group {0, 1}"
     char file[168];
   };
@@ -33,14 +33,14 @@ class FlightRecord {
   void begin(int device);
   void note_call(std::int64_t number, std::string_view call, SourceLine where);
   void note_state(State state);
-  /// Who prints the error that ends the job: the first device of this host that asks. Unknown where there are
-  /// no records.
-  enum class Speaker { this_device, another_device, unknown };
-  Speaker claim_last_words() const;
-  /// Leaves that error's code and text in the file last_words, once it is printed. The launcher then ends the
-  /// devices of this host, and the job's code is this one.
-  void leave_last_words(int code, const std::string& text) const;
-  /// Adds a line to the file differences: a result that differs from its reference.
+  /// Decides which device prints the error that ends the job: the first of this host that calls this. Unknown
+  /// without records.
+  enum class Printer { this_device, another_device, unknown };
+  Printer claim_printing() const;
+  /// Writes the printed error's code and text to the file last_words. The launcher then ends the devices of
+  /// this host, and the job with this code.
+  void leave_error(int code, const std::string& text) const;
+  /// Adds a line about a result that differs from its reference to the file differences.
   void note_difference(const std::string& line) const;
 
  private:

@@ -27,7 +27,7 @@ std::vector<Index> MessageCounts::received(int num_devices) const {
   return counts;
 }
 
-std::string MessageCounts::left_over(const std::vector<Index>& received) const {
+std::string MessageCounts::unreceived(const std::vector<Index>& received) const {
   std::string lines;
   for (const auto& [d, pair] : pairs_) {
     const Index of_peer = received[static_cast<std::size_t>(d)];

@@ -1,7 +1,7 @@
 #pragma once
 
-/// How many messages this device has sent to each other one, and received: at the end of the program, a
-/// message that nobody received is told. (One that its sender waits for is a deadlock before.)
+/// Counts the messages that this device has sent to and received from each other one, to report at the end of the
+/// program messages that were never received.
 
 #include <map>
 #include <string>
@@ -13,25 +13,25 @@
 
 namespace shard::runtime {
 
-/// Devices are those of the job. All groups count together.
+/// Devices are given by their ids in the job. The messages of all groups are counted together.
 class MessageCounts {
  public:
   static MessageCounts& instance();
 
   void note_sent(int to, std::string_view call, Index number, SourceLine where);
   void note_received(int from) { ++pairs_[from].received; }
-  /// After a deadlock, calls that have failed may be counted, so the counts say nothing.
+  /// Discards the counts: after a deadlock they may include failed calls.
   void forget() { is_known_ = false; }
 
-  /// Messages that this device received, or began to receive, from each of the job's devices; -1: not known.
+  /// The number of receives that this device has begun from each device of the job; -1 if unknown.
   std::vector<Index> received(int num_devices) const;
-  /// What this device has sent in vain, a line each, if device d has received `received[d]` messages of it.
-  std::string left_over(const std::vector<Index>& received) const;
+  /// A line for each device d that has received `received[d]` messages of this one, and fewer than were sent.
+  std::string unreceived(const std::vector<Index>& received) const;
 
  private:
   struct Pair {
     Index sent = 0, received = 0;
-    std::string call;  ///< of the last send: "post_send", with its number and line
+    std::string call;  ///< "post_send": the last send; its number and line follow
     Index number = 0;
     SourceLine where;
   };

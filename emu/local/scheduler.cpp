@@ -1,0 +1,106 @@
+#include "emu/local/scheduler.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <utility>
+
+#include "engine/device/runtime/watchdog/control_plane.hpp"
+
+namespace shard::local {
+
+Scheduler& Scheduler::instance() {
+  static auto* scheduler = new Scheduler;  // never destroyed: static tensors may outlive any other static
+  return *scheduler;
+}
+
+void Scheduler::run(int devices, const std::function<void()>& body) {
+  ++job_;
+  auto noting_errors = [&] {
+    try {
+      body();
+    } catch (...) {
+      if (error_ == nullptr) error_ = std::current_exception();
+    }
+  };
+  for (int d = 0; d < devices; ++d) {
+    scheduled_.push_back(std::make_unique<Scheduled>(d));
+    scheduled_.back()->fibre = std::make_unique<Fibre>(noting_errors);
+  }
+  runnable_.assign(scheduled_.size(), true);
+  auto has_ended = [](const auto& scheduled) { return scheduled->fibre->has_ended(); };
+  while (error_ == nullptr && !std::ranges::all_of(scheduled_, has_ended)) run_round();
+  if (error_ == nullptr) return scheduled_.clear();
+  for (auto& scheduled : scheduled_)
+    if (!has_ended(scheduled)) static_cast<void>(scheduled.release());  // leaked: its body is suspended
+  scheduled_.clear();
+  std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Scheduler::run_round() {
+  const std::size_t before = progress_;
+  if (std::ranges::find(runnable_, true) == runnable_.end()) runnable_.assign(scheduled_.size(), true);
+  for (std::size_t d = 0; d < scheduled_.size() && error_ == nullptr; ++d) {
+    if (!runnable_[d]) continue;
+    runnable_[d] = false;
+    running_ = scheduled_[d].get();
+    const Device::Scope scope(running_->device);
+    if (!running_->fibre->has_ended()) running_->fibre->resume();
+    if (running_->fibre->has_ended()) running_->describe = nullptr;
+  }
+  rounds_without_progress_ = progress_ == before ? rounds_without_progress_ + 1 : 0;
+  // A device may poll for long, so without progress the searches become rarer. With progress there are searches,
+  // too, since some devices may be stuck while others proceed.
+  constexpr std::size_t rounds_between_searches = std::size_t{1} << 16;
+  if (std::has_single_bit(rounds_without_progress_) || ++rounds_ % rounds_between_searches == 0)
+    search_for_deadlock();
+}
+
+void Scheduler::wait(const std::function<runtime::Blocked()>& describe) {
+  Scheduled& mine = *running_;
+  mine.describe = &describe;
+  mine.fibre->suspend();
+  mine.describe = nullptr;
+  if (mine.deadlock) runtime::throw_deadlock(*std::exchange(mine.deadlock, std::nullopt));
+}
+
+void Scheduler::yield() {
+  note_progress();
+  wake(running_->device.id);
+  running_->fibre->suspend();
+}
+
+std::optional<runtime::DeviceState> Scheduler::state_of(Scheduled& scheduled) {
+  if (scheduled.describe == nullptr) return std::nullopt;
+  const Device::Scope scope(scheduled.device);
+  return runtime::ControlPlane::instance().my_state((*scheduled.describe)());
+}
+
+void Scheduler::print() const {
+  for (const auto& scheduled : scheduled_) {
+    const std::optional<runtime::DeviceState> state = state_of(*scheduled);
+    const std::string place = to_string(scheduled->device.open_call);
+    fmt::print(stderr, "device {} {}\n", scheduled->device.id,
+               state ? fmt::format("waits in {} ({})", state->blocked.call, state->blocked.place)
+                     : fmt::format("runs{}", place.empty() ? "" : ", in a call at " + place));
+  }
+}
+
+void print_devices() {
+  Scheduler::instance().print();
+}
+
+/// No device runs meanwhile, so all states are of one moment.
+void Scheduler::search_for_deadlock() {
+  runtime::DeviceStates states(scheduled_.size());
+  for (std::size_t d = 0; d < scheduled_.size(); ++d) states[d] = state_of(*scheduled_[d]);
+  const std::vector<int> stuck = runtime::stuck_devices(states);
+  if (stuck.empty()) return;
+  const std::string line = runtime::explain_deadlock(states, stuck);
+  for (int d : stuck) scheduled_[static_cast<std::size_t>(d)]->deadlock = line, wake(d);
+  note_progress();
+}
+
+}  // namespace shard::local

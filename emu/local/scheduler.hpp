@@ -1,0 +1,70 @@
+#pragma once
+
+/// The cooperative round-robin scheduler of the devices. Each runs until it waits, in the order of ids. A
+/// waiting device is skipped until another one wakes it, or until no device is runnable. So the order of
+/// execution is determined by the program alone.
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emu/local/fibre.hpp"
+#include "engine/device/runtime/watchdog/deadlock.hpp"
+#include "engine/device/this_device.hpp"
+
+namespace shard::local {
+
+class Scheduler {
+ public:
+  /// The process's only scheduler.
+  static Scheduler& instance();
+
+  /// Runs the body on each device until all have ended. The first exception that leaves a body ends the job and is
+  /// rethrown here; the other devices' memory is then leaked.
+  void run(int devices, const std::function<void()>& body);
+  /// The number of jobs that have begun in this process.
+  int job() const { return job_; }
+  int devices() const { return static_cast<int>(scheduled_.size()); }
+
+  /// The current device waits. Returns when it should test again whether it can proceed. \throws Error deadlock
+  /// when it can never continue
+  void wait(const std::function<runtime::Blocked()>& describe);
+  /// The current device stays runnable, and lets the others run first.
+  void yield();
+  /// Prints what each device does on stderr, a line each. For debuggers.
+  void print() const;
+  /// Call it when an operation is posted or done, for which a device may wait.
+  void note_progress() { ++progress_; }
+  /// Makes a device runnable, since an operation of it is done.
+  void wake(int device) { runnable_[static_cast<std::size_t>(device)] = true; }
+
+ private:
+  struct Scheduled {
+    explicit Scheduled(int id) : device(id) {}
+    Device device;
+    std::unique_ptr<Fibre> fibre;
+    const std::function<runtime::Blocked()>* describe = nullptr;  // its state, while it waits
+    std::optional<std::string> deadlock;
+  };
+
+  void search_for_deadlock();
+  /// A waiting device's state; nothing for one that runs.
+  static std::optional<runtime::DeviceState> state_of(Scheduled& scheduled);
+  void run_round();
+
+  std::vector<std::unique_ptr<Scheduled>> scheduled_;
+  std::vector<bool> runnable_;  // by device
+  std::exception_ptr error_;
+  Scheduled* running_ = nullptr;
+  int job_ = 0;
+  std::size_t progress_ = 0;
+  std::size_t rounds_ = 0, rounds_without_progress_ = 0;
+};
+
+/// Calls Scheduler::print. To be called from a debugger.
+void print_devices();
+
+}  // namespace shard::local
