@@ -7,20 +7,23 @@
 
 namespace shard::testing {
 
-/// make(case), made once for all variants that are tested with the same network.
+/// make(case), made once for all variants, on any number of devices, that are tested with the same network.
 template <class Make>
 const auto& once(const Case& c, const Make& make) {
   using Made = std::remove_const_t<decltype(make(c))>;
-  static std::map<std::tuple<std::shared_ptr<const Workload>, Index, int>, Made> all;
-  const auto key = std::tuple(c.network, c.batch, group().num_devices());
+  static std::map<std::pair<std::shared_ptr<const Workload>, Index>, Made> all;
+  const auto key = std::pair(c.network, c.batch);
   auto found = all.find(key);
   if (found == all.end()) found = all.emplace(key, make(c)).first;
   return found->second;
 }
 
-/// Each variant's cases, the smallest first. Ends at the first case that fails on a device.
+/// Each variant's cases, the smallest first. Ends at the first case that fails on a device. A part of a larger group
+/// has the exact results of one step, and the rest only with `--all`.
 template <class Check>
-void for_each_case(const Check& check) {
+void for_each_case(const Check& check, bool also_in_parts = with_all()) {
+  const bool is_part = id(devices() - 1) != devices() - 1;
+  if (is_part && !also_in_parts) return;
   for (const Variant& variant : variants_under_test())
     for (const Case& c : cases(variant)) {
       CAPTURE(c.describe());

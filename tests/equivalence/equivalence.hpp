@@ -126,15 +126,23 @@ inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& 
 /// The most devices that the suite has. On more (./tests/large_meshes) a step takes long.
 inline constexpr int most_devices = 8;
 
+/// The first network of this description, so that what is made of it once serves all variants (once).
+inline std::shared_ptr<const Workload> only_one(const std::shared_ptr<const Workload>& network) {
+  static std::map<std::pair<const WorkloadKind*, std::string>, std::shared_ptr<const Workload>> all;
+  return all.try_emplace({&network->kind(), network->describe()}, network).first->second;
+}
+
 /// Whether float32 has all sums of its exact problem. Those of a pipeline of 16 stages may be too large.
 inline bool is_exact(const TestCase& c) {
+  static std::map<std::pair<std::shared_ptr<const Workload>, Index>, bool> all;
+  const auto [found, is_new] = all.try_emplace({only_one(c.workload), c.batch}, true);
   try {
-    solve(c.workload->exact_problem(c.batch, 3), group());
-    return true;
+    if (is_new) solve(c.workload->exact_problem(c.batch, 3), group());
   } catch (const Error& error) {
     if (error.code() != Code::internal) throw;
-    return false;
+    found->second = false;
   }
+  return found->second;
 }
 
 /// The first one that is exact, from the place `turn` on and around. \throws Error when none is
@@ -142,12 +150,6 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
   for (std::size_t i = 0; i < networks.size(); ++i)
     if (const TestCase& c = networks[(turn + i) % networks.size()]; is_exact(c)) return c;
   throw Error(Code::internal, "exact mode: expected a network with small sums, given none");
-}
-
-/// The first network of this description, so that what is made of it once serves all variants (once).
-inline std::shared_ptr<const Workload> only_one(const std::shared_ptr<const Workload>& network) {
-  static std::map<std::pair<const WorkloadKind*, std::string>, std::shared_ptr<const Workload>> all;
-  return all.try_emplace({&network->kind(), network->describe()}, network).first->second;
 }
 
 /// All that a variant is tested on: networks that its workload declares, without those that it refuses. The

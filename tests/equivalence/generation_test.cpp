@@ -6,8 +6,7 @@
 
 #include "engine/layers/tokens/greedy.hpp"
 #include "engine/workloads/random.hpp"
-#include "tests/equivalence/equivalence.hpp"
-#include "tests/harness/catch.hpp"
+#include "tests/equivalence/each_case.hpp"
 
 RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .processes = {3},
         .on_cuda = {1, 2, 3, 4, 8});
@@ -62,35 +61,41 @@ Prompt prompt_of(const Case& c, std::uint64_t seed) {
   return c.network->prompt_of({first, first + std::min(prompt_length, ids)});
 }
 
+/// Two prompts, and the tokens behind each, by the unsharded network.
+std::vector<std::pair<Prompt, std::vector<Index>>> continued(const Case& c) {
+  const ExactProblem& problem = solved<3>(c).problem;
+  const auto engine = problem.workload->unsharded(group());
+  engine->load_checkpoint(*host_checkpoint(problem.weights, "test"));
+  std::vector<std::pair<Prompt, std::vector<Index>>> all;
+  for (std::uint64_t seed : {5, 6}) {
+    const Prompt prompt = prompt_of(c, seed);
+    all.emplace_back(prompt, by_whole_passes(dynamic_cast<LanguageModel&>(*engine), prompt));
+  }
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("generated tokens are those of whole passes, in which nothing is kept, prompt after prompt",
           "[suite]") {
-  for (const Variant& variant : variants_under_test()) {
-    if (!variant.workload->has_tokens()) continue;
-    for (const Case& c : cases(variant)) {
-      CAPTURE(c.describe());
-      const ExactProblem problem = c.exact_problem(3);
-      const auto engine = c.engine(problem, false);
-      auto& model = dynamic_cast<LanguageModel&>(*engine);
-      const auto reference = problem.workload->unsharded(group());
-      reference->load_checkpoint(*host_checkpoint(problem.weights, "test"));
-      const std::vector<float> before = losses_of(*engine, problem.input);
-      for (std::uint64_t seed : {5, 6}) {
-        const Prompt prompt = prompt_of(c, seed);
-        const std::vector<Index> all = generate_greedily(model, prompt, count);
-        CHECK(all == by_whole_passes(dynamic_cast<LanguageModel&>(*reference), prompt));
-        const auto end = std::ranges::find(all, all.back());
-        CHECK(generate_greedily(model, prompt, count, {-1, all.back()}) == std::vector(all.begin(), end + 1));
-      }
-      Prompt unknown = prompt_of(c, 5);
-      unknown.tokens.back() = 1 << 20;  // no token of any network here
-      if (devices() == 1) CHECK_THROWS_AS(generate_greedily(model, unknown, count), Error);
-      for (int pass = 0; pass < 2; ++pass)  // nothing is kept for other inputs
-        CHECK(losses_of(*engine, problem.input) == before);
-      if (is_to_end()) return;
+  for_each_case([](const Case& c) {
+    if (!c.network->kind().has_tokens()) return;
+    const ExactProblem& problem = solved<3>(c).problem;
+    const auto engine = c.engine(problem, false);
+    auto& model = dynamic_cast<LanguageModel&>(*engine);
+    const std::vector<float> before = losses_of(*engine, problem.input);
+    for (const auto& [prompt, expected] : once(c, continued)) {
+      CHECK(generate_greedily(model, prompt, count) == expected);
+      const auto end = std::ranges::find(expected, expected.back());
+      CHECK(generate_greedily(model, prompt, count, {-1, expected.back()}) ==
+            std::vector(expected.begin(), end + 1));
     }
-  }
+    Prompt unknown = prompt_of(c, 5);
+    unknown.tokens.back() = 1 << 20;  // no token of any network here
+    if (devices() == 1) CHECK_THROWS_AS(generate_greedily(model, unknown, count), Error);
+    for (int pass = 0; pass < 2; ++pass)  // nothing is kept for other inputs
+      CHECK(losses_of(*engine, problem.input) == before);
+  });
 }
 
 }  // namespace shard::testing

@@ -38,7 +38,7 @@ def export_problem(problem, folder, names):
              **{name: f"{name}.safetensors" for name in FILES},
              "sha256": {name: hashlib.sha256((folder / f"{name}.safetensors").read_bytes()).hexdigest()
                         for name in FILES}}
-    (folder / "problem.json").write_text(text_of(entry))
+    (folder / "problem.json").write_text(json.dumps(entry, indent=1) + "\n")
     return entry
 
 
@@ -47,14 +47,9 @@ def export(folder, problems, names):
     for problem in problems:
         entry = export_problem(problem, folder / problem.name, names)
         entries.append({**entry, **{name: f"{problem.name}/{entry[name]}" for name in FILES}})
-    manifest = {"format": FORMAT, "version": shardbook.VERSION, "problems": entries}
-    (folder / "manifest.json").write_text(text_of(manifest))
-
-
-def text_of(value):
-    """JSON with a line a field: a list of numbers or names stands on one."""
-    text = json.dumps(value, indent=1)
-    return re.sub(r"\[[^][{}]*\]", lambda it: " ".join(it[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
+    lines = ",\n".join(json.dumps(entry) for entry in entries)
+    manifest = f'{{"format": "{FORMAT}", "version": {shardbook.VERSION}, "problems": [\n{lines}\n]}}\n'
+    (folder / "manifest.json").write_text(manifest)
 
 
 def read_manifest(folder):
