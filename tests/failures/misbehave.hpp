@@ -27,8 +27,6 @@ extern const std::vector<Case> everybody_waits, some_wait_for_ever;
 /// Slow devices, and others that look as if something were wrong: they must end well.
 extern const std::vector<Case> nobody_is_wrong;
 
-constexpr int last = -1;  ///< the device with the highest number
-
 constexpr int line_of_all_reduce = __LINE__ + 2;
 inline void all_reduce() {
   group().all_reduce_async(Tensor({5}), ReduceOp::sum).get();
@@ -47,7 +45,7 @@ inline void nothing() {}
 /// Device `culprit` does the first thing, the others the second.
 template <class Wrong, class Meanwhile>
 auto only(int culprit, Wrong wrong, Meanwhile meanwhile) {
-  return [=] { me() == (culprit == last ? devices() - 1 : culprit) ? wrong() : meanwhile(); };
+  return [=] { me() == culprit ? wrong() : meanwhile(); };
 }
 
 /// "call 1 at tests/failures/FILE:70", the call of that line.
