@@ -150,8 +150,10 @@ class Group {
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
   /// The control plane's slot of a channel, as its poster counts it.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Operations in flight go on while it waits.
-  void wait_for(const std::string& what, Started request, Index slot = control_slot);
+  /// Returns when the request is complete. Operations in flight go on while it waits. `memory` is what the request
+  /// reads and writes. If an error ends the wait, it stays for as long as the device, since the request goes on.
+  void wait_for(const std::string& what, Started request, std::shared_ptr<void> memory,
+                Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.
   void require_same_gather(const Request& mine);
