@@ -350,7 +350,7 @@ TEST_CASE(
 }
 
 TEST_CASE("train: bytes held that miss their form are named, too") {
-  const Ended ended = train("memory");
+  const Ended ended = train("memory", "sgd");
   CHECK(ended.code == 86);
   if (speaks())
     CHECK_THAT(ended.printed, contains("  device 1, step 1: bytes held: measured ") &&

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "engine/basics/printable.hpp"
-#include "engine/proof/diagnosis.hpp"
 
 namespace shard {
 
@@ -52,14 +51,16 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
   messages_.add(step, ledger().traffic().messages, form([](const Costs& c) { return c.total().messages; }),
                 [&] { return by_collective(*costs, &Traffic::messages); });
   flops_.add(step, ledger().flops(), form([](const Costs& c) { return c.flops; }), [&] {
-    return ledger().flops() == costs_with(true).flops ? ": " + Diagnosis(Cause::not_wanted).text : "";
+    const Costs with = costs_with(true);
+    const bool is_as_with = ledger().flops() == with.flops && ledger().traffic() == with.total();
+    return is_as_with ? ": as many as with dL/dx, which this step does not want" : "";
   });
-  peak_.add(step, ledger().peak(),
-            form([&](const Costs& c) { return c.step_peak_bytes(optimizer.state_per_element(), step == 1); }),
-            [] {
-              const SourceLine line = ledger().peak_line();
-              return line.is_known() ? ": most at " + to_string(line) : "";
-            });
+  peak_.add(
+      step, ledger().peak(),
+      form([&](const Costs& c) { return c.step_peak_bytes(optimizer.state_per_element(), step == 1); }), [] {
+        const std::string line = to_string(ledger().peak_line());  // of the optimizer's state: the library's
+        return line.empty() || line.starts_with('/') ? "" : ": most at " + line;
+      });
   for (const auto& [axes, sent] : engine.sent_along()) {
     Traffic& most = along_[axes];
     most = {std::max(most.messages, sent.messages), std::max(most.bytes, sent.bytes)};
