@@ -150,8 +150,8 @@ def find_chapter(name):
     return name if name in found else found[0] if found else None
 
 def build(preset, targets, options=None, folder="build", explain=lambda said: ""):
-    """Builds targets, configuring where options ask for it, and says how far it is. Of an error, it first says how
-    `explain` puts what the compiler said."""
+    """Builds targets, configuring where options ask for it, and says how far it is. `explain` puts what the
+    compiler says into other words."""
     folder = root / folder
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
@@ -195,8 +195,10 @@ def run_ninja(folder, targets, explain):
         code = run(["ninja", "-C", folder, *targets], seconds, show, stdout=out, stderr=out)
     if is_terminal:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
+    text = log.read_text(errors="replace")
+    if explained := explain(text):
+        say(explained)
     if code != 0:
-        text = log.read_text(errors="replace")
         first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
-        say(explain(text) + (first[1].rstrip() if first else text[-2000:]))
+        say((first[1].rstrip() if first else text[-2000:]))
         fail(70, f"could not build: see {log}")

@@ -2,6 +2,8 @@
 
 /// What scenes pass around: numbers that show where they come from.
 
+#include <fmt/format.h>
+
 #include "scene.hpp"
 
 namespace shard::primer {
@@ -26,6 +28,18 @@ inline Index sum_of_addends(Index i, int last, int n) {
   Index sum = 0;
   for (int d = 0; d < last; ++d) sum += addend(i, d, n);
   return sum;
+}
+/// What is wrong with a sum of row i: ": the addend of device 1 is missing". Nothing if no addend is.
+inline std::string said_of_sum(Index i, Index given, int n) {
+  std::string missing, other;
+  for (int d = n - 1; d >= 0; --d, given /= 10) {
+    const Index digit = given % 10, right = addend(i, 0, 1);
+    if (digit == 0) missing = fmt::format(": the addend of device {} is missing", d);
+    if (digit != 0 && digit != right)
+      other = fmt::format(": the digit of device {} is {} and not {}: added again, or of another chunk?", d,
+                          digit, right);
+  }
+  return other.empty() ? missing : other;
 }
 /// My addends, (rows, 1).
 inline Tensor addends(const Communicator& group, Index rows) {

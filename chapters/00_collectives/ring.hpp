@@ -52,9 +52,12 @@ inline void ring(Communicator& group, Scene& scene) {
   });
   scene.sends("the closed form of all_reduce; and its result, bit for bit", ring_all_reduce(n, n, me));
   const Tensor at_once = group.all_reduce_async(addends(group, n), ReduceOp::sum).get();  // (n, 1)
-  scene.expects(stacked(chunks), {n, 1}, [values = at_once.to_host()](Index i, Index) {
-    return static_cast<Index>(values[static_cast<std::size_t>(i)]);
-  });
+  scene.expects(
+      stacked(chunks), {n, 1},
+      [values = at_once.to_host()](Index i, Index) {
+        return static_cast<Index>(values[static_cast<std::size_t>(i)]);
+      },
+      [n](Index i, Index given) { return said_of_sum(i, given, n); });
 }
 
 /// ## Slices that differ in size

@@ -29,7 +29,8 @@ void Scene::writes(const std::string& label, const std::string& mine, bool is_bo
   rows_.push_back(std::move(row));
 }
 
-void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value) {
+void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value,
+                    const std::function<std::string(Index, Index)>& said_of) {
   std::string mistake;
   if (t.shape() != shape)
     mistake = fmt::format("expected {}, given {}", to_string(shape), to_string(t.shape()));
@@ -38,7 +39,8 @@ void Scene::expects(const Tensor& t, const Shape& shape, const std::function<Ind
     const Index i = static_cast<Index>(at) / shape[1];
     const Index j = static_cast<Index>(at) % shape[1];
     if (given[at] != static_cast<float>(value(i, j)))
-      mistake = fmt::format("expected {} in row {}, column {}, given {}", value(i, j), i, j, given[at]);
+      mistake = fmt::format("expected {} in row {}, column {}, given {}{}", value(i, j), i, j, given[at],
+                            said_of(i, static_cast<Index>(given[at])));
   }
   notes(mistake);
 }

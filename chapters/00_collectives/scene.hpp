@@ -26,8 +26,11 @@ class Scene {
   /// A row of the picture: a text of each device.
   void writes(const std::string& label, const std::string& mine, bool is_boxed = false);
 
-  /// What `t` must be: its shape (rows, columns), and the value in row i and column j.
-  void expects(const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value);
+  /// What `t` must be: its shape (rows, columns), and the value in row i and column j. `said_of` says more of the
+  /// first wrong value, which is in this row.
+  void expects(
+      const Tensor& t, const Shape& shape, const std::function<Index(Index, Index)>& value,
+      const std::function<std::string(Index row, Index given)>& said_of = [](Index, Index) { return ""; });
 
   /// What I must have sent since the scene began; `form` says it in words.
   void sends(const std::string& form, const Traffic& traffic);

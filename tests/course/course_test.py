@@ -113,6 +113,21 @@ class Compiler(unittest.TestCase):
             (9, "a Tensor is not copied: write std::move(x), or x.clone() of a Tensor"),
             (10, "'y' was not declared in this scope; did you mean 'x'?")])
 
+    def test_warnings_are_said_too_also_of_functions_that_were_inlined(self):
+        said = """In function 'L shard::scale(L&&, float)',
+    inlined from 'shard::Gradients Engine::reduce()' at /home/chapters/03_x/x.hpp:12:41:
+../chapters/engine/layouts/layouts.hpp:100:80: warning: 'factor' may be used uninitialized
+../chapters/03_x/x.hpp:14:3: warning: no return statement in function returning non-void
+../chapters/engine/layouts.hpp:5:1: warning: of somebody else
+../chapters/03_x/x.hpp:15:2: error: 'class shard::Partial' has no member named 'local'
+"""
+        def found(kind):
+            return [(line, text) for _, line, text in compiler.errors_at(said, lambda file, _: file == "03_x/x.hpp", kind)]
+        self.assertEqual(found("warning"), [(12, "'factor' may be used uninitialized"),
+                                            (14, "no return statement in function returning non-void")])
+        self.assertEqual(found("error"), [(15, "a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum "
+                                               "('class shard::Partial' has no member named 'local')")])
+
 
 class Exercises(unittest.TestCase):
     def test_each_is_whole(self):

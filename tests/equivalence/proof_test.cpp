@@ -40,6 +40,7 @@ TEST_CASE("a difference is explained by the first rule that fits") {
   auto cause = [](HostTensor given) { return diagnose(evidence(std::move(given))).cause; };
   CHECK(cause(each(expected, [](float v) { return v == 0 ? NAN : v; })) == Cause::not_finite);
   CHECK(cause(each(expected, [](float) { return 0.0F; })) == Cause::zero);
+  CHECK(cause(each(expected, [](float v) { return 0 * v; })) == Cause::times_zero);
   CHECK(cause(each(expected, [](float v) { return -v; })) == Cause::negated);
   CHECK(cause(each(expected, [](float v) { return v / 3; })) == Cause::averaged);
   CHECK(cause(each(expected, [](float v) { return v * (1 / 3.0F); })) == Cause::averaged);
@@ -85,6 +86,11 @@ TEST_CASE("a difference is explained by what the tensor was mistaken for, if tha
   Evidence e = evidence(rest);  // of three addends, one is missing
   e.addends = {one, each(rest, [](float v) { return v / 2; }), each(rest, [](float v) { return v / 2; })};
   CHECK(diagnose(e).text == "device 0's addend is missing from the sum");
+  e.rows = 4;                                           // 2, 1 and 1
+  e.given = {{3, 3}, {1, -4, 6, 8, 5, -12, 14, 0, 9}};  // one and twice the rest
+  CHECK(diagnose(e).cause == Cause::averaged_over_own_rows);
+  e.rows = 3;
+  CHECK(diagnose(e).cause == Cause::unknown);
 }
 
 TEST_CASE("each mistake of an mlp has its name, and right results have none") {

@@ -934,14 +934,16 @@ def not_finite(e):
 
 
 def zero(e):
+    """A product with 0 has the sign that the other factor had."""
     if not np.any(e.given):
-        return SAYS["zero"]
+        has_signs = (e.want < 0).any() and np.array_equal(np.signbit(e.given), e.want < 0)
+        return SAYS["times_zero" if has_signs else "zero"]
 
 
 def scaled(e):
     n, rows = e.devices, e.problem.rows
     for factor, text in (*e.problem.wrong_means, (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
-                         (n, SAYS["counted_n_times"].format(n)), (1 / rows, SAYS["averaged_over_batch"].format(rows))):
+                         (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))), (1 / rows, SAYS["averaged_over_batch"].format(rows))):
         if is_multiple(e, factor):
             return text
 
@@ -1006,16 +1008,16 @@ def never_reduced(e):
             return "one of those whose mean over the devices is it: a reduction to the mean left out?"
 
 
-def mean_of_means(e):
-    """A mean of the devices' means counts the rows of a device that has fewer of them more."""
-    addends, rows = e.device_addends(), e.problem.batch_size
-    shares = [end - begin for begin, end in (part(rows, e.devices, d) for d in range(e.devices))]
+def averaged_over_own_rows(e):
+    """The sum of the devices' addends, where each is divided by the number of the device's rows, times a factor."""
+    addends = e.device_addends()
+    shares = [end - begin for begin, end in (part(e.problem.batch_size, e.devices, d) for d in range(e.devices))]
     if addends and len(set(shares)) > 1 and all(shares):
-        total = sum(addend * rows / (e.devices * shares[d]) for d, addend in addends)
+        total = sum(addend / shares[d] for d, addend in addends)
+        total = total * (e.given * total).sum() / (total * total).sum()
         # The weights are rounded, and so is what they are multiplied with.
-        if np.abs(e.given - total).max(initial=0) <= 2.0**-20 * np.abs(total).max(initial=0) < \
-                np.abs(e.want - total).max(initial=0):
-            return "a mean of the devices' means, where they have different numbers of rows?"
+        if np.abs(e.given - total).max() <= 2.0**-20 * np.abs(total).max() < np.abs(e.want - total).max():
+            return SAYS["averaged_over_own_rows"]
 
 
 def off_by_addend(e):
@@ -1257,9 +1259,9 @@ def with_swapped_stages(problem, devices, first, other):
     return layers if all(fits) and is_whole and list(layers) != sorted(layers) else ()
 
 
-RULES = (not_finite, zero, scaled, in_16_bits, previous_step, one_addend, share_of_device, never_reduced, mean_of_means,
+RULES = (not_finite, zero, scaled, in_16_bits, previous_step, one_addend, share_of_device, never_reduced,
          off_by_addend, off_by_rows, transposed, other_slice, shifted, reordered, another_computation,
-         not_reduced_behind, wrong_scale)
+         not_reduced_behind, wrong_scale, averaged_over_own_rows)
 
 
 # ---- The check -------------------------------------------------------------------------------------------

@@ -317,6 +317,17 @@ class Implementations(Suite):
                                                                        for k, t in given.items()}])
                         self.assertEqual({d.cause for d in verdict.differences}, {"no known cause"}, (name, tensor))
 
+    def test_addends_that_are_divided_by_their_devices_rows_are_named(self):
+        problem, name = shardbook.problem(SMALL), "layer_1/weights"
+        def cause(devices):
+            rows = [shardbook.part(problem.batch_size, devices, d) for d in range(devices)]
+            wrong = sum(shardbook.after(problem, rows=r)[name] / (r[1] - r[0]) for r in rows)
+            given = {**problem.expected, name: 7 * wrong}
+            verdict = shardbook.check_pieces(problem, devices, [{k: shardbook.Stored(t, "F64") for k, t in given.items()}])
+            return {d.cause for d in verdict.differences}
+        self.assertEqual(cause(3), {shardbook.SAYS["averaged_over_own_rows"]})
+        self.assertEqual(cause(13), {"7 times it in every element: a wrong scale?"})  # a row each
+
     def test_the_cause_that_explains_all_devices_counts(self):
         """On device 0, the first in each order, no choice is dropped by any of these mistakes."""
         problem = shardbook.problem(FULL)

@@ -39,6 +39,7 @@ enum class Mistake {
   message,            // device 1 is told of a message too many
   memory,             // and of four bytes more than it holds
   claim,              // what device 1 says is the same on all devices is not, and is not used
+  claim_then_call,    // and then the devices reduce tensors of different shapes
   claim_of_part       // the same, said by devices 0 and 1 alone
 };
 
@@ -78,7 +79,9 @@ class Mistaken : public ShardedEngine {
     if (wants_input_grad() && (!is(Mistake::no_input_grad) || device_id() != 1))
       gradients.put(Gradients::input_grad, std::move(d));
     if (is(Mistake::operations) && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
-    if (is(Mistake::claim)) Replicated(group(), Tensor({device_id() == 1 ? 2 : 3}));
+    const Shape other{device_id() == 1 ? 2 : 3};
+    if (is(Mistake::claim) || is(Mistake::claim_then_call)) Replicated(group(), Tensor(other));
+    if (is(Mistake::claim_then_call)) group().all_reduce_async(Tensor(other), ReduceOp::sum).get();
     if (is(Mistake::claim_of_part)) {
       const std::unique_ptr<Communicator> part = group().split(device_id() < 2 ? 0 : 1, device_id());
       Replicated(*part, Tensor({device_id() == 1 ? 2 : 3}));
@@ -146,7 +149,8 @@ const RegisteredChapter registered(
          variant("not-trained", Mistake::not_trained), variant("not-trained-on-1", Mistake::not_trained_on_1),
          variant("later-steps", Mistake::later_steps), variant("operations", Mistake::operations),
          variant("message", Mistake::message), variant("memory", Mistake::memory),
-         variant("false-claim", Mistake::claim), variant("false-claim-of-part", Mistake::claim_of_part)}});
+         variant("false-claim", Mistake::claim), variant("false-claim-then-call", Mistake::claim_then_call),
+         variant("false-claim-of-part", Mistake::claim_of_part)}});
 
 /// How a run ended.
 struct Ended {
@@ -295,11 +299,15 @@ TEST_CASE("train: what an engine leaves out is a difference, and is named") {
   }
 }
 
-TEST_CASE("train: a false claim of layout is an error, also where all results are right") {
-  const Refusal refused = refusal([] { train("false-claim"); });
-  CHECK(refused.code == 81);
-  CHECK_THAT(refused.message,
-             contains("given (2,) on device 1, and (3,) on device 0, at tests/equivalence/train_test.cpp:"));
+TEST_CASE(
+    "train: a false claim of layout is an error, also where all results are right, or where calls differ") {
+  for (const char* name : {"false-claim", "false-claim-then-call"}) {
+    const Refusal refused = refusal([&] { train(name); });
+    CHECK(refused.code == 81);
+    CHECK_THAT(
+        refused.message,
+        contains("given (2,) on device 1, and (3,) on device 0, at tests/equivalence/train_test.cpp:"));
+  }
 }
 
 /// The others have not heard of it: there is no second attempt, and they wait for the first one's end.
@@ -337,13 +345,16 @@ TEST_CASE(
   CHECK(ended.code == 86);
   if (!speaks()) return;
   CHECK_THAT(ended.printed,
-             contains("  device 1, step 1: messages: measured 8, formula 9\n") && contains("8 not 9"));
+             contains("  device 1, step 1: messages: measured 8, formula 9: all_reduce 8 and not 9\n") &&
+                 contains("8 not 9"));
 }
 
 TEST_CASE("train: bytes held that miss their form are named, too") {
-  const Ended ended = train("memory");
+  const Ended ended = train("memory", "sgd");
   CHECK(ended.code == 86);
-  if (speaks()) CHECK_THAT(ended.printed, contains("  device 1, step 1: bytes held: measured "));
+  if (speaks())
+    CHECK_THAT(ended.printed, contains("  device 1, step 1: bytes held: measured ") &&
+                                  contains(": most at tests/equivalence/train_test.cpp:"));
 }
 
 /// The unsharded network is trained by the same step, so its losses would not show that clipping comes too late.

@@ -164,6 +164,16 @@ TEST_CASE("operands that are cut at different places are refused") {
   CHECK(refusal([&] { relu_backward(std::move(dh), y); }).code == (differ ? argument : 0));
 }
 
+TEST_CASE("a gradient of another shape, and an operand that was moved from, are named") {
+  Replicated d(group(), Tensor({2, 3})), h(group(), Tensor({2, 5})), w(group(), Tensor({5, 3}));
+  CHECK_THAT(refusal([&] { relu_backward(std::move(d), h); }).message,
+             contains("expected the gradient of (2, 5), given that of (2, 3): a layer between left out"));
+  const Replicated x = std::move(h);
+  CHECK_THAT(refusal([&] { matmul(h, w); }).message,
+             contains("given () and (5, 3): a was moved from, or never set"));
+  CHECK(refusal([&] { matmul(x, w); }).code == 0);
+}
+
 TEST_CASE("operands of equal size at different offsets are refused") {
   const S1 x(group(), Tensor({2, 1}), {2, 9}, 3);
   const S0 y(group(), Tensor({1, 2}), {9, 2}, 4);

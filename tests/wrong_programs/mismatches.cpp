@@ -57,10 +57,11 @@ void add_other_forms(Programs& programs, const CollectiveCall& call) {
         {call.name, other.class_ + " on one device", 81,
          has_another_name
              ? one_calls_another(odd, other.form, call.form)
-             : one_differs(odd, other.form, call.form,
-                           fmt::format("the calls' shapes, axes, operations or roots must fit: see what "
-                                       "device {} passes",
-                                       odd)),
+             : one_differs(
+                   odd, other.form, call.form,
+                   fmt::format("the calls' order, shapes, axes, operations or roots must fit: see what "
+                               "device {} passes",
+                               odd)),
          [&] { (me() == odd ? other.form : call.form).make(); }});
   }
 }

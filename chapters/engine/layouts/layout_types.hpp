@@ -71,6 +71,8 @@ class LayoutBase {
 void require_slice(const Shape& local, const Shape& global, int axis, Index offset);
 /// \throws Error argument unless both operands are cut at the same places.
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
+/// \throws Error argument unless a gradient has the shape of what it is the gradient of.
+void require_gradient_of(const Shape& z, const Shape& dh);
 /// \throws Error argument unless `local` is the shape of this device's part after the cuts
 void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global);
 void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);

@@ -27,6 +27,12 @@ void require_same_cut(const char* call, const Shape& a, Index a_offset, const Sh
          fmt::format("{} at offset {} and {} at offset {}", to_string(a), a_offset, to_string(b), b_offset));
 }
 
+void require_gradient_of(const Shape& z, const Shape& dh) {
+  if (dh != z)
+    refuse(Code::argument, "relu_backward", fmt::format("the gradient of {}", to_string(z)),
+           fmt::format("that of {}: a layer between left out, or the mask of another layer?", to_string(dh)));
+}
+
 void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global) {
   const Shape mine = shape_of(ranges_after(cuts, global));
   if (local != mine)
@@ -79,8 +85,10 @@ Shape my_part_of(const Communicator& group, Shape global, int axis) {
 
 namespace {
 
-/// "transposed(b) would fit": what to write where transposing one operand, or not, makes shapes fit.
+/// "transposed(b) would fit": what to write where transposing one operand, or not, makes shapes fit. Or which
+/// operand is empty.
 std::string what_would_fit(const Shape& a, bool a_transposed, const Shape& b, bool b_transposed) {
+  if (a.empty() || b.empty()) return fmt::format(": {} was moved from, or never set", a.empty() ? "a" : "b");
   if (a.size() != 2 || b.size() != 2) return "";
   const Index k_of_a = a[a_transposed ? 0 : 1], k_of_b = b[b_transposed ? 1 : 0];
   const Index m = a[a_transposed ? 1 : 0], n = b[b_transposed ? 0 : 1];

@@ -61,6 +61,7 @@ template <detail::Reduced L>
 requires(!std::is_lvalue_reference_v<L>) L
     relu_backward(L&& dh, const L& z, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
+  detail::require_gradient_of(detail::Access::tensor(z).shape(), detail::Access::tensor(dh).shape());
   return detail::combine(
       "relu_backward", [](Tensor&& d, const Tensor& t) { return relu_backward(std::move(d), t); },
       std::move(dh), z);

@@ -203,6 +203,7 @@ std::vector<Comparison> compare_all(const Communicator& group, const std::vector
     all.push_back(compare(group, piece, expected.at(piece.name), [&](Evidence& e) {
       auto mine = [&](const WholeResults& results) { return piece.mine(results.at(piece.name)); };
       e.was_right_with_input_grad = background.was_right_with_input_grad;
+      e.rows = background.rows;
       if (background.addends && piece.name != "output")
         for (const WholeResults& of_device : background.addends()) e.addends.push_back(mine(of_device));
       if (!others) others = likeliest_first(pieces, background);

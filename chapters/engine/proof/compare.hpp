@@ -38,6 +38,7 @@ struct OtherResults {
 /// Results that may explain a wrong one. They are computed only when something differs.
 struct Background {
   std::function<std::vector<WholeResults>()> addends = {};  ///< by device; the right results are their sum
+  Index rows = 0;                                           ///< Evidence::rows
   std::function<std::vector<OtherResults>()> others = {};   ///< the results of some wrong computations
   bool was_right_with_input_grad = false;                   ///< Evidence::was_right_with_input_grad
 };

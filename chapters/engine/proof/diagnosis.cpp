@@ -93,8 +93,12 @@ Diagnosis only_if_wanted(const Evidence& e) {
 Diagnosis not_finite(const Evidence& e) {
   return only_if(is_not_finite(e), Cause::not_finite);
 }
+/// A product with 0 has the sign that the other factor had.
 Diagnosis zero(const Evidence& e) {
-  return only_if(is_each(e, 0), Cause::zero);
+  auto has_sign = [](float given, float expected) { return std::signbit(given) == (expected < 0); };
+  const bool has_signs = std::ranges::any_of(e.expected.values, [](float v) { return v < 0; }) &&
+                         std::ranges::equal(e.given.values, e.expected.values, has_sign);
+  return only_if(is_each(e, 0), has_signs ? Cause::times_zero : Cause::zero);
 }
 Diagnosis another_version(const Evidence& e) {
   for (const OtherVersion& other : e.others)
@@ -110,7 +114,7 @@ Diagnosis averaged(const Evidence& e) {
 }
 Diagnosis counted_n_times(const Evidence& e) {
   return only_if(e.num_devices > 1 && is_each(e, e.num_devices), Cause::counted_n_times,
-                 {std::to_string(e.num_devices)});
+                 {std::to_string(e.num_devices), e.num_devices == 2 ? ", or a wrong scale" : ""});
 }
 /// All elements have the same factor, up to some roundings each. At least four elements must be other than 0,
 /// since two may agree by chance.
@@ -124,6 +128,21 @@ Diagnosis scaled(const Evidence& e) {
     if (!(std::abs(given - factor * expected) <= 0x1p-21 * std::abs(factor * expected))) return Diagnosis();
   }
   return only_if(shared >= 4 && std::abs(factor - 1) > 1e-3, Cause::scaled, {fmt::format("{:.4g}", factor)});
+}
+/// The sum of the devices' addends, where each is divided by the number of the device's rows, times a factor.
+Diagnosis averaged_over_own_rows(const Evidence& e) {
+  HostTensor total{e.expected.shape, Values(e.expected.values.size())};
+  const int devices = static_cast<int>(e.addends.size());
+  for (int d = 0; d < devices; ++d)
+    if (const Index own = part(e.rows, devices, d).size(); own > 0)
+      total = plus(total, e.addends[static_cast<std::size_t>(d)], 1 / static_cast<float>(own));
+  double both = 0, square = 0;
+  for (std::size_t i = 0; i < total.values.size() && i < e.given.values.size(); ++i) {
+    both += double{e.given.values[i]} * double{total.values[i]};
+    square += double{total.values[i]} * double{total.values[i]};
+  }
+  const Evidence own{.given = e.given, .expected = total};
+  return only_if(devices > 1 && square > 0 && is_each(own, both / square), Cause::averaged_over_own_rows);
 }
 Diagnosis rounded(const Evidence& e) {
   auto is_rounded = [&](int bits) {
@@ -174,9 +193,10 @@ Diagnosis shifted(const Evidence& e) {
 }
 
 /// The rules in the order in which they are tried.
-constexpr Rule rules[] = {only_if_wanted, not_finite,      zero,       another_version, negated,
-                          averaged,       counted_n_times, one_addend, addend_missing,  addend_twice,
-                          is_transposed,  other_slice,     scaled,     rounded,         shifted};
+constexpr Rule rules[] = {
+    only_if_wanted,  not_finite, zero,           another_version,       negated,       averaged,
+    counted_n_times, one_addend, addend_missing, addend_twice,          is_transposed, other_slice,
+    scaled,          rounded,    shifted,        averaged_over_own_rows};
 
 constexpr const char* sentences[] = {
 #define CAUSE(name, sentence) sentence,

@@ -41,6 +41,7 @@ struct Evidence {
   int place = 0;                          ///< of this device in its group
   std::vector<HostTensor> slices = {};    ///< of the expected whole, by device, if it is divided
   std::vector<HostTensor> addends = {};   ///< by device; their sum was expected
+  Index rows = 0;                         ///< of the batch; the addends are those of each device's rows
   std::vector<OtherVersion> others = {};  ///< the likeliest first
   /// Whether the same step gave right results when dL/dx was wanted. In this step it was not.
   bool was_right_with_input_grad = false;

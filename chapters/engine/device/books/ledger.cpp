@@ -25,7 +25,9 @@ void Ledger::allocated(Purpose purpose, std::int64_t bytes) {
   live_[p] += bytes;
   live_total_ += bytes;
   peak_[p] = std::max(peak_[p], live_[p]);
-  peak_total_ = std::max(peak_total_, live_total_);
+  if (live_total_ <= peak_total_) return;
+  peak_total_ = live_total_;
+  peak_line_ = current_call_site();
 }
 
 void Ledger::released(Purpose purpose, std::int64_t bytes) {
@@ -68,6 +70,7 @@ Traffic Ledger::traffic_in(std::int64_t group) const {
 void Ledger::reset() {
   peak_ = live_;
   peak_total_ = live_total_;
+  peak_line_ = {};
   traffic_.clear();
   flops_ = 0;
 }

@@ -5,6 +5,8 @@
 #include <map>
 #include <string_view>
 
+#include "engine/device/call_site.hpp"
+
 namespace shard {
 
 /// The purpose of a block of device memory.
@@ -63,6 +65,8 @@ class Ledger {
   /// The most bytes held at one time since the last reset, for all purposes together or for one.
   std::int64_t peak() const { return peak_total_; }
   std::int64_t peak(Purpose purpose) const { return peak_[static_cast<int>(purpose)]; }
+  /// The line at which the most bytes over all purposes were held first; none before a call.
+  SourceLine peak_line() const { return peak_line_; }
   /// What was sent since the last reset, by one or all kinds of call, in one or all groups.
   Traffic traffic(Collective collective) const;
   Traffic traffic() const;
@@ -79,6 +83,7 @@ class Ledger {
   std::map<std::int64_t, std::array<Traffic, num_collectives>> traffic_;  // by group
   std::int64_t live_total_ = 0;
   std::int64_t peak_total_ = 0;
+  SourceLine peak_line_;
   std::int64_t flops_ = 0;
 };
 

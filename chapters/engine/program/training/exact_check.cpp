@@ -114,6 +114,7 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
   Communicator& group = checked.run.group;  // believes what the unsharded engine claims
   Solution expected = solve(problem, group);
   Background background{.addends = [&] { return addends_by_rows(problem, devices, group); },
+                        .rows = problem.input.shape.at(0),
                         .others = [&] { return other_versions(problem, devices, group); }};
   auto differs = [&](const Step& done, const char* when) {
     return worst_of_all(checked.group, compare_all(group, done.output, done.gradients, expected, background),
@@ -153,7 +154,12 @@ Index exact_difference(const Run& run) {
     return difference_on({run, checking}, problem);
   } catch (const FalseClaim& error) {
     if (error.members() < run.group.num_devices()) throw;  // the other devices are still in the first attempt
-    const Index worst = difference_on({run, run.group}, problem);
+    Index worst = 0;
+    try {
+      worst = difference_on({run, run.group}, problem);
+    } catch (const Error&) {
+      throw error;  // the other one follows from it
+    }
     if (worst == 0) throw;
     if (run.group.device_id() == 0) {
       fmt::print("  a claim of layout is false: {}\n", error.what());

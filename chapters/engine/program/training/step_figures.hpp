@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,8 +17,11 @@ struct WorstStep {
   Index measured = 0;
   Index formula = 0;
   Index step = 0;
+  std::string why = {};  ///< the two differ
 
-  void add(Index step_now, Index measured_now, std::optional<Index> formula_now);
+  /// `explain` is called where the two differ.
+  void add(Index step_now, Index measured_now, std::optional<Index> formula_now,
+           const std::function<std::string()>& explain);
 };
 
 /// What one device sends, computes and holds in its steps, compared with the closed forms.
@@ -30,7 +34,8 @@ class StepFigures {
   /// Writes every device's figures into the report. A collective.
   void gather_into(Report& report, const Run& run) const;
   /// A line, on device 0, for each figure of a device that differs from its closed form: "device 1, step 2:
-  /// operations: measured 81,920, formula 262,144". A collective.
+  /// operations: measured 81,920, formula 262,144". It also says which collective sent the bytes, or at which line
+  /// the most bytes were held. A collective.
   std::vector<std::string> misses(const Run& run) const;
 
  private:

@@ -10,8 +10,30 @@
 
 #include "engine/device/runtime/groups/agreement.hpp"
 #include "engine/device/runtime/watchdog/disagreement.hpp"
+#include "engine/device/this_device.hpp"
 
 namespace shard::runtime {
+
+namespace {
+
+/// What a collective reads and writes.
+template <class T>
+struct Exchanged {
+  T mine, all;
+};
+using Numbers = Exchanged<std::vector<Index>>;
+using Texts = Exchanged<std::string>;
+
+std::shared_ptr<Numbers> numbers_of(std::vector<Index> mine, std::size_t all) {
+  return std::make_shared<Numbers>(Numbers{std::move(mine), std::vector<Index>(all)});
+}
+
+/// Collectives that nobody waits for any more, with their memory: MPI cannot take them back.
+struct Abandoned {
+  std::vector<std::pair<Started, std::shared_ptr<void>>> all;
+};
+
+}  // namespace
 
 std::shared_ptr<Group> Group::world() {
   std::unique_ptr<Wire> wire = wire_of_world();
@@ -75,7 +97,7 @@ void Group::post_receive(Posts& posts, Channel channel, int from, std::span<Inde
   track(posts, wire_->receive(from, tag(channel), numbers), Side::receiving, channel, from);
 }
 
-void Group::wait_for(const std::string& what, Started request, Index slot) {
+void Group::wait_for(const std::string& what, Started request, std::shared_ptr<void> memory, Index slot) {
   const Index entered = ++posted_[slot];
   auto everybody = [&] {
     Blocked::Dependencies dependencies;
@@ -83,38 +105,46 @@ void Group::wait_for(const std::string& what, Started request, Index slot) {
       if (d != this_device()) dependencies.push_back({d, id_, slot, entered});
     return dependencies;
   };
-  ControlPlane::instance().wait_for(what + in_group(), everybody, [&request] { return request->test(); });
+  try {
+    ControlPlane::instance().wait_for(what + in_group(), everybody, [&request] { return request->test(); });
+  } catch (...) {
+    device().part<Abandoned>().all.emplace_back(std::move(request), std::move(memory));
+    throw;
+  }
 }
 
 std::vector<Index> Group::all_gather(const std::string& what, Index mine) {
   if (num_devices() == 1) return {mine};
-  std::vector<Index> all(members_.size());
-  wait_for(what, wire_->all_gather({&mine, 1}, all));
-  return all;
+  const auto numbers = numbers_of({mine}, members_.size());
+  wait_for(what, wire_->all_gather(numbers->mine, numbers->all), numbers);
+  return numbers->all;
 }
 
 Index Group::max_at_end(Index exit_code) {
-  std::vector<Index> all(members_.size());
-  wait_for("the end of the program", wire_of_end_->all_gather({&exit_code, 1}, all), end_slot);
-  return std::ranges::max(all);
+  const auto numbers = numbers_of({exit_code}, members_.size());
+  wait_for("the end of the program", wire_of_end_->all_gather(numbers->mine, numbers->all), numbers,
+           end_slot);
+  return std::ranges::max(numbers->all);
 }
 
 std::vector<Index> Group::exchange_at_end(const std::vector<Index>& numbers_for_each) {
-  std::vector<Index> of_each(members_.size());
-  wait_for("the end of the program", wire_of_end_->all_to_all(numbers_for_each, of_each), end_slot);
-  return of_each;
+  const auto numbers = numbers_of(numbers_for_each, members_.size());
+  wait_for("the end of the program", wire_of_end_->all_to_all(numbers->mine, numbers->all), numbers,
+           end_slot);
+  return numbers->all;
 }
 
 void Group::require_same_gather(const Request& mine) {
   const Index hash = fingerprint(mine, MayDiffer::nothing());
   const std::vector<Index> hashes = all_gather(mine.name(), hash);
   if (std::ranges::count(hashes, hash) == num_devices()) return;
-  const std::vector<Index> numbers = claim_of(*this, mine).as_numbers();
-  std::vector<Index> all(numbers.size() * members_.size());
-  wait_for(mine.name(), wire_->all_gather(numbers, all));
+  const std::vector<Index> claim = claim_of(*this, mine).as_numbers();
+  const auto size = static_cast<std::ptrdiff_t>(claim.size());
+  const auto numbers = numbers_of(claim, claim.size() * members_.size());
+  wait_for(mine.name(), wire_->all_gather(numbers->mine, numbers->all), numbers);
   std::vector<Claim> claims;
-  for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(numbers.size()))
-    claims.push_back(Claim::from({at, at + static_cast<std::ptrdiff_t>(numbers.size())}));
+  for (auto at = numbers->all.begin(); at != numbers->all.end(); at += size)
+    claims.push_back(Claim::from({at, at + size}));
   throw_disagreement(*this, claims);
 }
 
@@ -131,13 +161,13 @@ std::vector<std::string> Group::gather(const Request& request) {
   for (Index begin = 0; begin < longest; begin += piece) {
     std::vector<int> lengths;
     for (Index size : sizes) lengths.push_back(static_cast<int>(std::clamp<Index>(size - begin, 0, piece)));
-    std::string all(texts.empty() ? 0 : std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}),
-                    '\0');
-    const std::string_view rest =
-        std::string_view(mine).substr(std::min(static_cast<std::size_t>(begin), mine.size()));
-    wait_for(name, wire_->gather(rest.substr(0, static_cast<std::size_t>(piece)), lengths, all, for_all));
+    const auto memory = std::make_shared<Texts>();
+    memory->mine =
+        mine.substr(std::min(static_cast<std::size_t>(begin), mine.size()), static_cast<std::size_t>(piece));
+    if (!texts.empty()) memory->all.resize(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}));
+    wait_for(name, wire_->gather(memory->mine, lengths, memory->all, for_all), memory);
     for (std::size_t d = 0, at = 0; d < texts.size(); at += static_cast<std::size_t>(lengths[d++]))
-      texts[d].append(all, at, static_cast<std::size_t>(lengths[d]));
+      texts[d].append(memory->all, at, static_cast<std::size_t>(lengths[d]));
   }
   return texts;
 }

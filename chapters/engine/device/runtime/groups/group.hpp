@@ -145,8 +145,10 @@ class Group {
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
   /// The slot in which a device counts its posts on this side of a channel with this peer.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Calls in flight proceed meanwhile.
-  void wait_for(const std::string& what, Started request, Index slot = control_slot);
+  /// Returns when the request is complete. Operations in flight go on while it waits. `memory` is what the request
+  /// reads and writes. If an error ends the wait, it stays for as long as the device, since the request goes on.
+  void wait_for(const std::string& what, Started request, std::shared_ptr<void> memory,
+                Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
   /// \throws Error mismatch, on all members, unless all of them make this gather.
   void require_same_gather(const Request& mine);

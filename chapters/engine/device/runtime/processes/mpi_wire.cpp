@@ -49,6 +49,7 @@ class MpiTransfer : public Transfer {
 
   MPI_Request mpi = MPI_REQUEST_NULL;
   bool is_receive = false;
+  std::vector<int> lengths, offsets;  // of a gather of texts: MPI reads them until it is complete
 };
 
 /// Makes a request, and starts it by calling `start`.
@@ -124,22 +125,22 @@ class MpiWire : public Wire {
   }
   Started gather(std::span<const char> mine, const std::vector<int>& lengths, std::span<char> all,
                  bool for_all) override {
-    lengths_ = lengths;
-    offsets_.clear();
-    for (int end = 0; int length : lengths_) offsets_.push_back(std::exchange(end, end + length));
-    return started("gather", [&](MPI_Request* request) {
-      if (for_all)
-        return MPI_Iallgatherv(mine.data(), count_of(mine), MPI_BYTE, all.data(), lengths_.data(),
-                               offsets_.data(), MPI_BYTE, comm_, request);
-      return MPI_Igatherv(mine.data(), count_of(mine), MPI_BYTE, all.data(), lengths_.data(), offsets_.data(),
-                          MPI_BYTE, 0, comm_, request);
-    });
+    auto request = std::make_unique<MpiTransfer>();
+    request->lengths = lengths;
+    for (int end = 0; int length : lengths) request->offsets.push_back(std::exchange(end, end + length));
+    const int *of = request->lengths.data(), *at = request->offsets.data();
+    const int count = count_of(mine);
+    require_success(for_all ? MPI_Iallgatherv(mine.data(), count, MPI_BYTE, all.data(), of, at, MPI_BYTE,
+                                              comm_, &request->mpi)
+                            : MPI_Igatherv(mine.data(), count, MPI_BYTE, all.data(), of, at, MPI_BYTE, 0,
+                                           comm_, &request->mpi),
+                    "gather");
+    return request;
   }
 
  private:
   MPI_Comm comm_;
   int place_ = 0, size_ = 1;
-  std::vector<int> lengths_, offsets_;  // of the gather in progress: MPI reads them
 };
 
 }  // namespace

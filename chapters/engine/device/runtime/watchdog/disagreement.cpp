@@ -40,7 +40,7 @@ std::string likely_cause(const std::vector<Party>& parties) {
       std::ranges::all_of(parties, [&](const Party& p) { return p.claim->name == many.claim->name; });
   const bool some_alone = few.devices.size() < many.devices.size();
   if (same_name)
-    return fmt::format("the calls' shapes, axes, operations or roots must fit: see what {} passes",
+    return fmt::format("the calls' order, shapes, axes, operations or roots must fit: see what {} passes",
                        some_alone && few.devices.size() == 1 ? devices_text(few.devices) : "each device");
   if (some_alone)
     return fmt::format(
