@@ -240,6 +240,12 @@ TEST_CASE("capacity is ceil(factor k B / E), and never more than all choices") {
   CHECK(RoutingRule{2, std::nullopt, 0, 0}.capacity(5, 3) == 10);
 }
 
+TEST_CASE("the skew lowers the logits of later experts") {
+  const Tensor logits = on_device({{1, 3}, {0, 0.75F, 0.5F}});
+  CHECK(choose(logits.clone(), {3, std::nullopt, 0, 0}).experts == std::vector<Index>{1, 2, 0});
+  CHECK(choose(logits.clone(), {3, std::nullopt, 0, 0.5}).experts == std::vector<Index>{1, 0, 2});
+}
+
 TEST_CASE("slots go to first choices first, and among them to earlier tokens") {
   // Two devices, two experts, k = 2, three slots each. Tokens 0, 1, 2 on device 0 and 3, 4 on device 1.
   const std::vector<Index> on_0 = {0, 1, 1, 0, 0, 1};  // first and second choice of each token

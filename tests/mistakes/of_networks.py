@@ -79,12 +79,6 @@ PARTS["encoder_decoders"] = [
         "08_decoder --variant t5-tensor --encoder-blocks 2 --blocks 2 --source-length 6" + SIZES, "unsharded_test",
         ("t5-buckets-of-both-sides-in-the-decoder", "Side::encoder}", "side}",
          "Somebody leaves half of the decoder's buckets to keys that it never sees.", "nothing to see")),
-    *of("08 t5-tensor", LAYERS + "attention.cpp",
-        "08_decoder --variant t5-tensor --encoder-blocks 2 --blocks 2 --source-length 6" + SIZES, "unsharded_test",
-        ("t5-bias-before-the-scale",
-         "scale(matmul(q, transposed(k)), how.score_scale);\n  if (bias.size() > 0) z = add(std::move(z), bias)",
-         "matmul(q, transposed(k)); if (bias.size() > 0) z = add(std::move(z), bias); z = scale(std::move(z), "
-         "how.score_scale)", "Somebody scales the bias, too.", "nothing to see: T5 does not scale")),
     *of("08 t5-tensor", "emu/operations/activations.cpp", "", "operations_test gates*",
         ("t5-gelu-of-the-error-function", "z * sigma(gelu_argument(z))",
          "0.5F * z * (1 + std::erf(z * 0.70710678F))", "Somebody knows GELU by its first definition.",
