@@ -27,9 +27,9 @@ HostTensor Matrix::as_floats() const {
 
 double unit_of(double value) {
   if (value == 0) return HUGE_VAL;
-  int exponent = 0;
-  auto mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
-  return std::ldexp(1.0, exponent - 53 + std::countr_zero(static_cast<std::uint64_t>(mantissa)));
+  const auto bits = std::bit_cast<std::uint64_t>(std::abs(value));
+  const bool is_power_of_two = bits << 12 == 0;  // the mantissa
+  return std::abs(value) - (is_power_of_two ? 0 : std::bit_cast<double>(bits & (bits - 1)));
 }
 
 double unit_of(const Matrix& m) {
@@ -49,16 +49,16 @@ void require_exact(double magnitude, double unit) {
 Matrix product(const Matrix& a, const Matrix& b) {
   const double unit = unit_of(a) * unit_of(b);
   Matrix c(a.rows, b.columns);
-  for (Index i = 0; i < a.rows; ++i)
-    for (Index j = 0; j < b.columns; ++j) {
-      double magnitude = 0;
-      for (Index k = 0; k < a.columns; ++k) {
+  for (Index i = 0; i < a.rows; ++i) {
+    std::vector<double> magnitudes(static_cast<std::size_t>(b.columns));
+    for (Index k = 0; k < a.columns; ++k)
+      for (Index j = 0; j < b.columns; ++j) {
         const double term = a.at(i, k) * b.at(k, j);
         c.at(i, j) += term;
-        magnitude += std::abs(term);
+        magnitudes[static_cast<std::size_t>(j)] += std::abs(term);
       }
-      require_exact(magnitude, unit);
-    }
+    for (double magnitude : magnitudes) require_exact(magnitude, unit);
+  }
   return c;
 }
 
