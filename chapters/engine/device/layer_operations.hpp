@@ -81,11 +81,9 @@ enum class ExponentialBase { e, two };
 /// 2^-149 on.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
-/// Sets element (i, c) of the scores (m, n) to -infinity, unless first[i] <= positions[c] <= last[i].
-/// `positions` has n numbers, `first` and `last` have m. Causal masks, sliding windows and borders between
-/// sequences are of this kind.
-Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
-                    std::span<const Index> last, SourceLine where = SourceLine::current());
+/// Sets element (i, c) of the scores (m, n) to -infinity, unless i + first <= c <= i + last. Causal masks and sliding
+/// windows are such bands.
+Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where = SourceLine::current());
 /// The rotary embedding (Su et al. 2021), in the pairs that Llama and Mistral use. A row of t (m, heads · d)
 /// has its heads one behind the other, d = head_dim columns each. In each head of row i it turns the pair of
 /// elements j and j + d/2 by the angle positions[i mod n] · base^(−2j/d), of n positions: rows are those of one

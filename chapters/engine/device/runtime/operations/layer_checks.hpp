@@ -14,8 +14,6 @@ void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& n
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
 /// 0 or a power of two.
 void require_unit(float unit, float limit);
-void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,
-                       std::span<const Index> last);
 /// The angle of each pair of a head at position 1: base^(−2j/d) for j from 0 to below d/2.
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base);
