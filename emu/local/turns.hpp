@@ -32,7 +32,7 @@ class Turns {
   /// The device that runs has to wait. Returns when the others have had their turns. \throws Error deadlock when
   /// it can never go on
   void pass(const std::function<runtime::Blocked()>& describe);
-  /// The device that runs could go on, and lets the others go first.
+  /// The device that runs could go on. Now and then it lets the others go first.
   void lend();
   /// What each device does, a line each, on stderr: for a debugger.
   void print() const;
@@ -48,6 +48,7 @@ class Turns {
     std::unique_ptr<Fibre> fibre;
     const std::function<runtime::Blocked()>* describe = nullptr;  // while it waits
     std::optional<std::string> verdict;
+    std::size_t pieces_of_work = 0;
   };
 
   void search_for_deadlock();
