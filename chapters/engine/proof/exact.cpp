@@ -8,6 +8,12 @@
 
 namespace shard::exact {
 
+namespace {
+
+constexpr double largest_exact = 0x1p24;  // every integer up to here is a float32
+
+}  // namespace
+
 Matrix::Matrix(Index r, Index c) : rows(r), columns(c), values(static_cast<std::size_t>(r * c)) {}
 
 Matrix::Matrix(const HostTensor& t) : Matrix(t.shape[0], t.shape[1]) {
@@ -39,7 +45,6 @@ double unit_of(const Matrix& m) {
 }
 
 void require_exact(double magnitude, double unit) {
-  constexpr double largest_exact = 0x1p24;  // every integer up to here is a float32
   if (magnitude <= largest_exact * unit) return;
   throw Error(Code::internal,
               fmt::format("exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
@@ -64,6 +69,12 @@ Matrix product(const Matrix& a, const Matrix& b) {
 
 namespace {
 
+double largest(const Matrix& m) {
+  double most = 0;
+  for (double value : m.values) most = std::max(most, std::abs(value));
+  return most;
+}
+
 Matrix matrix_of(Operand a) {
   const Matrix m(HostTensor{a.tensor->shape(), a.tensor->to_host()});
   return a.is_transposed ? m.transposed() : m;
@@ -71,8 +82,11 @@ Matrix matrix_of(Operand a) {
 
 }  // namespace
 
+/// Most products are exact by a bound: no sum is more than the number of its addends times the largest of them.
 void ExactProducts::product(Operand a, Operand b, const Tensor&, bool) {
-  exact::product(matrix_of(a), matrix_of(b));
+  const Matrix left = matrix_of(a), right = matrix_of(b);
+  const double bound = static_cast<double>(left.columns) * largest(left) * largest(right);
+  if (bound > largest_exact * unit_of(left) * unit_of(right)) exact::product(left, right);
 }
 
 }  // namespace shard::exact
