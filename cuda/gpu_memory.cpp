@@ -199,7 +199,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy = TensorMemory::make(shape_, TensorMemory::purpose(*this));
+  Tensor copy = TensorMemory::make(shape(), TensorMemory::purpose(*this));
   if (size() > 0)
     SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(copy), TensorMemory::data(*this),
                                     static_cast<std::size_t>(bytes()), cudaMemcpyDeviceToDevice,

@@ -74,10 +74,7 @@ class AttentionLayer : public Layer {
 
   Tensor attend_head(Head head) {
     Tensor scores = scale(matmul(head.q, transposed(head.k)), scale_of_scores());  // (queries, keys)
-    std::vector<Index> keys, first(static_cast<std::size_t>(here_.queries)), last;
-    for (Index i = 0; i < here_.keys; ++i) keys.push_back(here_.first_key + i);
-    for (Index i = 0; i < here_.queries; ++i) last.push_back(here_.first_query + i);
-    scores = keep_between(std::move(scores), keys, first, last);
+    scores = keep_band(std::move(scores), -here_.queries, here_.first_query - here_.first_key);
     const Tensor largest = row_max(scores);                            // (queries)
     Tensor powers = exponentials(std::move(scores), largest, base());  // (queries, keys)
     const Tensor sums = row_sums(powers);                              // (queries)

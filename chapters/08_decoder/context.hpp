@@ -57,7 +57,6 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
   /// The positions of all devices' keys: those of this pass, behind those of the passes before.
   static KeysOnRing with_keys_of(const SequenceCut& cut, KeysOnRing keys) {
     if (cut.first_position == 0) keys = {};
-    keys.sequences = cut.sequences;
     keys.at.resize(cut.runs.size());
     for (int d = 0; d < cut.devices(); ++d)
       std::ranges::copy(cut.positions(d), std::back_inserter(keys.at[static_cast<std::size_t>(d)]));

@@ -10,9 +10,8 @@
 
 namespace shard::decoders {
 
-/// The positions of each device's keys, of B sequences. Every device knows them by a rule.
+/// The positions of each device's keys. Every device knows them by a rule.
 struct KeysOnRing {
-  Index sequences = 0;
   std::vector<std::vector<Index>> at = {};  // of each device
 
   const std::vector<Index>& of(int device) const { return at[static_cast<std::size_t>(device)]; }
@@ -37,8 +36,8 @@ struct RingStep {
 /// The devices of a group as a ring, and whose piece is where.
 class Ring {
  public:
-  Ring(Communicator& group, const KeysOnRing& keys, Index key_width)
-      : group_(group), keys_(keys), key_width_(key_width) {}
+  Ring(Communicator& group, const KeysOnRing& keys, const AttentionHeads& heads)
+      : group_(group), keys_(keys), heads_(heads) {}
 
   int steps() const { return group_.num_devices(); }
   /// The device whose piece is here in a step. In step 0, and again in step N, it is mine.
@@ -48,7 +47,7 @@ class Ring {
   /// Passes a piece on, and takes the one that is to be here in this step. Neither is waited for.
   RingStep pass_on(RingPiece piece, int step) const {
     const int right = (group_.device_id() + 1) % steps(), left = source(1);
-    const Shape shape = {keys_.sequences * static_cast<Index>(at(step).size()), key_width_};
+    const Shape shape = {heads_.sequences * static_cast<Index>(at(step).size()), heads_.key_width()};
     return {group_.post_send(right, std::move(piece.k)), group_.post_send(right, std::move(piece.v)),
             group_.post_receive(left, shape), group_.post_receive(left, shape)};
   }
@@ -56,7 +55,7 @@ class Ring {
  private:
   Communicator& group_;
   const KeysOnRing& keys_;
-  Index key_width_;
+  const AttentionHeads& heads_;
 };
 
 /// ## Forward
@@ -65,7 +64,7 @@ class Ring {
 inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
                              const std::vector<Index>& at_q, const KeysOnRing& keys,
                              const AttentionHeads& heads, OnlineSoftmax& softmax) {
-  const Ring ring(group, keys, heads.key_width());
+  const Ring ring(group, keys, heads);
   RingPiece other;
   for (int step = 0; step < ring.steps(); ++step) {
     const Tensor& ks = step == 0 ? k : other.k;
@@ -87,7 +86,7 @@ inline AttentionGradients ring_attention_backward(Communicator& group, const Ten
                                                   const Tensor& q, const Tensor& k, const Tensor& v,
                                                   const KeysOnRing& keys, const AttentionHeads& heads,
                                                   const OnlineSoftmax& softmax) {
-  const Ring ring(group, keys, heads.key_width());
+  const Ring ring(group, keys, heads);
   const std::vector<Index>& at_q = keys.of(group.device_id());
   Tensor dq(q.shape());
   RingPiece other, sum;

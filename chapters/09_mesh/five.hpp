@@ -86,8 +86,8 @@ class Five : public FiveEngine {
   /// The first stage updates a table that is used twice, and the last one takes the new one over.
   Trainables trainable() override {
     Trainables mine;
-    for_each_of_network(
-        m_,
+    for_each_of_blocks(
+        m_, stage_.blocks,
         [&](const FiveParameter& of, auto& p) {
           if (p.is_mine()) mine.add(of.name, p);
         },

@@ -13,8 +13,7 @@ namespace shard::meshes {
 /// A piece of a batch: tokens of this device's sequences at its positions.
 struct FivePiece {
   Tokens tokens;
-  decoders::KeysOnRing keys;  ///< where the keys of all devices along context stand
-  Index all_rows = 0;         ///< of all devices
+  Index all_rows = 0;  ///< of all devices
 };
 
 class FiveBatch {
@@ -27,38 +26,38 @@ class FiveBatch {
         place_(mesh.place(data::name) * expert_places_ + mesh.place(experts::name)),
         context_place_(mesh.place(context::name)),
         cut_(std::move(cut)),
-        keys_(std::move(keys_before)),
-        tokens_(input.at(cut_.places(context_place_))) {
+        keys_(std::move(keys_before)) {
     for (int i = 0; i < mesh.size(data::name); ++i)
       for (int e = 0; e < expert_places_; ++e) {
         const Range outer = part(sequences, mesh.size(data::name), i);
         const Range inner = part(outer.size(), expert_places_, e);
         sequences_.push_back({outer.begin + inner.begin, outer.begin + inner.end});
       }
-    micro_batches_ = std::clamp<Index>(wanted, 1, std::max<Index>(sequences_[0].size(), 1));
+    const Tokens mine = input.at(cut_.places(context_place_));
+    const Index micro_batches = std::clamp<Index>(wanted, 1, std::max<Index>(sequences_[0].size(), 1));
+    for (Index m = 0; m < micro_batches; ++m) {
+      Index all_rows = 0;
+      for (const Range& r : sequences_)
+        all_rows += part(r.size(), static_cast<int>(micro_batches), static_cast<int>(m)).size() * cut_.length;
+      pieces_.push_back({mine.piece(m, micro_batches), all_rows});
+    }
     keys_.at.resize(cut_.runs.size());
     for (int d = 0; d < cut_.devices(); ++d)
       std::ranges::copy(cut_.positions(d), std::back_inserter(keys_.at[static_cast<std::size_t>(d)]));
   }
 
+  /// Where the keys of all devices along context stand.
   const decoders::KeysOnRing& keys() const { return keys_; }
   /// No more than the first of the places on data and expert has sequences, so that none is empty everywhere.
-  Index micro_batches() const { return micro_batches_; }
+  Index micro_batches() const { return std::ssize(pieces_); }
   /// Of all tokens of the batch.
   Index all_rows() const { return sequences_.back().end * cut_.length; }
 
   /// Micro-batch m: each device cuts its own sequences.
-  FivePiece piece(Index m) const {
-    FivePiece piece{tokens_.piece(m, micro_batches_), keys_};
-    piece.keys.sequences = piece.tokens.sequences;
-    for (const Range& r : sequences_)
-      piece.all_rows +=
-          part(r.size(), static_cast<int>(micro_batches_), static_cast<int>(m)).size() * cut_.length;
-    return piece;
-  }
+  const FivePiece& piece(Index m) const { return pieces_[static_cast<std::size_t>(m)]; }
   /// The gradient of a piece's losses (t, 1).
   Tensor gradient_of(const Tensor& losses, Index m, const LossGradient& loss_gradient) const {
-    const Tokens of = tokens_.piece(m, micro_batches_);
+    const Tokens& of = piece(m).tokens;
     decoders::SequenceCut cut = cut_;
     cut.sequences = of.sequences;
     return gradient_of_losses(losses, cut, context_place_, of.first_sequence, loss_gradient);
@@ -90,8 +89,7 @@ class FiveBatch {
   std::vector<Range> sequences_;  // of each place on data and expert, those along expert first
   decoders::SequenceCut cut_;
   decoders::KeysOnRing keys_;
-  Tokens tokens_;  // mine
-  Index micro_batches_ = 1;
+  std::vector<FivePiece> pieces_;  // of my tokens
 };
 
 }  // namespace shard::meshes

@@ -67,7 +67,8 @@ struct FiveParameter {
   std::string name;
   Index block, expert = 0;
 };
-/// Calls visit(FiveParameter, parameter...) for each parameter of a network, or of several at once.
+/// Calls visit(FiveParameter, parameter...) for each parameter of some blocks, and of what lies with the first and
+/// the last one; of a network, or of several at once.
 /// @{
 template <class Visit, class... Blocks>
 void for_each_of_block(const DecoderModel& m, Index b, const Visit& visit, Blocks&... n) {
@@ -90,13 +91,18 @@ void for_each_of_block(const DecoderModel& m, Index b, const Visit& visit, Block
   for (Index e = 0; e < m.experts; ++e) visit_feed_forward(e, n.routed[static_cast<std::size_t>(e)]...);
 }
 template <class Visit, class... Networks>
-void for_each_of_network(const DecoderModel& m, const Visit& visit, Networks&... n) {
-  visit(FiveParameter{embedding_name(), 0}, n.embedding...);
+void for_each_of_blocks(const DecoderModel& m, Range blocks, const Visit& visit, Networks&... n) {
   (n.blocks.resize(static_cast<std::size_t>(m.num_blocks)), ...);
-  for (Index b = 0; b < m.num_blocks; ++b)
+  if (blocks.begin == 0) visit(FiveParameter{embedding_name(), 0}, n.embedding...);
+  for (Index b = blocks.begin; b < blocks.end; ++b)
     for_each_of_block(m, b, visit, n.blocks[static_cast<std::size_t>(b)]...);
+  if (blocks.end < m.num_blocks) return;
   visit(FiveParameter{final_norm_name(), m.num_blocks - 1}, n.final_norm...);
   if (!m.is_tied) visit(FiveParameter{head_name(), m.num_blocks - 1}, n.own_head...);
+}
+template <class Visit, class... Networks>
+void for_each_of_network(const DecoderModel& m, const Visit& visit, Networks&... n) {
+  for_each_of_blocks(m, {0, m.num_blocks}, visit, n...);
 }
 /// @}
 

@@ -32,12 +32,13 @@ struct FiveStage {
 
   /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one
   /// returns the losses, (T, 1).
-  Activation<R> forward(Activation<R> x, const FivePiece& piece, Kept& kept) const {
+  Activation<R> forward(Activation<R> x, const FivePiece& piece, const decoders::KeysOnRing& keys,
+                        Kept& kept) const {
     if (is_first()) x = parts.embedded(w.embedding, piece.tokens, piece.all_rows);  // (T, D)
     for (Index b = blocks.begin; b < blocks.end; ++b) {
       const Block& block = w.blocks[static_cast<std::size_t>(b)];
       BlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, parts.over_tensor(parts.attend(b, block, x, piece.tokens, k, cache, piece.keys)));
+      accumulate(x, parts.over_tensor(parts.attend(b, block, x, piece.tokens, k, cache, keys)));
       accumulate(x, parts.over_tensor(m.is_mixture() ? ask_experts(block, x, k)
                                                      : parts.feed_forward_block(block, x, k)));
       note_choice(b, k.choice, piece.tokens);
@@ -51,7 +52,8 @@ struct FiveStage {
 
   /// d is the gradient of what `forward` returned. Adds the weights' gradients to dw. Returns the gradient of
   /// x, (T, D), unless this is the first stage.
-  Activation<R> backward(Activation<R> d, const FivePiece& piece, Kept kept, FiveAddends<K>& dw) const {
+  Activation<R> backward(Activation<R> d, const FivePiece& piece, const decoders::KeysOnRing& keys, Kept kept,
+                         FiveAddends<K>& dw) const {
     dw.blocks.resize(static_cast<std::size_t>(m.num_blocks));
     if (is_last()) d = loss_backward(d, piece.tokens, kept, dw);  // (T, D)
     for (Index b = blocks.end - 1; b >= blocks.begin; --b, kept.blocks.pop_back()) {
@@ -60,7 +62,7 @@ struct FiveStage {
       BlockKept& k = kept.blocks.back();
       accumulate(d, m.is_mixture() ? ask_experts_backward(block, d, k, g)
                                    : parts.feed_forward_block_backward(block, d, k, g));
-      accumulate(d, parts.attend_backward(block, d, piece.tokens, k, g, piece.keys));
+      accumulate(d, parts.attend_backward(block, d, piece.tokens, k, g, keys));
     }
     if (!is_first()) return d;
     accumulate(dw.embedding, parts.embedding_backward(d, piece.tokens));
@@ -162,10 +164,10 @@ struct FivePart {
 
   Value input(Index) const { return {}; }
   Value forward(Index m, int, Value x, Kept& kept) const {
-    return stage.forward(std::move(x), batch.piece(m), kept);
+    return stage.forward(std::move(x), batch.piece(m), batch.keys(), kept);
   }
   Value backward(Index m, int, Value d, Kept kept) {
-    return stage.backward(std::move(d), batch.piece(m), std::move(kept), addends);
+    return stage.backward(std::move(d), batch.piece(m), batch.keys(), std::move(kept), addends);
   }
   Value output_gradient(Index m, const Value& losses, const LossGradient& loss_gradient) const {
     return of_piece(batch.gradient_of(losses.local(), m, loss_gradient), m);

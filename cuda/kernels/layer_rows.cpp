@@ -92,11 +92,10 @@ struct ExponentialsToBaseTwo {
     z[i] = z[i] == -infinity ? 0 : ldexpf(exp2f(x - integer), static_cast<int>(integer));
   }
 };
-struct KeepBetween {
-  SHARDBOOK_KERNEL void operator()(Index i, float* scores, const Index* positions, const Index* first,
-                                   const Index* last, Index n) const {
-    const Index position = positions[i % n];
-    if (position < first[i / n] || position > last[i / n]) scores[i] = -infinity;
+struct KeepBand {
+  SHARDBOOK_KERNEL void operator()(Index i, float* scores, Index first, Index last, Index n) const {
+    const Index from_row = i % n - i / n;
+    if (from_row < first || from_row > last) scores[i] = -infinity;
   }
 };
 
@@ -201,14 +200,11 @@ Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, Sou
   return with_rows("exponentials", std::move(z), largest, ExponentialsToBaseE());
 }
 
-Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
-                    std::span<const Index> last, SourceLine where) {
+Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("keep_between", scores.size());
-  require_intervals(scores, positions, first, last);
-  const DeviceCopy of_columns(positions), lowest(first), highest(last);
-  launch(KeepBetween(), scores.size(), TensorMemory::data(scores), of_columns.data<Index>(),
-         lowest.data<Index>(), highest.data<Index>(), scores.extent(1));
+  note_elementwise("keep_band", scores.size());
+  require_matrix("keep_band", scores);
+  launch(KeepBand(), scores.size(), TensorMemory::data(scores), first, last, scores.extent(1));
   return std::move(scores);
 }
 

@@ -67,6 +67,8 @@ void Scheduler::wait(const std::function<runtime::Blocked()>& describe) {
 }
 
 void Scheduler::yield() {
+  constexpr std::size_t pieces_in_a_turn = 64;
+  if (++running_->pieces_of_work % pieces_in_a_turn != 0) return;
   note_progress();
   wake(running_->device.id);
   running_->fibre->suspend();

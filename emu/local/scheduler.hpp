@@ -32,7 +32,7 @@ class Scheduler {
   /// The current device waits. Returns when it should test again whether it can proceed. \throws Error deadlock
   /// when it can never continue
   void wait(const std::function<runtime::Blocked()>& describe);
-  /// The current device stays runnable, and lets the others run first.
+  /// The current device stays runnable. Once in some calls, the others run first.
   void yield();
   /// Prints what each device does on stderr, a line each. For debuggers.
   void print() const;
@@ -48,6 +48,7 @@ class Scheduler {
     std::unique_ptr<Fibre> fibre;
     const std::function<runtime::Blocked()>* describe = nullptr;  // its state, while it waits
     std::optional<std::string> deadlock;
+    std::size_t pieces_of_work = 0;
   };
 
   void search_for_deadlock();

@@ -53,7 +53,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy = TensorMemory::make(shape_, TensorMemory::purpose(*this));
+  Tensor copy = TensorMemory::make(shape(), TensorMemory::purpose(*this));
   if (storage_) copy.storage_->from_host = storage_->from_host;
   return copy;
 }

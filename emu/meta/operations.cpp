@@ -266,11 +266,10 @@ Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slot
   return TensorMemory::make(shape_of_dots(t, rows, slots, k));
 }
 
-Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
-                    std::span<const Index> last, SourceLine where) {
+Tensor keep_band(Tensor&& scores, Index, Index, SourceLine where) {
   const CallSite call(where);
-  require_intervals(scores, positions, first, last);
-  return mapped("keep_between", std::move(scores), where);
+  require_matrix("keep_band", scores);
+  return mapped("keep_band", std::move(scores), where);
 }
 
 Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base, SourceLine where) {

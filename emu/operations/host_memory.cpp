@@ -108,7 +108,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy = TensorMemory::make(shape_, TensorMemory::purpose(*this));
+  Tensor copy = TensorMemory::make(shape(), TensorMemory::purpose(*this));
   std::ranges::copy(TensorMemory::span(*this), TensorMemory::data(copy));
   return copy;
 }

@@ -160,15 +160,16 @@ Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, Sou
                    [](float x, float most) { return x == -infinity ? 0 : std::exp(x - most); });
 }
 
-Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
-                    std::span<const Index> last, SourceLine where) {
+Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
   const CallSite call(where);
-  note_elementwise("keep_between", scores.size());
-  require_intervals(scores, positions, first, last);
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    float* row = row_of(scores, static_cast<Index>(i));
-    for (std::size_t c = 0; c < positions.size(); ++c)
-      if (positions[c] < first[i] || positions[c] > last[i]) row[c] = -infinity;
+  note_elementwise("keep_band", scores.size());
+  require_matrix("keep_band", scores);
+  const Index n = scores.extent(1);
+  for (Index i = 0; i < scores.extent(0); ++i) {
+    float* row = row_of(scores, i);
+    const Index begin = std::clamp<Index>(i + first, 0, n), end = std::clamp<Index>(i + last + 1, begin, n);
+    std::fill(row, row + begin, -infinity);
+    std::fill(row + end, row + n, -infinity);
   }
   return std::move(scores);
 }

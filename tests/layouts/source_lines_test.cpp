@@ -103,7 +103,7 @@ const std::vector<Mistake> of_layer_operations = {
     HERE([] { silu_backward(matrix(), Tensor()); }),
     HERE([] { gelu_backward(matrix(), Tensor()); }),
     HERE([] { exponentials(matrix(), Tensor(), ExponentialBase::e); }),
-    HERE([] { keep_between(matrix(), {}, {}, {}); }),
+    HERE([] { keep_band(Tensor({2}), 0, 0); }),
     HERE([] { rotate(matrix(), {}, 2, 1); }),
     HERE([] { rotate_backward(matrix(), {}, 2, 1); }),
     HERE([] { Tensor into; scatter_add_rows(matrix(), {}, into); }),

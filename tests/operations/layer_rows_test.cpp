@@ -156,23 +156,24 @@ TEST_CASE("exponentials of -infinity are 0, also in a row that has nothing else"
   }
 }
 
-TEST_CASE("keep_between: masks are causal, or a window, or cut where a sequence ends") {
+TEST_CASE("keep_band: masks are causal, or a window") {
   constexpr float x = -infinity;
   const Values ones(12, 1);
-  auto mask = [&](const Indices& positions, const Indices& first, const Indices& last) {
-    return keep_between(matrix(3, 4, ones), positions, first, last).to_host();
-  };
-  CHECK(mask({0, 1, 2, 3}, {0, 0, 0}, {1, 2, 3}) == Values{1, 1, x, x, 1, 1, 1, x, 1, 1, 1, 1});
-  CHECK(mask({0, 1, 2, 3}, {0, 1, 2}, {1, 2, 3}) == Values{1, 1, x, x, x, 1, 1, x, x, x, 1, 1});
-  CHECK(mask({9, 2, 5, 2}, {2, 3, 6}, {4, 9, 5}) == Values{x, 1, x, 1, 1, x, 1, x, x, x, x, x});
-  CHECK(keep_between(Tensor({0, 2}), Indices{0, 1}, {}, {}).shape() == Shape{0, 2});
-  CHECK(keep_between(Tensor({2, 0}), {}, Indices{0, 0}, Indices{1, 1}).shape() == Shape{2, 0});
+  auto mask = [&](Index first, Index last) { return keep_band(matrix(3, 4, ones), first, last).to_host(); };
+  CHECK(mask(-3, 1) == Values{1, 1, x, x, 1, 1, 1, x, 1, 1, 1, 1});
+  CHECK(mask(0, 1) == Values{1, 1, x, x, x, 1, 1, x, x, x, 1, 1});
+  CHECK(mask(-4, -2) == Values{x, x, x, x, x, x, x, x, 1, x, x, x});
+  CHECK(mask(2, 9) == Values{x, x, 1, 1, x, x, x, 1, x, x, x, x});
+  CHECK(mask(1, 0) == Values(12, x));
+  CHECK(keep_band(Tensor({0, 2}), 0, 0).shape() == Shape{0, 2});
+  CHECK(keep_band(Tensor({2, 0}), 0, 0).shape() == Shape{2, 0});
 }
 
 TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
   const Tensor vector_of_3({3}), vector_of_2({2}), column({2, 1});
   check_refused([] { row_sums(Tensor({3})); }, "row_sums: expected a matrix, given (3,)");
   check_refused([] { row_max(Tensor({3})); }, "row_max: expected a matrix, given (3,)");
+  check_refused([] { keep_band(Tensor({3}), 0, 0); }, "keep_band: expected a matrix, given (3,)");
   check_refused([] { column_sums(Tensor({3})); }, "column_sums: expected a matrix, given (3,)");
   check_refused(
       [] {
@@ -199,18 +200,6 @@ TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
   check_refused([&] { scale_rows(Tensor({2}), vector_of_2); }, "scale_rows: expected a matrix, given (2,)");
   check_refused([&] { scale_columns(Tensor({2}), vector_of_2); },
                 "scale_columns: expected a matrix, given (2,)");
-}
-
-TEST_CASE("keep_between refuses other numbers of positions") {
-  const Indices two = {0, 0}, three = {0, 0, 0};
-  check_refused([&] { keep_between(Tensor({2}), two, two, two); },
-                "keep_between: expected a matrix, given (2,)");
-  check_refused([&] { keep_between(small(), two, two, two); },
-                "keep_between: expected 3 positions, one for each column of (2, 3), given 2");
-  check_refused([&] { keep_between(small(), three, three, two); },
-                "keep_between: expected 2 first positions, one for each row of (2, 3), given 3");
-  check_refused([&] { keep_between(small(), three, two, three); },
-                "keep_between: expected 2 last positions, one for each row of (2, 3), given 3");
 }
 
 }  // namespace shard::testing

@@ -81,11 +81,9 @@ enum class ExponentialBase { e, two };
 /// two, down to 2^-149.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
-/// Sets element (i, c) of the scores (m, n) to -infinity, unless first[i] <= positions[c] <= last[i].
-/// `positions` has n numbers, `first` and `last` have m. This makes causal masks, sliding windows, and masks
-/// between packed sequences.
-Tensor keep_between(Tensor&& scores, std::span<const Index> positions, std::span<const Index> first,
-                    std::span<const Index> last, SourceLine where = SourceLine::current());
+/// Sets element (i, c) of the scores (m, n) to -infinity, unless i + first <= c <= i + last. Causal masks and sliding
+/// windows are such bands.
+Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where = SourceLine::current());
 /// The rotary embedding (Su et al. 2021), with the pairs of Llama and Mistral. t is (m, heads · d), d = head_dim.
 /// In each head of row i, elements j and j + d/2 are rotated by the angle positions[i mod n] · base^(−2j/d), where
 /// n is the number of positions: t has the rows of one or several sequences. Computed in float64 and rounded once.

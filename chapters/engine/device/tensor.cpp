@@ -11,10 +11,10 @@
 
 namespace shard {
 
-Index num_elements(const Shape& shape) {
-  if (std::ranges::find(shape, 0) != shape.end()) return 0;
+Index num_elements(std::span<const Index> extents) {
+  if (std::ranges::find(extents, 0) != extents.end()) return 0;
   Index product = 1;
-  for (Index extent : shape) product *= extent;
+  for (Index extent : extents) product *= extent;
   return product;
 }
 
@@ -49,28 +49,27 @@ std::string_view name(ReduceOp op) {
 Tensor::Tensor() = default;
 Tensor::~Tensor() = default;
 
-Tensor::Tensor(Tensor&& other) noexcept
-    : shape_(std::exchange(other.shape_, Shape{0})), storage_(std::move(other.storage_)) {}
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
 
-Tensor& Tensor::operator=(Tensor&& other) noexcept {
-  shape_ = std::exchange(other.shape_, Shape{0});
-  storage_ = std::move(other.storage_);
-  return *this;
+const Shape& Tensor::shape_of_nothing() {
+  static const Shape shape = {0};
+  return shape;
 }
 
 Index Tensor::extent(int axis, SourceLine where) const {
   if (axis < 0 || axis >= rank()) {
     const CallSite call(where);
-    refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape_)),
+    refuse(Code::argument, "extent", fmt::format("an axis of {}", to_string(shape())),
            fmt::format("axis {}", axis));
   }
-  return shape_[static_cast<std::size_t>(axis)];
+  return shape()[static_cast<std::size_t>(axis)];
 }
 
 Tensor Tensor::reshaped(Shape shape, SourceLine where) && {
   const CallSite call(where);
   if (num_elements(shape) != size())
-    refuse(Code::argument, "reshaped", fmt::format("{} elements as in {}", size(), to_string(shape_)),
+    refuse(Code::argument, "reshaped", fmt::format("{} elements as in {}", size(), to_string(this->shape())),
            to_string(shape));
   Tensor result = std::move(*this);
   result.shape_ = std::move(shape);

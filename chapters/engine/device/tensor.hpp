@@ -20,7 +20,7 @@ namespace shard {
 using Shape = std::vector<Index>;
 
 /// The number of elements, 1 for a scalar.
-Index num_elements(const Shape& shape);
+Index num_elements(std::span<const Index> extents);
 /// "(2, 3)".
 std::string to_string(const Shape& shape);
 /// The index along each axis of the element with this number in row-major order.
@@ -49,9 +49,9 @@ class Tensor {
   Tensor& operator=(Tensor&& other) noexcept;
   ~Tensor();
 
-  const Shape& shape() const { return shape_; }
-  int rank() const { return static_cast<int>(shape_.size()); }
-  Index size() const { return num_elements(shape_); }
+  const Shape& shape() const { return storage_ == nullptr && shape_.empty() ? shape_of_nothing() : shape_; }
+  int rank() const { return static_cast<int>(shape().size()); }
+  Index size() const { return num_elements(shape()); }
   Index bytes() const { return size() * static_cast<Index>(sizeof(float)); }
   /// Extent of an axis. \throws Error argument when there is no such axis.
   Index extent(int axis, SourceLine where = SourceLine::current()) const;
@@ -77,8 +77,9 @@ class Tensor {
   friend class Communicator;  // its calls share the memory of arguments that the caller keeps
   Tensor(Shape shape, std::shared_ptr<Storage> storage)
       : shape_(std::move(shape)), storage_(std::move(storage)) {}
+  static const Shape& shape_of_nothing();
 
-  Shape shape_{0};
+  Shape shape_;  // without extents, and without memory: (0), so that an empty tensor allocates nothing
   std::shared_ptr<Storage> storage_;  // shared only with a call in progress
 };
 

@@ -11,7 +11,7 @@ Gradients::~Gradients() = default;
 
 void Gradients::put(const std::string& name, Placed gradient, SourceLine where) {
   gradient.charge_to(Purpose::gradients);
-  put_at_[name] = where;
+  gradient.put_at = where;
   insert_or_assign(name, std::move(gradient));
 }
 
@@ -25,7 +25,7 @@ const Tensor& Gradients::local(const std::string& name, SourceLine where) const 
 const Tensor& Gradients::of_parameter(const std::string& name, const Shape& rows) const {
   const Tensor& gradient = local(name, SourceLine());
   if (gradient.shape() != rows) {
-    const CallSite call(put_at_.at(name));
+    const CallSite call(at(name).put_at);
     refuse(Code::argument, name,
            "a gradient that is divided over the devices as its parameter is, here " + to_string(rows),
            to_string(gradient.shape()));

@@ -33,9 +33,6 @@ class Gradients : public std::map<std::string, Placed> {
   /// The gradient of the rows of a parameter that this device updates. \throws Error argument, with the line
   /// that put the gradient, when it has another shape
   const Tensor& of_parameter(const std::string& name, const Shape& rows) const;
-
- private:
-  std::map<std::string, SourceLine> put_at_;
 };
 
 /// Computes dL/dout of some rows of the output. `output` holds the rows of the global batch from `first_row`

@@ -33,25 +33,6 @@ Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, I
   return concatenate(all, 0);
 }
 
-/// The first and the last position that each query sees.
-struct VisibleKeys {
-  std::vector<Index> first, ends;
-  std::span<const Index> last;  // its own position, or else one of `ends`
-
-  VisibleKeys(std::span<const Index> at_q, std::span<const Index> at_k, const AttentionHeads& heads)
-      : first(at_q.size()), last(at_q) {
-    for (std::size_t i = 0; heads.window && i < first.size(); ++i) first[i] = at_q[i] - *heads.window + 1;
-    if (heads.is_causal || at_k.empty()) return;
-    ends.assign(at_q.size(), std::ranges::max(at_k));
-    last = ends;
-  }
-  VisibleKeys(VisibleKeys&&) = default;
-  /// Whether some query sees some key, of queries and keys whose positions follow one another.
-  bool any(std::span<const Index> at_k) const {
-    return !last.empty() && !at_k.empty() && at_k.front() <= last.back() && at_k.back() >= first.front();
-  }
-};
-
 /// The runs of indices with consecutive positions.
 std::vector<Range> runs_of(std::span<const Index> at) {
   std::vector<Range> runs;
@@ -64,33 +45,29 @@ std::vector<Range> runs_of(std::span<const Index> at) {
   return runs;
 }
 
-/// A run of queries and a run of keys of each sequence, in which some query sees some key.
+/// A run of queries and a run of keys of each sequence, in which some query sees some key: query i of the run sees the
+/// keys i + first to i + last of theirs.
 struct Block {
   std::size_t query_run, key_run;
   Range queries, keys;
-  std::span<const Index> at_k;
-  VisibleKeys visible;
+  Index first, last;
 };
 
-/// The blocks of a piece. With a bias, which has a row for each query and key, there is one block.
+/// The blocks of a piece.
 struct Blocks {
   std::vector<Range> of_q, of_k;
   std::vector<Block> visible;
 
   Blocks(const AttentionPiece& piece, const AttentionHeads& heads)
       : of_q(runs_of(piece.at_q)), of_k(runs_of(piece.at_k)) {
-    if (heads.bias != nullptr) {
-      of_q = {{0, static_cast<Index>(piece.at_q.size())}};
-      of_k = {{0, static_cast<Index>(piece.at_k.size())}};
-    }
-    auto within = [](std::span<const Index> at, Range r) {
-      return at.subspan(static_cast<std::size_t>(r.begin), static_cast<std::size_t>(r.size()));
-    };
     for (std::size_t i = 0; i < of_q.size(); ++i)
       for (std::size_t j = 0; j < of_k.size(); ++j) {
-        const auto at_k = within(piece.at_k, of_k[j]);
-        Block b{i, j, of_q[i], of_k[j], at_k, {within(piece.at_q, of_q[i]), at_k, heads}};
-        if (b.visible.any(b.at_k)) visible.push_back(std::move(b));
+        const Index to_query = piece.at_q[static_cast<std::size_t>(of_q[i].begin)] -
+                               piece.at_k[static_cast<std::size_t>(of_k[j].begin)];
+        const Index first = heads.window ? to_query - *heads.window + 1 : -of_q[i].size();
+        const Index last = heads.is_causal ? to_query : of_k[j].size();
+        if (first < of_k[j].size() && of_q[i].size() + last > 0)
+          visible.push_back({i, j, of_q[i], of_k[j], first, last});
       }
   }
 };
@@ -132,7 +109,7 @@ Tensor scores(const Tensor& q, const Tensor& k, const Tensor& bias, const Block&
               const Arithmetic& how) {
   Tensor z = scale(matmul(q, transposed(k)), how.score_scale);
   if (bias.size() > 0) z = add(std::move(z), bias);
-  return keep_between(how.exponents(std::move(z)), block.at_k, block.visible.first, block.visible.last);
+  return keep_band(how.exponents(std::move(z)), block.first, block.last);
 }
 
 /// The elementwise maximum of two vectors (s).

@@ -27,7 +27,8 @@ struct AttentionHeads {
   std::optional<Index> window = std::nullopt;
   Arithmetic how = {};
   bool is_causal = true;         ///< otherwise a query sees all keys, those behind it too
-  const Tensor* bias = nullptr;  ///< added to scaled scores: (s · n, heads), a row for each query and key
+  const Tensor* bias = nullptr;  ///< added to scaled scores: (s · n, heads), a row for each query and key;
+                                 ///< positions then follow one another
 
   Index query_width() const { return static_cast<Index>(key_head.size()) * head_dim; }
   Index key_width() const { return key_heads * head_dim; }

@@ -52,7 +52,7 @@ class LayoutBase {
   Communicator& group(SourceLine where = SourceLine::current()) const;
   const Shape& global_shape() const { return global_; }
   /// Whether this layout was made without a tensor, or its tensor has no elements.
-  bool is_empty() const { return num_elements(global_) == 0; }
+  bool is_empty() const { return group_ == nullptr || num_elements(global_) == 0; }
 
  protected:
   friend struct Access;
@@ -64,7 +64,7 @@ class LayoutBase {
 
   Communicator* group_ = nullptr;
   Tensor local_;
-  Shape global_{0};
+  Shape global_;
 };
 
 /// \throws Error argument unless `local` is rows [offset, offset + extent) of `global` along `axis`.
@@ -73,8 +73,8 @@ void require_slice(const Shape& local, const Shape& global, int axis, Index offs
 void require_same_cut(const char* call, const Shape& a, Index a_offset, const Shape& b, Index b_offset);
 /// \throws Error argument unless a gradient has the shape of what it is the gradient of.
 void require_gradient_of(const Shape& z, const Shape& dh);
-/// \throws Error argument unless `local` is the shape of this device's part after the cuts
-void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global);
+/// \throws Error argument unless `local` is the shape of these indices, this device's part
+void require_part(const Shape& local, const Ranges& mine, const Shape& global);
 void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner);
 /// \throws Error argument unless both groups have the same devices in the same order.
 void require_same_group(const char* call, const LayoutBase& a, const LayoutBase& b);

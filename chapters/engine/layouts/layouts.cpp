@@ -33,11 +33,11 @@ void require_gradient_of(const Shape& z, const Shape& dh) {
            fmt::format("that of {}: a layer between left out, or the mask of another layer?", to_string(dh)));
 }
 
-void require_part(const Shape& local, const std::vector<MeshCut>& cuts, const Shape& global) {
-  const Shape mine = shape_of(ranges_after(cuts, global));
-  if (local != mine)
+void require_part(const Shape& local, const Ranges& mine, const Shape& global) {
+  if (!std::ranges::equal(local, mine, {}, {}, &Range::size))
     refuse(Code::argument, "OnMesh",
-           fmt::format("{}, this device's part of {}", to_string(mine), to_string(global)), to_string(local));
+           fmt::format("{}, this device's part of {}", to_string(shape_of(mine)), to_string(global)),
+           to_string(local));
 }
 
 void require_same_owner(const char* call, const LayoutBase& a, int a_owner, int b_owner) {

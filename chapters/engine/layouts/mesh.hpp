@@ -56,8 +56,8 @@ class Mesh : public WrappedCommunicator {
 
  private:
   MeshShape shape_;
-  std::map<std::string, Index> pieces_;                                       // by axis
-  std::map<std::vector<std::string>, std::unique_ptr<Communicator>> groups_;  // by the names of their axes
+  std::map<std::string, Index> pieces_;                          // by axis
+  std::map<std::string, std::unique_ptr<Communicator>> groups_;  // by the names of their axes: "data,expert"
 };
 
 }  // namespace shard

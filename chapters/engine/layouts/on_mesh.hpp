@@ -119,7 +119,7 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   OnMesh(Mesh& mesh, Tensor local, Shape global, SourceLine where = SourceLine::current())
       : OnMesh(uneven(mesh, std::move(local), std::move(global), where)) {
     const CallSite call(where);
-    detail::require_part(local_.shape(), cuts(mesh), global_);
+    detail::require_part(local_.shape(), ranges(), global_);
   }
   /// A tensor whose parts follow no rule of cuts: the tokens that chose an expert, or some positions of some
   /// sequences. It cannot leave an engine.
@@ -149,8 +149,11 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   }
   /// The group along the axes with O, or null. Several such axes must have been joined before (Mesh::axes).
   static Communicator* owned_along(const Mesh& mesh) {
-    std::vector<std::string> owning;
-    ((std::same_as<Letters, Owned> ? owning.push_back(Axis::name) : void()), ...);
+    static const std::vector<std::string> owning = [] {
+      std::vector<std::string> names;
+      ((std::same_as<Letters, Owned> ? names.push_back(Axis::name) : void()), ...);
+      return names;
+    }();
     return owning.empty() ? nullptr : &mesh.joined(owning);
   }
   /// The place in that group where the tensor lies.

@@ -50,9 +50,11 @@ class Placed {
     if constexpr (requires { laid.ranges(); }) {
       Communicator* along = laid.owned_along(laid.mesh());
       placement_ = Placement::on_mesh(laid.cuts(laid.mesh()), along, along ? laid.owner() : 0);
-      for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = laid.ranges()[d].begin;
-      if (laid.is_mine())
-        detail::require_part(detail::Access::tensor(laid).shape(), placement_.cuts, global_);
+      if (laid.is_mine()) {
+        const Ranges mine = laid.ranges();
+        for (std::size_t d = 0; d < begin_.size(); ++d) begin_[d] = mine[d].begin;
+        detail::require_part(detail::Access::tensor(laid).shape(), mine, global_);
+      }
       counts_here_ = laid.is_first_copy();
     }
     local_ = detail::Access::take(std::move(laid));
@@ -95,6 +97,8 @@ class Placed {
   }
   /// Multiplies this device's part by a factor, in place.
   void scale_by(float factor) { local_ = scale(std::move(local_), factor); }
+
+  SourceLine put_at;  ///< the line that put it among gradients
 
  private:
   Communicator* group_ = nullptr;

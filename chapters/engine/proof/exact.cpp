@@ -8,6 +8,12 @@
 
 namespace shard::exact {
 
+namespace {
+
+constexpr double largest_exact = 0x1p24;  // every integer up to here is a float32
+
+}  // namespace
+
 Matrix::Matrix(Index r, Index c) : rows(r), columns(c), values(static_cast<std::size_t>(r * c)) {}
 
 Matrix::Matrix(const HostTensor& t) : Matrix(t.shape[0], t.shape[1]) {
@@ -27,9 +33,9 @@ HostTensor Matrix::as_floats() const {
 
 double unit_of(double value) {
   if (value == 0) return HUGE_VAL;
-  int exponent = 0;
-  auto mantissa = static_cast<std::int64_t>(std::ldexp(std::frexp(value, &exponent), 53));
-  return std::ldexp(1.0, exponent - 53 + std::countr_zero(static_cast<std::uint64_t>(mantissa)));
+  const auto bits = std::bit_cast<std::uint64_t>(std::abs(value));
+  const bool is_power_of_two = bits << 12 == 0;  // the mantissa
+  return std::abs(value) - (is_power_of_two ? 0 : std::bit_cast<double>(bits & (bits - 1)));
 }
 
 double unit_of(const Matrix& m) {
@@ -39,7 +45,6 @@ double unit_of(const Matrix& m) {
 }
 
 void require_exact(double magnitude, double unit) {
-  constexpr double largest_exact = 0x1p24;  // every integer up to here is a float32
   if (magnitude <= largest_exact * unit) return;
   throw Error(Code::internal,
               fmt::format("exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
@@ -49,20 +54,26 @@ void require_exact(double magnitude, double unit) {
 Matrix product(const Matrix& a, const Matrix& b) {
   const double unit = unit_of(a) * unit_of(b);
   Matrix c(a.rows, b.columns);
-  for (Index i = 0; i < a.rows; ++i)
-    for (Index j = 0; j < b.columns; ++j) {
-      double magnitude = 0;
-      for (Index k = 0; k < a.columns; ++k) {
+  for (Index i = 0; i < a.rows; ++i) {
+    std::vector<double> magnitudes(static_cast<std::size_t>(b.columns));
+    for (Index k = 0; k < a.columns; ++k)
+      for (Index j = 0; j < b.columns; ++j) {
         const double term = a.at(i, k) * b.at(k, j);
         c.at(i, j) += term;
-        magnitude += std::abs(term);
+        magnitudes[static_cast<std::size_t>(j)] += std::abs(term);
       }
-      require_exact(magnitude, unit);
-    }
+    for (double magnitude : magnitudes) require_exact(magnitude, unit);
+  }
   return c;
 }
 
 namespace {
+
+double largest(const Matrix& m) {
+  double most = 0;
+  for (double value : m.values) most = std::max(most, std::abs(value));
+  return most;
+}
 
 Matrix matrix_of(Operand a) {
   const Matrix m(HostTensor{a.tensor->shape(), a.tensor->to_host()});
@@ -71,8 +82,11 @@ Matrix matrix_of(Operand a) {
 
 }  // namespace
 
+/// Most products are exact by a bound: no sum is more than the number of its addends times the largest of them.
 void ExactProducts::product(Operand a, Operand b, const Tensor&, bool) {
-  exact::product(matrix_of(a), matrix_of(b));
+  const Matrix left = matrix_of(a), right = matrix_of(b);
+  const double bound = static_cast<double>(left.columns) * largest(left) * largest(right);
+  if (bound > largest_exact * unit_of(left) * unit_of(right)) exact::product(left, right);
 }
 
 }  // namespace shard::exact

@@ -19,11 +19,13 @@ namespace shard {
 namespace runtime {
 namespace {
 
-/// Collects the number that each device announces.
+/// Collects the number that each device announces; of a split, all keys and then all colors.
 Task announced_numbers(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
   for (int d = 0; d < call.devices(); ++d) call.numbers.push_back(call.agreement().number_of(d));
+  for (int d = 0; call.request.function == Request::split && d < call.devices(); ++d)
+    call.numbers.push_back(call.agreement().extent_of(d));
 }
 
 Task body_of(Call& call) {
@@ -171,21 +173,21 @@ class GroupCommunicator : public Communicator {
   }
 
   std::unique_ptr<Communicator> split_off(const Request& request) const {
-    auto of_all = [&](Index mine) {
-      return start({.function = Request::split, .number = mine, .where = request.where}).get().numbers;
+    auto of_all = [&](Index number, std::optional<Index> color) {
+      return start({.function = Request::split, .color = color, .number = number, .where = request.where})
+          .get()
+          .numbers;
     };
-    const std::vector<Index> has_color = of_all(request.color ? 1 : 0);
-    const std::vector<Index> colors = of_all(request.color.value_or(0));
-    const std::vector<Index> keys = of_all(request.number);
+    const std::vector<Index> keys_and_colors = of_all(request.number, request.color);
+    const std::span keys = std::span(keys_and_colors).first(group_->members().size());
+    const std::span colors = std::span(keys_and_colors).subspan(keys.size());
     const MakingGroup making;
-    const Index id = std::ranges::max(of_all(next_group_id()));
+    const Index id = std::ranges::max(of_all(next_group_id(), {}));
     next_group_id() = id + 1;
     if (!request.color) return nullptr;
     std::vector<int> places;
-    for (int d = 0; d < num_devices(); ++d) {
-      const auto i = static_cast<std::size_t>(d);
-      if (has_color[i] && colors[i] == *request.color) places.push_back(d);
-    }
+    for (int d = 0; d < num_devices(); ++d)
+      if (colors[static_cast<std::size_t>(d)] == *request.color) places.push_back(d);
     std::ranges::stable_sort(places, {}, [&](int d) { return keys[static_cast<std::size_t>(d)]; });
     return make_communicator(group_->part(id, places));
   }

@@ -49,7 +49,8 @@ void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
   words_.resize(word_size * static_cast<std::size_t>(group.num_devices()));
   const bool has_extent = difference.axis >= 0;
   words_[0] = fingerprint(mine, difference);
-  words_[1] = has_extent ? mine.shape[static_cast<std::size_t>(difference.axis)] : 0;
+  words_[1] =
+      has_extent ? mine.shape[static_cast<std::size_t>(difference.axis)] : mine.color.value_or(no_color);
   words_[2] = mine.number;
   pass_on();
 }

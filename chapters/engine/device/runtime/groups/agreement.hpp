@@ -4,6 +4,7 @@
 /// others, in ceil(log2 n) messages. If fingerprints differ, the members exchange descriptions of their calls,
 /// for an error that says who calls what.
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -38,8 +39,10 @@ class Agreement : public Awaited {
   /// Abandons its messages, since an error has ended the call.
   void give_up() { posts_.give_up(); }
 
-  /// The extent of a member's shape along the axis that may differ. Known once the exchange is complete.
+  /// The extent of a member's shape along the axis that may differ; of a split, its color, or `no_color`. Known once
+  /// the exchange is complete.
   Index extent_of(int place) const { return word(place)[1]; }
+  static constexpr Index no_color = std::numeric_limits<Index>::min();
   /// A member's number.
   Index number_of(int place) const { return word(place)[2]; }
 

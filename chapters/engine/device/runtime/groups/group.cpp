@@ -51,17 +51,16 @@ std::shared_ptr<Group> Group::part(Index id, const std::vector<int>& places) con
 }
 
 Group::Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members)
-    : wire_(std::move(wire)), id_(id), members_(std::move(members)) {
+    : wire_(std::move(wire)),
+      id_(id),
+      members_(std::move(members)),
+      in_group_(id_ == 0 ? "" : fmt::format(" in group {{{}}}", fmt::join(members_, ", "))) {
   ControlPlane::instance().add(id_, posted_);
 }
 
 Group::~Group() {
   data_plane.reset();
   ControlPlane::instance().remove(id_);
-}
-
-std::string Group::in_group() const {
-  return id_ == 0 ? "" : fmt::format(" in group {{{}}}", fmt::join(members_, ", "));
 }
 
 Index Group::slot(Side side, Channel channel, int peer) const {

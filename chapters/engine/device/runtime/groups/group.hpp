@@ -94,7 +94,7 @@ class Group {
   const std::vector<int>& members() const { return members_; }
   int member(int place) const { return members_[static_cast<std::size_t>(place)]; }
   /// The group's name in errors: " in group {4, 1, 3}", and an empty text for the world.
-  std::string in_group() const;
+  const std::string& in_group() const { return in_group_; }
 
   /// Posts a control message. Its memory must not change until the posts are complete. A `synchronous` send is
   /// complete only when its receive has been posted.
@@ -156,6 +156,7 @@ class Group {
   std::unique_ptr<Wire> wire_, wire_of_end_;
   Index id_;
   std::vector<int> members_;
+  std::string in_group_;
   std::map<Index, Index> posted_ = {{control_slot, 0}, {calls_slot, 0}};  // by slot
 };
 

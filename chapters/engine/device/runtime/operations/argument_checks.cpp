@@ -71,8 +71,8 @@ Shape shape_of_concatenation(std::span<const Tensor* const> parts, int axis) {
   runtime::require_axis("concatenate", first, axis);
   Index extent = 0;
   for (const Tensor* t : parts) {
-    if (t->rank() != parts[0]->rank() ||
-        runtime::with_extent(t->shape(), axis, 0) != runtime::with_extent(first, axis, 0))
+    if (t->shape() != first &&
+        (t->rank() != parts[0]->rank() || runtime::with_extent(t->shape(), axis, first[axis]) != first))
       refuse(Code::argument, "concatenate", "shapes equal but for axis " + std::to_string(axis),
              to_string(first) + " and " + to_string(t->shape()));
     extent += t->extent(axis);

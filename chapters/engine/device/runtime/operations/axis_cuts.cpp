@@ -15,10 +15,10 @@ void require_axis(std::string_view call, const Shape& shape, int axis) {
 }
 
 Index elements_before(const Shape& shape, int axis) {
-  return num_elements({shape.begin(), shape.begin() + axis});
+  return num_elements(std::span(shape).first(static_cast<std::size_t>(axis)));
 }
 Index elements_after(const Shape& shape, int axis) {
-  return num_elements({shape.begin() + axis + 1, shape.end()});
+  return num_elements(std::span(shape).subspan(static_cast<std::size_t>(axis) + 1));
 }
 
 std::vector<Range> cut(Index extent, int parts) {

@@ -40,18 +40,6 @@ void require_unit(float unit, float limit) {
   if (!(limit >= 0)) refuse(Code::argument, "round_to", "a limit of 0 or more", fmt::format("{}", limit));
 }
 
-void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,
-                       std::span<const Index> last) {
-  require_matrix("keep_between", scores);
-  const std::string of = " of " + to_string(scores.shape());
-  require_count("keep_between", ("positions, one for each column" + of).c_str(), scores.extent(1),
-                count_of(positions));
-  require_count("keep_between", ("first positions, one for each row" + of).c_str(), scores.extent(0),
-                count_of(first));
-  require_count("keep_between", ("last positions, one for each row" + of).c_str(), scores.extent(0),
-                count_of(last));
-}
-
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base) {
   require_matrix(call, t);

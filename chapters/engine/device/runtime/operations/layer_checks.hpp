@@ -14,8 +14,6 @@ void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& n
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
 /// round_to: the unit must be 0 or a power of two, and the limit at least 0.
 void require_unit(float unit, float limit);
-void require_intervals(const Tensor& scores, std::span<const Index> positions, std::span<const Index> first,
-                       std::span<const Index> last);
 /// Checks the arguments of rotate. Returns the angle of each pair at position 1: base^(−2j/d), 0 <= j < d/2.
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base);
