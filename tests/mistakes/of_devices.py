@@ -139,7 +139,7 @@ PARTS["emulator"] = [
         ("power-of-two-by-e", "ldexp(std::exp2(x - integer), static_cast<int>(integer))",
          "exp(0.693147180559945F * (x + 0 * integer))",
          "Somebody computes 2^x as e^(x log 2), which is not exact for integers.", "nothing to see"),
-        ("mask-without-the-diagonal", "positions[c] >", "positions[c] >=",
+        ("mask-without-the-diagonal", "i + last + 1, begin", "i + last, begin",
          "Somebody masks the token itself with those that follow.", "learns more slowly")),
     *of("emu layers", "emu/operations/activations.cpp", "", "operations_test",
         ("grid-ties-away-from-zero", "rint(multiple)", "round(multiple)",
@@ -176,6 +176,6 @@ PARTS["emulator"] = [
          "Somebody believes that fresh memory is zero. It is, until a freed block comes back.",
          "nothing to see, or anything")),
     *of("emu memory", "emu/operations/host_memory.cpp", "02_data_parallel", "engine_test, collectives_test, operations_test",
-        ("purpose-lost-by-a-copy", "shape_, TensorMemory::purpose(*this)", "shape_",
+        ("purpose-lost-by-a-copy", "shape(), TensorMemory::purpose(*this)", "shape()",
          "Somebody forgets that a copy of a parameter is charged like the parameter.", "nothing to see")),
 ]
