@@ -18,7 +18,7 @@ PARTS["layers"] = [
         ("layer-norm-bias-forgotten", 'gradients.put("bias", as(b_, column_sums(dy)));', "",
          "Somebody copies RMSNorm, which has no bias.", "nothing to see")),
     *of("07 attention", C07 + "attention_heads.hpp", "", "layers_test@1",
-        ("layer-sees-the-next-token", "first_query + i", "first_query + i + 1",
+        ("layer-sees-the-next-token", "here_.first_query - here_.first_key", "here_.first_query - here_.first_key + 1",
          "Somebody takes the end of the range for excluded.", "a loss near 0, and nonsense in use"),
         ("layer-scale-once", "scale(matmul(ds, head.k), scale_of_scores())", "matmul(ds, head.k)",
          "Somebody scales scores, and forgets it on the way back to the queries.", "a little worse")),
