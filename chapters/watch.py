@@ -98,7 +98,8 @@ class Watch:
     """Looks after a job, ten times a second. Says once of each call for whom the others wait, after ten
     seconds in which neither that device nor they have made another call. When a device has failed or is lost,
     ends the other devices of this host: Open MPI's launcher would take seconds. Ends a launcher that stays
-    without devices, as Open MPI's does at times, after five seconds."""
+    without devices, as Open MPI's does at times, after five seconds. If the devices had ended together, the job has
+    the code on which they agreed."""
     def __init__(self, launcher, records):
         self.launcher, self.records, self.has_devices, self.since = launcher, records, False, None
         self.looks, self.told, self.lost, self.stays = 0, set(), [], False
@@ -124,6 +125,8 @@ class Watch:
         self.since = self.since or time.monotonic()
         if time.monotonic() - self.since < 5:
             return None
+        if not failed and (agreed := self.records.text_of("exit_codes").split()):
+            return int(agreed[0])
         self.stays = True
         return failed or 70
 

@@ -318,6 +318,7 @@ TEST_CASE("a schedule is drawn") {
   CHECK(draw(with_messages(2, 2, zero_bubble(2, 2))) ==
         "device 0  F0 F1 .  I0 W0 I1 W1\n"
         "device 1  .  F0 I0 F1 I1 W0 W1\n");
+  CHECK(draw(with_messages(2, 1, interleaved(1, 2, 1))) == "device 0  F0a F0b B0b B0b B0a B0a\n");
 }
 
 }  // namespace shard::testing

@@ -71,6 +71,10 @@ TEST_CASE("tokens: what is no token is refused, and said") {
   check_refused(read({0, -1}), Code::argument, "labels");
   check_refused(read({0, 1, 2}), Code::argument, "ids and labels of sequences, (B, 2 S)");
   check_refused([] { Tokens::read(Tensor({4}), 5); }, Code::argument, "(B, 2 S)");
+  check_refused([] { SourceAndTarget::read(Tensor({4}), 5); }, Code::argument,
+                "(B, 1 + n + 2 S), given (4,)");
+  const Tensor of_two_lengths = Tensor::from_host({2, 4}, std::vector<float>{1, 0, 0, 0, 3, 0, 0, 0});
+  check_refused([&] { SourceAndTarget::read(of_two_lengths, 5); }, Code::argument, "sources of one length");
 }
 
 TEST_CASE("tokens in a slice of the vocabulary are counted from its first") {

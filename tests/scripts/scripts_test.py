@@ -357,6 +357,11 @@ class Launching(Scripts):
                 self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
                              more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
                 self.assertLess(time.monotonic() - start, 20)
+        # All had ended together, with this code.
+        self.play("launcher", f'[ "$1" = --version ] && exit\n{program} variants; exec sleep 1000')
+        code, out, err = self.run_script("chapters/on_devices", "1", build / "emu/03_tensor_parallel",
+                                         MPIRUN=str(self.scratch / "bin/launcher"))
+        self.assertEqual((code, err), (0, ""), out)
 
     def test_a_launcher_that_crashes(self):
         """By itself; or once a device has failed, whose words count."""

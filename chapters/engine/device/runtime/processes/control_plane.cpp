@@ -227,7 +227,7 @@ void ControlPlane::fail(Code code, const std::string& line) {
 }
 
 void ControlPlane::finish(int exit_code) {
-  FlightRecord::instance().note_state(FlightRecord::State::has_ended);
+  FlightRecord::instance().note_end(exit_code);
   MPI_Comm_free(&peers_->comm);
   // All results are written. In one of some thousand short jobs, Open MPI 4.1 crashes in MPI_Finalize: one of its
   // threads still runs while memory is freed and modules are unloaded. The process then exits with its own code.

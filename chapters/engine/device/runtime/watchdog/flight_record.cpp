@@ -69,6 +69,11 @@ void FlightRecord::note_state(State state) {
   content_->state = static_cast<std::int64_t>(state);
 }
 
+void FlightRecord::note_end(int exit_code) {
+  note_state(State::has_ended);
+  if (!folder_.empty()) append_line(folder_ + "/exit_codes", std::to_string(exit_code));
+}
+
 FlightRecord::Printer FlightRecord::claim_printing() const {
   if (folder_.empty()) return Printer::unknown;
   const int file = open((folder_ + "/printer").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

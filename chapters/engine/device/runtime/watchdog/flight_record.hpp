@@ -33,6 +33,9 @@ class FlightRecord {
   void begin(int device);
   void note_call(std::int64_t number, std::string_view call, SourceLine where);
   void note_state(State state);
+  /// Notes that this device has ended, with the exit code on which all devices agreed: if the launcher does not end
+  /// then, the job ends with this code.
+  void note_end(int exit_code);
   /// Decides which device prints the error that ends the job: the first of this host that calls this. Unknown
   /// without records.
   enum class Printer { this_device, another_device, unknown };
