@@ -200,5 +200,5 @@ def run_ninja(folder, targets, explain):
         say(explained)
     if code != 0:
         first = re.search(r"^FAILED: .*\n.*\n((?:(?!\[\d+/\d+\] |ninja: ).*\n)+)", text, re.M)
-        say((first[1].rstrip() if first else text[-2000:]))
+        say(first[1].rstrip() if first else text[-2000:])
         fail(70, f"could not build: see {log}")

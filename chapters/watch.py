@@ -125,7 +125,7 @@ class Watch:
         self.since = self.since or time.monotonic()
         if time.monotonic() - self.since < 5:
             return None
-        if not failed and (agreed := self.records.text_of("exit_codes").split()):
+        if not failed and not self.lost and (agreed := self.records.text_of("exit_codes").split()):
             return int(agreed[0])
         self.stays = True
         return failed or 70

@@ -74,6 +74,7 @@ class AttentionLayer : public Layer {
 
   Tensor attend_head(Head head) {
     Tensor scores = scale(matmul(head.q, transposed(head.k)), scale_of_scores());  // (queries, keys)
+    // From the first key to the one at the query's own position.
     scores = keep_band(std::move(scores), -here_.queries, here_.first_query - here_.first_key);
     const Tensor largest = row_max(scores);                            // (queries)
     Tensor powers = exponentials(std::move(scores), largest, base());  // (queries, keys)

@@ -943,7 +943,8 @@ def zero(e):
 def scaled(e):
     n, rows = e.devices, e.problem.rows
     for factor, text in (*e.problem.wrong_means, (-1, SAYS["negated"]), (1 / n, SAYS["averaged"].format(n)),
-                         (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))), (1 / rows, SAYS["averaged_over_batch"].format(rows))):
+                         (n, SAYS["counted_n_times"].format(n, ", or a wrong scale" * (n == 2))),
+                         (1 / rows, SAYS["averaged_over_batch"].format(rows))):
         if is_multiple(e, factor):
             return text
 
@@ -1014,6 +1015,8 @@ def averaged_over_own_rows(e):
     shares = [end - begin for begin, end in (part(e.problem.batch_size, e.devices, d) for d in range(e.devices))]
     if addends and len(set(shares)) > 1 and all(shares):
         total = sum(addend / shares[d] for d, addend in addends)
+        if not total.any():
+            return
         total = total * (e.given * total).sum() / (total * total).sum()
         # The weights are rounded, and so is what they are multiplied with.
         if np.abs(e.given - total).max() <= 2.0**-20 * np.abs(total).max() < np.abs(e.want - total).max():

@@ -2,7 +2,6 @@
 
 /// Values for exact problems.
 
-
 #include "engine/basics/host_tensor.hpp"
 #include "engine/device/device.hpp"
 #include "engine/layers/arithmetic.hpp"
