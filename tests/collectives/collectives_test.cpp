@@ -15,9 +15,6 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {
 
 namespace {
 
-const HostTensor& mine(const std::vector<HostTensor>& inputs) {
-  return inputs[static_cast<std::size_t>(me())];
-}
 int rank_of(const Shape& shape) {
   return static_cast<int>(shape.size());
 }

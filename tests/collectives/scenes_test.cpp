@@ -57,13 +57,13 @@ TEST_CASE("a scene is right only if what every device sent is its closed form") 
     Traffic form = tree_barrier(group().num_devices(), group().device_id());
     if (is_wrong && is_last) ++form.messages;
     scene.sends("a tree", form);
-    const Outcome outcome = scene.ends();
+    const shard::Outcome outcome = scene.ends();
     CHECK(outcome.is_right != is_wrong);
     CHECK(outcome.messages.is_met() != is_wrong);
     CHECK(outcome.bytes.is_met());
     CHECK(all_right({outcome}) != is_wrong);
   }
-  CHECK(all_right({Outcome{}, Outcome{}}));
+  CHECK(all_right({shard::Outcome{}, shard::Outcome{}}));
 }
 
 TEST_CASE("a picture that does not fit loses its boxes, and then is cut into bands of devices") {

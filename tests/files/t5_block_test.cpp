@@ -16,7 +16,7 @@ using namespace shard::testing;
 namespace {
 
 /// A T5 whose encoder has two blocks, and whose decoder has one.
-ForeignModel a_t5(const std::map<std::string, std::string>& changes = {}) {
+ForeignModel blocks_of_t5(const std::map<std::string, std::string>& changes = {}) {
   ForeignModel model{"tiny", {{"model_type", "t5"}, {"d_model", "2"}, {"d_ff", "3"}}, nullptr};
   for (const auto& [name, value] : changes) model.config[name] = value;
   std::map<std::string, HostTensor> tensors;
@@ -37,7 +37,7 @@ void check_block_refused(const ForeignModel& model, const std::string& block, Co
 }  // namespace
 
 TEST_CASE("T5: a block's parameters have our names and shapes, and are stored transposed") {
-  ForeignModel model = a_t5();
+  ForeignModel model = blocks_of_t5();
   const ForeignNames names = t5_block(model, "decoder.0");
   CHECK(names.at("layer_0/weights").name == "decoder.block.0.layer.2.DenseReluDense.wi.weight");
   CHECK(t5_block(model, "encoder.1").at("layer_1/weights").name ==
@@ -131,22 +131,22 @@ TEST_CASE("T5: hyper-parameters that change what a block computes are refused") 
       {{{"d_model", "2.0"}}, "wi.weight: expected (3, 2.0), which d_model and d_ff say, given (3, 2)"},
   };
   for (const auto& [change, reason] : changes)
-    check_block_refused(a_t5(change), "encoder.0", Code::file, "tiny: ", reason);
+    check_block_refused(blocks_of_t5(change), "encoder.0", Code::file, "tiny: ", reason);
   for (const std::string name : {"model_type", "d_model", "d_ff"}) {
-    ForeignModel model = a_t5();
+    ForeignModel model = blocks_of_t5();
     model.config.erase(name);
     check_block_refused(model, "encoder.0", Code::file, "tiny: ",
                         name == "model_type" ? "expected t5, given none"
                         : name == "d_ff"     ? "(2048, 2)"
                                              : "(3, 512)");
   }
-  CHECK(t5_block(a_t5({{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
+  CHECK(t5_block(blocks_of_t5({{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
                  "encoder.0")
             .size() == 2);
 }
 
 TEST_CASE("T5: matrices that do not fit each other are refused") {
-  ForeignModel model = a_t5();
+  ForeignModel model = blocks_of_t5();
   const std::string before = "encoder.block.0.layer.1.DenseReluDense.";
   model.parameters = host_checkpoint({{before + "wi.weight", {{3, 2}, {1, 2, 3, 4, 5, 6}}},
                                       {before + "wo.weight", {{3, 2}, {1, 2, 3, 4, 5, 6}}}},
@@ -162,13 +162,13 @@ TEST_CASE("T5: a block that does not exist is refused, with how many there are")
   const std::string listed =
       "--block: expected encoder.0 to encoder.1 (2 blocks) or decoder.0 (1 block), given ";
   for (const std::string block : {"encoder.2", "decoder.1", "encoder.00", "encoder.99999999999999999999"})
-    check_block_refused(a_t5(), block, Code::file, "tiny: ", listed + block);
-  ForeignModel empty = a_t5();
+    check_block_refused(blocks_of_t5(), block, Code::file, "tiny: ", listed + block);
+  ForeignModel empty = blocks_of_t5();
   empty.parameters = host_checkpoint({}, "tiny");
   check_block_refused(empty, "encoder.0", Code::file, "tiny: ",
                       "--block: expected a block of a T5, of which its files have none, given encoder.0");
   for (const std::string block :
        {"", "encoder", "encoder.", "encoder.x", "encoder.-1", "layers.0", ".0", "encoder.0.1"})
-    check_block_refused(a_t5(), block, Code::usage, "--block",
+    check_block_refused(blocks_of_t5(), block, Code::usage, "--block",
                         "expected a block of a T5, such as encoder.0, given ");
 }

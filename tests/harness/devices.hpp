@@ -66,6 +66,10 @@ HostTensor integers(const Shape& shape, int device, int seed = 0);
 HostTensor reals(const Shape& shape, int device, int seed = 0);
 /// One of the above for each device.
 std::vector<HostTensor> on_each(HostTensor input(const Shape&, int, int), const Shape& shape, int seed = 0);
+/// This device's one of them.
+inline const HostTensor& mine(const std::vector<HostTensor>& inputs) {
+  return inputs[static_cast<std::size_t>(me())];
+}
 /// @}
 
 /// \name Expected results

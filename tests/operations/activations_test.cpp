@@ -2,25 +2,14 @@
 // of these definitions.
 
 #include <cmath>
-#include <limits>
 
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});
 
 namespace shard::testing {
 
 namespace {
-
-using Values = std::vector<float>;
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-const float nan = std::numeric_limits<float>::quiet_NaN();
-
-Tensor vector(const Values& values) {
-  return Tensor::from_host({static_cast<Index>(values.size())}, values);
-}
 
 /// From -24 to 24, dense around 0, and where an exponential overflows.
 const Values arguments = [] {

@@ -3,27 +3,13 @@
 #include <cmath>
 
 #include "engine/device/runtime/operations/row_groups.hpp"
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});
 
 namespace shard::testing {
 
 namespace {
-
-using Values = std::vector<float>;
-using Indices = std::vector<Index>;
-
-Tensor matrix(Index rows, Index columns, const Values& values) {
-  return Tensor::from_host({rows, columns}, values);
-}
-
-void check_refused(const std::function<void()>& call, const std::string& words) {
-  const Refusal given = refusal(call);
-  CHECK(given.code == static_cast<int>(Code::argument));
-  CHECK_THAT(given.message, contains(words));
-}
 
 /// Element c of a row, rotated by the definition in float64.
 double rotated(const HostTensor& t, Index row, Index c, Index position, Index d, double base) {

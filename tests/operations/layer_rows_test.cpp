@@ -2,10 +2,8 @@
 // easy to compute by hand, and compared with definitions in float64.
 
 #include <cmath>
-#include <limits>
 
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});
 
@@ -13,27 +11,8 @@ namespace shard::testing {
 
 namespace {
 
-using Values = std::vector<float>;
-using Indices = std::vector<Index>;
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-const float nan = std::numeric_limits<float>::quiet_NaN();
-
-Tensor matrix(Index rows, Index columns, const Values& values) {
-  return Tensor::from_host({rows, columns}, values);
-}
-Tensor vector(const Values& values) {
-  return Tensor::from_host({static_cast<Index>(values.size())}, values);
-}
 Tensor small() {
   return matrix(2, 3, {1, 2, 3, 4, 5, 6});
-}
-
-/// Checks that a call refuses its arguments with these words.
-void check_refused(const std::function<void()>& call, const std::string& words) {
-  const Refusal given = refusal(call);
-  CHECK(given.code == static_cast<int>(Code::argument));
-  CHECK_THAT(given.message, contains(words));
 }
 
 }  // namespace

@@ -5,20 +5,13 @@
 #include <limits>
 
 #include "engine/device/device.hpp"
-#include "tests/harness/catch.hpp"
+#include "tests/operations/small_tensors.hpp"
 
 namespace shard::testing {
 
 RUNS_ON(.on_cuda = {1});
 
 namespace {
-
-using Values = std::vector<float>;
-using Indices = std::vector<Index>;
-
-Tensor matrix(Index rows, Index columns, const Values& values) {
-  return Tensor::from_host({rows, columns}, values);
-}
 
 /// Whether a call refuses its arguments.
 template <class Call>
@@ -91,7 +84,6 @@ TEST_CASE("top_k: the largest first, of equal ones the lower column") {
   CHECK(top_k(t, 2) == Indices{1, 3, 0, 1, 0, 2});
   CHECK(top_k(t, 4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
   CHECK(top_k(Tensor({0, 4}), 2).empty());
-  const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns are right
   CHECK(is_refused([&] { top_k(t, 0); }));
   CHECK(is_refused([&] { top_k(t, 5); }));
