@@ -35,7 +35,7 @@ WAYS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 def random_config(draw):
     """A config class of transformers, its sizes, and whether the head is the embedding's table."""
-    family = draw.choice(("mistral", "mixtral", "t5"))
+    family = draw.choice(("llama", "mistral", "mixtral", "t5"))
     heads, tied = draw.choice((2, 4, 6)), draw.random() < 0.5
     if family == "t5":
         ours = dict(vocab_size=draw.randint(5, 3000), d_model=draw.randint(4, 80), d_kv=draw.randint(2, 20),
@@ -49,7 +49,7 @@ def random_config(draw):
                 num_attention_heads=heads, num_key_value_heads=draw.choice((1, 2, heads)), tie_word_embeddings=tied)
     if family == "mixtral":
         return transformers.MixtralConfig, dict(ours, num_local_experts=draw.randint(2, 9)), tied
-    return transformers.MistralConfig, ours, tied
+    return transformers.LlamaConfig if family == "llama" else transformers.MistralConfig, ours, tied
 
 
 def build(config_class, sizes, tied, dtype):

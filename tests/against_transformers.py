@@ -34,6 +34,7 @@ SIZES = dict(vocab_size=101, hidden_size=48, intermediate_size=77, num_hidden_la
 T5_SIZES = dict(vocab_size=101, d_model=48, d_kv=10, d_ff=77, num_layers=5, num_decoder_layers=4, num_heads=6,
                 relative_attention_num_buckets=8, relative_attention_max_distance=12, decoder_start_token_id=0)
 MODELS = {
+    "llama": (transformers.LlamaConfig, dict(SIZES)),
     "mistral": (transformers.MistralConfig, dict(SIZES, sliding_window=None)),
     "mistral-window": (transformers.MistralConfig,
                        dict(SIZES, sliding_window=4, tie_word_embeddings=True, head_dim=10, rms_norm_eps=1e-3)),

@@ -76,7 +76,7 @@ TEST_CASE("config.json: a family is one of those that are read, or the line name
   CHECK(family({{"model_type", "mixtral"}}) == "mixtral");
   const std::string line = "tiny: config.json: model_type: expected mistral or mixtral, given ";
   check_line(line + "none", [&] { family({}); });
-  check_line(line + "llama", [&] { family({{"model_type", "llama"}}); });
+  check_line(line + "gemma", [&] { family({{"model_type", "gemma"}}); });
   check_line(line + "t5, which the variants t5-... read", [&] { family({{"model_type", "t5"}}); });
   check_line("tiny: config.json: model_type: expected t5, given mixtral, which the variants without t5- read",
              [&] {

@@ -98,6 +98,15 @@ TEST_CASE("mistral: what a file does not say is what the family's config class h
   CHECK(mistral_model(a_model("mixtral", {{"rms_norm_eps", "absent"}})).epsilon == 1e-5F);
   CHECK(mistral_model(a_model("mixtral", {{"rope_parameters.rope_theta", "absent"}})).rope_base == 1e6);
   CHECK(mistral_model(a_model("mistral", {{"max_position_embeddings", "absent"}})).positions == 131072);
+  CHECK(mistral_model(a_model("llama", {{"num_key_value_heads", "2"}, {"pretraining_tp", "1"}})).key_heads ==
+        2);
+  CHECK_FALSE(mistral_model(a_model("llama", {{"sliding_window", "absent"}})).window);
+  CHECK(mistral_model(a_model("llama", {{"max_position_embeddings", "absent"}})).positions == 2048);
+  check_refused("llama", {{"num_key_value_heads", "absent"}},
+                "k_proj.weight: expected (8, 8), which config.json says, given (4, 8)");
+  check_refused("llama", {{"pretraining_tp", "2"}}, "pretraining_tp: expected 1, given 2");
+  check_refused("llama", {{"rope_scaling", "object"}, {"rope_scaling.rope_type", "llama3"}},
+                "rope_scaling.rope_type: expected default, given llama3");
   // With null, there are as many key heads as query heads: the tensors here have other shapes.
   check_refused("mistral", {{"num_key_value_heads", "null"}},
                 "k_proj.weight: expected (8, 8), which config.json says, given (4, 8)");
@@ -163,7 +172,7 @@ TEST_CASE("mixtral: experts have their names, and matrices are turned") {
 }
 
 TEST_CASE("mistral: what would change results is refused, and not ignored") {
-  check_refused("llama", {}, "model_type: expected mistral or mixtral, given llama");
+  check_refused("gemma", {}, "model_type: expected llama or mistral or mixtral, given gemma");
   check_refused("mistral", {{"hidden_act", "gelu"}}, "hidden_act: expected silu, given gelu");
   check_refused("mistral", {{"attention_bias", "true"}}, "attention_bias: expected false, given true");
   check_refused("mistral", {{"quantization_config", "object"}},

@@ -191,5 +191,5 @@ TEST_CASE("t5: a network of another family is refused, and the variants that rea
   check_refused({{"model_type", "mistral"}},
                 "model_type: expected t5, given mistral, which the variants without t5- read");
   check_error([] { mistral_model(a_t5()); }, Code::file, "tiny",
-              "model_type: expected mistral or mixtral, given t5, which the variants t5-... read");
+              "model_type: expected llama or mistral or mixtral, given t5, which the variants t5-... read");
 }

@@ -7,21 +7,21 @@ namespace shard::dispatch {
 
 namespace {
 
-Module feed_forward(const DecoderModel& m) {
+Module feed_forward(const DecoderModel& m, const std::string& family) {
   const Module activation{"act_fn", "SiLUActivation"};
   if (!m.is_mixture())
     return {"mlp",
-            "MistralMLP",
+            family + "MLP",
             {},
             {linear("gate_proj", m.hidden_dim, m.model_dim), linear("up_proj", m.hidden_dim, m.model_dim),
              linear("down_proj", m.model_dim, m.hidden_dim), activation}};
   const Index matrix = m.experts * m.model_dim * m.hidden_dim;
   return {
       "mlp",
-      "MixtralSparseMoeBlock",
+      family + "SparseMoeBlock",
       {},
-      {{"gate", "MixtralTopKRouter", {{"weight", m.experts * m.model_dim}}},
-       {"experts", "MixtralExperts", {{"gate_up_proj", 2 * matrix}, {"down_proj", matrix}}, {activation}}}};
+      {{"gate", family + "TopKRouter", {{"weight", m.experts * m.model_dim}}},
+       {"experts", family + "Experts", {{"gate_up_proj", 2 * matrix}, {"down_proj", matrix}}, {activation}}}};
 }
 
 Module block(const DecoderModel& m, const std::string& family, Index number) {
@@ -33,7 +33,7 @@ Module block(const DecoderModel& m, const std::string& family, Index number) {
             {},
             {linear("q_proj", m.query_width(), m.model_dim), linear("k_proj", m.key_width(), m.model_dim),
              linear("v_proj", m.key_width(), m.model_dim), linear("o_proj", m.model_dim, m.query_width())}},
-           feed_forward(m),
+           feed_forward(m, family),
            vector("input_layernorm", family + "RMSNorm", m.model_dim),
            vector("post_attention_layernorm", family + "RMSNorm", m.model_dim)}};
 }
@@ -70,8 +70,8 @@ std::vector<Step> flow_of(const DecoderModel& m) {
 
 }  // namespace
 
-Network decoder_network(const DecoderModel& m) {
-  const std::string family = m.is_mixture() ? "Mixtral" : "Mistral";
+Network decoder_network(const DecoderModel& m, bool is_llama) {
+  const std::string family = m.is_mixture() ? "Mixtral" : is_llama ? "Llama" : "Mistral";
   Module layers{"layers", "ModuleList"};
   for (Index b = 0; b < m.num_blocks; ++b) layers.children.push_back(block(m, family, b));
   const ModuleTensor frequencies{"inv_freq", m.head_dim / 2, "F32", true};
@@ -85,7 +85,10 @@ Network decoder_network(const DecoderModel& m) {
                 vector("norm", family + "RMSNorm", m.model_dim),
                 {"rotary_emb", family + "RotaryEmbedding", {frequencies, original}}}};
   Network network{
-      (m.is_mixture() ? "mixtral, " : "mistral, ") + m.describe(),
+      (m.is_mixture() ? "mixtral, "
+       : is_llama     ? "llama, "
+                      : "mistral, ") +
+          m.describe(),
       {"", family + "ForCausalLM", {}, {std::move(model), linear("lm_head", m.vocabulary, m.model_dim)}},
       {},
       flow_of(m)};

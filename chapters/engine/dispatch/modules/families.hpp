@@ -1,6 +1,6 @@
 #pragma once
 
-/// The module trees of the supported families: Mistral, Mixtral and T5, as in transformers 5.23.
+/// The module trees of the supported families: Llama, Mistral, Mixtral and T5, as in transformers 5.23.
 
 #include <map>
 
@@ -10,8 +10,8 @@
 
 namespace shard::dispatch {
 
-/// A Mistral, or a Mixtral if it has experts.
-Network decoder_network(const DecoderModel& model);
+/// A Mixtral if it has experts; else a Llama or a Mistral, which differ in their classes' names.
+Network decoder_network(const DecoderModel& model, bool is_llama = false);
 Network t5_network(const T5Model& model);
 
 /// The network of a folder with config.json, or of that file alone. If the folder has parameters, the files'

@@ -74,8 +74,9 @@ Network read_network(const std::string& path) {
       is_folder && (has_name(path + "/model.safetensors") || has_name(path + '/' + TensorIndex::file_name));
   const ForeignModel model =
       has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);
-  Network network = model.hyper_parameter("model_type", "") == "t5" ? t5_network(t5_model(model))
-                                                                    : decoder_network(mistral_model(model));
+  const std::string family = model.hyper_parameter("model_type", "");
+  Network network =
+      family == "t5" ? t5_network(t5_model(model)) : decoder_network(mistral_model(model), family == "llama");
   set_types(network.root, "", has_parameters ? stored_types(path) : std::map<std::string, std::string>{},
             configured_type(model));
   return network;

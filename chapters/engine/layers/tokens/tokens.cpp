@@ -35,6 +35,7 @@ Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position,
     refuse(Code::argument, "tokens", "ids and labels of sequences, (B, 2 S)", to_string(input.shape()));
   Tokens tokens = with_positions(input.extent(0), input.extent(1) / 2, first_position);
   const std::vector<float> numbers = input.to_host();
+  tokens.ids.reserve(numbers.size() / 2), tokens.labels.reserve(numbers.size() / 2);
   auto number = numbers.begin();
   for (Index b = 0; b < tokens.sequences; ++b) {
     for (Index i = 0; i < tokens.length; ++i)
@@ -48,6 +49,7 @@ Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position,
 Tokens Tokens::at(const std::vector<Index>& places) const {
   Tokens some{.sequences = sequences, .length = static_cast<Index>(places.size())};
   some.first_sequence = first_sequence;
+  some.ids.reserve(places.size() * static_cast<std::size_t>(sequences)), some.labels.reserve(some.ids.capacity());
   for (Index b = 0; b < sequences; ++b)
     for (Index place : places) {
       some.ids.push_back(ids[static_cast<std::size_t>(b * length + place)]);
@@ -104,6 +106,7 @@ std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary) {
 
 std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice) {
   std::vector<Index> rows;
+  rows.reserve(tokens.size());
   for (Index token : tokens)
     rows.push_back(token >= slice.begin && token < slice.end ? token - slice.begin : no_slot);
   return rows;

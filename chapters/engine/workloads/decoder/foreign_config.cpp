@@ -11,7 +11,7 @@ namespace shard {
 std::string ForeignConfig::require_family(const std::vector<std::string>& families) {
   const std::string given = text("model_type", "none");
   if (std::ranges::find(families, given) != families.end()) return given;
-  const bool is_decoder = given == "mistral" || given == "mixtral";
+  const bool is_decoder = given == "llama" || given == "mistral" || given == "mixtral";
   refuse_value("model_type", fmt::to_string(fmt::join(families, " or ")),
                given == "t5" ? "t5, which the variants t5-... read"
                : is_decoder  ? given + ", which the variants without t5- read"

@@ -22,11 +22,14 @@ double rope_base(ForeignConfig& config, double otherwise) {
 
 struct Family {
   bool is_mixture;
-  Index vocabulary, model_dim, hidden_dim, blocks, heads, key_heads, positions;
+  Index vocabulary, model_dim, hidden_dim, blocks, heads;
+  Index key_heads;  // 0: as many as heads
+  Index positions;
   double epsilon, rope_base;
   std::optional<Index> window;
 };
 /// The defaults of transformers' config classes.
+constexpr Family llama_family = {false, 32000, 4096, 11008, 32, 32, 0, 2048, 1e-6, 1e4, std::nullopt};
 constexpr Family mistral_family = {false, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-6, 1e4, 4096};
 constexpr Family mixtral_family = {true, 32000, 4096, 14336, 32, 32, 8, 4096 * 32, 1e-5, 1e6, std::nullopt};
 
@@ -37,8 +40,8 @@ DecoderModel sizes(ForeignConfig& config, const Family& family) {
   m.hidden_dim = config.count("intermediate_size", family.hidden_dim);
   m.num_blocks = config.count("num_hidden_layers", family.blocks);
   m.heads = config.count("num_attention_heads", family.heads);
-  m.key_heads =
-      config.count("num_key_value_heads", config.is_null("num_key_value_heads") ? m.heads : family.key_heads);
+  const bool has_all = family.key_heads == 0 || config.is_null("num_key_value_heads");
+  m.key_heads = config.count("num_key_value_heads", has_all ? m.heads : family.key_heads);
   m.head_dim = config.count("head_dim", std::max<Index>(m.model_dim / m.heads, 1));
   m.positions = config.count("max_position_embeddings", family.positions);
   m.epsilon = static_cast<float>(config.number("rms_norm_eps", family.epsilon, 0.0));
@@ -65,6 +68,7 @@ void require_same_network(ForeignConfig& config, const DecoderModel& m) {
   config.require("hidden_act", "silu");
   config.require("attention_bias", "false");
   config.require("mlp_bias", "false");
+  config.require("pretraining_tp", "1");
   config.require("output_router_logits", "false");
   config.require("quantization_config", "none");
   if (m.heads % m.key_heads != 0)
@@ -81,8 +85,10 @@ void require_same_network(ForeignConfig& config, const DecoderModel& m) {
 
 DecoderModel mistral_model(const ForeignModel& model) {
   ForeignConfig config(model);
-  const std::string family = config.require_family({"mistral", "mixtral"});
-  DecoderModel m = sizes(config, family == "mixtral" ? mixtral_family : mistral_family);
+  const std::string family = config.require_family({"llama", "mistral", "mixtral"});
+  DecoderModel m = sizes(config, family == "mixtral"   ? mixtral_family
+                                 : family == "mistral" ? mistral_family
+                                                       : llama_family);
   require_countable(config, m);
   const std::string tied = config.text("tie_word_embeddings", "false");
   if (tied != "true" && tied != "false") config.refuse_value("tie_word_embeddings", "true or false", tied);

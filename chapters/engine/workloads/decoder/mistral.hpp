@@ -5,7 +5,7 @@
 
 namespace shard {
 
-/// The decoder that a Mistral or Mixtral is, as Hugging Face's `save_pretrained` writes it.
+/// The decoder that a Llama, Mistral or Mixtral is, as Hugging Face's `save_pretrained` writes it.
 /// \throws Error file for another family, for unknown hyper-parameters that would change results, and for
 /// parameters of other shapes than the hyper-parameters give
 DecoderModel mistral_model(const ForeignModel& model);
