@@ -197,40 +197,40 @@ TEST_CASE("waiting twice is harmless, and then chains") {
   CHECK(sent.ready());
 }
 
-TEST_CASE("a future dropped without waiting is reported, and its call is made all the same") {
-  const HostTensor src = integers({5}, me());
-  const Tensor source = to_device(src);
+TEST_CASE("a future that ends without waiting is reported, and its call is made all the same") {
+  const Tensor source = to_device(integers({5}, me()));
   Tensor dst({5});
   const int first = next_call_number();
-  int line = 0;
-  SECTION("at the end of its life") {
-    line = __LINE__ + 1;
-    auto reduce = [&] { (void)group().all_reduce_async(Tensor({3}), ReduceOp::sum); };
-    CHECK(standard_error_of(reduce) == dropped_line("all_reduce", first, line));
-    line = __LINE__ + 1;
-    auto send = [&] { (void)group().send_async(source, dst, (me() + 1) % devices()); };
-    CHECK(standard_error_of(send) == dropped_line("send_async", first + 1, line));
-    group().synchronize();
-    CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
-  }
-  SECTION("when another one takes its place") {
-    line = __LINE__ + 1;
-    Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { future = group().all_gather_async(Tensor({2}), 0); }) ==
-          dropped_line("all_gather", first, line));
-    CHECK(future.get().size() == 2 * devices());
-  }
-  SECTION("even if it is done, or was passed on") {
-    line = __LINE__ + 1;
-    Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
-    while (!future.ready()) continue;
-    CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
-          dropped_line("all_gather", first, line));
-    line = __LINE__ + 1;
-    Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
-    CHECK(standard_error_of([&] { (void)std::move(other).then([](Tensor) {}); }) ==
-          dropped_line("broadcast", first + 1, line));
-  }
+  int line = __LINE__ + 1;
+  auto reduce = [&] { (void)group().all_reduce_async(Tensor({3}), ReduceOp::sum); };
+  CHECK(standard_error_of(reduce) == dropped_line("all_reduce", first, line));
+  line = __LINE__ + 1;
+  auto send = [&] { (void)group().send_async(source, dst, (me() + 1) % devices()); };
+  CHECK(standard_error_of(send) == dropped_line("send_async", first + 1, line));
+  group().synchronize();
+  CHECK(difference(dst, integers({5}, (me() + devices() - 1) % devices())) == "");
+}
+
+TEST_CASE("a future is reported when another one takes its place") {
+  const int first = next_call_number();
+  const int line = __LINE__ + 1;
+  Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
+  CHECK(standard_error_of([&] { future = group().all_gather_async(Tensor({2}), 0); }) ==
+        dropped_line("all_gather", first, line));
+  CHECK(future.get().size() == 2 * devices());
+}
+
+TEST_CASE("a dropped future is reported even if it is done, or was passed on") {
+  const int first = next_call_number();
+  int line = __LINE__ + 1;
+  Future<Tensor> future = group().all_gather_async(Tensor({1}), 0);
+  while (!future.ready()) continue;
+  CHECK(standard_error_of([&] { Future<Tensor> taken = std::move(future); }) ==
+        dropped_line("all_gather", first, line));
+  line = __LINE__ + 1;
+  Future<Tensor> other = group().broadcast_async(Tensor({1}), 0);
+  CHECK(standard_error_of([&] { (void)std::move(other).then([](Tensor) {}); }) ==
+        dropped_line("broadcast", first + 1, line));
   group().synchronize();
 }
 

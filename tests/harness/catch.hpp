@@ -49,6 +49,7 @@ bool on_processes();
 /// of this process.
 void on_each_device(const char* file, void (*body)());
 #undef TEST_CASE
+#undef SECTION  // Catch enters each once in a process: on one of its devices
 #define TEST_CASE(...) SHARDBOOK_TEST_CASE(INTERNAL_CATCH_UNIQUE_NAME(on_a_device), __VA_ARGS__)
 #define SHARDBOOK_TEST_CASE(body, ...)                \
   static void body();                                 \

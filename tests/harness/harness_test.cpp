@@ -24,17 +24,17 @@ Tensor sum_over_devices() {
 TEST_CASE("every device runs the tests") {
   CHECK(group().device_id() >= 0);
   CHECK(group().device_id() < group().num_devices());
-  SECTION("and their sections, in step") {
+  INTERNAL_CATCH_SECTION("and their sections, in step") {
     CHECK(sum_over_devices().shape() == Shape{3});
   }
-  SECTION("however many assertions each makes") {
+  INTERNAL_CATCH_SECTION("however many assertions each makes") {
     for (int i = 0; i < group().device_id(); ++i) CHECK(i < group().num_devices());
   }
 }
 
 // All devices continue, and the failure of one is printed in full.
 TEST_CASE("a check fails on device 1", "[.]") {
-  SECTION("in a section") {
+  INTERNAL_CATCH_SECTION("in a section") {
     const int captured = 40 + group().device_id();
     CAPTURE(captured);
     INFO("a note of device " << group().device_id());
@@ -62,11 +62,11 @@ TEST_CASE("device 1 throws while others receive from it", "[.]") {
   group().receive(1);
 }
 TEST_CASE("device 1 throws an Error in its first section", "[.]") {
-  SECTION("first") {
+  INTERNAL_CATCH_SECTION("first") {
     if (group().device_id() == 1) throw Error(Code::file, "thrown on purpose");
     sum_over_devices();
   }
-  SECTION("second") {
+  INTERNAL_CATCH_SECTION("second") {
     sum_over_devices();
   }
 }
