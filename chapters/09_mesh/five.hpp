@@ -100,7 +100,7 @@ class Five : public FiveEngine {
     if (stage_.is_last()) assign(Rows(stage_.w.own_head.parameter()), along_pipeline().receive(0));
   }
 
-  /// My sequences, whole. Every stage has them: the first one reads ids, and the last one labels.
+  /// My sequences, whole. Every stage has them: the first one keeps their ids, and the last one their labels.
   Placement input_layout() const override { return placement<S<0>, R, R, S<0>, R>(); }
   std::string describe_step() override {
     return "device k: all devices at place k of the axis pipeline\n" + describe(schedule_);
@@ -115,6 +115,8 @@ class Five : public FiveEngine {
     const auto rows = from_outside<S<0>, R, R, S<0>, R>(std::move(input));  // (b, 2 S)
     const Index first_position = next_position();
     Tokens tokens = read(rows.local(), m_.vocabulary);
+    if (!stage_.is_first()) tokens.ids = {};
+    if (!stage_.is_last()) tokens.labels = {};
     tokens.first_sequence = rows.ranges()[0].begin;
     decoders::SequenceCut cut =
         cut_(tokens.sequences, tokens.length, mesh().size(context::name)).turned(first_position / at_a_time);

@@ -49,12 +49,14 @@ Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position,
 Tokens Tokens::at(const std::vector<Index>& places) const {
   Tokens some{.sequences = sequences, .length = static_cast<Index>(places.size())};
   some.first_sequence = first_sequence;
-  some.ids.reserve(places.size() * static_cast<std::size_t>(sequences)), some.labels.reserve(some.ids.capacity());
-  for (Index b = 0; b < sequences; ++b)
-    for (Index place : places) {
-      some.ids.push_back(ids[static_cast<std::size_t>(b * length + place)]);
-      some.labels.push_back(labels[static_cast<std::size_t>(b * length + place)]);
-    }
+  auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
+    if (from.empty()) return;
+    to.reserve(places.size() * static_cast<std::size_t>(sequences));
+    for (Index b = 0; b < sequences; ++b)
+      for (Index place : places) to.push_back(from[static_cast<std::size_t>(b * length + place)]);
+  };
+  copy(ids, some.ids);
+  copy(labels, some.labels);
   for (Index place : places) some.positions.push_back(positions[static_cast<std::size_t>(place)]);
   return some;
 }
