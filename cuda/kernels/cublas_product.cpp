@@ -39,7 +39,7 @@ class Factor {
     return TensorMemory::data(*operand_.tensor);
   }
   cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
-  Index row_length() const { return operand_.tensor->extent(1); }
+  Index row_length() const { return operand_.tensor->shape().back(); }
 
  private:
   Operand operand_;
@@ -57,10 +57,16 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
                                       : precision() == Precision::bf16 ? CUBLAS_COMPUTE_32F
                                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;
   const float one = 1.0F;
-  SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
-                                  right.data(), type, right.row_length(), left.data(), type,
-                                  left.row_length(), &keep, TensorMemory::data(c), CUDA_R_32F, e.n, compute,
-                                  CUBLAS_GEMM_DEFAULT));
+  if (e.count == 1)
+    SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
+                                    right.data(), type, right.row_length(), left.data(), type,
+                                    left.row_length(), &keep, TensorMemory::data(c), CUDA_R_32F, e.n, compute,
+                                    CUBLAS_GEMM_DEFAULT));
+  else
+    SHARDBOOK_CHECK(cublasGemmStridedBatchedEx_64(
+        gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one, right.data(), type,
+        right.row_length(), e.k * e.n, left.data(), type, left.row_length(), e.m * e.k, &keep,
+        TensorMemory::data(c), CUDA_R_32F, e.n, e.m * e.n, e.count, compute, CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace shard::runtime

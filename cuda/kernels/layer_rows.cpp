@@ -41,6 +41,17 @@ struct RowMax {
     most[row] = largest;
   }
 };
+struct RowMaxAtLeast {
+  SHARDBOOK_KERNEL void operator()(Index row, const float* t, const float* at_least, Index n,
+                                   float* most) const {
+    float largest = at_least[row];
+    for (Index c = row * n; c < (row + 1) * n; ++c) largest = t[c] > largest ? t[c] : largest;
+    most[row] = largest;
+  }
+};
+struct Fill {
+  SHARDBOOK_KERNEL void operator()(Index i, float value, float* t) const { t[i] = value; }
+};
 struct ColumnSums {
   SHARDBOOK_KERNEL void operator()(Index column, const float* t, Index size, Index n, float* sums) const {
     float sum = 0;
@@ -93,9 +104,38 @@ struct ExponentialsToBaseTwo {
   }
 };
 struct KeepBand {
-  SHARDBOOK_KERNEL void operator()(Index i, float* scores, Index first, Index last, Index n) const {
-    const Index from_row = i % n - i / n;
+  SHARDBOOK_KERNEL void operator()(Index i, float* scores, Index first, Index last, Index rows,
+                                   Index n) const {
+    const Index from_row = i % n - i / n % rows;
     if (from_row < first || from_row > last) scores[i] = -infinity;
+  }
+};
+
+struct SoftmaxBackward {
+  SHARDBOOK_KERNEL void operator()(Index i, float* dp, const float* p, const float* dots, Index n) const {
+    dp[i] = p[i] * (dp[i] - dots[i / n]);
+  }
+};
+/// Index i stands for an element of a stack of heads, and of the rows of which it is a part.
+struct StackHeads {
+  Index heads, rows, d;          ///< of the stack, for each sequence
+  Index first, length, columns;  ///< the first row of the block, and the rows and columns of a sequence
+
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const Index* head, float* stack) const {
+    const Index row = i / d % rows, number = i / d / rows;
+    stack[i] = t[(first + number / heads * length + row) * columns + head[number % heads] * d + i % d];
+  }
+};
+/// Index i stands for an element of the rows. It adds all matrices of its head.
+struct AddHeads {
+  Index heads, rows, d;
+  Index first, length, columns;
+
+  SHARDBOOK_KERNEL void operator()(Index i, const float* stack, const Index* head, float* into) const {
+    const Index column = i % columns, row = i / columns % rows, sequence = i / columns / rows;
+    float& sum = into[(first + sequence * length + row) * columns + column];
+    for (Index h = 0; h < heads; ++h)
+      if (head[h] == column / d) sum += stack[((sequence * heads + h) * rows + row) * d + column % d];
   }
 };
 
@@ -111,6 +151,18 @@ Tensor folded(Kernel kernel, const Tensor& t, int axis, Args... args) {
   Tensor result = TensorMemory::make({t.extent(axis)});
   launch(kernel, result.size(), args..., t.extent(1), TensorMemory::data(result));
   return result;
+}
+
+/// A kernel of a block of heads of t.
+template <class Kernel>
+Kernel in_block(const Tensor& t, const HeadBlock& block) {
+  const Index length = t.extent(0) / block.all_sequences;
+  return {static_cast<Index>(block.heads.size()),
+          block.rows.size(),
+          block.head_dim,
+          block.sequences.begin * length + block.rows.begin,
+          length,
+          t.extent(1)};
 }
 
 template <class Kernel>
@@ -150,8 +202,17 @@ Tensor row_max(const Tensor& t, SourceLine where) {
   note_elementwise("row_max", t.size());
   require_matrix("row_max", t);
   if (t.extent(1) > 0) return folded(RowMax(), t, 0, TensorMemory::data(t));
-  return Tensor::from_host({t.extent(0)},
-                           std::vector<float>(static_cast<std::size_t>(t.extent(0)), -infinity));
+  Tensor most = TensorMemory::make({t.extent(0)});
+  launch(Fill(), most.size(), -infinity, TensorMemory::data(most));
+  return most;
+}
+
+Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("row_max", t.size());
+  require_one_for_each_row("row_max", t, at_least);
+  if (t.size() == 0) return at_least.clone();
+  return folded(RowMaxAtLeast(), t, 0, TensorMemory::data(t), TensorMemory::data(at_least));
 }
 
 Tensor column_sums(const Tensor& t, SourceLine where) {
@@ -203,9 +264,41 @@ Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, Sou
 Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
   const CallSite call(where);
   note_elementwise("keep_band", scores.size());
-  require_matrix("keep_band", scores);
-  launch(KeepBand(), scores.size(), TensorMemory::data(scores), first, last, scores.extent(1));
+  require_scores(scores);
+  launch(KeepBand(), scores.size(), TensorMemory::data(scores), first, last, scores.extent(scores.rank() - 2),
+         scores.shape().back());
   return std::move(scores);
+}
+
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("softmax_backward", p.size());
+  require_same_matrices("softmax_backward", dp, p);
+  require_one_for_each_row("softmax_backward", p, dots);
+  launch(SoftmaxBackward(), p.size(), TensorMemory::data(dp), TensorMemory::data(p), TensorMemory::data(dots),
+         p.extent(1));
+  return std::move(dp);
+}
+
+Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
+  const CallSite call(where);
+  Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
+  note_elementwise("stack_heads", stack.size());
+  const DeviceCopy heads(block.heads);
+  if (stack.size() > 0)
+    launch(in_block<StackHeads>(t, block), stack.size(), TensorMemory::data(t), heads.data<Index>(),
+           TensorMemory::data(stack));
+  return stack;
+}
+
+void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("add_heads", stack.size());
+  require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
+  const DeviceCopy heads(block.heads);
+  if (stack.size() > 0)
+    launch(in_block<AddHeads>(into, block), block.sequences.size() * block.rows.size() * into.extent(1),
+           TensorMemory::data(stack), heads.data<Index>(), TensorMemory::data(into));
 }
 
 }  // namespace shard

@@ -155,9 +155,10 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
 
 std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
-  DeviceCopy found(std::as_const(columns));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(columns));
+  cuda::Workspace found(std::ssize(bytes));
   launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
-  found.fetch(columns);
+  if (!bytes.empty()) cuda::copy_to_host(columns.data(), found.data<Index>(), bytes.size());
   return columns;
 }
 
