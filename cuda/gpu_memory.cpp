@@ -110,6 +110,7 @@ float* data_on(cudaStream_t stream, Tensor& t) {
   Storage* storage = TensorMemory::storage(t);
   if (storage == nullptr) return nullptr;
   storage->from_host.clear();
+  storage->in_bf16.reset();
   return storage->data_on(stream);
 }
 

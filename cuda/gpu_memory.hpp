@@ -9,6 +9,10 @@
 
 namespace shard {
 
+namespace cuda {
+class Workspace;
+}
+
 /// A block of the GPU's memory, booked in the ledger under its purpose.
 class Storage {
  public:
@@ -25,6 +29,8 @@ class Storage {
 
   /// All elements of a small tensor, from the host, until work may write to it: reading them needs no wait.
   std::vector<float> from_host;
+  /// The elements of a parameter rounded to bf16, from its first product on, until work may write to it.
+  std::shared_ptr<const cuda::Workspace> in_bf16;
 
  private:
   Index bytes_;

@@ -26,16 +26,21 @@ struct ToBf16 {
   }
 };
 
-/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional.
+/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. A
+/// parameter keeps its copy.
 class Factor {
  public:
-  explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
-    if (precision() == Precision::bf16)
-      cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
-                   copy_.data<std::uint16_t>());
+  explicit Factor(Operand o) : operand_(o) {
+    Storage& storage = *TensorMemory::storage(*o.tensor);
+    if (precision() != Precision::bf16 || (in_bf16_ = storage.in_bf16)) return;
+    const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
+    cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+                 copy->data<std::uint16_t>());
+    in_bf16_ = copy;
+    if (storage.purpose() == Purpose::parameters) storage.in_bf16 = copy;
   }
   const void* data() const {
-    if (precision() == Precision::bf16) return copy_.data<std::uint16_t>();
+    if (in_bf16_) return in_bf16_->data<std::uint16_t>();
     return TensorMemory::data(*operand_.tensor);
   }
   cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
@@ -43,7 +48,7 @@ class Factor {
 
  private:
   Operand operand_;
-  cuda::Workspace copy_;
+  std::shared_ptr<const cuda::Workspace> in_bf16_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 /// Sums, products and additions by rows and columns, and operations on attention's scores. A kernel's index is
-/// a row, a column, or an element.
+/// an element, or a row, of which each thread of a team takes some elements.
 
+#include <algorithm>
 #include <limits>
 
 #include "cuda/gpu.hpp"
@@ -17,54 +18,56 @@ namespace {
 
 using cuda::DeviceCopy;
 using cuda::gpu;
+using cuda::Team;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 struct RowSums {
-  SHARDBOOK_KERNEL void operator()(Index row, const float* t, Index n, float* sums) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, const float* t, Index n, float* sums) const {
     float sum = 0;
-    for (Index c = row * n; c < (row + 1) * n; ++c) sum += t[c];
-    sums[row] = sum;
+    for (Index c = row * n + team.lane; c < (row + 1) * n; c += Team::size) sum += t[c];
+    sums[row] = team.sum(sum);
   }
 };
 struct RowDots {
-  SHARDBOOK_KERNEL void operator()(Index row, const float* a, const float* b, Index n, float* dots) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, const float* a, const float* b, Index n,
+                                   float* dots) const {
     float sum = 0;
-    for (Index c = row * n; c < (row + 1) * n; ++c) sum += a[c] * b[c];
-    dots[row] = sum;
+    for (Index c = row * n + team.lane; c < (row + 1) * n; c += Team::size) sum += a[c] * b[c];
+    dots[row] = team.sum(sum);
   }
 };
 struct RowMax {
-  SHARDBOOK_KERNEL void operator()(Index row, const float* t, Index n, float* most) const {
-    float largest = -infinity;
-    for (Index c = row * n; c < (row + 1) * n; ++c) largest = t[c] > largest ? t[c] : largest;
-    most[row] = largest;
-  }
-};
-struct RowMaxAtLeast {
-  SHARDBOOK_KERNEL void operator()(Index row, const float* t, const float* at_least, Index n,
+  bool has_least;  ///< otherwise the least is -infinity, and `at_least` is not read
+
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, const float* t, const float* at_least, Index n,
                                    float* most) const {
-    float largest = at_least[row];
-    for (Index c = row * n; c < (row + 1) * n; ++c) largest = t[c] > largest ? t[c] : largest;
-    most[row] = largest;
+    float largest = has_least ? at_least[row] : -infinity;
+    for (Index c = row * n + team.lane; c < (row + 1) * n; c += Team::size)
+      largest = t[c] > largest ? t[c] : largest;
+    most[row] = team.max(largest);
   }
 };
 struct Fill {
   SHARDBOOK_KERNEL void operator()(Index i, float value, float* t) const { t[i] = value; }
 };
+/// Index i stands for a column of a group of rows, which has `group` elements.
 struct ColumnSums {
-  SHARDBOOK_KERNEL void operator()(Index column, const float* t, Index size, Index n, float* sums) const {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, Index size, Index group, Index n,
+                                   float* sums) const {
+    const Index begin = i / n * group, end = begin + group < size ? begin + group : size;
     float sum = 0;
-    for (Index i = column; i < size; i += n) sum += t[i];
-    sums[column] = sum;
+    for (Index at = begin + i % n; at < end; at += n) sum += t[at];
+    sums[i] = sum;
   }
 };
 struct ColumnDots {
-  SHARDBOOK_KERNEL void operator()(Index column, const float* a, const float* b, Index size, Index n,
+  SHARDBOOK_KERNEL void operator()(Index i, const float* a, const float* b, Index size, Index group, Index n,
                                    float* dots) const {
+    const Index begin = i / n * group, end = begin + group < size ? begin + group : size;
     float sum = 0;
-    for (Index i = column; i < size; i += n) sum += a[i] * b[i];
-    dots[column] = sum;
+    for (Index at = begin + i % n; at < end; at += n) sum += a[at] * b[at];
+    dots[i] = sum;
   }
 };
 struct ScaleRows {
@@ -144,12 +147,31 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
-/// Reduces each row or column of t to a number; to 0 if t has no elements.
+/// Reduces each row of t to a number; to 0 if t has no elements.
 template <class Kernel, class... Args>
-Tensor folded(Kernel kernel, const Tensor& t, int axis, Args... args) {
-  if (t.size() == 0) return Tensor({t.extent(axis)});
-  Tensor result = TensorMemory::make({t.extent(axis)});
-  launch(kernel, result.size(), args..., t.extent(1), TensorMemory::data(result));
+Tensor folded_rows(Kernel kernel, const Tensor& t, Args... args) {
+  if (t.size() == 0) return Tensor({t.extent(0)});
+  Tensor result = TensorMemory::make({t.extent(0)});
+  cuda::launch_rows(kernel, result.size(), gpu().computation(), args..., t.extent(1),
+                    TensorMemory::data(result));
+  return result;
+}
+
+/// Sums each column of t: first each of some groups of rows, so that there is work for all threads, then their sums.
+template <class Kernel, class... Args>
+Tensor folded_columns(Kernel kernel, const Tensor& t, Args... args) {
+  if (t.size() == 0) return Tensor({t.extent(1)});
+  const Index n = t.extent(1), groups = std::clamp<Index>(t.extent(0) / 256, 1, 256);
+  const Index rows = (t.extent(0) + groups - 1) / groups;  // of a group
+  Tensor result = TensorMemory::make({n});
+  if (groups == 1) {
+    launch(kernel, n, args..., t.size(), rows * n, n, TensorMemory::data(result));
+    return result;
+  }
+  cuda::Workspace sums(groups * n * static_cast<Index>(sizeof(float)));
+  launch(kernel, groups * n, args..., t.size(), rows * n, n, sums.data<float>());
+  launch(ColumnSums(), n, std::as_const(sums).data<float>(), groups * n, groups * n, n,
+         TensorMemory::data(result));
   return result;
 }
 
@@ -187,21 +209,21 @@ Tensor row_sums(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("row_sums", t.size());
   require_matrix("row_sums", t);
-  return folded(RowSums(), t, 0, TensorMemory::data(t));
+  return folded_rows(RowSums(), t, TensorMemory::data(t));
 }
 
 Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
   const CallSite call(where);
   note_elementwise("row_dots", a.size());
   require_same_matrices("row_dots", a, b);
-  return folded(RowDots(), a, 0, TensorMemory::data(a), TensorMemory::data(b));
+  return folded_rows(RowDots(), a, TensorMemory::data(a), TensorMemory::data(b));
 }
 
 Tensor row_max(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("row_max", t.size());
   require_matrix("row_max", t);
-  if (t.extent(1) > 0) return folded(RowMax(), t, 0, TensorMemory::data(t));
+  if (t.extent(1) > 0) return folded_rows(RowMax{false}, t, TensorMemory::data(t), TensorMemory::data(t));
   Tensor most = TensorMemory::make({t.extent(0)});
   launch(Fill(), most.size(), -infinity, TensorMemory::data(most));
   return most;
@@ -212,21 +234,21 @@ Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
   note_elementwise("row_max", t.size());
   require_one_for_each_row("row_max", t, at_least);
   if (t.size() == 0) return at_least.clone();
-  return folded(RowMaxAtLeast(), t, 0, TensorMemory::data(t), TensorMemory::data(at_least));
+  return folded_rows(RowMax{true}, t, TensorMemory::data(t), TensorMemory::data(at_least));
 }
 
 Tensor column_sums(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("column_sums", t.size());
   require_matrix("column_sums", t);
-  return folded(ColumnSums(), t, 1, TensorMemory::data(t), t.size());
+  return folded_columns(ColumnSums(), t, TensorMemory::data(t));
 }
 
 Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where) {
   const CallSite call(where);
   note_elementwise("column_dots", a.size());
   require_same_matrices("column_dots", a, b);
-  return folded(ColumnDots(), a, 1, TensorMemory::data(a), TensorMemory::data(b), a.size());
+  return folded_columns(ColumnDots(), a, TensorMemory::data(a), TensorMemory::data(b));
 }
 
 Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where) {
