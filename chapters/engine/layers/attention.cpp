@@ -118,8 +118,9 @@ void attend_heads(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& larg
 /// Decides on the parts, and gives each run of queries of each of them its initial values.
 void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionPiece& piece,
            const AttentionHeads& heads) {
-  const Index s = std::ssize(piece.at_q), n = std::max(s, std::ssize(piece.at_k));
-  const Index at_once = std::max<Index>(piece.q.size() / std::max<Index>(s * n, 1), 1);
+  const Index s = std::ssize(piece.at_q), n = std::ssize(piece.at_k);
+  const Index of_head = std::max({s * n, (s + n) * heads.head_dim, Index{1}});
+  const Index at_once = std::max(piece.q.size(), piece.k.size()) / of_head;
   const auto all = static_cast<Index>(heads.key_head.size());
   softmax.heads_at_once = std::clamp<Index>(at_once, 1, std::max<Index>(all, 1));
   softmax.sequences_at_once = std::max<Index>(at_once / softmax.heads_at_once, 1);
