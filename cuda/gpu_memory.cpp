@@ -80,10 +80,9 @@ void wait_before_copy(std::size_t bytes) {
   if (bytes > small) finish(gpu().computation());
 }
 
-/// A copy of host numbers is kept until it is unused for as many requests as some layers make.
-constexpr Index longest_unused = 1000;
-
-/// Copies of host numbers, by their bytes. Never destroyed, as the cache.
+/// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one goes that was
+/// not used for the longest time.
+constexpr std::size_t most_copies = 64;
 struct KeptCopy {
   std::shared_ptr<const Workspace> memory;
   Index used;  ///< by which request
@@ -138,7 +137,8 @@ DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) {
     memory_ = kept->second.memory;
     return;
   }
-  std::erase_if(copies(), [](const auto& kept) { return kept.second.used + longest_unused < request; });
+  if (copies().size() == most_copies)
+    copies().erase(std::ranges::min_element(copies(), {}, [](const auto& kept) { return kept.second.used; }));
   const auto fresh = std::make_shared<Workspace>(static_cast<Index>(bytes));
   memory_ = fresh;
   if (bytes == 0) return;
