@@ -59,8 +59,8 @@ class Gpu {
 
 Gpu& gpu();
 
-/// A GPU starts the blocks of an urgent stream's kernels before those that wait in others: so a collective need not wait
-/// for the end of a long product.
+/// A GPU starts the blocks of an urgent stream's kernels before those that wait in other streams: a collective need
+/// not wait for the end of a long product.
 cudaStream_t new_stream(bool is_urgent);
 /// Returns when the stream has done all its work. This device's calls proceed meanwhile. \throws Error lost
 void finish(cudaStream_t stream);

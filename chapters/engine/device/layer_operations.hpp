@@ -124,8 +124,8 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
 /// no_slot are skipped. It is the gradient of an embedding.
 void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
                       SourceLine where = SourceLine::current());
-/// The loss of each row of powers, (m, 1): largest[i] + log(sums[i]) − of_labels(i, 0), and 0 where the label, labels[i],
-/// is negative. The logarithm is to the base. Computed in float64 and rounded once. `largest` and `sums` are (m).
+/// The loss of each row of logits, (m, 1): largest[i] + log(sums[i]) − of_labels(i, 0), and 0 where labels[i] is
+/// negative. The logarithm is to the base. Computed in float64 and rounded once. `largest` and `sums` are (m).
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
                         std::span<const Index> labels, ExponentialBase base,
                         SourceLine where = SourceLine::current());
