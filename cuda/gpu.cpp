@@ -128,11 +128,11 @@ void call_at_finalize() {
 Gpu::Gpu() {
   set_environment();
   choose_gpu();
-  computation_ = new_stream();
-  communication_ = new_stream();
+  computation_ = new_stream(false);
+  communication_ = new_stream(true);
   SHARDBOOK_CHECK(cublasCreate(&blas_));
   SHARDBOOK_CHECK(cublasSetStream(blas_, computation_));
-  SHARDBOOK_CHECK(cudaMalloc(reinterpret_cast<void**>(&scratch_), lanes * sizeof(double)));
+  SHARDBOOK_CHECK(cudaMalloc(reinterpret_cast<void**>(&scratch_), teams * sizeof(double)));
   call_at_finalize();
 }
 
@@ -153,9 +153,11 @@ Gpu& gpu() {
   return *instance;
 }
 
-cudaStream_t new_stream() {
+cudaStream_t new_stream(bool is_urgent) {
+  int least = 0, greatest = 0;
+  SHARDBOOK_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream;
-  SHARDBOOK_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  SHARDBOOK_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, is_urgent ? greatest : least));
   return stream;
 }
 
@@ -204,8 +206,8 @@ void finish(cudaStream_t stream) {
 }
 
 std::vector<double> scratch_on_host() {
-  std::vector<double> numbers(Gpu::lanes);
-  copy_to_host(numbers.data(), gpu().scratch(), Gpu::lanes * sizeof(double));
+  std::vector<double> numbers(Gpu::teams);
+  copy_to_host(numbers.data(), gpu().scratch(), Gpu::teams * sizeof(double));
   return numbers;
 }
 

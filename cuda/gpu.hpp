@@ -42,8 +42,8 @@ class Gpu {
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
 
-  /// Memory for the partial results of a reduction, one for each lane.
-  static constexpr Index lanes = 4096;
+  /// Memory for the partial results of a reduction, one for each team of threads.
+  static constexpr Index teams = 4096;
   double* scratch() const { return scratch_; }
 
   /// Frees all resources, at MPI_Finalize.
@@ -59,7 +59,9 @@ class Gpu {
 
 Gpu& gpu();
 
-cudaStream_t new_stream();
+/// A GPU starts the blocks of an urgent stream's kernels before those that wait in other streams: a collective need
+/// not wait for the end of a long product.
+cudaStream_t new_stream(bool is_urgent);
 /// Returns when the stream has done all its work. This device's calls proceed meanwhile. \throws Error lost
 void finish(cudaStream_t stream);
 /// Waits for the computation stream, and copies from the GPU's memory.

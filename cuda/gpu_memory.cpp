@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <new>
+#include <string>
+#include <unordered_map>
 
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
@@ -69,15 +71,31 @@ BlockCache& cache() {
   return *blocks;
 }
 
+/// The most bytes that the driver copies from the host to the GPU without a wait.
+constexpr std::size_t small = 64 << 10;
+
 /// Call it before a copy from the host to the GPU. In a large one the driver may wait for the stream, the stream for
 /// other devices, and these for this host. So wait here, where this device's calls proceed.
 void wait_before_copy(std::size_t bytes) {
-  if (bytes > 64 << 10) finish(gpu().computation());
+  if (bytes > small) finish(gpu().computation());
+}
+
+/// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one goes that was
+/// not used for the longest time.
+constexpr std::size_t most_copies = 64;
+struct KeptCopy {
+  std::shared_ptr<const Workspace> memory;
+  Index used;  ///< by which request
+};
+std::unordered_map<std::string, KeptCopy>& copies() {
+  static auto* kept = new std::unordered_map<std::string, KeptCopy>;
+  return *kept;
 }
 
 }  // namespace
 
 void release_blocks() {
+  copies().clear();
   cache().release_all();
 }
 
@@ -89,7 +107,10 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
 
 float* data_on(cudaStream_t stream, Tensor& t) {
   Storage* storage = TensorMemory::storage(t);
-  return storage == nullptr ? nullptr : storage->data_on(stream);
+  if (storage == nullptr) return nullptr;
+  storage->from_host.clear();
+  storage->in_bf16.reset();
+  return storage->data_on(stream);
 }
 
 const float* data_on(cudaStream_t stream, const Tensor& t) {
@@ -107,15 +128,24 @@ Workspace::~Workspace() {
   if (bytes_ > 0) cache().give_back({static_cast<float*>(data_), {}}, bytes_, home_);
 }
 
-DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) : memory_(static_cast<Index>(bytes)) {
+DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) {
+  static Index request = 0;
+  ++request;
+  std::string key(static_cast<const char*>(numbers), bytes);
+  if (auto kept = copies().find(key); kept != copies().end()) {
+    kept->second.used = request;
+    memory_ = kept->second.memory;
+    return;
+  }
+  if (copies().size() == most_copies)
+    copies().erase(std::ranges::min_element(copies(), {}, [](const auto& kept) { return kept.second.used; }));
+  const auto fresh = std::make_shared<Workspace>(static_cast<Index>(bytes));
+  memory_ = fresh;
   if (bytes == 0) return;
   wait_before_copy(bytes);
   SHARDBOOK_CHECK(
-      cudaMemcpyAsync(memory_.data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
-}
-
-void DeviceCopy::fetch(std::vector<Index>& numbers) const {
-  if (memory_.bytes() > 0) copy_to_host(numbers.data(), memory_.data<void>(), memory_.bytes());
+      cudaMemcpyAsync(fresh->data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+  copies().emplace(std::move(key), KeptCopy{fresh, request});
 }
 
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
@@ -195,6 +225,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   cuda::wait_before_copy(values.size_bytes());
   SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
                                   cudaMemcpyHostToDevice, gpu().computation()));
+  if (values.size_bytes() <= cuda::small) t.storage_->from_host.assign(values.begin(), values.end());
   return t;
 }
 
@@ -218,14 +249,15 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
   const CallSite call(where);
   require_inside("read", *this, first, values);
-  if (!values.empty())
+  if (storage_ && !storage_->from_host.empty())
+    std::copy_n(storage_->from_host.begin() + first, values.size(), values.begin());
+  else if (!values.empty())
     cuda::copy_to_host(values.data(), TensorMemory::data(*this) + first, values.size_bytes());
 }
 
 std::vector<float> Tensor::to_host() const {
   std::vector<float> values(static_cast<std::size_t>(size()));
-  if (values.empty()) return values;
-  cuda::copy_to_host(values.data(), TensorMemory::data(*this), static_cast<std::size_t>(bytes()));
+  read(0, values);
   return values;
 }
 

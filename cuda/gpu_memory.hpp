@@ -9,6 +9,10 @@
 
 namespace shard {
 
+namespace cuda {
+class Workspace;
+}
+
 /// A block of the GPU's memory, booked in the ledger under its purpose.
 class Storage {
  public:
@@ -22,6 +26,11 @@ class Storage {
   float* data_on(cudaStream_t stream);
   Purpose purpose() const { return purpose_; }
   void charge_to(Purpose purpose);
+
+  /// All elements of a small tensor, from the host, until work may write to it: reading them needs no wait.
+  std::vector<float> from_host;
+  /// The elements of a parameter rounded to bf16, from its first product on, until work may write to it.
+  std::shared_ptr<const cuda::Workspace> in_bf16;
 
  private:
   Index bytes_;
@@ -49,7 +58,6 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  std::size_t bytes() const { return bytes_; }
   template <class T>
   const T* data() const {
     return static_cast<const T*>(data_);
@@ -65,7 +73,8 @@ class Workspace {
   void* data_ = nullptr;
 };
 
-/// A copy of host numbers in the GPU's memory, such as the indices of an operation.
+/// A copy of host numbers in the GPU's memory, such as the indices of an operation. Copies are kept: the numbers that
+/// all layers and steps use, such as positions, are copied once.
 class DeviceCopy {
  public:
   template <class T>
@@ -75,22 +84,16 @@ class DeviceCopy {
 
   template <class T>
   const T* data() const {
-    return memory_.data<T>();
+    return memory_->data<T>();
   }
-  template <class T>
-  T* data() {
-    return memory_.data<T>();
-  }
-  /// Copies the numbers back to the host, after kernels have written them.
-  void fetch(std::vector<Index>& numbers) const;
 
  private:
   DeviceCopy(const void* numbers, std::size_t bytes);
 
-  Workspace memory_;
+  std::shared_ptr<const Workspace> memory_;
 };
 
-/// Frees all memory that no tensor holds.
+/// Frees all memory that no tensor holds, kept copies too.
 void release_blocks();
 
 }  // namespace cuda

@@ -26,24 +26,29 @@ struct ToBf16 {
   }
 };
 
-/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional.
+/// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. A
+/// parameter keeps its copy.
 class Factor {
  public:
-  explicit Factor(Operand o) : operand_(o), copy_(precision() == Precision::bf16 ? o.tensor->size() * 2 : 0) {
-    if (precision() == Precision::bf16)
-      cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
-                   copy_.data<std::uint16_t>());
+  explicit Factor(Operand o) : operand_(o) {
+    Storage& storage = *TensorMemory::storage(*o.tensor);
+    if (precision() != Precision::bf16 || (in_bf16_ = storage.in_bf16)) return;
+    const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
+    cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+                 copy->data<std::uint16_t>());
+    in_bf16_ = copy;
+    if (storage.purpose() == Purpose::parameters) storage.in_bf16 = copy;
   }
   const void* data() const {
-    if (precision() == Precision::bf16) return copy_.data<std::uint16_t>();
+    if (in_bf16_) return in_bf16_->data<std::uint16_t>();
     return TensorMemory::data(*operand_.tensor);
   }
   cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
-  Index row_length() const { return operand_.tensor->extent(1); }
+  Index row_length() const { return operand_.tensor->shape().back(); }
 
  private:
   Operand operand_;
-  cuda::Workspace copy_;
+  std::shared_ptr<const cuda::Workspace> in_bf16_;
 };
 
 }  // namespace
@@ -57,10 +62,16 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
                                       : precision() == Precision::bf16 ? CUBLAS_COMPUTE_32F
                                                                        : CUBLAS_COMPUTE_32F_PEDANTIC;
   const float one = 1.0F;
-  SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
-                                  right.data(), type, right.row_length(), left.data(), type,
-                                  left.row_length(), &keep, TensorMemory::data(c), CUDA_R_32F, e.n, compute,
-                                  CUBLAS_GEMM_DEFAULT));
+  if (e.count == 1)
+    SHARDBOOK_CHECK(cublasGemmEx_64(gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one,
+                                    right.data(), type, right.row_length(), left.data(), type,
+                                    left.row_length(), &keep, TensorMemory::data(c), CUDA_R_32F, e.n, compute,
+                                    CUBLAS_GEMM_DEFAULT));
+  else
+    SHARDBOOK_CHECK(cublasGemmStridedBatchedEx_64(
+        gpu().blas(), right.order(), left.order(), e.n, e.m, e.k, &one, right.data(), type,
+        right.row_length(), e.k * e.n, left.data(), type, left.row_length(), e.m * e.k, &keep,
+        TensorMemory::data(c), CUDA_R_32F, e.n, e.m * e.n, e.count, compute, CUBLAS_GEMM_DEFAULT));
 }
 
 }  // namespace shard::runtime

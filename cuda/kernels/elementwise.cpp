@@ -14,6 +14,7 @@ namespace {
 
 using cuda::gpu;
 using cuda::launch;
+using cuda::Team;
 
 struct Relu {
   // NaN stays NaN.
@@ -43,27 +44,31 @@ struct ScaledDifference {
   }
 };
 
-/// Reductions. Each of L lanes reduces every L-th element to one number. The host adds these numbers in order,
-/// so that results are reproducible.
+/// Reductions. Each of L teams reduces every L-th piece of elements to one number. The host adds these numbers in
+/// order, so that results are reproducible.
 struct SumOfSquares {
-  SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* sums) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index number, const float* t, Index size, double* sums) const {
     double sum = 0;
-    for (Index i = lane; i < size; i += cuda::Gpu::lanes) sum += static_cast<double>(t[i]) * t[i];
-    sums[lane] = sum;
+    for (Index i = number * Team::size + team.lane; i < size; i += cuda::Gpu::teams * Team::size)
+      sum += static_cast<double>(t[i]) * t[i];
+    sums[number] = team.sum(sum);
   }
 };
 struct CountNotFinite {
-  SHARDBOOK_KERNEL void operator()(Index lane, const float* t, Index size, double* counts) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index number, const float* t, Index size,
+                                   double* counts) const {
     double count = 0;
-    for (Index i = lane; i < size; i += cuda::Gpu::lanes) count += t[i] - t[i] == 0 ? 0 : 1;
-    counts[lane] = count;
+    for (Index i = number * Team::size + team.lane; i < size; i += cuda::Gpu::teams * Team::size)
+      count += t[i] - t[i] == 0 ? 0 : 1;
+    counts[number] = team.sum(count);
   }
 };
 
-/// Adds the lanes' results.
+/// Adds the teams' results.
 template <class Kernel>
 double reduced(const Tensor& t, Kernel kernel) {
-  launch(kernel, cuda::Gpu::lanes, gpu().computation(), TensorMemory::data(t), t.size(), gpu().scratch());
+  cuda::launch_rows(kernel, cuda::Gpu::teams, gpu().computation(), TensorMemory::data(t), t.size(),
+                    gpu().scratch());
   double sum = 0;
   for (double number : cuda::scratch_on_host()) sum += number;
   return sum;

@@ -42,6 +42,15 @@ struct ScatterAddRows {
     into[targets[target] * d + column] = sum;
   }
 };
+struct LossesOfLabels {
+  bool is_to_base_two;
+
+  SHARDBOOK_KERNEL void operator()(Index i, const float* largest, const float* sums, const float* of_labels,
+                                   const Index* labels, float* losses) const {
+    const double sum = sums[i], logarithm = is_to_base_two ? log2(sum) : log(sum);
+    losses[i] = labels[i] < 0 ? 0 : static_cast<float>(largest[i] + logarithm - of_labels[i]);
+  }
+};
 struct SubtractAtColumns {
   SHARDBOOK_KERNEL void operator()(Index i, float* t, Index n, const Index* columns, const float* values,
                                    Index k) const {
@@ -87,6 +96,19 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const Index d = rows.extent(1);
   launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),
          targets.data<Index>(), begins.data<Index>(), order.data<Index>(), d, TensorMemory::data(into));
+}
+
+Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                        std::span<const Index> labels, ExponentialBase base, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("losses_of_labels", of_labels.size());
+  require_losses(largest, sums, of_labels, labels);
+  Tensor losses = TensorMemory::make(of_labels.shape());
+  const DeviceCopy of(labels);
+  launch(LossesOfLabels{base == ExponentialBase::two}, losses.size(), TensorMemory::data(largest),
+         TensorMemory::data(sums), TensorMemory::data(of_labels), of.data<Index>(),
+         TensorMemory::data(losses));
+  return losses;
 }
 
 Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,

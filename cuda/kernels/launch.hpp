@@ -1,6 +1,7 @@
 #pragma once
 
-/// Launches kernels: kernel(i, args...) for every i from 0 to n - 1.
+/// Launches kernels: kernel(i, args...) for every i from 0 to n - 1, or kernel(team, row, args...) for every row, which
+/// the threads of a team compute together.
 ///
 /// A kernel is a struct whose operator() is marked SHARDBOOK_KERNEL. nvcc compiles it for the GPU. With any other
 /// compiler, cuda_runtime.h is the test double's, which executes it on the CPU.
@@ -33,13 +34,55 @@ void launch_kernel(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   for_each_index<<<blocks, threads, 0, stream>>>(kernel, n, args...);
 }
 
+/// A warp. Its threads read neighbouring elements at a time, which memory serves together.
+struct Team {
+  static constexpr int size = 32;
+  int lane = static_cast<int>(threadIdx.x) % size;
+
+  /// The sum of the threads' numbers, and the largest of them, on each thread.
+  template <class T>
+  SHARDBOOK_KERNEL T sum(T x) const {
+    for (int far = size / 2; far > 0; far /= 2) x += __shfl_xor_sync(~0U, x, far);
+    return x;
+  }
+  SHARDBOOK_KERNEL float max(float x) const {
+    for (int far = size / 2; far > 0; far /= 2) {
+      const float other = __shfl_xor_sync(~0U, x, far);
+      x = other > x ? other : x;
+    }
+    return x;
+  }
+};
+
 #else
 
 #define SHARDBOOK_KERNEL
 
 using cuda_double::launch_kernel;
 
+struct Team {
+  static constexpr int size = 1;
+  int lane = 0;
+
+  template <class T>
+  T sum(T x) const {
+    return x;
+  }
+  float max(float x) const { return x; }
+};
+
 #endif
+
+/// Index i stands for a thread of a row's team.
+template <class Kernel>
+struct OfRows {
+  Kernel kernel;
+
+  template <class... Args>
+  SHARDBOOK_KERNEL void operator()(Index i, Args... args) const {
+    kernel(Team(), i / Team::size, args...);
+  }
+};
 
 template <class Kernel, class... Args>
 void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
@@ -47,6 +90,11 @@ void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   cudaGetLastError();  // discards an earlier call's error, which has been handled
   launch_kernel(kernel, n, stream, args...);
   SHARDBOOK_CHECK(cudaGetLastError());
+}
+
+template <class Kernel, class... Args>
+void launch_rows(Kernel kernel, Index rows, cudaStream_t stream, Args... args) {
+  launch(OfRows<Kernel>{kernel}, rows * Team::size, stream, args...);
 }
 
 }  // namespace shard::cuda

@@ -23,9 +23,13 @@ struct AdamUpdate {
   AdamStep step;
 
   SHARDBOOK_KERNEL void operator()(Index i, float* w, const float* g, float* m, float* v) const {
-    const float mean = m[i] = s.beta1 * m[i] + (1 - s.beta1) * g[i];
-    const float variance = v[i] = s.beta2 * v[i] + (1 - s.beta2) * g[i] * g[i];
-    w[i] -= step.rate * mean / (sqrtf(variance) * step.v_scale + s.epsilon);
+    const float gradient = g[i], weight = w[i], old_mean = m[i],
+                old_variance = v[i];  // all read before any is written
+    const float mean = s.beta1 * old_mean + (1 - s.beta1) * gradient;
+    const float variance = s.beta2 * old_variance + (1 - s.beta2) * gradient * gradient;
+    m[i] = mean;
+    v[i] = variance;
+    w[i] = weight - step.rate * mean / (sqrtf(variance) * step.v_scale + s.epsilon);
   }
 };
 

@@ -16,22 +16,27 @@ namespace {
 
 using cuda::DeviceCopy;
 using cuda::gpu;
+using cuda::Team;
 
 struct Softmax {
-  SHARDBOOK_KERNEL void operator()(Index row, float* z, Index n) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, float* z, Index n) const {
     float* p = z + row * n;
     float largest = p[0];
-    for (Index c = 1; c < n; ++c) largest = p[c] > largest ? p[c] : largest;
+    for (Index c = team.lane; c < n; c += Team::size) largest = p[c] > largest ? p[c] : largest;
+    largest = team.max(largest);
     float sum = 0;
-    for (Index c = 0; c < n; ++c) sum += p[c] = expf(p[c] - largest);
-    for (Index c = 0; c < n; ++c) p[c] /= sum;
+    for (Index c = team.lane; c < n; c += Team::size) sum += p[c] = expf(p[c] - largest);
+    sum = team.sum(sum);
+    for (Index c = team.lane; c < n; c += Team::size) p[c] /= sum;
   }
 };
 struct SoftmaxBackward {
-  SHARDBOOK_KERNEL void operator()(Index row, float* dp, const float* p, Index n) const {
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, float* dp, const float* p, Index n) const {
+    const Index begin = row * n + team.lane, end = (row + 1) * n;
     float sum = 0;
-    for (Index c = row * n; c < (row + 1) * n; ++c) sum += p[c] * dp[c];
-    for (Index c = row * n; c < (row + 1) * n; ++c) dp[c] = p[c] * (dp[c] - sum);
+    for (Index c = begin; c < end; c += Team::size) sum += p[c] * dp[c];
+    sum = team.sum(sum);
+    for (Index c = begin; c < end; c += Team::size) dp[c] = p[c] * (dp[c] - sum);
   }
 };
 struct AddToRows {
@@ -130,7 +135,8 @@ Tensor softmax(Tensor&& z, SourceLine where) {
   const CallSite call(where);
   note_elementwise("softmax", z.size());
   require_matrix("softmax", z);
-  if (z.size() > 0) launch(Softmax(), z.extent(0), TensorMemory::data(z), z.extent(1));
+  if (z.size() > 0)
+    cuda::launch_rows(Softmax(), z.extent(0), gpu().computation(), TensorMemory::data(z), z.extent(1));
   return std::move(z);
 }
 
@@ -140,7 +146,8 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where) {
   require_matrix("softmax_backward", p);
   require_same_shape("softmax_backward", dp, p);
   if (p.size() > 0)
-    launch(SoftmaxBackward(), p.extent(0), TensorMemory::data(dp), TensorMemory::data(p), p.extent(1));
+    cuda::launch_rows(SoftmaxBackward(), p.extent(0), gpu().computation(), TensorMemory::data(dp),
+                      TensorMemory::data(p), p.extent(1));
   return std::move(dp);
 }
 
@@ -155,9 +162,10 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
 
 std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
-  DeviceCopy found(std::as_const(columns));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(columns));
+  cuda::Workspace found(std::ssize(bytes));
   launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
-  found.fetch(columns);
+  if (!bytes.empty()) cuda::copy_to_host(columns.data(), found.data<Index>(), bytes.size());
   return columns;
 }
 

@@ -102,7 +102,7 @@ Pair& pair_with(const Group& group, int peer) {
 }
 
 cudaStream_t Pair::stream() {
-  if (communicator_.stream == nullptr) communicator_.stream = new_stream();
+  if (communicator_.stream == nullptr) communicator_.stream = new_stream(true);
   return communicator_.stream;
 }
 

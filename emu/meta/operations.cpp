@@ -153,6 +153,11 @@ Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
 Tensor row_max(const Tensor& t, SourceLine where) {
   return folded("row_max", t, t, 0, where);
 }
+Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
+  const CallSite call(where);
+  require_one_for_each_row("row_max", t, at_least);
+  return folded("row_max", t, t, 0, where);
+}
 Tensor column_sums(const Tensor& t, SourceLine where) {
   return folded("column_sums", t, t, 1, where);
 }
@@ -268,8 +273,27 @@ Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slot
 
 Tensor keep_band(Tensor&& scores, Index, Index, SourceLine where) {
   const CallSite call(where);
-  require_matrix("keep_band", scores);
+  require_scores(scores);
   return mapped("keep_band", std::move(scores), where);
+}
+
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+  const CallSite call(where);
+  require_same_matrices("softmax_backward", dp, p);
+  return with_rows("softmax_backward", std::move(dp), dots, where);
+}
+
+Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
+  const CallSite call(where);
+  Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
+  note_elementwise("stack_heads", stack.size());
+  return stack;
+}
+
+void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("add_heads", stack.size());
+  require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
 }
 
 Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base, SourceLine where) {
@@ -289,6 +313,13 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
+}
+
+Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                        std::span<const Index> labels, ExponentialBase, SourceLine where) {
+  const CallSite call(where);
+  require_losses(largest, sums, of_labels, labels);
+  return mapped("losses_of_labels", of_labels, where);
 }
 
 Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,

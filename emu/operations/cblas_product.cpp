@@ -53,12 +53,13 @@ int blas_size(Index extent) {
 }  // namespace
 
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
-  auto row_length = [](Operand o) { return blas_size(o.tensor->extent(1)); };
+  auto row_length = [](Operand o) { return blas_size(o.tensor->shape().back()); };
   auto order = [](Operand o) { return o.is_transposed ? CblasTrans : CblasNoTrans; };
   const Rounded left(*a.tensor), right(*b.tensor);
-  cblas_sgemm(CblasRowMajor, order(a), order(b), blas_size(e.m), blas_size(e.n), blas_size(e.k), 1.0F,
-              left.data(), row_length(a), right.data(), row_length(b), keep, TensorMemory::data(c),
-              blas_size(e.n));
+  for (Index i = 0; i < e.count; ++i)
+    cblas_sgemm(CblasRowMajor, order(a), order(b), blas_size(e.m), blas_size(e.n), blas_size(e.k), 1.0F,
+                left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b), keep,
+                TensorMemory::data(c) + i * e.m * e.n, blas_size(e.n));
 }
 
 }  // namespace shard::runtime

@@ -63,6 +63,22 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   }
 }
 
+Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                        std::span<const Index> labels, ExponentialBase base, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("losses_of_labels", of_labels.size());
+  require_losses(largest, sums, of_labels, labels);
+  Tensor losses(of_labels.shape());
+  for (Index i = 0; i < losses.size(); ++i) {
+    if (labels[static_cast<std::size_t>(i)] < 0) continue;
+    const double sum = TensorMemory::data(sums)[i],
+                 log = base == ExponentialBase::two ? std::log2(sum) : std::log(sum);
+    TensorMemory::data(losses)[i] = static_cast<float>(double{TensorMemory::data(largest)[i]} + log -
+                                                       double{TensorMemory::data(of_labels)[i]});
+  }
+  return losses;
+}
+
 Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
                            SourceLine where) {
   const CallSite call(where);

@@ -1,5 +1,6 @@
 /// Sums, products and additions by rows and columns, and operations on attention's scores.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -80,6 +81,17 @@ Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F
   return std::move(t);
 }
 
+/// Calls f(row of the stack, row of t) for each row of a block of t.
+template <class Stack, class T, class F>
+void for_each_head(Stack& stack, T& t, const HeadBlock& block, const F& f) {
+  const auto& [all, sequences, rows, d, heads] = block;
+  auto* of_stack = TensorMemory::data(stack);
+  for (Index s = sequences.begin; s < sequences.end; ++s)
+    for (Index head : heads)
+      for (Index row = rows.begin; row < rows.end; ++row, of_stack += d)
+        f(of_stack, row_of(t, s * (t.extent(0) / all) + row) + head * d);
+}
+
 /// 2^x, exact for integers: 2^fraction times 2^integer.
 float power_of_two(float x) {
   const float integer = std::fmin(std::fmax(std::rint(x), -300.0F), 300.0F);
@@ -108,6 +120,18 @@ Tensor row_max(const Tensor& t, SourceLine where) {
   require_matrix("row_max", t);
   return folded_rows(t, t, -infinity,
                      [](float largest, float x, float) { return x > largest ? x : largest; });
+}
+
+Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("row_max", t.size());
+  require_one_for_each_row("row_max", t, at_least);
+  Tensor most = row_max(t);
+  for (Index i = 0; i < most.size(); ++i) {
+    float& here = TensorMemory::data(most)[i];
+    here = std::max(here, TensorMemory::data(at_least)[i]);
+  }
+  return most;
 }
 
 Tensor column_sums(const Tensor& t, SourceLine where) {
@@ -163,15 +187,50 @@ Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, Sou
 Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
   const CallSite call(where);
   note_elementwise("keep_band", scores.size());
-  require_matrix("keep_band", scores);
-  const Index n = scores.extent(1);
-  for (Index i = 0; i < scores.extent(0); ++i) {
-    float* row = row_of(scores, i);
+  require_scores(scores);
+  if (scores.size() == 0) return std::move(scores);
+  const Index n = scores.shape().back(), rows = scores.extent(scores.rank() - 2);
+  for (Index number = 0; number < scores.size() / n; ++number) {
+    const Index i = number % rows;
+    float* row = TensorMemory::data(scores) + number * n;
     const Index begin = std::clamp<Index>(i + first, 0, n), end = std::clamp<Index>(i + last + 1, begin, n);
     std::fill(row, row + begin, -infinity);
     std::fill(row + end, row + n, -infinity);
   }
   return std::move(scores);
+}
+
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("softmax_backward", p.size());
+  require_same_matrices("softmax_backward", dp, p);
+  require_one_for_each_row("softmax_backward", p, dots);
+  const Index rows = p.extent(0), columns = p.extent(1);
+  for (Index i = 0; i < rows; ++i) {
+    const float dot = TensorMemory::data(dots)[i];
+    float* d = row_of(dp, i);
+    const float* of_p = row_of(p, i);
+    for (Index c = 0; c < columns; ++c) d[c] = of_p[c] * (d[c] - dot);
+  }
+  return std::move(dp);
+}
+
+Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
+  const CallSite call(where);
+  Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
+  note_elementwise("stack_heads", stack.size());
+  for_each_head(stack, t, block,
+                [&](float* to, const float* from) { std::copy_n(from, block.head_dim, to); });
+  return stack;
+}
+
+void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("add_heads", stack.size());
+  require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
+  for_each_head(stack, into, block, [&](const float* from, float* to) {
+    for (Index c = 0; c < block.head_dim; ++c) to[c] += from[c];
+  });
 }
 
 }  // namespace shard

@@ -38,7 +38,7 @@ struct Factor {
       : numbers(o.tensor->clone()),
         type(CUDA_R_32F),
         order(o.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N),
-        row_length(o.tensor->extent(1)) {}
+        row_length(o.tensor->shape().back()) {}
   void make_bf16() {
     numbers = cut_to_bf16(numbers);
     type = CUDA_R_16BF;
@@ -72,10 +72,10 @@ class CudaFloor : public Floor {
     const float one = 1.0F;
     for (Product& p : products_) {
       const Extents e = p.extents;
-      SHARDBOOK_CHECK(cublasGemmEx_64(cuda::gpu().blas(), p.b.order, p.a.order, e.n, e.m, e.k, &one,
-                                      p.b.data(), p.b.type, p.b.row_length, p.a.data(), p.a.type,
-                                      p.a.row_length, &p.keep, TensorMemory::data(p.c), CUDA_R_32F, e.n,
-                                      compute_, CUBLAS_GEMM_DEFAULT));
+      SHARDBOOK_CHECK(cublasGemmStridedBatchedEx_64(
+          cuda::gpu().blas(), p.b.order, p.a.order, e.n, e.m, e.k, &one, p.b.data(), p.b.type, p.b.row_length,
+          e.k * e.n, p.a.data(), p.a.type, p.a.row_length, e.m * e.k, &p.keep, TensorMemory::data(p.c),
+          CUDA_R_32F, e.n, e.m * e.n, e.count, compute_, CUBLAS_GEMM_DEFAULT));
     }
     group_.synchronize();
   }
@@ -103,7 +103,8 @@ class CudaRecorder : public Recorder, private Observer {
     }
     group_.synchronize();
     Index flops = 0;
-    for (const Product& p : products_) flops += product_flops(p.extents.m, p.extents.k, p.extents.n);
+    for (const Product& p : products_)
+      flops += p.extents.count * product_flops(p.extents.m, p.extents.k, p.extents.n);
     const Index computed = ledger().flops() - flops_before;
     if (flops != computed)
       refuse(Code::internal, "floor", fmt::format("{} operations", computed), fmt::to_string(flops));

@@ -93,10 +93,12 @@ EmuRecorder::EmuRecorder(Communicator& group) : group_(std::make_unique<Recorded
 
 void EmuRecorder::product(Operand a, Operand b, const Tensor& c, bool accumulates) {
   const Extents e = extents_of_product(a, b);
-  steps_->emplace_back(Product{
-      a.is_transposed, b.is_transposed, static_cast<int>(e.m), static_cast<int>(e.n), static_cast<int>(e.k),
-      TensorMemory::data(*a.tensor), static_cast<int>(a.tensor->extent(1)), TensorMemory::data(*b.tensor),
-      static_cast<int>(b.tensor->extent(1)), accumulates ? 1.0F : 0.0F, TensorMemory::data(c)});
+  for (Index i = 0; i < e.count; ++i)
+    steps_->emplace_back(Product{
+        a.is_transposed, b.is_transposed, static_cast<int>(e.m), static_cast<int>(e.n), static_cast<int>(e.k),
+        TensorMemory::data(*a.tensor) + i * e.m * e.k, static_cast<int>(a.tensor->shape().back()),
+        TensorMemory::data(*b.tensor) + i * e.k * e.n, static_cast<int>(b.tensor->shape().back()),
+        accumulates ? 1.0F : 0.0F, TensorMemory::data(c) + i * e.m * e.n});
 }
 
 Steps EmuRecorder::record(const std::function<void()>& run) {

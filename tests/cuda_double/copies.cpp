@@ -20,6 +20,7 @@ struct HostCopy {
 std::list<HostCopy> host_copies;
 
 cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  count("copies to the host");
   std::memset(to, 0xff, bytes);  // NaNs, in case the host reads too early
   auto values = std::make_shared<std::vector<char>>(bytes);
   const cudaError_t result = add_work(stream, "cudaMemcpyAsync", {{from, bytes, false}}, [=] {
@@ -34,6 +35,7 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
 cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, cudaStream_t stream) {
   if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");
+  count("copies from the host");
   // As the driver may do when it copies much.
   if (width * height > (64 << 10)) block_host("a copy from the host", [=] { return !is_busy(stream); });
   const char* values = static_cast<const char*>(from);

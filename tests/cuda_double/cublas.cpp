@@ -41,20 +41,21 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
 
 namespace {
 
-/// A matrix stored by columns, which begin `distance` elements apart.
-struct Matrix {
+/// Matrices stored by columns, which begin `distance` elements apart. The matrices begin `stride` elements apart.
+struct Matrices {
   const void* data;
   cudaDataType_t type;
-  std::int64_t distance;
-  std::size_t elements;
+  std::int64_t distance, stride;
+  std::size_t elements;  // from the first one's first to the last one's last
 
-  Matrix(const char* name, const void* at, cudaDataType_t of_type, std::int64_t rows, std::int64_t columns,
-         std::int64_t far)
+  Matrices(const char* name, const void* at, cudaDataType_t of_type, std::int64_t rows, std::int64_t columns,
+           std::int64_t far, std::int64_t apart, std::int64_t count)
       : data(at),
         type(of_type),
         distance(far),
-        elements(static_cast<std::size_t>((columns - 1) * far + rows)) {
-    if (rows <= 0 || columns <= 0 || far < rows)
+        stride(apart),
+        elements(static_cast<std::size_t>((count - 1) * apart + (columns - 1) * far + rows)) {
+    if (rows <= 0 || columns <= 0 || far < rows || count <= 0)
       violation(fmt::format("cublasGemmEx_64: {} of {} rows and {} columns at a distance of {}", name, rows,
                             columns, far));
   }
@@ -79,20 +80,20 @@ struct Matrix {
 
 }  // namespace
 
-cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b,
-                               std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
-                               const void* a_data, cudaDataType_t a_type, std::int64_t lda,
-                               const void* b_data, cudaDataType_t b_type, std::int64_t ldb, const void* beta,
-                               void* c_data, cudaDataType_t c_type, std::int64_t ldc,
-                               cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b, std::int64_t m,
+    std::int64_t n, std::int64_t k, const void* alpha, const void* a_data, cudaDataType_t a_type,
+    std::int64_t lda, std::int64_t a_stride, const void* b_data, cudaDataType_t b_type, std::int64_t ldb,
+    std::int64_t b_stride, const void* beta, void* c_data, cudaDataType_t c_type, std::int64_t ldc,
+    std::int64_t c_stride, std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t) {
   if (const int error = planted("cublasGemmEx_64")) return static_cast<cublasStatus_t>(error);
   require_there("cuBLAS handles", handle, "cublasGemmEx_64");
   if ((a_type != CUDA_R_32F && a_type != CUDA_R_16BF) || b_type != a_type || c_type != CUDA_R_32F)
     violation("cublasGemmEx_64: types other than float32, and bf16 of both factors");
   const bool turn_a = order_a == CUBLAS_OP_T, turn_b = order_b == CUBLAS_OP_T;
-  const Matrix a("a", a_data, a_type, turn_a ? k : m, turn_a ? m : k, lda);
-  const Matrix b("b", b_data, b_type, turn_b ? n : k, turn_b ? k : n, ldb);
-  const Matrix c("c", c_data, c_type, m, n, ldc);
+  const Matrices a("a", a_data, a_type, turn_a ? k : m, turn_a ? m : k, lda, a_stride, count);
+  const Matrices b("b", b_data, b_type, turn_b ? n : k, turn_b ? k : n, ldb, b_stride, count);
+  const Matrices c("c", c_data, c_type, m, n, ldc, c_stride, count);
   const float factor = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   const char* anyway = std::getenv("NVIDIA_TF32_OVERRIDE");
   const bool in_tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
@@ -100,10 +101,22 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
   add_work(handle->stream, "a matrix product", {a.access(false), b.access(false), c.access(true)}, [=] {
     auto order = [](bool is_turned) { return is_turned ? CblasTrans : CblasNoTrans; };
     const std::vector<float> left = a.values(in_tf32), right = b.values(in_tf32);
-    cblas_sgemm(CblasColMajor, order(turn_a), order(turn_b), static_cast<int>(m), static_cast<int>(n),
-                static_cast<int>(k), factor, left.data(), static_cast<int>(lda), right.data(),
-                static_cast<int>(ldb), keep, static_cast<float*>(kept_at(c.data)), static_cast<int>(ldc));
+    for (std::int64_t i = 0; i < count; ++i)
+      cblas_sgemm(CblasColMajor, order(turn_a), order(turn_b), static_cast<int>(m), static_cast<int>(n),
+                  static_cast<int>(k), factor, left.data() + i * a.stride, static_cast<int>(lda),
+                  right.data() + i * b.stride, static_cast<int>(ldb), keep,
+                  static_cast<float*>(kept_at(c.data)) + i * c.stride, static_cast<int>(ldc));
     return true;
   });
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b,
+                               std::int64_t m, std::int64_t n, std::int64_t k, const void* alpha,
+                               const void* a, cudaDataType_t a_type, std::int64_t lda, const void* b,
+                               cudaDataType_t b_type, std::int64_t ldb, const void* beta, void* c,
+                               cudaDataType_t c_type, std::int64_t ldc, cublasComputeType_t compute,
+                               cublasGemmAlgo_t algorithm) {
+  return cublasGemmStridedBatchedEx_64(handle, order_a, order_b, m, n, k, alpha, a, a_type, lda, 0, b, b_type,
+                                       ldb, 0, beta, c, c_type, ldc, 0, 1, compute, algorithm);
 }

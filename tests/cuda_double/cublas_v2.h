@@ -29,4 +29,10 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t order_a,
                                cudaDataType_t b_type, std::int64_t ldb, const void* beta, void* c,
                                cudaDataType_t c_type, std::int64_t ldc, cublasComputeType_t compute,
                                cublasGemmAlgo_t algorithm);
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t order_a, cublasOperation_t order_b, std::int64_t m,
+    std::int64_t n, std::int64_t k, const void* alpha, const void* a, cudaDataType_t a_type, std::int64_t lda,
+    std::int64_t a_stride, const void* b, cudaDataType_t b_type, std::int64_t ldb, std::int64_t b_stride,
+    const void* beta, void* c, cudaDataType_t c_type, std::int64_t ldc, std::int64_t c_stride,
+    std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 }

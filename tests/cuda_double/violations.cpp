@@ -28,6 +28,7 @@ struct Books {
     int error;
   };
   std::vector<Plan> plans;
+  std::map<std::string, int> calls;  // how often each function was called
 
   Books() { std::atexit(at_exit); }
 };
@@ -40,6 +41,8 @@ Books& books() {
 
 void at_exit() {
   if (open_groups > 0) violation("at exit, a group is open");
+  if (std::getenv("CUDA_DOUBLE_COUNTS") != nullptr)
+    for (const auto& [call, count] : books().calls) fmt::print(stderr, "{} calls of {}\n", count, call);
   if (books().held.empty()) return;
   std::map<std::string, int> left;
   for (const auto& [thing, kind] : books().held) ++left[kind];
@@ -91,7 +94,12 @@ int of_plans(const char* call) {
 
 }  // namespace
 
+void count(const char* call) {
+  ++books().calls[call];
+}
+
 int planted(const char* call) {
+  count(call);
   if (!std::string_view(call).starts_with("cuda")) return of_plans(call);
   const int error = broken != 0 ? broken : of_plans(call);
   if (error == cudaErrorLaunchFailure) broken = error;

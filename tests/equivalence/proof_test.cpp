@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "engine/proof/compare.hpp"
+#include "engine/proof/exact.hpp"
 #include "engine/proof/loss_curve.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/other_versions.hpp"
@@ -227,6 +228,16 @@ LossCurve curve(std::vector<double> losses, std::vector<std::vector<Index>> deci
 constexpr double rounding = 1e-6;
 
 }  // namespace
+
+TEST_CASE("exact mode looks at each product of a stack") {
+  const std::vector<float> ones(4, 1), large = {1, 1, 0x1p24F, 1};
+  auto product = [&](const std::vector<float>& left) {
+    const exact::ExactProducts asserted;
+    matmul(Tensor::from_host({2, 1, 2}, left), Tensor::from_host({2, 2, 1}, ones));
+  };
+  product(ones);
+  CHECK(refusal([&] { product(large); }).code == static_cast<int>(Code::internal));
+}
 
 TEST_CASE("loss curves agree within what rounding makes of the unsharded network's") {
   const LossCurve reference = curve({1, 0.5, 0.25});

@@ -95,6 +95,37 @@ TEST_CASE("products of every order of operands, and onto a tensor") {
   CHECK(code_of([&] { matmul_accumulate(left, right_turned, wrong); }) == static_cast<int>(Code::argument));
 }
 
+TEST_CASE("products of stacks, of every order of operands, and onto a stack") {
+  auto stack = [](const std::vector<HostTensor>& matrices) {
+    HostTensor all{{std::ssize(matrices), matrices[0].shape[0], matrices[0].shape[1]}, {}};
+    for (const HostTensor& m : matrices)
+      all.values.insert(all.values.end(), m.values.begin(), m.values.end());
+    return all;
+  };
+  std::vector<HostTensor> lefts, rights, lefts_turned, rights_turned, products;
+  for (int i : {0, 1, 2}) {
+    lefts.push_back(integers({2, 4}, i)), rights.push_back(integers({4, 3}, i + 3));
+    lefts_turned.push_back(shard::transposed(lefts.back()));
+    rights_turned.push_back(shard::transposed(rights.back()));
+    products.push_back(product(lefts.back(), rights.back()));
+  }
+  const Tensor left = to_device(stack(lefts)), right = to_device(stack(rights)),
+               left_turned = to_device(stack(lefts_turned)), right_turned = to_device(stack(rights_turned));
+  const HostTensor expected = stack(products);
+  CHECK(difference(matmul(left, right), expected) == "");
+  CHECK(difference(matmul(left, shard::transposed(right_turned)), expected) == "");
+  CHECK(difference(matmul(shard::transposed(left_turned), right), expected) == "");
+  const Index before = ledger().flops();
+  Tensor sum = matmul(shard::transposed(left_turned), shard::transposed(right_turned));
+  CHECK(ledger().flops() - before == 3 * 2 * (2 * 4 * 3));
+  matmul_accumulate(left, right, sum);
+  CHECK(difference(scale(std::move(sum), 0.5F), expected) == "");
+  CHECK(matmul(Tensor({0, 2, 4}), Tensor({0, 4, 3})).shape() == Shape{0, 2, 3});
+  CHECK(difference(matmul(Tensor({2, 1, 0}), Tensor({2, 0, 1})), {{2, 1, 1}, {0, 0}}) == "");
+  for (const Shape& wrong : {Shape{4, 3}, Shape{2, 4, 3}, Shape{3, 3, 4}, Shape{3, 1, 4, 3}})
+    CHECK(code_of([&] { matmul(left, Tensor(wrong)); }) == static_cast<int>(Code::argument));
+}
+
 TEST_CASE("products with no rows, no columns, and nothing to sum") {
   CHECK(matmul(Tensor({0, 3}), Tensor({3, 2})).shape() == Shape{0, 2});
   CHECK(difference(matmul(Tensor({2, 0}), Tensor({0, 2})), {{2, 2}, {0, 0, 0, 0}}) == "");

@@ -175,6 +175,23 @@ TEST_CASE("scatter_add_rows refuses rows that do not fit") {
       "scatter_add_rows: expected a matrix, given (4,)");
 }
 
+TEST_CASE("losses of labels: in float64, rounded once, and 0 for a row without a label") {
+  const Tensor largest = Tensor::from_host({3}, Values{2, 0x1p24F, 5}),
+               of_labels = matrix(3, 1, {-1, 0x1p24F, 5});
+  const Tensor sums = Tensor::from_host({3}, Values{8, 3, 0});
+  const Indices labels = {0, 7, -100};
+  CHECK(losses_of_labels(largest, sums, of_labels, labels, ExponentialBase::two).to_host() ==
+        Values{6, std::log2(3.0F), 0});
+  CHECK(losses_of_labels(largest, sums, of_labels, labels, ExponentialBase::e).to_host() ==
+        Values{static_cast<float>(3 + std::log(8.0)), static_cast<float>(std::log(3.0)), 0});
+  check_refused([&] { losses_of_labels(largest, sums, sums, labels, ExponentialBase::e); },
+                "losses_of_labels: expected (3, 1), given (3,)");
+  check_refused([&] { losses_of_labels(Tensor({2}), sums, of_labels, labels, ExponentialBase::e); },
+                "expected (3,), one number for each row of (3, 1), given (2,)");
+  check_refused([&] { losses_of_labels(largest, of_labels, of_labels, labels, ExponentialBase::e); },
+                "expected (3,), one number for each row of (3, 1), given (3, 1)");
+}
+
 TEST_CASE("subtract_at_columns: a number for each row, in a column of its own") {
   auto ones = [] { return matrix(3, 3, Values(9, 1)); };
   CHECK(difference(subtract_at_columns(ones(), Indices{2, no_slot, 0}, matrix(3, 1, {5, 7, 3})),

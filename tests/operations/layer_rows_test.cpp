@@ -2,6 +2,7 @@
 // easy to compute by hand, and compared with definitions in float64.
 
 #include <cmath>
+#include <numeric>
 
 #include "tests/operations/small_tensors.hpp"
 
@@ -36,13 +37,24 @@ TEST_CASE("sums of nothing are 0") {
   CHECK(difference(column_dots(Tensor({0, 2}), Tensor({0, 2})), {{2}, {0, 0}}) == "");
 }
 
-TEST_CASE("sums are in float32 and in ascending order") {
+TEST_CASE("on the CPU, sums are in float32 and in ascending order") {
+  if (traffic_is_booked()) return;                  // a GPU has another order
   const Values values = {0x1p24F, 1, 1, -0x1p24F};  // another order, or float64, gives 1 or 2
   CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
   CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
   const Values ones(4, 1);
   CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{0});
   CHECK(column_dots(matrix(4, 1, values), matrix(4, 1, ones)).to_host() == Values{0});
+}
+
+TEST_CASE("sums of columns of many rows") {
+  const HostTensor many = integers({1000, 3}, 2),
+                   ones = tabulate({1000, 3}, [](const Place&) { return 1.0F; });
+  Values expected(3);
+  for (Index i = 0; i < 3000; ++i)
+    expected[static_cast<std::size_t>(i % 3)] += many.values[static_cast<std::size_t>(i)];
+  CHECK(column_sums(to_device(many)).to_host() == expected);
+  CHECK(column_dots(to_device(many), to_device(ones)).to_host() == expected);
 }
 
 TEST_CASE("dot products of real numbers, against float64") {
@@ -72,6 +84,12 @@ TEST_CASE("row_max: the largest of each row, -infinity where there is none") {
   CHECK(difference(row_max(Tensor({2, 0})), {{2}, {-infinity, -infinity}}) == "");
   CHECK(difference(row_max(Tensor({0, 2})), {{0}, {}}) == "");
   CHECK(row_max(matrix(3, 2, {nan, 2, 1, nan, nan, nan})).to_host() == Values{2, 1, -infinity});
+}
+
+TEST_CASE("row_max: of each row, and a number that it is at least") {
+  CHECK(row_max(matrix(3, 2, {1, 2, -3, -4, nan, -1}), vector({0, 5, -infinity})).to_host() ==
+        Values{2, 5, -1});
+  CHECK(row_max(Tensor({2, 0}), vector({3, -infinity})).to_host() == Values{3, -infinity});
 }
 
 TEST_CASE("a factor, a divisor or an addend for each row or each column") {
@@ -144,14 +162,72 @@ TEST_CASE("keep_band: masks are causal, or a window") {
   CHECK(mask(-4, -2) == Values{x, x, x, x, x, x, x, x, 1, x, x, x});
   CHECK(mask(2, 9) == Values{x, x, 1, 1, x, x, x, 1, x, x, x, x});
   CHECK(mask(1, 0) == Values(12, x));
+  CHECK(keep_band(Tensor::from_host({2, 3, 2}, ones), 0, 0).to_host() ==
+        Values{1, x, x, 1, x, x, 1, x, x, 1, x, x});
   CHECK(keep_band(Tensor({0, 2}), 0, 0).shape() == Shape{0, 2});
   CHECK(keep_band(Tensor({2, 0}), 0, 0).shape() == Shape{2, 0});
+}
+
+TEST_CASE("softmax_backward with a number for each row") {
+  CHECK(softmax_backward(small(), matrix(2, 3, {1, 2, 0, -1, 0.5F, 2}), vector({1, 3})).to_host() ==
+        Values{0, 2, 0, -1, 1, 6});
+}
+
+TEST_CASE("heads as a stack: those of each sequence, one behind the other, also one several times") {
+  Values values(2 * 3 * 4);  // 2 sequences of 3 rows, 2 heads of 2
+  std::iota(values.begin(), values.end(), 0.0F);
+  const Tensor t = matrix(6, 4, values);
+  const HeadBlock last_rows{2, {0, 2}, {1, 3}, 2, {1, 0, 1}};
+  const Values stack = stack_heads(t, last_rows).to_host();
+  CHECK(stack ==
+        Values{6, 7, 10, 11, 4, 5, 8, 9, 6, 7, 10, 11, 18, 19, 22, 23, 16, 17, 20, 21, 18, 19, 22, 23});
+  CHECK(difference(stack_heads(t, {2, {1, 2}, {0, 1}, 4, {0}}), {{1, 1, 4}, {12, 13, 14, 15}}) == "");
+  CHECK(stack_heads(t, {2, {1, 1}, {0, 1}, 4, {0}}).shape() == Shape{0, 1, 4});
+  Tensor into = matrix(6, 4, Values(24, 1));
+  add_heads(Tensor::from_host({6, 2, 2}, stack), last_rows, into);
+  CHECK(into.to_host() ==
+        Values{1, 1, 1, 1, 5, 6, 13, 15, 9, 10, 21, 23, 1, 1, 1, 1, 17, 18, 37, 39, 21, 22, 45, 47});
+  Tensor other = matrix(6, 4, Values(24, 1));
+  add_heads(Tensor::from_host({1, 1, 2}, Values{5, 6}), {2, {1, 2}, {2, 3}, 2, {1}}, other);
+  Values only_last(24, 1);
+  only_last[22] = 6, only_last[23] = 7;
+  CHECK(other.to_host() == only_last);
+}
+
+TEST_CASE("heads that a matrix does not have are refused") {
+  const Tensor t({6, 4});
+  auto refuses = [&](const HeadBlock& block, const std::string& words) {
+    check_refused([&] { stack_heads(t, block); }, words);
+  };
+  const std::string sequences = " sequences of one length, and some of each, given (6, 4) with rows ";
+  refuses({4, {0, 1}, {0, 1}, 2, {0}}, "expected rows of 4" + sequences + "0 to 1 of sequences 0 to 1");
+  refuses({0, {0, 0}, {0, 1}, 2, {0}}, "expected rows of 1" + sequences);
+  refuses({2, {1, 3}, {0, 1}, 2, {0}}, sequences + "0 to 1 of sequences 1 to 3");
+  refuses({2, {0, 1}, {2, 4}, 2, {0}}, sequences + "2 to 4 of sequences 0 to 1");
+  refuses({2, {0, 1}, {-1, 1}, 2, {0}}, sequences + "-1 to 1");
+  refuses({2, {0, 1}, {0, 1}, 3, {0}}, "expected a head_dim that divides the columns of (6, 4), given 3");
+  refuses({2, {0, 1}, {0, 1}, 0, {0}}, "expected a head_dim");
+  refuses({2, {0, 1}, {0, 1}, 2, {1, 2}}, "stack_heads: expected heads from 0 to 1, given 2");
+  Tensor into({6, 4});
+  check_refused(
+      [&] {
+        add_heads(Tensor({2, 1, 2}), {2, {0, 1}, {0, 1}, 2, {0}}, into);
+      },
+      "add_heads: expected (1, 1, 2), given (2, 1, 2)");
 }
 
 TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
   const Tensor vector_of_3({3}), vector_of_2({2}), column({2, 1});
   check_refused([] { row_sums(Tensor({3})); }, "row_sums: expected a matrix, given (3,)");
   check_refused([] { row_max(Tensor({3})); }, "row_max: expected a matrix, given (3,)");
+  check_refused([&] { row_max(small(), vector_of_3); }, "row_max: expected (2,), one number for each row");
+  check_refused([&] { softmax_backward(small(), small(), vector_of_3); },
+                "softmax_backward: expected (2,), one number for each row");
+  check_refused(
+      [&] {
+        softmax_backward(small(), Tensor({2, 2}), vector_of_2);
+      },
+      "softmax_backward: expected equal shapes, given (2, 3) and (2, 2)");
   check_refused([] { keep_band(Tensor({3}), 0, 0); }, "keep_band: expected a matrix, given (3,)");
   check_refused([] { column_sums(Tensor({3})); }, "column_sums: expected a matrix, given (3,)");
   check_refused(

@@ -206,6 +206,40 @@ TEST_CASE("products in bf16 sum in float32, read transposed operands and add to 
   CHECK(c.to_host() == Values{257 + 0x1p-8F, 513, 24, 7});
 }
 
+TEST_CASE("a product in bf16 reads what a parameter is now, however it has changed") {
+  Tensor w = matrix(2, 1, {1, 257});
+  w.charge_to(Purpose::parameters);
+  const Tensor one = matrix(1, 1, {1});
+  auto read = [&] {
+    set_precision(Precision::bf16);
+    const Values values = matmul(w, one).to_host();
+    set_precision(Precision::float32);
+    return values;
+  };
+  CHECK(read() == Values{1, 256});
+  CHECK(read() == Values{1, 256});
+  sgd_update(Rows(w), matrix(2, 1, {1, 1}), 2);
+  CHECK(read() == Values{-1, 255});
+  w.write(0, 1, 2, Values{7});
+  CHECK(read() == Values{-1, 7});
+  CHECK(w.to_host() == Values{-1, 7});
+  w = scale(std::move(w), 2);
+  CHECK(read() == Values{-2, 14});
+}
+
+TEST_CASE("a small tensor from the host is read back as operations have left it") {
+  Tensor t = matrix(1, 3, {1, 2, 3});
+  CHECK(t.to_host() == Values{1, 2, 3});
+  Values last(2);
+  t.read(1, last);
+  CHECK(last == Values{2, 3});
+  t = relu(subtract(std::move(t), matrix(1, 3, {0, 3, 1})));
+  CHECK(t.to_host() == Values{1, 0, 2});
+  t = matrix(1, 3, {4, 5, 6});
+  assign(Rows(t), matrix(1, 3, {7, 8, 9}));
+  CHECK(t.to_host() == Values{7, 8, 9});
+}
+
 TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
   const Values values = {1 + 0x1p-10F, 1 + 0x1p-23F, -1 - 0x1p-12F, 3 + 0x1p-9F};
   CHECK(as_read(Precision::float32, values) == values);

@@ -8,8 +8,8 @@ namespace shard {
 
 /// \name Sums, scales and addends by rows and by columns
 /// Matrices have m rows and n columns. A vector (m) has one number for each row, and a vector (n) one for each
-/// column. Sums are float32, and add in ascending order of the index, so they are reproducible. All throw Error
-/// argument when shapes do not fit.
+/// column. Sums are float32, and add in a fixed order, so they are reproducible: on the CPU in ascending order of the
+/// index. All throw Error argument when shapes do not fit.
 /// @{
 
 /// The sum of each row, (m).
@@ -18,6 +18,8 @@ Tensor row_sums(const Tensor& t, SourceLine where = SourceLine::current());
 Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLine::current());
 /// The largest element of each row, (m). It is -infinity for n = 0. NaNs are ignored.
 Tensor row_max(const Tensor& t, SourceLine where = SourceLine::current());
+/// The larger of that and of the row's number in `at_least`, (m).
+Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where = SourceLine::current());
 /// The sum of each column, (n).
 Tensor column_sums(const Tensor& t, SourceLine where = SourceLine::current());
 /// The dot product of each column of a with the same column of b, (n). Both are (m, n).
@@ -81,9 +83,27 @@ enum class ExponentialBase { e, two };
 /// two, down to 2^-149.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
-/// Sets element (i, c) of the scores (m, n) to -infinity, unless i + first <= c <= i + last. Causal masks and sliding
-/// windows are such bands.
+/// Sets element (i, c) of the scores (m, n), or of each matrix of a stack (b, m, n), to -infinity, unless
+/// i + first <= c <= i + last. Causal masks and sliding windows are such bands.
 Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where = SourceLine::current());
+/// ds = p ⊙ (dp − dots), with a number of `dots` (m) for each row, in the memory of dp. p and dp are (m, n).
+Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots,
+                        SourceLine where = SourceLine::current());
+
+/// Some rows of some heads of some sequences of a matrix (S n, heads · d), which has n rows of each of S sequences.
+struct HeadBlock {
+  Index all_sequences;  ///< S
+  Range sequences;
+  Range rows;  ///< of each sequence
+  Index head_dim;
+  std::vector<Index> heads;  ///< a head may occur more than once
+};
+/// The block as a stack of matrices (rows, d): the heads of the first sequence, those of the second one, ...
+Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where = SourceLine::current());
+/// The inverse of stack_heads: adds each matrix of a stack to the place of its head in `into`, in ascending order.
+void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into,
+               SourceLine where = SourceLine::current());
+
 /// The rotary embedding (Su et al. 2021), with the pairs of Llama and Mistral. t is (m, heads · d), d = head_dim.
 /// In each head of row i, elements j and j + d/2 are rotated by the angle positions[i mod n] · base^(−2j/d), where
 /// n is the number of positions: t has the rows of one or several sequences. Computed in float64 and rounded once.
@@ -104,6 +124,11 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
 /// no_slot are skipped. It is the gradient of an embedding.
 void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
                       SourceLine where = SourceLine::current());
+/// The loss of each row of logits, (m, 1): largest[i] + log(sums[i]) − of_labels(i, 0), and 0 where labels[i] is
+/// negative. The logarithm is to the base. Computed in float64 and rounded once. `largest` and `sums` are (m).
+Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                        std::span<const Index> labels, ExponentialBase base,
+                        SourceLine where = SourceLine::current());
 /// Subtracts values(i, r) from t(i, columns[i k + r]), where `values` is (m, k) and t is (m, n). The columns of
 /// one row differ. Entries with no_slot are skipped.
 Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,

@@ -11,7 +11,8 @@ namespace shard {
 /// All throw Error argument when shapes do not fit. Each comment gives the shapes.
 /// @{
 
-/// A factor of a matrix product: a matrix, or its transpose. The tensor must outlive it.
+/// A factor of a matrix product: a matrix, or its transpose; or a stack of matrices (b, rows, columns), or their
+/// transposes. The tensor must outlive it.
 struct Operand {
   const Tensor* tensor;
   bool is_transposed = false;
@@ -28,7 +29,8 @@ enum class Precision { float32, tf32, bf16 };
 void set_precision(Precision precision);
 Precision precision();
 
-/// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied.
+/// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied. The product of stacks
+/// (b, m, k) and (b, k, n) has the product of each pair, (b, m, n).
 Tensor matmul(Operand a, Operand b, SourceLine where = SourceLine::current());
 /// c += a b, in place. Engines accumulate gradients with it.
 void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where = SourceLine::current());

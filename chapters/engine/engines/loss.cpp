@@ -1,5 +1,6 @@
 #include "engine/engines/loss.hpp"
 
+#include <array>
 #include <cstring>
 
 namespace shard {
@@ -42,7 +43,7 @@ Tensor MeanTokenLoss::gradient(const Tensor& losses, Index first_row) {
   for (float loss : losses.to_host()) sum += double{loss};
   if (losses.size() > 0) losses_.add(first_row, sum);
   const auto each = static_cast<float>(1 / static_cast<double>(labelled_));
-  return Tensor::from_host(losses.shape(), std::vector<float>(static_cast<std::size_t>(losses.size()), each));
+  return add_to_rows(Tensor(losses.shape()), std::array{each});
 }
 
 }  // namespace shard

@@ -1,37 +1,10 @@
 #include "engine/layers/attention.hpp"
 
 #include <algorithm>
-#include <array>
-
-#include "engine/device/books/memory.hpp"
 
 namespace shard {
 
 namespace {
-
-/// A run of sequence `sequence`: (r, w), from t (sequences · n, w).
-Tensor run_of(const Tensor& t, const AttentionHeads& heads, Index sequence, Range run) {
-  const Index first = sequence * (t.extent(0) / heads.sequences);
-  return slice(t, 0, first + run.begin, first + run.end);
-}
-/// A head of a run: (r, d), from t (r, heads · d).
-Tensor head_of(const Tensor& t, const AttentionHeads& heads, Index head) {
-  return slice(t, 1, head * heads.head_dim, (head + 1) * heads.head_dim);
-}
-
-/// Joins the heads of each run of each sequence, in this order, to (sequences · n, width).
-Tensor joined(const std::vector<Tensor>& parts, std::size_t heads, Index rows, Index width) {
-  if (rows == 0 || width == 0) return Tensor({rows, width});
-  std::vector<Tensor> wide;
-  for (auto first = parts.begin(); first != parts.end(); first += static_cast<std::ptrdiff_t>(heads)) {
-    std::vector<const Tensor*> of_run;
-    for (std::size_t h = 0; h < heads; ++h) of_run.push_back(&first[static_cast<std::ptrdiff_t>(h)]);
-    wide.push_back(concatenate(of_run, 1));
-  }
-  std::vector<const Tensor*> all;
-  for (const Tensor& t : wide) all.push_back(&t);
-  return concatenate(all, 0);
-}
 
 /// The runs of indices with consecutive positions.
 std::vector<Range> runs_of(std::span<const Index> at) {
@@ -72,75 +45,94 @@ struct Blocks {
   }
 };
 
-/// The index of a head of a run of a sequence in a list of all heads of all runs of all sequences.
-std::size_t place_of_head(Index sequence, std::size_t runs, std::size_t run, std::size_t heads, Index head) {
-  return (static_cast<std::size_t>(sequence) * runs + run) * heads + static_cast<std::size_t>(head);
+/// Some heads of some sequences, which are computed together: their matrices are a stack.
+struct Part {
+  Range sequences, heads;
+};
+
+/// All heads of all sequences.
+std::vector<Part> parts_of(const AttentionHeads& heads, const OnlineSoftmax& softmax) {
+  std::vector<Part> parts;
+  const auto all = static_cast<Index>(heads.key_head.size());
+  for (Index s = 0; s < heads.sequences; s += softmax.sequences_at_once)
+    for (Index h = 0; h < all; h += softmax.heads_at_once)
+      parts.push_back({{s, std::min(s + softmax.sequences_at_once, heads.sequences)},
+                       {h, std::min(h + softmax.heads_at_once, all)}});
+  return parts;
 }
 
-/// The bias of each head, (s, n), or an empty tensor.
-std::vector<Tensor> biases(const AttentionHeads& heads, const AttentionPiece& piece) {
-  std::vector<Tensor> of_heads(heads.key_head.size());
-  for (std::size_t h = 0; heads.bias != nullptr && h < of_heads.size(); ++h) {
-    const auto column = static_cast<Index>(h);
-    of_heads[h] =
-        slice(*heads.bias, 1, column, column + 1)
-            .reshaped({static_cast<Index>(piece.at_q.size()), static_cast<Index>(piece.at_k.size())});
-  }
-  return of_heads;
+/// The queries of a part in a run, as rows of their heads.
+HeadBlock queries(const AttentionHeads& heads, const Part& part, Range run) {
+  HeadBlock block{heads.sequences, part.sequences, run, heads.head_dim, {}};
+  for (Index h = part.heads.begin; h < part.heads.end; ++h) block.heads.push_back(h);
+  return block;
 }
-/// The reverse of biases: (s · n, heads).
-Tensor of_pairs(std::vector<Tensor> of_heads, const Shape& shape) {
-  if (of_heads.empty()) return Tensor(shape);
-  std::vector<const Tensor*> columns;
-  for (Tensor& t : of_heads) {
-    t = std::move(t).reshaped({shape[0], 1});
-    columns.push_back(&t);
-  }
-  return concatenate(columns, 1);
+/// The keys that these queries see in a run: a head for each query head.
+HeadBlock keys(const AttentionHeads& heads, const Part& part, Range run) {
+  HeadBlock block = queries(heads, part, run);
+  for (Index& h : block.heads) h = heads.key_head[static_cast<std::size_t>(h)];
+  return block;
 }
-std::vector<Tensor> zeros_like(const std::vector<Tensor>& tensors) {
-  std::vector<Tensor> zeros;
-  for (const Tensor& t : tensors) zeros.emplace_back(t.shape());
-  return zeros;
+/// The bias of the part's scores, once for each of its sequences: numbers of each pair of a query and a key.
+HeadBlock biases(const AttentionHeads& heads, const Part& part) {
+  HeadBlock block{1, {0, 1}, {0, heads.bias->extent(0)}, 1, {}};
+  for (Index s = part.sequences.begin; s < part.sequences.end; ++s)
+    for (Index h = part.heads.begin; h < part.heads.end; ++h) block.heads.push_back(h);
+  return block;
 }
 
-/// The scores of one head, (s, n): -infinity where a query does not see a key.
-Tensor scores(const Tensor& q, const Tensor& k, const Tensor& bias, const Block& block,
-              const Arithmetic& how) {
-  Tensor z = scale(matmul(q, transposed(k)), how.score_scale);
-  if (bias.size() > 0) z = add(std::move(z), bias);
-  return keep_band(how.exponents(std::move(z)), block.first, block.last);
+/// A stack of `count` matrices as one matrix that has the rows of all, and back.
+Tensor rows_of(Tensor stack) {
+  const Shape shape = stack.shape();
+  return std::move(stack).reshaped({shape[0] * shape[1], shape[2]});
+}
+Tensor stacked(Tensor rows, Index count) {
+  const Shape shape = rows.shape();
+  return std::move(rows).reshaped({count, shape[0] / count, shape[1]});
 }
 
-/// The elementwise maximum of two vectors (s).
-Tensor larger(const Tensor& a, Tensor b) {
-  const Tensor left = a.clone().reshaped({a.size(), 1}), right = std::move(b).reshaped({a.size(), 1});
-  const std::array<const Tensor*, 2> both = {&left, &right};
-  return row_max(concatenate(both, 1));
+/// The exponents of a part's scores in a block, (b s, n): -infinity where a query does not see a key.
+Tensor exponents(const Tensor& q, const Tensor& k, const AttentionHeads& heads, const Part& part,
+                 const Block& block) {
+  Tensor z = scale(matmul(q, transposed(k)), heads.how.score_scale);  // (b, s, n)
+  if (heads.bias != nullptr)
+    z = add(std::move(z), stack_heads(*heads.bias, biases(heads, part)).reshaped(z.shape()));
+  return rows_of(keep_band(heads.how.exponents(std::move(z)), block.first, block.last));
 }
 
-/// Adds a piece of keys of one head to the online softmax.
-void attend_head(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& largest, Tensor& sums,
-                 Tensor& weighted) {
-  Tensor m = larger(largest, row_max(z));
-  const Index rows = m.size();
-  Tensor factor = exponentials(std::move(largest).reshaped({rows, 1}), m, how.base).reshaped({rows});
-  const Tensor powers = exponentials(std::move(z), m, how.base);  // (s, n)
+/// Adds a piece of keys to the online softmax of a part: z (b s, n) and v (b, n, d), to `largest` and `sums` (b s) and
+/// to `weighted` (b s, d).
+void attend_heads(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& largest, Tensor& sums,
+                  Tensor& weighted) {
+  Tensor m = row_max(z, largest);
+  const Index rows = m.size(), heads = v.extent(0);
+  const Tensor factor = exponentials(std::move(largest).reshaped({rows, 1}), m, how.base).reshaped({rows});
+  Tensor powers = exponentials(std::move(z), m, how.base);  // (b s, n)
   sums = add(multiply(std::move(sums), factor), row_sums(powers));
-  weighted = add(scale_rows(std::move(weighted), factor), matmul(powers, v));
+  Tensor sum = stacked(scale_rows(std::move(weighted), factor), heads);
+  matmul_accumulate(stacked(std::move(powers), heads), v, sum);
+  weighted = rows_of(std::move(sum));
   largest = std::move(m);
 }
 
-/// Initial values, for each head of each run of queries of each sequence.
-void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionHeads& heads) {
-  for (Index s = 0; s < heads.sequences; ++s)
-    for (Range run : runs)
-      for (std::size_t h = 0; h < heads.key_head.size(); ++h) {
-        softmax.largest.push_back(row_max(Tensor({run.size(), 0})));
-        softmax.sums.emplace_back(Shape{run.size()});
-        softmax.weighted.emplace_back(Shape{run.size(), heads.head_dim});
-      }
+/// Decides on the parts, and gives each run of queries of each of them its initial values.
+void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionPiece& piece,
+           const AttentionHeads& heads) {
+  const Index s = std::ssize(piece.at_q), n = std::ssize(piece.at_k);
+  const Index of_head = std::max({s * n, (s + n) * heads.head_dim, Index{1}});
+  const Index at_once = std::max(piece.q.size(), piece.k.size()) / of_head;
+  const auto all = static_cast<Index>(heads.key_head.size());
+  softmax.heads_at_once = std::clamp<Index>(at_once, 1, std::max<Index>(all, 1));
+  softmax.sequences_at_once = std::max<Index>(at_once / softmax.heads_at_once, 1);
+  for (const Part& part : parts_of(heads, softmax))
+    for (Range run : runs) {
+      const Index rows = part.sequences.size() * part.heads.size() * run.size();
+      softmax.largest.push_back(row_max(Tensor({rows, 0})));
+      softmax.sums.emplace_back(Shape{rows});
+      softmax.weighted.emplace_back(Shape{rows, heads.head_dim});
+    }
 }
+
 }  // namespace
 
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) {
@@ -151,61 +143,70 @@ std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) 
 
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax) {
   const Blocks blocks(piece, heads);
-  const std::vector<Tensor> bias = biases(heads, piece);
-  if (softmax.largest.empty()) begin(softmax, blocks.of_q, heads);
-  for_each_alike(heads.sequences, [&](Index s) {
+  if (softmax.largest.empty()) begin(softmax, blocks.of_q, piece, heads);
+  std::size_t first = 0;  // the part's first run
+  for (const Part& part : parts_of(heads, softmax)) {
     for (const Block& block : blocks.visible) {
-      const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
-                   vs = run_of(piece.v, heads, s, block.keys);
-      for_each_alike(static_cast<Index>(heads.key_head.size()), [&](Index h) {
-        const Index g = heads.key_head[static_cast<std::size_t>(h)];
-        const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, heads.key_head.size(), h);
-        const Tensor q = head_of(qs, heads, h), k = head_of(ks, heads, g), v = head_of(vs, heads, g);
-        attend_head(scores(q, k, bias[static_cast<std::size_t>(h)], block, heads.how), v, heads.how,
-                    softmax.largest[i], softmax.sums[i], softmax.weighted[i]);
-      });
+      const std::size_t i = first + block.query_run;
+      const HeadBlock of_keys = keys(heads, part, block.keys);
+      Tensor z = exponents(stack_heads(piece.q, queries(heads, part, block.queries)),
+                           stack_heads(piece.k, of_keys), heads, part, block);
+      attend_heads(std::move(z), stack_heads(piece.v, of_keys), heads.how, softmax.largest[i],
+                   softmax.sums[i], softmax.weighted[i]);
     }
-  });
+    first += blocks.of_q.size();
+  }
 }
 
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax) {
-  std::vector<Tensor> out;
-  for (std::size_t i = 0; i < softmax.weighted.size(); ++i)
-    out.push_back(heads.how.rounded(divide_rows(std::move(softmax.weighted[i]), softmax.sums[i])));
+  Tensor out({rows, heads.query_width()});
+  auto weighted = softmax.weighted.begin();
+  auto sums = softmax.sums.begin();
+  for (const Part& part : parts_of(heads, softmax)) {
+    const Index count = part.sequences.size() * part.heads.size();
+    for (Range run{0, 0}; run.end < rows / heads.sequences; run.begin = run.end) {
+      run.end += weighted->extent(0) / count;
+      Tensor o = heads.how.rounded(divide_rows(std::move(*weighted++), *sums++));
+      add_heads(stacked(std::move(o), count), queries(heads, part, run), out);
+    }
+  }
   softmax.weighted.clear();
-  return joined(out, heads.key_head.size(), rows, heads.query_width());
+  return out;
 }
 
 namespace {
 
-/// The operands of one head of a block of a sequence, in the backward pass.
-struct HeadOperands {
-  Tensor q, k, v, o, dout;
-  const Tensor& bias;
+/// What the backward pass of attention reads.
+struct Backward {
+  const Tensor& dout;
+  const Tensor& o;
+  const AttentionPiece& piece;
+  const AttentionHeads& heads;
 };
 
-/// Adds to dq (s, d), dk and dv (n, d) and, if there is a bias, dbias (s, n).
-void head_backward(const HeadOperands& head, const Block& block, const Arithmetic& how, const Tensor& largest,
-                   const Tensor& sums, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dbias) {
-  Tensor p = exponentials(scores(head.q, head.k, head.bias, block, how), largest, how.base);
-  p = how.rounded(divide_rows(std::move(p), sums));                            // (s, n)
-  matmul_accumulate(transposed(p), head.dout, dv);                             // pᵀ do
-  Tensor ds = matmul(head.dout, transposed(head.v));                           // dp = do vᵀ
-  ds = add_to_columns(std::move(ds), scale(row_dots(head.dout, head.o), -1));  // dp − Σ p dp
-  ds = how.rounded(multiply(std::move(ds), p));                                // (s, n)
-  if (dbias.size() > 0) dbias = add(std::move(dbias), ds);
-  ds = scale(std::move(ds), how.score_scale);
-  matmul_accumulate(transposed(ds), head.q, dk);
-  matmul_accumulate(ds, head.k, dq);
-}
-
-/// Zeros for each of `heads` heads of each run of each sequence.
-std::vector<Tensor> zeros(Index sequences, const std::vector<Range>& runs, Index heads, Index head_dim) {
-  std::vector<Tensor> all;
-  for (Index s = 0; s < sequences; ++s)
-    for (Range run : runs)
-      for (Index h = 0; h < heads; ++h) all.emplace_back(Shape{run.size(), head_dim});
-  return all;
+/// Adds the gradients of a part in a block.
+void part_backward(const Backward& of, const Part& part, const Block& block, const Tensor& largest,
+                   const Tensor& sums, AttentionGradients& d, Tensor* dbias) {
+  const AttentionHeads& heads = of.heads;
+  const Arithmetic& how = heads.how;
+  const HeadBlock of_queries = queries(heads, part, block.queries), of_keys = keys(heads, part, block.keys);
+  const Tensor q = stack_heads(of.piece.q, of_queries), k = stack_heads(of.piece.k, of_keys);
+  const Index count = q.extent(0);
+  Tensor p = exponentials(exponents(q, k, heads, part, block), largest, how.base);
+  p = stacked(how.rounded(divide_rows(std::move(p), sums)), count);  // (b, s, n)
+  Tensor dout = stack_heads(of.dout, of_queries);
+  add_heads(matmul(transposed(p), dout), of_keys, d.dv);                            // pᵀ do
+  Tensor ds = rows_of(matmul(dout, transposed(stack_heads(of.piece.v, of_keys))));  // dp = do vᵀ
+  const Tensor dots = row_dots(rows_of(std::move(dout)), rows_of(stack_heads(of.o, of_queries)));  // Σ p dp
+  ds = how.rounded(softmax_backward(std::move(ds), rows_of(std::move(p)), dots));                  // (b s, n)
+  if (dbias != nullptr) {
+    ds = std::move(ds).reshaped({count, heads.bias->extent(0), 1});
+    add_heads(ds, biases(heads, part), *dbias);
+    ds = std::move(ds).reshaped({count * block.queries.size(), block.keys.size()});
+  }
+  ds = stacked(scale(std::move(ds), how.score_scale), count);
+  add_heads(matmul(transposed(ds), q), of_keys, d.dk);
+  add_heads(matmul(ds, k), of_queries, d.dq);
 }
 
 }  // namespace
@@ -213,36 +214,16 @@ std::vector<Tensor> zeros(Index sequences, const std::vector<Range>& runs, Index
 AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const AttentionPiece& piece,
                                    const AttentionHeads& heads, const OnlineSoftmax& softmax, Tensor* dbias) {
   const Blocks blocks(piece, heads);
-  if (blocks.visible.empty())
-    return {Tensor(piece.q.shape()), Tensor(piece.k.shape()), Tensor(piece.v.shape())};
-  const std::size_t query_heads = heads.key_head.size(),
-                    key_heads = static_cast<std::size_t>(heads.key_heads);
-  std::vector<Tensor> dq =
-      zeros(heads.sequences, blocks.of_q, static_cast<Index>(query_heads), heads.head_dim);
-  std::vector<Tensor> dk = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
-  std::vector<Tensor> dv = zeros(heads.sequences, blocks.of_k, heads.key_heads, heads.head_dim);
-  const std::vector<Tensor> bias = biases(heads, piece);
-  std::vector<Tensor> dbiases = zeros_like(bias);
-  for_each_alike(heads.sequences, [&](Index s) {
+  AttentionGradients d{Tensor(piece.q.shape()), Tensor(piece.k.shape()), Tensor(piece.v.shape())};
+  std::size_t first = 0;  // the part's first run
+  for (const Part& part : parts_of(heads, softmax)) {
     for (const Block& block : blocks.visible) {
-      const Tensor qs = run_of(piece.q, heads, s, block.queries), ks = run_of(piece.k, heads, s, block.keys),
-                   vs = run_of(piece.v, heads, s, block.keys), os = run_of(o, heads, s, block.queries),
-                   ds = run_of(dout, heads, s, block.queries);
-      for_each_alike(static_cast<Index>(query_heads), [&](Index h) {
-        const Index g = heads.key_head[static_cast<std::size_t>(h)];
-        const std::size_t i = place_of_head(s, blocks.of_q.size(), block.query_run, query_heads, h);
-        const std::size_t j = place_of_head(s, blocks.of_k.size(), block.key_run, key_heads, g);
-        head_backward({head_of(qs, heads, h), head_of(ks, heads, g), head_of(vs, heads, g),
-                       head_of(os, heads, h), head_of(ds, heads, h), bias[static_cast<std::size_t>(h)]},
-                      block, heads.how, softmax.largest[i], softmax.sums[i], dq[i], dk[j], dv[j],
-                      dbiases[static_cast<std::size_t>(h)]);
-      });
+      const std::size_t i = first + block.query_run;
+      part_backward({dout, o, piece, heads}, part, block, softmax.largest[i], softmax.sums[i], d, dbias);
     }
-  });
-  if (dbias != nullptr) *dbias = add(std::move(*dbias), of_pairs(std::move(dbiases), dbias->shape()));
-  return {joined(dq, query_heads, piece.q.extent(0), heads.query_width()),
-          joined(dk, key_heads, piece.k.extent(0), heads.key_width()),
-          joined(dv, key_heads, piece.v.extent(0), heads.key_width())};
+    first += blocks.of_q.size();
+  }
+  return d;
 }
 
 namespace {

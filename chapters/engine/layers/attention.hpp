@@ -38,12 +38,15 @@ struct AttentionHeads {
 /// counted from `first_key_head`.
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head);
 
-/// The state of the online softmax, for each head of each run of queries of each sequence. The positions of a
-/// run are consecutive. Most devices have one run; a device with two pieces of each sequence has two.
+/// The state of the online softmax. Some heads of some sequences are computed at once: as many as need no more memory
+/// for their scores, and for their queries and keys, than all queries take, or all keys; at least one. Each such part
+/// has a tensor for each of its runs of queries: the positions of a run are consecutive. Most devices have one run; a
+/// device with two pieces of each sequence has two.
 struct OnlineSoftmax {
-  std::vector<Tensor> largest;   // (s) each
-  std::vector<Tensor> sums;      // (s) each
-  std::vector<Tensor> weighted;  // (s, d) each; empty after `attended`
+  Index sequences_at_once = 1, heads_at_once = 1;
+  std::vector<Tensor> largest;   // (b s) each, for b heads of sequences
+  std::vector<Tensor> sums;      // (b s) each
+  std::vector<Tensor> weighted;  // (b s, d) each; empty after `attended`
 };
 
 /// q (sequences · s, heads · d) at positions `at_q` (s), and a piece of keys and values, each

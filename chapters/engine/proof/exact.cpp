@@ -75,18 +75,29 @@ double largest(const Matrix& m) {
   return most;
 }
 
-Matrix matrix_of(Operand a) {
-  const Matrix m(HostTensor{a.tensor->shape(), a.tensor->to_host()});
-  return a.is_transposed ? m.transposed() : m;
+/// The matrices of a stack, or the only one.
+std::vector<Matrix> matrices_of(Operand a, Index count) {
+  const Shape& shape = a.tensor->shape();
+  const std::vector<float> all = a.tensor->to_host();
+  std::vector<Matrix> matrices;
+  for (auto first = all.begin(); first != all.end(); first += a.tensor->size() / count) {
+    const Matrix m(HostTensor{{shape.end() - 2, shape.end()}, {first, first + a.tensor->size() / count}});
+    matrices.push_back(a.is_transposed ? m.transposed() : m);
+  }
+  return matrices;
 }
 
 }  // namespace
 
 /// Most products are exact by a bound: no sum is more than the number of its addends times the largest of them.
 void ExactProducts::product(Operand a, Operand b, const Tensor&, bool) {
-  const Matrix left = matrix_of(a), right = matrix_of(b);
-  const double bound = static_cast<double>(left.columns) * largest(left) * largest(right);
-  if (bound > largest_exact * unit_of(left) * unit_of(right)) exact::product(left, right);
+  const Index count = a.tensor->rank() == 3 ? a.tensor->extent(0) : 1;
+  const std::vector<Matrix> of_a = matrices_of(a, count), of_b = matrices_of(b, count);
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const Matrix &left = of_a[i], &right = of_b[i];
+    const double bound = static_cast<double>(left.columns) * largest(left) * largest(right);
+    if (bound > largest_exact * unit_of(left) * unit_of(right)) exact::product(left, right);
+  }
 }
 
 }  // namespace shard::exact

@@ -1,6 +1,6 @@
 #include "engine/layers/tokens/cross_entropy.hpp"
 
-#include <cmath>
+#include <array>
 
 namespace shard {
 
@@ -14,14 +14,7 @@ Tensor logits_of_labels(const Tensor& z, const std::vector<Index>& columns) {
 
 Tensor token_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels, const Tokens& tokens,
                     const Arithmetic& how) {
-  const std::vector<float> m = largest.to_host(), s = sums.to_host(), z = of_labels.to_host();
-  std::vector<float> losses(m.size());
-  for (std::size_t i = 0; i < m.size(); ++i) {
-    if (tokens.labels[i] == Tokens::no_label) continue;
-    const double log = how.base == ExponentialBase::two ? std::log2(double{s[i]}) : std::log(double{s[i]});
-    losses[i] = static_cast<float>(double{m[i]} + log - double{z[i]});
-  }
-  return how.rounded(Tensor::from_host({static_cast<Index>(losses.size()), 1}, losses));
+  return how.rounded(losses_of_labels(largest, sums, of_labels, tokens.labels, how.base));
 }
 
 Tensor cross_entropy(Tensor z, const Tokens& tokens, const Arithmetic& how, TokenSoftmax& kept) {
@@ -38,12 +31,12 @@ Tensor cross_entropy(Tensor z, const Tokens& tokens, const Arithmetic& how, Toke
 Tensor cross_entropy_backward(const Tensor& dloss, const Tokens& tokens, const Arithmetic& how,
                               TokenSoftmax kept) {
   const Index rows = dloss.extent(0);
-  std::vector<float> d = dloss.to_host();
-  for (std::size_t i = 0; i < d.size(); ++i)
-    if (tokens.labels[i] == Tokens::no_label) d[i] = 0;
-  const Tensor ones = Tensor::from_host({rows, 1}, std::vector<float>(d.size(), 1));
-  Tensor dz = subtract_at_columns(std::move(kept.p), kept.labels, ones);
-  dz = scale_rows(std::move(dz), Tensor::from_host({rows}, d));
+  std::vector<Index> of_row(static_cast<std::size_t>(rows));  // no_slot where the gradient is 0
+  for (std::size_t i = 0; i < of_row.size(); ++i)
+    of_row[i] = tokens.labels[i] == Tokens::no_label ? no_slot : static_cast<Index>(i);
+  const Tensor d = combine_rows(dloss, of_row, 1).reshaped({rows});
+  const Tensor ones = add_to_rows(Tensor({rows, 1}), std::array{1.0F});
+  Tensor dz = scale_rows(subtract_at_columns(std::move(kept.p), kept.labels, ones), d);
   return scale(how.rounded(std::move(dz)), how.logit_scale);
 }
 

@@ -22,7 +22,7 @@ struct TokenSoftmax {
 Tensor powers_of_logits(Tensor z, const Tensor& largest, const Arithmetic& how);
 /// The logit of each label, (T, 1); 0 for a label in no column of this device.
 Tensor logits_of_labels(const Tensor& z, const std::vector<Index>& columns);
-/// The losses, (T, 1), of the rows `tokens`. Computed on the host in float64 and rounded once.
+/// The losses, (T, 1), of the rows `tokens`: 0 without a label.
 Tensor token_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels, const Tokens& tokens,
                     const Arithmetic& how);
 /// @}

@@ -51,10 +51,20 @@ std::string describe(Operand o) {
 }  // namespace
 
 Extents extents_of_product(Operand a, Operand b) {
-  auto extent = [](Operand o, int axis) { return o.tensor->extent(o.is_transposed ? 1 - axis : axis); };
-  if (a.tensor->rank() != 2 || b.tensor->rank() != 2 || extent(a, 1) != extent(b, 0))
-    refuse(Code::argument, "matmul", "matrices (m, k) and (k, n)", describe(a) + " and " + describe(b));
-  return {extent(a, 0), extent(a, 1), extent(b, 1)};
+  const int rank = a.tensor->rank();
+  auto extent = [=](Operand o, int axis) {
+    return o.tensor->extent(rank - 2 + (o.is_transposed ? 1 - axis : axis));
+  };
+  auto count = [=](Operand o) { return rank == 3 ? o.tensor->extent(0) : 1; };
+  if ((rank != 2 && rank != 3) || b.tensor->rank() != rank || extent(a, 1) != extent(b, 0) ||
+      count(a) != count(b))
+    refuse(Code::argument, "matmul", "matrices (m, k) and (k, n), or stacks of as many",
+           describe(a) + " and " + describe(b));
+  return {extent(a, 0), extent(a, 1), extent(b, 1), count(a)};
+}
+
+Shape shape_of_product(Operand a, Extents e) {
+  return a.tensor->rank() == 3 ? Shape{e.count, e.m, e.n} : Shape{e.m, e.n};
 }
 
 Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, Index end) {

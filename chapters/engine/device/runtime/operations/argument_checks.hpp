@@ -16,11 +16,13 @@ void require_values(const char* call, const Tensor& t, std::span<const float> va
 void require_same_shape(const char* call, const Tensor& a, const Tensor& b);
 void require_shape(const char* call, const Shape& expected, const Tensor& given);
 
-/// The extents of a product (m, k) times (k, n).
+/// The extents of a product (m, k) times (k, n), or of `count` of them.
 struct Extents {
-  Index m, k, n;
+  Index m, k, n, count = 1;
 };
 Extents extents_of_product(Operand a, Operand b);
+/// (m, n), or (count, m, n) where `a` is a stack.
+Shape shape_of_product(Operand a, Extents e);
 
 /// The shape of elements [begin, end) along an axis.
 Shape shape_of_slice(const char* call, const Tensor& t, int axis, Index begin, Index end);

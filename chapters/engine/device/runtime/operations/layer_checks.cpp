@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace shard {
@@ -33,6 +34,31 @@ void require_one_for_each_column(const char* call, const Tensor& t, const Tensor
   require_vector(call, "column", t, t.extent(1), numbers);
 }
 
+void require_scores(const Tensor& scores) {
+  if (scores.rank() != 3) require_matrix("keep_band", scores);
+}
+
+Shape shape_of_heads(const char* call, const Tensor& t, const HeadBlock& block) {
+  require_matrix(call, t);
+  const auto& [all, sequences, rows, d, heads] = block;
+  auto is_within = [](Range part, Index end) {
+    return part.begin >= 0 && part.begin <= part.end && part.end <= end;
+  };
+  if (all < 1 || t.extent(0) % all != 0 || !is_within(sequences, all) || !is_within(rows, t.extent(0) / all))
+    refuse(Code::argument, call,
+           fmt::format("rows of {} sequences of one length, and some of each", std::max<Index>(all, 1)),
+           fmt::format("{} with rows {} to {} of sequences {} to {}", to_string(t.shape()), rows.begin,
+                       rows.end, sequences.begin, sequences.end));
+  if (d < 1 || t.extent(1) % d != 0)
+    refuse(Code::argument, call, "a head_dim that divides the columns of " + to_string(t.shape()),
+           std::to_string(d));
+  for (Index head : heads)
+    if (head < 0 || head >= t.extent(1) / d)
+      refuse(Code::argument, call, fmt::format("heads from 0 to {}", t.extent(1) / d - 1),
+             std::to_string(head));
+  return {sequences.size() * count_of(heads), rows.size(), d};
+}
+
 void require_unit(float unit, float limit) {
   int exponent = 0;
   if (unit != 0 && std::frexp(unit, &exponent) != 0.5F)
@@ -56,6 +82,14 @@ std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::spa
   for (Index j = 0; j < head_dim / 2; ++j)
     angles.push_back(std::pow(base, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
   return angles;
+}
+
+void require_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                    std::span<const Index> labels) {
+  const Index rows = count_of(labels);
+  require_shape("losses_of_labels", {rows, 1}, of_labels);
+  require_one_for_each_row("losses_of_labels", of_labels, largest);
+  require_one_for_each_row("losses_of_labels", of_labels, sums);
 }
 
 void require_addends(const Tensor& rows, std::span<const Index> at, const Tensor& into) {

@@ -12,11 +12,17 @@ void require_same_matrices(const char* call, const Tensor& a, const Tensor& b);
 void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& numbers);
 /// t must be a matrix (m, n), and `numbers` (n).
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
+/// keep_band: scores must be a matrix or a stack of matrices.
+void require_scores(const Tensor& scores);
+/// The shape of a stack of heads of t. \throws Error argument when t does not have them
+Shape shape_of_heads(const char* call, const Tensor& t, const HeadBlock& block);
 /// round_to: the unit must be 0 or a power of two, and the limit at least 0.
 void require_unit(float unit, float limit);
 /// Checks the arguments of rotate. Returns the angle of each pair at position 1: base^(−2j/d), 0 <= j < d/2.
 std::vector<double> angles_of_a_head(const char* call, const Tensor& t, std::span<const Index> positions,
                                      Index head_dim, double base);
+void require_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                    std::span<const Index> labels);
 void require_addends(const Tensor& rows, std::span<const Index> at, const Tensor& into);
 void require_subtrahends(const Tensor& t, std::span<const Index> columns, const Tensor& values);
 

@@ -17,8 +17,8 @@ struct PrecisionOfProducts {
 
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
   runtime::stream().advance_during_work();
-  if (e.m == 0 || e.n == 0 || e.k == 0) return;
-  runtime::note_product(a, b, c, keep != 0, 2 * e.m * e.n * e.k);
+  if (e.m == 0 || e.n == 0 || e.k == 0 || e.count == 0) return;
+  runtime::note_product(a, b, c, keep != 0, 2 * e.count * e.m * e.n * e.k);
   runtime::product(a, b, c, e, keep);
 }
 
@@ -34,7 +34,8 @@ Precision precision() {
 Tensor matmul(Operand a, Operand b, SourceLine where) {
   const CallSite call(where);
   Extents e = extents_of_product(a, b);
-  Tensor c = e.k == 0 ? Tensor({e.m, e.n}) : TensorMemory::make({e.m, e.n});  // an empty sum is zero
+  const Shape shape = shape_of_product(a, e);
+  Tensor c = e.k == 0 ? Tensor(shape) : TensorMemory::make(shape);  // an empty sum is zero
   multiply_into(c, a, b, e, 0.0F);
   return c;
 }
@@ -42,7 +43,7 @@ Tensor matmul(Operand a, Operand b, SourceLine where) {
 void matmul_accumulate(Operand a, Operand b, Tensor& c, SourceLine where) {
   const CallSite call(where);
   Extents e = extents_of_product(a, b);
-  require_shape("matmul_accumulate", {e.m, e.n}, c);
+  require_shape("matmul_accumulate", shape_of_product(a, e), c);
   multiply_into(c, a, b, e, 1.0F);
 }
 
