@@ -75,7 +75,7 @@ class ExpertsDecoder : public LanguageModel {
         gradients.put(name, all_reduce(std::move(p)));  // P → R
       });
     }
-    Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
+    Partial dembedding = embedding_backward(d, kept.tokens.ids, m_.vocabulary);  // (V, D)
     if (m_.is_tied)
       accumulate(dembedding, std::move(dhead));  // the table is used twice
     else

@@ -83,7 +83,7 @@ class FsdpDecoder : public LanguageModel {
       for_each_parameter(m_, b, g,
                          [&](const std::string& name, Partial& p) { leave(name, std::move(p), leaving); });
     }
-    accumulate(dtable, embedding_backward(d, kept.tokens, m_.vocabulary));  // (V, D)   P
+    accumulate(dtable, embedding_backward(d, kept.tokens.ids, m_.vocabulary));  // (V, D)   P
     put(leaving, gradients);
     gradients.put(embedding_name(), reduce_scatter<0>(std::move(dtable)));  // (V/N, D)   P → S0
     return gradients;

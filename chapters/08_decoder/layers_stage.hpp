@@ -4,7 +4,6 @@
 /// last ones. All tensors are Owned: a device works alone on what it has.
 
 #include <functional>
-#include <numeric>
 
 #include "engine/schedules/conveyor.hpp"
 #include "engine/schedules/stage_worker.hpp"
@@ -33,7 +32,7 @@ struct Stage {
   /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one returns
   /// the losses, (T, 1).
   Owned forward(Owned x, StageKept& kept) const {
-    if (is_first()) x = embedding(w.embedding, kept.tokens);  // (T, D)
+    if (is_first()) x = embedding(w.embedding, kept.tokens.ids);  // (T, D)
     for (Index b = blocks.begin; b < blocks.end; ++b) {
       const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       KeptFor<Owned>& k = kept.blocks.emplace_back();
@@ -61,7 +60,7 @@ struct Stage {
                          [&](const std::string& name, Owned& p) { accumulate(sums[name], std::move(p)); });
     }
     if (!is_first()) return d;
-    accumulate(sums[embedding_name()], embedding_backward(d, kept.tokens, m.vocabulary));  // (V, D)
+    accumulate(sums[embedding_name()], embedding_backward(d, kept.tokens.ids, m.vocabulary));  // (V, D)
     return {};
   }
 
@@ -116,12 +115,11 @@ inline Tensor labels_of(const Tokens& t) {  // (b, S)
 }
 /// The tokens of some sequences, of which a device knows no more than the labels, if any.
 inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
-  Tokens t{.sequences = sequences, .length = length};
-  t.positions.resize(static_cast<std::size_t>(length));
-  std::iota(t.positions.begin(), t.positions.end(), Index{0});
   const std::vector<float> all = labels.to_host();
-  t.labels.assign(all.begin(), all.end());
-  return t;
+  return {.sequences = sequences,
+          .length = length,
+          .labels = {all.begin(), all.end()},
+          .positions = positions_from(0, length)};
 }
 /// @}
 

@@ -88,7 +88,7 @@ class SequenceDecoder : public LanguageModel {
     MyKept kept;
     kept.cut = cut;
     kept.tokens = read(input, m_.vocabulary).at(cut.places(device_id()));
-    Sharded<0> x = embedding(w_.embedding, kept.tokens, kept.cut.rows(device_id()).begin,
+    Sharded<0> x = embedding(w_.embedding, kept.tokens.ids, kept.cut.rows(device_id()).begin,
                              kept.cut.all_rows());  // (t, D)
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
@@ -118,7 +118,7 @@ class SequenceDecoder : public LanguageModel {
       accumulate(d, feed_forward_block_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept, kept.blocks.back(), gradients));
     }
-    Partial dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
+    Partial dembedding = embedding_backward(d, kept.tokens.ids, m_.vocabulary);  // (V, D)
     if (m_.is_tied)
       accumulate(dembedding, std::move(dhead));  // the table is used twice
     else

@@ -24,7 +24,7 @@ class SingleDecoder : public LanguageModel {
   /// x is the residual stream: each part of a block reads it through a norm, and adds to it.
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = read(input, m_.vocabulary)};    // T = B S of them
-    Replicated x = embedding(w_.embedding, kept.tokens);  // (T, D)
+    Replicated x = embedding(w_.embedding, kept.tokens.ids);  // (T, D)
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
@@ -56,7 +56,7 @@ class SingleDecoder : public LanguageModel {
       accumulate(d, feed_forward_block_backward(b, d, kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, d, kept.tokens, kept.blocks.back(), gradients));
     }
-    Replicated dembedding = embedding_backward(d, kept.tokens, m_.vocabulary);  // (V, D)
+    Replicated dembedding = embedding_backward(d, kept.tokens.ids, m_.vocabulary);  // (V, D)
     put_tables(m_, std::move(dembedding), std::move(dhead), gradients);
     return gradients;
   }

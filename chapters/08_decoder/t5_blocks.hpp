@@ -5,8 +5,6 @@
 /// heads or hidden units, and what a device computes with them, as C; and weights whose rows are, as R, like
 /// the embedding and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
 
-#include <numeric>
-
 #include "blocks.hpp"
 #include "engine/layers/relative_positions.hpp"
 #include "engine/workloads/t5/model.hpp"
@@ -116,10 +114,7 @@ struct T5Kept {
 
 /// Positions from 0 to that of the last of these tokens: with those of earlier passes.
 inline std::vector<Index> all_positions(const Tokens& tokens) {
-  const auto& at = tokens.positions;
-  std::vector<Index> all(at.empty() ? 0 : static_cast<std::size_t>(at.back() + 1));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return positions_from(0, tokens.positions.empty() ? 0 : tokens.positions.back() + 1);
 }
 /// Whether no pass before has begun these sequences. In a pass that goes on
 /// (LanguageModel::continue_sequence), the encoder has nothing to read, and what the decoder's cross

@@ -142,8 +142,8 @@ struct T5Stage {
   void read(Side side, X& x, Kept& kept) const {
     T5StackKept<X, C>& k = kept.stack(side);
     k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m.positions(side));  // (S S)
-    k.bias = position_bias(bias(side), k.buckets);                                           // (S S, H)
-    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens));                // (T, D)
+    k.bias = embedding(bias(side), k.buckets);                                           // (S S, H)
+    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens.ids));                // (T, D)
     for (Index b = split.blocks(side, device).begin; b < split.blocks(side, device).end; ++b) {
       const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       T5BlockKept<X, C>& kb = k.blocks.emplace_back();
@@ -175,7 +175,7 @@ struct T5Stage {
                                     dsource, &dbias, put));
     }
     put(t5_name(side, "position_bias"),
-        position_bias_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
+        embedding_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
     if (!split.has_first(side, device)) return;
     accumulate(dtable, table_gradient(d, k.tokens));
     d = X();
@@ -183,9 +183,9 @@ struct T5Stage {
   /// (V, D), or its rows here.
   R table_gradient(const X& d, const Tokens& tokens) const {
     if constexpr (std::same_as<X, R>)
-      return embedding_backward(d, tokens, m.vocabulary);
+      return embedding_backward(d, tokens.ids, m.vocabulary);
     else
-      return embedding_backward(d, tokens, table());
+      return embedding_backward(d, tokens.ids, table());
   }
   /// put(name, gradient) takes the gradients of weights. That of the source is added to `dsource`, (T_e, D), and
   /// that of scores to `dbias`, where there is one.

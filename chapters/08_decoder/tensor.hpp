@@ -36,7 +36,7 @@ class TensorDecoder : public LanguageModel {
   /// The residual stream x is the same on every device, or a device has its rows of it.
   Placed forward(Tensor input) override {
     MyKept kept{.tokens = read(input, m_.vocabulary)};   // T = B S of them
-    X x = summed(embedding(w_.embedding, kept.tokens));  // (T, D)   P → X
+    X x = summed(embedding(w_.embedding, kept.tokens.ids));  // (T, D)   P → X
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
@@ -70,7 +70,7 @@ class TensorDecoder : public LanguageModel {
       accumulate(d, feed_forward_block_backward(b, whole(d), kept.blocks.back(), gradients));
       accumulate(d, attend_backward(b, whole(d), kept.tokens, kept.blocks.back(), gradients));
     }
-    Sharded<0> dtable = embedding_backward(whole(std::move(d)), kept.tokens, w_.embedding);  // (V/N, D)
+    Sharded<0> dtable = embedding_backward(whole(std::move(d)), kept.tokens.ids, w_.embedding);  // (V/N, D)
     put_tables(m_, std::move(dtable), std::move(dhead), gradients);
     return gradients;
   }

@@ -8,8 +8,6 @@
 /// other device, so with more devices it sends less. A device without heads idles during attention.
 /// Builds on: 08_decoder/sequence_decoder.hpp.
 
-#include <numeric>
-
 #include "sequence_decoder.hpp"
 
 namespace shard::decoders {
@@ -83,9 +81,7 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
   }
   /// All positions.
   static std::vector<Index> positions(const SequenceCut& cut) {
-    std::vector<Index> at(static_cast<std::size_t>(cut.length));
-    std::iota(at.begin(), at.end(), cut.first_position);
-    return at;
+    return positions_from(cut.first_position, cut.length);
   }
 
   /// ## The change of layout

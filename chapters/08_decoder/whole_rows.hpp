@@ -26,7 +26,7 @@ inline Tokens tokens_of(const Sharded<0>& input, const DecoderModel& m) {
 }
 /// Their activations, (T, D), of (B S, D).
 inline Sharded<0> embedding_of(const Replicated& table, const Sharded<0>& input, const Tokens& mine) {
-  return embedding(table, mine, mine.first_sequence * mine.length, input.global_shape()[0] * mine.length);
+  return embedding(table, mine.ids, mine.first_sequence * mine.length, input.global_shape()[0] * mine.length);
 }
 
 /// Attention of block b, with rotary positions.

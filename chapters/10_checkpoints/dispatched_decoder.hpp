@@ -47,7 +47,7 @@ class DispatchedDecoder : public DispatchedModel<DispatchedDecoderWeights> {
   }
 
   Owned compute(std::size_t p, const Weights& w, Owned x) override {
-    if (p == 0) return embedding(w.embedding, tokens_);  // (T, D)
+    if (p == 0) return embedding(w.embedding, tokens_.ids);  // (T, D)
     if (is_block(p)) return block(static_cast<Index>(p) - 1, w.blocks[p - 1], std::move(x));
     if (is_head(p)) return losses(w.head(m_), x);
     Normed unused;

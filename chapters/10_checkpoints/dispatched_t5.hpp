@@ -84,7 +84,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   /// ## A part
   Owned compute(std::size_t p, const Weights& w, Owned x) override {
     const auto& [kind, side, b, module] = parts_[p];
-    if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens);  // (T, D)
+    if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens.ids);  // (T, D)
     if (kind == Kind::norm) return last_norm(side, w.stack(side).final_norm, x);
     if (kind == Kind::head) return losses(w.head(m_), x);
     const auto& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
@@ -117,7 +117,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     const Tokens& tokens = stack(side).tokens;
     const std::vector<Index> buckets =
         buckets_of(tokens.positions, decoders::all_positions(tokens), m_.positions(side));
-    return position_bias(table, buckets);  // (S S, H)
+    return embedding(table, buckets);  // (S S, H)
   }
   AttentionHeads heads(const Tokens& tokens) const {
     return {tokens.sequences, m_.head_dim, key_heads_of({0, m_.heads}, 1, 0), m_.heads, std::nullopt, m_.how};
