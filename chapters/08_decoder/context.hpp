@@ -37,7 +37,7 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
                        ContextKept& kept) override {
     kept.q = std::move(q), kept.k = std::move(k), kept.v = std::move(v);
     const std::vector<Index> at = cut.positions(device_id());
-    const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
+    const auto [keys, values, at_keys] = cache().seen(b, kept.k, kept.v, at);
     if (b == 0) keys_ = continues() ? with_keys_of(cut, std::move(keys_)) : with_keys_of(cut, {});
     return detail::relaid(ring_attention(group(), kept.q.local(), keys.local(), values.local(), at, keys_,
                                          all_heads(m_, cut.sequences), kept.softmax),

@@ -31,13 +31,10 @@ class LayersDecoder : public LanguageModel {
   LayersDecoder(Communicator& group, const DecoderModel& model, const std::string& split, Index micro_batches)
       : LanguageModel(group),
         parts_(split_blocks(model, num_devices(), split)),
-        stage_{model, parts_[static_cast<std::size_t>(device_id())]},
+        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]},
         schedule_(with_messages(num_devices(), micro_batches,
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);
-    stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
-    stage_.cache = &cache();
-    stage_.note_choice = [this](Index b, const ExpertChoice& of, const Tokens& t) { note_choice(b, of, t); };
   }
 
   /// ## What this device owns

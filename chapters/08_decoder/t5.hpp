@@ -38,7 +38,7 @@ template <Layout C, Layout R>
 class T5Engine : public LanguageModel {
  public:
   T5Engine(Communicator& group, const T5Model& model)
-      : LanguageModel(group), stage_{*this, model, T5Split(model, 1, "even"), 0, cache(), shown()} {}
+      : LanguageModel(group), stage_{*this, model, T5Split(model, 1, "even"), 0} {}
 
   /// ## What this device owns
   /// Everything; or some heads of each attention, some hidden units, some rows of the vocabulary, and all norms.
@@ -67,7 +67,7 @@ class T5Engine : public LanguageModel {
     const Replicated dlosses(group(), std::move(dloss));               // (T, 1)
     Replicated d = stage_.losses_backward(dlosses, kept, dhead, put);  // (T, D)
     stage_.backward({{}, std::move(d)}, kept, dtable, put);
-    put_tables(stage_.m, std::move(dtable), std::move(dhead), gradients);
+    put_tables(stage_.m, std::move(dtable), std::move(dhead), put);
     return gradients;
   }
 
@@ -75,10 +75,6 @@ class T5Engine : public LanguageModel {
   Trainables trainable() override { return trainables(stage_.m, stage_.w); }
 
  private:
-  LanguageModel::SeeLogits shown() const {
-    return [this](const Tensor& z, const Tokens& t, Index first) { show_logits(z, t, first); };
-  }
-
   T5Stage<Replicated, C, R> stage_;
   Tape<T5Kept<Replicated, C>> tape_;
 };

@@ -5,7 +5,7 @@
 /// heads or hidden units, and what a device computes with them, as C; and weights whose rows are, as R, like
 /// the embedding and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
 
-#include "blocks.hpp"
+#include "decoder_block.hpp"
 #include "engine/layers/relative_positions.hpp"
 #include "engine/workloads/t5/model.hpp"
 
@@ -101,12 +101,12 @@ struct T5StackKept {
   C bias{};                      // (S · S, H)
   std::vector<T5BlockKept<X, C>> blocks{};
   Normed norm{};
-  X n{};  // (T, D)     what the stack returns
+  X n{};                   // (T, D)     what the stack returns
+  TokenSoftmax softmax{};  // (T, V)     in the decoder
 };
 template <Layout X, Layout C>
 struct T5Kept {
   T5StackKept<X, C> encoder, decoder;
-  TokenSoftmax softmax{};  // (T, V)
 
   T5StackKept<X, C>& stack(Side side) { return side == Side::encoder ? encoder : decoder; }
 };

@@ -71,8 +71,7 @@ class T5Layers : public LanguageModel {
   /// `split`: see T5Split.
   T5Layers(Communicator& group, const T5Model& model, const std::string& split, Index micro_batches)
       : LanguageModel(group),
-        stage_{*this,       model,   T5Split(model, num_devices(), split),
-               device_id(), cache(), [this](const Tensor& z, const Tokens& t, Index) { show_logits(z, t); }},
+        stage_{*this, model, T5Split(model, num_devices(), split), device_id()},
         schedule_(with_messages(num_devices(), micro_batches,
                                 one_forward_one_backward(num_devices(), micro_batches))) {
     check(schedule_);

@@ -4,8 +4,6 @@
 /// hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a block
 /// computes is a Partial, and `sum` reduces it.
 
-#include <functional>
-
 #include "t5_blocks.hpp"
 #include "t5_split.hpp"
 #include "vocabulary_loss.hpp"
@@ -48,12 +46,10 @@ struct T5Stage {
   using Y = ProductOf<C, R>;
   using Kept = T5Kept<X, C>;
 
-  ShardedEngine& engine;
+  LanguageModel& engine;
   T5Model m;
   T5Split split;
   int device;
-  KeyValueCache& cache;  ///< the engine's
-  std::function<void(const Tensor& logits, const Tokens&, Index first_column)> show_logits;
   T5Weights<X, C, R> w{};
   T5Weights<X, C, R> copies{};  ///< of tables that this device reads and another one owns
 
@@ -85,20 +81,16 @@ struct T5Stage {
   X losses(Kept& kept) const {
     const auto& target = kept.decoder;
     C z = scale(matmul(target.n, transposed(head())), m.how.logit_scale);  // (T, V)   R·S0ᵀ = S1
-    show_logits(z.local(), target.tokens, first_column(z));
-    return cross_entropy(std::move(z), target.tokens, m.how, kept.softmax);
+    engine.show_logits(z, target.tokens);
+    return cross_entropy(std::move(z), target.tokens, m.how, kept.decoder.softmax);
   }
 
   /// ## Backward
   /// Of the losses, (T, 1): the gradient of what the last norm read, (T, D).
   template <class Put>
   X losses_backward(const X& dlosses, Kept& kept, R& dhead, const Put& put) const {
-    C dz = cross_entropy_backward(dlosses, head(), kept.decoder.tokens, m.how, std::move(kept.softmax));
-    accumulate(dhead, matmul(transposed(dz), kept.decoder.n));  // (V, D)   S1ᵀ·R = S0
-    X d = sum(matmul(dz, head()));                              // (T, D)   S1·S0 = P
-    dz = C();
-    return norm_backward(t5_name(Side::decoder, "final_norm"), std::move(d), w.decoder.final_norm,
-                         kept.decoder.norm, put);
+    return decoders::losses_backward(*this, dlosses, w.decoder.final_norm, head(), kept.decoder.tokens,
+                                     kept.decoder, dhead, put, t5_name(Side::decoder, "final_norm"));
   }
   /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what the
   /// encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
@@ -110,12 +102,14 @@ struct T5Stage {
     d.encoder = sum(std::move(dsource));
     if (split.has_last(Side::encoder, device))
       d.encoder = norm_backward(t5_name(Side::encoder, "final_norm"), std::move(d.encoder),
-                                w.encoder.final_norm, kept.encoder.norm, put);
+                                w.encoder.final_norm, m.how, kept.encoder.norm, put);
     if (split.has(Side::encoder, device)) read_backward(Side::encoder, d.encoder, kept, dsource, dtable, put);
     return d;
   }
 
- private:
+  /// \name As a division (decoder_block.hpp)
+  /// @{
+  static const X& all_rows(const X& n) { return n; }
   /// What the addends of all devices make, P → R; or what this device has.
   X sum(Y y, SourceLine where = SourceLine::current()) const {
     if constexpr (std::same_as<X, Y>)
@@ -123,34 +117,23 @@ struct T5Stage {
     else
       return engine.all_reduce(std::move(y), where);
   }
-  static Index first_column(const C& z) {
-    if constexpr (std::same_as<X, C>)
-      return 0;
-    else
-      return z.offset();
-  }
-  template <class Put>
-  X norm_backward(const std::string& name, X dy, const X& weight, const Normed& kept, const Put& put) const {
-    X dw;  // (D)
-    X dx = rms_norm_backward(std::move(dy), weight, m.how, kept, dw);
-    put(name, std::move(dw));
-    return dx;
-  }
+  /// @}
 
+ private:
   /// ## A stack
   /// x, (T, D), through its blocks here, and through its last norm.
   void read(Side side, X& x, Kept& kept) const {
     T5StackKept<X, C>& k = kept.stack(side);
     k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m.positions(side));  // (S S)
-    k.bias = embedding(bias(side), k.buckets);                                           // (S S, H)
-    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens.ids));                // (T, D)
+    k.bias = embedding(bias(side), k.buckets);                                               // (S S, H)
+    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens.ids));            // (T, D)
     for (Index b = split.blocks(side, device).begin; b < split.blocks(side, device).end; ++b) {
       const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       T5BlockKept<X, C>& kb = k.blocks.emplace_back();
-      accumulate(x, sum(attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, cache)));
+      accumulate(x, sum(attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, engine.cache())));
       if (side == Side::decoder)
         accumulate(x, sum(attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross,
-                                 &kept.encoder.n, cache)));
+                                 &kept.encoder.n, engine.cache())));
       accumulate(x, sum(feed_forward_block(m, block, x, kb)));
     }
     if (!split.has_last(side, device)) return;
@@ -174,8 +157,7 @@ struct T5Stage {
       accumulate(d, attend_backward(name + "self_", block.self, d, own_tokens(m, side, k), kb.self, nullptr,
                                     dsource, &dbias, put));
     }
-    put(t5_name(side, "position_bias"),
-        embedding_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
+    put(t5_name(side, "position_bias"), embedding_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
     if (!split.has_first(side, device)) return;
     accumulate(dtable, table_gradient(d, k.tokens));
     d = X();
@@ -206,7 +188,7 @@ struct T5Stage {
     Y& dkeys = source != nullptr ? dsource : dn;           // (T_e, D)   or (T, D)
     accumulate(dkeys, matmul(dk, transposed(w.key)));
     accumulate(dkeys, matmul(dv, transposed(w.value)));
-    return norm_backward(name + "norm", sum(std::move(dn)), w.norm, k.norm, put);
+    return norm_backward(name + "norm", sum(std::move(dn)), w.norm, m.how, k.norm, put);
   }
   template <class Put>
   X feed_forward_block_backward(const std::string& name, const T5Block<X, C, R>& w, const X& d,
@@ -216,8 +198,8 @@ struct T5Stage {
     if (m.has_gate()) put(name + "gate", std::move(dy.gate));  // (D, F)
     put(name + "up", std::move(dy.up));                        // (D, F)
     put(name + "down", std::move(dy.down));                    // (F, D)
-    return norm_backward(name + "feed_forward_norm", std::move(dn), w.feed_forward_norm, k.feed_forward_norm,
-                         put);
+    return norm_backward(name + "feed_forward_norm", std::move(dn), w.feed_forward_norm, m.how,
+                         k.feed_forward_norm, put);
   }
 };
 using T5OwnedWeights = T5Weights<Owned, Owned, Owned>;

@@ -63,16 +63,4 @@ void load(const Checkpoint& c, const std::string& name, const DecoderModel& m, C
 }
 /// @}
 
-/// \name The gradient of keys, or of values, through all query heads
-/// Where every device has all of them, it is an addend: the query heads of one key-value head are on several
-/// devices.
-/// @{
-inline Sharded<1> of_all(ShardedEngine&, Sharded<1> slice) {
-  return slice;
-}
-inline Replicated of_all(ShardedEngine& engine, Partial addend, SourceLine where = SourceLine::current()) {
-  return engine.all_reduce(std::move(addend), where);  // P → R
-}
-/// @}
-
 }  // namespace shard::decoders

@@ -23,12 +23,7 @@ class Five : public FiveEngine {
   Five(Communicator& group, const MeshShape& shape, const DecoderModel& model, decoders::CutSequences cut,
        Index micro_batches)
       : FiveEngine(group, shape, model),
-        stage_{*this,
-               model,
-               cache(),
-               [this](const Tensor& z, const Tokens& t, Index first) { show_logits(z, t, first); },
-               [this](Index b, const ExpertChoice& of, const Tokens& t) { note_choice(b, of, t); },
-               FiveParts<K>(*this, model),
+        stage_{*this, model, FiveAsking<K>(*this, model),
                part(model.num_blocks, places(), along_pipeline().device_id())},
         cut_(cut),
         micro_batches_(micro_batches),

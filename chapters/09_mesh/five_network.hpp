@@ -40,9 +40,6 @@ struct OnFiveAxes {
   template <class T>
   using Addend = meshes::Addend<T>;
 };
-template <class K>
-using FiveParts = DecoderParts<OnFiveAxes, K>;
-
 /// The weights of a block, or their gradients: `Of` as above, and E of experts. K is the letter of key-value
 /// heads over tensor.
 template <template <class> class Of, template <class> class E, class K>
@@ -72,14 +69,9 @@ struct FiveParameter {
 /// @{
 template <class Visit, class... Blocks>
 void for_each_of_block(const DecoderModel& m, Index b, const Visit& visit, Blocks&... n) {
-  auto named = [&](const char* name) { return FiveParameter{block_name(b, name), b}; };
-  visit(named("attention_norm"), n.attention_norm...);
-  visit(named("query"), n.query...);
-  visit(named("key"), n.key...);
-  visit(named("value"), n.value...);
-  visit(named("output"), n.output...);
-  visit(named("feed_forward_norm"), n.feed_forward_norm...);
-  if (m.is_mixture()) visit(named("router"), n.router...);
+  decoders::for_each_part_but_experts(m, [&](const auto& part) {
+    visit(FiveParameter{part.name(m, b), b}, *part.of(n)...);
+  });
   auto visit_feed_forward = [&](Index e, auto&... f) {
     visit(FiveParameter{feed_forward_name(m, b, e, "gate"), b, e}, f.gate...);
     visit(FiveParameter{feed_forward_name(m, b, e, "up"), b, e}, f.up...);
@@ -153,13 +145,48 @@ class FiveEngine : public MeshEngine<FiveAxes, LanguageModel> {
   DecoderModel m_;
 };
 
-/// What a block keeps for its backward pass. T are the rows here.
+/// How the five axes divide a block: as DecoderParts, with experts over expert (08_decoder/experts_here.hpp). The
+/// devices along tensor have the same tokens, so they choose the same experts, and each sends to its own parts of
+/// these. An answer is an addend over tensor, and an expert's gradient one over data and context, where its copies
+/// are. Over expert it is whole: all tokens of this copy came here.
 template <class K>
-struct FiveBlockKept : FiveParts<K>::Kept {
-  ExpertChoice choice;  //            of my tokens
-  decoders::Route route;
-  decoders::ExpertsKept<Routed<R>, ExpertWeight<S<1>>> experts;  //            mine, of the tokens that came
-  Tensor answers;  // (T · k, D) to my tokens: addends over tensor
+struct FiveAsking : DecoderParts<OnFiveAxes, K> {
+  using DecoderParts<OnFiveAxes, K>::DecoderParts;
+  using Mine = FeedForward<ExpertWeight<S<1>>, ExpertWeight<S<0>>>;
+
+  Communicator& owners() const { return this->mesh().axis(experts::name); }
+  std::span<const Mine> my_experts(const FiveBlock<Weight, ExpertWeight, K>& w) const {
+    return mine_of(w.routed);
+  }
+  Routed<R> for_expert(Tensor rows) const {
+    Shape shape = rows.shape();
+    return Routed<R>::uneven(this->mesh(), std::move(rows), std::move(shape));
+  }
+  Activation<P> like(Tensor rows, const Activation<R>& f) const {
+    Shape shape = {f.global_shape()[0], rows.extent(1)};
+    return Activation<P>::uneven(this->mesh(), std::move(rows), std::move(shape));
+  }
+  /// Adds the gradients of this device's experts to their sums.
+  template <class Sums, class Gradients>
+  void add_to_mine(std::vector<Sums>& all, std::vector<Gradients> dw) const {
+    all.resize(static_cast<std::size_t>(this->m.experts));
+    auto sums = mine_of(all).begin();
+    for (Gradients& of : dw) {
+      accumulate(sums->gate, std::move(of.gate));      // (D, F/N)
+      accumulate(sums->up, std::move(of.up));          // (D, F/N)
+      accumulate((sums++)->down, std::move(of.down));  // (F/N, D)
+    }
+  }
+
+ private:
+  auto mine_of(auto& all) const {
+    const Range mine = part(this->m.experts, owners().num_devices(), owners().device_id());
+    return std::span(all).subspan(static_cast<std::size_t>(mine.begin),
+                                  static_cast<std::size_t>(mine.size()));
+  }
 };
+template <class K>
+using FiveBlockKept =
+    decoders::AskedKept<typename DecoderParts<OnFiveAxes, K>::Kept, Routed<R>, ExpertWeight<S<1>>>;
 
 }  // namespace shard::meshes

@@ -108,7 +108,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   }
   Owned losses(const Owned& head, const Owned& x) const {
     Owned z = scale(matmul(x, transposed(head)), m_.how.logit_scale);  // (T, V)
-    show_logits(z.local(), decoder_.tokens);
+    show_logits(z, decoder_.tokens);
     TokenSoftmax unused;
     return cross_entropy(std::move(z), decoder_.tokens, m_.how, unused);  // (T, 1)
   }
