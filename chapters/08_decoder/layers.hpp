@@ -4,15 +4,12 @@
 ///
 /// The blocks are divided, as in a pipeline: each device has some, which follow one another. The embedding is
 /// with the first blocks, the last norm and the head are with the last ones. Activations go from device to
-/// device, and their gradients go back. The sequences of a batch follow one another in micro-batches, so that
-/// all devices have work (1F1B: Narayanan et al. 2019, "PipeDream", section 3.2). In inference, each device
-/// takes the next request while later devices still work on earlier ones.
+/// device, and their gradients go back, in micro-batches (staged.hpp). In inference, each device takes the next
+/// request while later devices still work on earlier ones.
 /// Builds on: 08_decoder/single.hpp, 04_pipeline.
 
-#include "engine/schedules/checker.hpp"
-#include "engine/schedules/schedules.hpp"
-#include "engine/schedules/timeline.hpp"
 #include "layers_stage.hpp"
+#include "staged.hpp"
 
 namespace shard::decoders {
 
@@ -25,17 +22,13 @@ inline std::vector<Range> split_blocks(const DecoderModel& m, int devices, const
   return split_blocks(elements, devices, how);
 }
 
-class LayersDecoder : public LanguageModel {
+class LayersDecoder : public StagedModel<StagePart> {
  public:
   /// `split`: see split_blocks.
   LayersDecoder(Communicator& group, const DecoderModel& model, const std::string& split, Index micro_batches)
-      : LanguageModel(group),
+      : StagedModel(group, micro_batches),
         parts_(split_blocks(model, num_devices(), split)),
-        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]},
-        schedule_(with_messages(num_devices(), micro_batches,
-                                one_forward_one_backward(num_devices(), micro_batches))) {
-    check(schedule_);
-  }
+        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]} {}
 
   /// ## What this device owns
   /// Its blocks, whole. Of other parameters it knows the shape and the owner. A table that is used twice is
@@ -52,33 +45,6 @@ class LayersDecoder : public LanguageModel {
     load(final_norm_name(), stage_.w.final_norm);
     if (!stage_.m.is_tied || has_copy())
       load(stage_.m.is_tied ? embedding_name() : head_name(), stage_.w.own_head);
-  }
-
-  /// ## Forward
-  /// The whole batch goes through the stages as one micro-batch.
-  Placed forward(Tensor input) override {
-    auto worker = std::make_unique<Worker>(begin(input, 1));
-    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
-    Tensor mine = stage_.is_last() ? worker->take_output().local() : Tensor();
-    Owned losses(group(), std::move(mine), {worker->part.batch.rows(), 1}, last());  // (T, 1)
-    tape_.push(std::move(worker));
-    return losses;
-  }
-
-  /// ## Backward
-  Gradients backward(Tensor dloss) override {
-    auto [worker] = tape_.pop();
-    if (stage_.is_last()) worker->give_output_grad(worker->part.of(std::move(dloss)));  // (T, 1)
-    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
-    return summed(worker->part.sums);
-  }
-
-  /// ## A step by its schedule
-  /// Training uses this: all devices work at the same time, on different micro-batches.
-  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Worker worker = begin(input, schedule_.micro_batches);
-    worker.run(schedule_, loss_gradient);
-    return summed(worker.part.sums);
   }
 
   /// ## The step
@@ -108,17 +74,13 @@ class LayersDecoder : public LanguageModel {
   }
 
   Placement input_layout() const override { return Placement::owned(0); }
-  std::string describe_step() override { return describe(schedule_); }
 
  private:
-  using Worker = StageWorker<StagePart>;
-
-  int last() const { return num_devices() - 1; }
   /// Whether the last device has a copy of the first one's table.
   bool has_copy() const { return stage_.m.is_tied && num_devices() > 1; }
 
   /// Only device 0 has the input. It tells the others the sizes, and the last one the labels.
-  Worker begin(const Tensor& input, Index micro_batches) {
+  Worker begin(const Tensor& input, Index micro_batches) override {
     forget_choices();
     const Index sequences = group().exchange("sequences of the input", input.extent(0))[0];
     const Index length =
@@ -133,9 +95,8 @@ class LayersDecoder : public LanguageModel {
     return {group(), {group(), stage_, placed(std::move(tokens)), micro_batches}};
   }
 
-  /// The gradients by name, with their owners. The two gradients of a table that is used twice are added on the
-  /// first device.
-  Gradients summed(OwnedSums& sums) {
+  /// The two gradients of a table that is used twice are added on the first device.
+  Gradients summed(OwnedSums& sums) override {
     Owned &dtable = sums[embedding_name()], &dhead = sums[head_name()];
     if (has_copy() && stage_.is_last()) send(0, dhead.local());
     if (has_copy() && stage_.is_first()) accumulate(dtable, Owned::mine(group(), receive(last())));
@@ -145,8 +106,6 @@ class LayersDecoder : public LanguageModel {
 
   std::vector<Range> parts_;  // blocks of each device
   Stage stage_;
-  Schedule schedule_;
-  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -2,9 +2,8 @@
 
 ///     ./chapters/run 08 -n 4 train --variant t5-layers --split bytes --micro-batches 8
 ///
-/// An encoder-decoder by its blocks, as a pipeline: first the encoder's, and then the decoder's. Each device
-/// has some that follow one another. Micro-batches follow one another by the schedule 1F1B (Narayanan et al.
-/// 2019, "PipeDream", section 3.2).
+/// An encoder-decoder by its blocks, as a pipeline (staged.hpp): first the encoder's, and then the decoder's. Each
+/// device has some that follow one another.
 ///
 /// Every block of the decoder reads what the encoder returned. It travels along the pipeline beside the
 /// decoder's activations, and its gradient comes back in the same way: each device adds what its blocks add.
@@ -14,10 +13,7 @@
 /// of them from one device.
 /// Builds on: 08_decoder/t5.hpp, 08_decoder/layers.hpp.
 
-#include "engine/schedules/checker.hpp"
-#include "engine/schedules/schedules.hpp"
-#include "engine/schedules/stage_worker.hpp"
-#include "engine/schedules/timeline.hpp"
+#include "staged.hpp"
 #include "t5_stage.hpp"
 
 namespace shard::decoders {
@@ -64,18 +60,16 @@ struct T5Part {
     return {of(std::move(t[0])), t.size() > 1 ? of(std::move(t[1])) : Owned()};
   }
   Owned of(Tensor t) const { return Owned::mine(stage.engine.group(), std::move(t)); }
+  Index rows() const { return batch.target.rows(); }
+  static Owned& losses(Value& value) { return value.decoder; }
 };
 
-class T5Layers : public LanguageModel {
+class T5Layers : public StagedModel<T5Part> {
  public:
   /// `split`: see T5Split.
   T5Layers(Communicator& group, const T5Model& model, const std::string& split, Index micro_batches)
-      : LanguageModel(group),
-        stage_{*this, model, T5Split(model, num_devices(), split), device_id()},
-        schedule_(with_messages(num_devices(), micro_batches,
-                                one_forward_one_backward(num_devices(), micro_batches))) {
-    check(schedule_);
-  }
+      : StagedModel(group, micro_batches),
+        stage_{*this, model, T5Split(model, num_devices(), split), device_id()} {}
 
   /// ## What this device owns
   /// Its blocks, whole. Of other parameters it knows the shape and the owner. The embedding is read by the
@@ -87,33 +81,6 @@ class T5Layers : public LanguageModel {
     });
     for (const auto& [table, owner, reader] : stage_.split.copies())
       if (reader == device_id()) of_table(stage_.copies, table) = load_owned(c, table_name(table), reader);
-  }
-
-  /// ## Forward
-  /// The whole batch goes through the stages as one micro-batch.
-  Placed forward(Tensor input) override {
-    auto worker = std::make_unique<Worker>(begin(input, 1));
-    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
-    Tensor mine = stage_.is_last() ? worker->take_output().decoder.local() : Tensor();
-    Owned losses(group(), std::move(mine), {worker->part.batch.target.rows(), 1}, stage_.split.last());
-    tape_.push(std::move(worker));
-    return losses;
-  }
-
-  /// ## Backward
-  Gradients backward(Tensor dloss) override {
-    auto [worker] = tape_.pop();
-    if (stage_.is_last()) worker->give_output_grad({{}, worker->part.of(std::move(dloss))});  // (T, 1)
-    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
-    return summed(worker->part.sums);
-  }
-
-  /// ## A step by its schedule
-  /// Training uses this: all devices work at the same time, on different micro-batches.
-  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Worker worker = begin(input, schedule_.micro_batches);
-    worker.run(schedule_, loss_gradient);
-    return summed(worker.part.sums);
   }
 
   /// ## The step
@@ -128,21 +95,17 @@ class T5Layers : public LanguageModel {
 
   /// Tokens are few numbers, and several devices need some of them. So every device is given all.
   Placement input_layout() const override { return Placement::replicated(); }
-  std::string describe_step() override { return describe(schedule_); }
 
  private:
-  using Worker = StageWorker<T5Part>;
-
   static Owned& of_table(T5OwnedWeights& w, Table table) {
     if (table == Table::embedding) return w.embedding;
     return w.stack(table == Table::encoder_bias ? Side::encoder : Side::decoder).position_bias;
   }
-  /// A batch on its way: micro-batches that follow one another.
-  Worker begin(const Tensor& input, Index micro_batches) {
+  Worker begin(const Tensor& input, Index micro_batches) override {
     return {group(), {stage_, read_with_source(input, stage_.m.vocabulary), micro_batches}};
   }
-  /// The gradients by name, with their owners. A table's owner adds those of its copies.
-  Gradients summed(OwnedSums& sums) {
+  /// A table's owner adds the gradients of its copies.
+  Gradients summed(OwnedSums& sums) override {
     for (const auto& [table, owner, reader] : stage_.split.copies()) {
       Owned& sum = sums[table_name(table)];
       if (reader == device_id()) send(owner, sum.local());
@@ -152,8 +115,6 @@ class T5Layers : public LanguageModel {
   }
 
   T5Stage<Owned, Owned, Owned> stage_;
-  Schedule schedule_;
-  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -134,13 +134,8 @@ class DecoderOnMesh : public MeshDecoder {
     return w;
   }
   /// What was gathered of a weight, or the weight itself.
-  template <class Gathered, class Mine>
-  static const Gathered& read(const Gathered& gathered, const Mine& mine) {
-    if constexpr (is_sharded)
-      return gathered;
-    else
-      return mine;
-  }
+  static const auto& read(const auto& gathered, const auto&) requires is_sharded { return gathered; }
+  static const auto& read(const auto&, const auto& mine) requires(!is_sharded) { return mine; }
   /// A gradient, P → R; or P → S, along the dimension that tensor does not cut.
   template <class T>
   void put(const std::string& name, On<P, T> dw, Gradients& gradients) {

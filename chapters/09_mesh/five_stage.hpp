@@ -6,7 +6,7 @@
 
 #include "engine/schedules/stage_worker.hpp"
 #include "five_batch.hpp"
-#include "five_network.hpp"
+#include "five_experts.hpp"
 
 namespace shard::meshes {
 

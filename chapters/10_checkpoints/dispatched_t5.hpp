@@ -91,9 +91,14 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     decoders::T5BlockKept<Owned, Owned> k;
     if (kind == Kind::self && b == 0) stack(side).bias.here = bias_of(side, w.stack(side).position_bias);
     if (kind == Kind::self)
-      accumulate(x, attend(m_, block.self, x, own_tokens(side, b), k.self, nullptr, cache()));
+      accumulate(x,
+                 attend(m_, block.self, x,
+                        decoders::own_tokens(m_, side, b, stack(side).tokens, stack(side).bias.here.local()),
+                        k.self, nullptr, cache()));
     else if (kind == Kind::cross)
-      accumulate(x, attend(m_, block.cross, x, source_tokens(b), k.cross, &encoded_.here, cache()));
+      accumulate(x, attend(m_, block.cross, x,
+                           decoders::source_tokens(m_, b, decoder_.tokens, encoder_.tokens, m_.heads),
+                           k.cross, &encoded_.here, cache()));
     else
       accumulate(x, feed_forward_block(m_, block, x, k));
     return x;
@@ -119,24 +124,6 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
         buckets_of(tokens.positions, decoders::all_positions(tokens), m_.positions(side));
     return embedding(table, buckets);  // (S S, H)
   }
-  AttentionHeads heads(const Tokens& tokens) const {
-    return {tokens.sequences, m_.head_dim, key_heads_of({0, m_.heads}, 1, 0), m_.heads, std::nullopt, m_.how};
-  }
-  decoders::Sight own_tokens(Side side, Index b) {
-    const Stack& own = stack(side);
-    decoders::Sight sight{own.tokens.positions, own.tokens.positions, heads(own.tokens)};
-    sight.heads.is_causal = side == Side::decoder;
-    sight.heads.bias = &own.bias.here.local();
-    if (side == Side::decoder) sight.kept_as = 2 * b;
-    return sight;
-  }
-  decoders::Sight source_tokens(Index b) const {
-    decoders::Sight sight{decoder_.tokens.positions, encoder_.tokens.positions, heads(decoder_.tokens)};
-    sight.heads.is_causal = false;
-    sight.kept_as = 2 * b + 1;
-    return sight;
-  }
-
   T5Model m_;
   std::vector<T5Part> parts_;  // of the parts, in the order of execution
   Stack encoder_, decoder_;

@@ -32,7 +32,7 @@ PARTS["layers"] = [
 ]
 
 PARTS["decoders"] = [
-    *of("08 tensor", C08 + "blocks.hpp", "08_decoder --variant tensor --key-heads 4" + SIZES + " --blocks 2", "",
+    *of("08 tensor", C08 + "gradients.hpp", "08_decoder --variant tensor --key-heads 4" + SIZES + " --blocks 2", "",
         ("dec-tied-table-counted-once", "accumulate(embedding, std::move(head))", "head = E()",
          "Somebody forgets that a tied table is used at both ends.", "learns more slowly")),
     *of("08 context", C08 + "sequence_decoder.hpp",
@@ -139,7 +139,7 @@ PARTS["meshes"] = [
          "nothing to see where all devices have as many")),
     *of("09 decoder-data-tensor", C09 + "decoder_parts.hpp",
         "09_mesh --variant decoder-data-tensor --mesh tensor,data --key-heads 1", EXACT,
-        ("mesh-decoder-groups-of-heads-cut", "decoders::TensorHeads(m_, devices).pieces()", "m_.heads",
+        ("mesh-decoder-groups-of-heads-cut", "decoders::TensorHeads(m, devices).pieces()", "m.heads",
          "Somebody cuts between any two query heads, and keys follow no longer.", "stops with an error")),
     *of("on a mesh", "chapters/engine/layouts/on_mesh.hpp", "09_mesh --variant decoder-data-tensor", "layouts_test@4",
         ("mesh-heads-cut-apart", "keeps_pieces<L> ? mesh.pieces(axis) : 0", "0",
