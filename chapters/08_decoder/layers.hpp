@@ -4,12 +4,13 @@
 ///
 /// The blocks are divided, as in a pipeline: each device has some, which follow one another. The embedding is
 /// with the first blocks, the last norm and the head are with the last ones. Activations go from device to
-/// device, and their gradients go back, in micro-batches (staged.hpp). In inference, each device takes the next
+/// device, and their gradients go back. The sequences of a batch follow one another in micro-batches, so that
+/// all devices have work (1F1B: Narayanan et al. 2019, "PipeDream", section 3.2). In inference, each device takes the next
 /// request while later devices still work on earlier ones.
 /// Builds on: 08_decoder/single.hpp, 04_pipeline.
 
+#include "engine/schedules/staged_engine.hpp"
 #include "layers_stage.hpp"
-#include "staged.hpp"
 
 namespace shard::decoders {
 
@@ -22,13 +23,16 @@ inline std::vector<Range> split_blocks(const DecoderModel& m, int devices, const
   return split_blocks(elements, devices, how);
 }
 
-class LayersDecoder : public StagedModel<StagePart> {
+class LayersDecoder : public StagedEngine<StagePart, LanguageModel> {
  public:
   /// `split`: see split_blocks.
   LayersDecoder(Communicator& group, const DecoderModel& model, const std::string& split, Index micro_batches)
-      : StagedModel(group, micro_batches),
+      : StagedEngine(group),
         parts_(split_blocks(model, num_devices(), split)),
-        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]} {}
+        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]} {
+    micro_batches_ = micro_batches;
+    set_schedule(micro_batches, one_forward_one_backward(num_devices(), micro_batches));
+  }
 
   /// ## What this device owns
   /// Its blocks, whole. Of other parameters it knows the shape and the owner. A table that is used twice is
@@ -76,11 +80,12 @@ class LayersDecoder : public StagedModel<StagePart> {
   Placement input_layout() const override { return Placement::owned(0); }
 
  private:
+  int last() const { return num_devices() - 1; }
   /// Whether the last device has a copy of the first one's table.
   bool has_copy() const { return stage_.m.is_tied && num_devices() > 1; }
 
   /// Only device 0 has the input. It tells the others the sizes, and the last one the labels.
-  Worker begin(const Tensor& input, Index micro_batches) override {
+  Worker begin(Tensor& input, Index micro_batches) override {
     forget_choices();
     const Index sequences = group().exchange("sequences of the input", input.extent(0))[0];
     const Index length =
@@ -95,13 +100,19 @@ class LayersDecoder : public StagedModel<StagePart> {
     return {group(), {group(), stage_, placed(std::move(tokens)), micro_batches}};
   }
 
+  Placed output_of(Worker& worker) override {
+    Tensor mine = stage_.is_last() ? worker.take_output().local() : Tensor();
+    return Owned(group(), std::move(mine), {worker.part.batch.rows(), 1}, last());  // (T, 1)
+  }
+  Owned output_gradient_of(StagePart& part, Tensor dlosses) override { return part.of(std::move(dlosses)); }
   /// The two gradients of a table that is used twice are added on the first device.
-  Gradients summed(OwnedSums& sums) override {
+  Gradients gradients_of(StagePart& part) override {
+    OwnedSums& sums = part.sums;
     Owned &dtable = sums[embedding_name()], &dhead = sums[head_name()];
     if (has_copy() && stage_.is_last()) send(0, dhead.local());
     if (has_copy() && stage_.is_first()) accumulate(dtable, Owned::mine(group(), receive(last())));
     if (stage_.m.is_tied && !has_copy()) accumulate(dtable, std::move(dhead));
-    return gradients_of(stage_.m, stage_.w, sums);
+    return decoders::gradients_of(stage_.m, stage_.w, sums);
   }
 
   std::vector<Range> parts_;  // blocks of each device

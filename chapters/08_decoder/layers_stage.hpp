@@ -91,8 +91,6 @@ struct StagePart {
   Tensor sent(Owned& x, std::size_t) const { return std::move(x).local(); }
   Owned value(const Message&, std::vector<Tensor> t) const { return of(std::move(t[0])); }
   Owned of(Tensor t) const { return Owned::mine(group, std::move(t)); }
-  Index rows() const { return batch.rows(); }
-  static Owned& losses(Owned& value) { return value; }
 };
 
 /// \name Tokens on devices that have no input

@@ -7,6 +7,7 @@
 /// so no device ever holds all keys.
 
 #include "engine/layers/attention.hpp"
+#include "sequence_cut.hpp"
 
 namespace shard::decoders {
 
@@ -15,6 +16,13 @@ struct KeysOnRing {
   std::vector<std::vector<Index>> at = {};  // of each device
 
   const std::vector<Index>& of(int device) const { return at[static_cast<std::size_t>(device)]; }
+  /// These, which are kept from the passes before, and behind them those of a pass.
+  KeysOnRing with(const SequenceCut& cut) && {
+    at.resize(cut.runs.size());
+    for (int d = 0; d < cut.devices(); ++d)
+      std::ranges::copy(cut.positions(d), std::back_inserter(at[static_cast<std::size_t>(d)]));
+    return std::move(*this);
+  }
 };
 
 /// Keys and values of one device's tokens, or their gradients: (B s, G d) each.

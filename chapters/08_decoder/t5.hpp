@@ -11,27 +11,9 @@
 /// Builds on: 08_decoder/single.hpp, 08_decoder/tensor.hpp.
 
 #include "t5_stage.hpp"
+#include "tensor_weights.hpp"
 
 namespace shard::decoders {
-
-/// \name Parameters from a checkpoint
-/// @{
-inline void load(const Checkpoint& c, const std::string& name, const T5Model&, Communicator& group,
-                 Replicated& p) {
-  p = Replicated(group, c.whole(name));
-}
-/// This device's rows or columns. Those of a head, in an attention, are not cut.
-template <int Axis>
-void load(const Checkpoint& c, const std::string& name, const T5Model& m, Communicator& group,
-          Sharded<Axis>& p) {
-  const Shape global = c.shape(name);
-  const bool is_of_heads = name.find("/self_") != name.npos || name.find("/cross_") != name.npos;
-  const Index unit = is_of_heads ? m.head_dim : 1;
-  const Range mine = part(global.at(Axis) / unit, group.num_devices(), group.device_id());
-  p = Sharded<Axis>(group, c.slice(name, Axis, mine.begin * unit, mine.end * unit), global,
-                    mine.begin * unit);
-}
-/// @}
 
 /// C: heads and hidden units. R: weights whose rows belong to them, and the vocabulary.
 template <Layout C, Layout R>

@@ -2,7 +2,7 @@
 
 ///     ./chapters/run 08 -n 4 train --variant t5-layers --split bytes --micro-batches 8
 ///
-/// An encoder-decoder by its blocks, as a pipeline (staged.hpp): first the encoder's, and then the decoder's. Each
+/// An encoder-decoder by its blocks, as a pipeline: first the encoder's, and then the decoder's. Each
 /// device has some that follow one another.
 ///
 /// Every block of the decoder reads what the encoder returned. It travels along the pipeline beside the
@@ -13,7 +13,7 @@
 /// of them from one device.
 /// Builds on: 08_decoder/t5.hpp, 08_decoder/layers.hpp.
 
-#include "staged.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "t5_stage.hpp"
 
 namespace shard::decoders {
@@ -60,16 +60,16 @@ struct T5Part {
     return {of(std::move(t[0])), t.size() > 1 ? of(std::move(t[1])) : Owned()};
   }
   Owned of(Tensor t) const { return Owned::mine(stage.engine.group(), std::move(t)); }
-  Index rows() const { return batch.target.rows(); }
-  static Owned& losses(Value& value) { return value.decoder; }
 };
 
-class T5Layers : public StagedModel<T5Part> {
+class T5Layers : public StagedEngine<T5Part, LanguageModel> {
  public:
   /// `split`: see T5Split.
   T5Layers(Communicator& group, const T5Model& model, const std::string& split, Index micro_batches)
-      : StagedModel(group, micro_batches),
-        stage_{*this, model, T5Split(model, num_devices(), split), device_id()} {}
+      : StagedEngine(group), stage_{*this, model, T5Split(model, num_devices(), split), device_id()} {
+    micro_batches_ = micro_batches;
+    set_schedule(micro_batches, one_forward_one_backward(num_devices(), micro_batches));
+  }
 
   /// ## What this device owns
   /// Its blocks, whole. Of other parameters it knows the shape and the owner. The embedding is read by the
@@ -101,17 +101,26 @@ class T5Layers : public StagedModel<T5Part> {
     if (table == Table::embedding) return w.embedding;
     return w.stack(table == Table::encoder_bias ? Side::encoder : Side::decoder).position_bias;
   }
-  Worker begin(const Tensor& input, Index micro_batches) override {
+  Worker begin(Tensor& input, Index micro_batches) override {
     return {group(), {stage_, read_with_source(input, stage_.m.vocabulary), micro_batches}};
   }
+  Placed output_of(Worker& worker) override {
+    Tensor mine = stage_.is_last() ? worker.take_output().decoder.local() : Tensor();
+    return Owned(group(), std::move(mine), {worker.part.batch.target.rows(), 1},
+                 stage_.split.last());  // (T, 1)
+  }
+  T5Stream<Owned> output_gradient_of(T5Part& part, Tensor dlosses) override {
+    return {{}, part.of(std::move(dlosses))};
+  }
   /// A table's owner adds the gradients of its copies.
-  Gradients summed(OwnedSums& sums) override {
+  Gradients gradients_of(T5Part& part) override {
+    OwnedSums& sums = part.sums;
     for (const auto& [table, owner, reader] : stage_.split.copies()) {
       Owned& sum = sums[table_name(table)];
       if (reader == device_id()) send(owner, sum.local());
       if (owner == device_id()) accumulate(sum, Owned::mine(group(), receive(reader)));
     }
-    return gradients_of(stage_.m, stage_.w, sums);
+    return decoders::gradients_of(stage_.m, stage_.w, sums);
   }
 
   T5Stage<Owned, Owned, Owned> stage_;

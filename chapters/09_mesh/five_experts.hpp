@@ -12,7 +12,7 @@ namespace shard::meshes {
 /// these. An answer is an addend over tensor, and an expert's gradient one over data and context, where its copies
 /// are. Over expert it is whole: all tokens of this copy came here.
 template <class K>
-struct FiveAsking : DecoderParts<OnFiveAxes, K> {
+struct FiveDivision : DecoderParts<OnFiveAxes, K> {
   using DecoderParts<OnFiveAxes, K>::DecoderParts;
   using Mine = FeedForward<ExpertWeight<S<1>>, ExpertWeight<S<0>>>;
 

@@ -4,8 +4,8 @@
 /// and the loss behind the last one. Keys and values of its heads travel around the ring of the devices along
 /// context. Tokens are sent to their experts along expert, and along no other axis. (Part of five.hpp.)
 
-#include "engine/schedules/stage_worker.hpp"
-#include "five_batch.hpp"
+#include "engine/schedules/staged_engine.hpp"
+#include "five_engine.hpp"
 #include "five_experts.hpp"
 
 namespace shard::meshes {
@@ -19,7 +19,7 @@ struct FiveStage {
 
   FiveEngine& engine;
   DecoderModel m;
-  FiveAsking<K> parts;
+  FiveDivision<K> parts;
   Range blocks{};  ///< its own
   FiveWeights<K> w{};
 
