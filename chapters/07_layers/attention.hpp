@@ -18,8 +18,8 @@ inline Tensor as_matrix(Tensor t) {
 }
 
 /// The layer, whole, with its batch cut (Sharded<0>), or with its sequences cut (Sharded<1>). Where sequences
-/// are cut, keys and values are gathered, and their gradients are summed and divided again. The naive cut sees
-/// the keys and values of its own tokens only.
+/// are cut, keys and values are gathered, and their gradients are summed and divided again. The naive cut
+/// sees the keys and values of its own tokens only.
 template <Layout Rows, bool is_naive = false>
 class Attention : public Layer {
   static constexpr bool cuts_sequences = std::same_as<Rows, Sharded<1>> && !is_naive;

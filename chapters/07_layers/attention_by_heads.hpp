@@ -1,19 +1,19 @@
 #pragma once
 
 /// Attention with its heads cut. A device computes some heads: it has the columns of Wq, Wk and Wv that make
-/// them, and the rows of Wo that read them. Heads do not see one another, so the block costs what the block of
-/// chapter 03 costs: a sum of y, and one of dx.
+/// them, and the rows of Wo that read them. Heads do not see one another, so the block costs what the block
+/// of chapter 03 costs: a sum of y, and one of dx.
 
 #include "attention.hpp"
 
 namespace shard::layer_cuts {
 
-/// Keys is Sharded<1> where key-value heads are cut, each with the query heads that share it. So at most as many
-/// devices work as there are key-value heads. The naive cut does not sum dx.
+/// Keys is Sharded<1> where key-value heads are cut, each with the query heads that share it. So at most as
+/// many devices work as there are key-value heads. The naive cut does not sum dx.
 ///
-/// Keys is Replicated for more devices than that: query heads are cut by themselves, and every device has all of
-/// Wk and Wv. Several devices may compute the same key-value head, so its gradients are addends. The naive cut
-/// takes those of one device.
+/// Keys is Replicated for more devices than that: query heads are cut by themselves, and every device has all
+/// of Wk and Wv. Several devices may compute the same key-value head, so its gradients are addends. The naive
+/// cut takes those of one device.
 template <Layout Keys, bool is_naive>
 class AttentionByHeads : public Layer {
   static constexpr bool cuts_keys = std::same_as<Keys, Sharded<1>>;

@@ -8,11 +8,11 @@
 
 namespace shard::layer_cuts {
 
-/// BatchNorm whole (L and Vector are Replicated), with its features cut (Sharded<1> and Sharded<0>), or with its
-/// batch cut (Sharded<0> and Replicated). Where the batch is cut, sums over the rows are addends: this is called
-/// "synchronised". The sums of the way back are the gradients of b and w, which data parallel training sums
-/// anyway. The naive cut of the batch is what data parallel programs do by default: each device normalises with
-/// its own rows.
+/// BatchNorm whole (L and Vector are Replicated), with its features cut (Sharded<1> and Sharded<0>), or with
+/// its batch cut (Sharded<0> and Replicated). Where the batch is cut, sums over the rows are addends: this is
+/// called "synchronised". The sums of the backward pass are the gradients of b and w, which data parallel
+/// training sums anyway. The naive cut of the batch is what data parallel programs do by default: each device
+/// normalises with its own rows.
 template <Layout L, Layout Vector, bool is_naive = false>
 class BatchNorm : public Layer {
  public:

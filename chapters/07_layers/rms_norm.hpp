@@ -1,8 +1,8 @@
 #pragma once
 
-/// RMSNorm (Zhang and Sennrich 2019): y = x̂ w with x̂ = x r, where r = 1/√(mean of x² + ε) is one number a row
-/// (engine/layers/rms_norm.cpp computes it). Rows do not see one another, so a cut of rows is free. A cut of
-/// features costs the row's sums.
+/// RMSNorm (Zhang and Sennrich 2019): y = x̂ w with x̂ = x r, where r = 1/√(mean of x² + ε) is one number a
+/// row (engine/layers/rms_norm.cpp computes it). Rows do not see one another, so a cut of rows is free. A cut
+/// of features costs the row's sums.
 
 #include "engine/layers/rms_norm.hpp"
 #include "layer.hpp"

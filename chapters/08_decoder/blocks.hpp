@@ -12,9 +12,9 @@
 
 namespace shard::decoders {
 
-/// A block's parameters. Norms and the router lie as N says; weights whose columns are heads or hidden units
-/// as C, those of key-value heads as K; and weights whose rows are, as R. The feed-forward's may lie in other
-/// ways, as F and G say.
+/// The parameters of a block, each in a layout: N for norms and the router, C for weights whose columns are
+/// heads or hidden units, K for those of key-value heads, and R for weights whose rows are heads or hidden
+/// units. In the feed-forward, F takes the place of C, and G that of R.
 template <Layout N, Layout C, Layout K, Layout R, Layout F = C, Layout G = R>
 struct Block {
   N attention_norm;                          // (D)
@@ -26,7 +26,7 @@ struct Block {
   std::vector<FeedForward<F, G>> experts{};  // one, or E
 };
 
-/// A parameter of a block: its name, and where it is in all that is built as Block is, weights and gradients.
+/// A parameter of a block: its name, and its member of a Block, which may hold weights or gradients.
 /// @{
 template <class Of>
 struct Part {
@@ -83,7 +83,7 @@ void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const V
   for_each_part(m, [&](const auto& part) { visit(part.name(m, b), *part.of(block)); });
 }
 
-/// All parameters of a decoder. The embedding and the head lie as E says.
+/// All parameters of a decoder. E is the layout of the embedding and the head.
 template <class AnyBlock, Layout E, Layout N>
 struct Weights {
   E embedding;  // (V, D)

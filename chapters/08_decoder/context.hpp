@@ -32,7 +32,7 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
   }
 
   /// ## Attention
-  /// All heads of my queries. Others' keys come and go.
+  /// A device computes all heads for its own queries, while the keys of all devices pass by.
   Sharded<0> attention(Index b, Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
                        ContextKept& kept) override {
     kept.q = std::move(q), kept.k = std::move(k), kept.v = std::move(v);

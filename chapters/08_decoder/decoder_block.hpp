@@ -1,27 +1,28 @@
 #pragma once
 
-/// A decoder's block, forward and backward, written once for all engines that train one, here and in chapter 09.
-/// The layouts of its weights say what is divided: where heads and hidden units are, each half of a block gives an
-/// addend. What else an engine does in its own way, it tells by its `division`:
+/// A decoder's block, forward and backward, written once for all engines that train one, here and in chapter
+/// 09. The layouts of the weights say what is divided. What an engine does with divided tensors, its
+/// `division` says. It has the sizes, `m`, and these functions:
 ///
-///     m                                         the sizes
-///     all_rows(n)                               what a norm gave, with all rows that products read
-///     sum(y)                                    what half of a block gave, as the residual stream lies
-///     attention(t, k, ...)                      o (T, H d) of k.q, k.k and k.v
-///     attention_backward(dout, t, k, ...)       the gradients of q, k and v
-///     of_all(dk)                                the gradient of keys or values through all query heads
-///     of_attention(dq, dk, dv, w)               the gradient of n (T, D) through the three products
-///     of_my_rows(choice, k)                     what the tokens of this device's rows chose
+///     all_rows(n)                          all rows of a norm's result n; a device may have only some
+///     sum(y)                               y of attention or of the feed-forward, as the residual stream lies: a
+///                                          Partial, where heads and hidden units are divided, is summed
+///     attention(t, k, ...)                 o (T, H d) from k.q, k.k and k.v
+///     attention_backward(dout, t, k, ...)  the gradients of q, k and v
+///     of_all(dk)                           the gradient of keys or values, over the query heads of all devices
+///     of_attention(dq, dk, dv, w)          the gradient of n (T, D), through queries, keys and values
+///     of_my_rows(choice, k)                the experts that the tokens of this device's rows chose
 ///
-/// put(what, gradient) takes the gradients of weights, each as soon as it is there. `what` is a part of a block
-/// (blocks.hpp), or a name (gradients.hpp has ways to put).
+/// put(what, gradient) is called with the gradient of each weight as soon as it is computed (gradients.hpp).
+/// `what` is a part of a block (blocks.hpp), or a name.
 
 #include "gradients.hpp"
 
 namespace shard::decoders {
 
-/// What a block keeps. Its products read X, its heads and hidden units lie as H, its keys and values as G.
-/// What its norms give is kept as N. The feed-forward's weights may lie in another way, as F says.
+/// What a block keeps for its backward pass. X is the layout of the rows that its products read, and N that
+/// of the norms' results; H of heads and hidden units, G of keys and values, and Y of the block's result. C
+/// and F are those of its weights (blocks.hpp).
 template <Layout X, Layout C, Layout G, Layout Y, Layout N = X, Layout F = C>
 struct BlockKept {
   using H = ProductOf<X, C>;

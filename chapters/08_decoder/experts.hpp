@@ -2,10 +2,10 @@
 
 ///     ./chapters/run 08 -n 4 train --variant experts --experts 7
 ///
-/// A mixture's experts are divided over the devices, and the batch by sequences. Everything but the experts is
-/// on every device. In each block, a token is sent to the devices of the experts that it chose, and their
-/// answers are sent back: two all-to-alls forward, two backward (Lepikhin et al. 2020, "GShard", section 2.2).
-/// As in Mixtral (Jiang et al. 2024), no expert is ever full, so no token is dropped.
+/// A mixture's experts are divided over the devices, and the batch by sequences. Everything but the experts
+/// is on every device. In each block, a token is sent to the devices of the experts that it chose, and their
+/// answers are sent back: two all-to-alls forward, two backward (Lepikhin et al. 2020, "GShard", section
+/// 2.2). As in Mixtral (Jiang et al. 2024), no expert is ever full, so no token is dropped.
 /// Builds on: 08_decoder/single.hpp, 05_expert.
 
 #include "experts_here.hpp"

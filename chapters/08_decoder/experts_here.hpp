@@ -1,7 +1,7 @@
 #pragma once
 
-/// A mixture whose experts are on several devices: tokens go to their experts, this device's experts work on the
-/// tokens that came to them, and the answers go back.
+/// A mixture whose experts are on several devices: tokens go to their experts, this device's experts work on
+/// the tokens that came to them, and the answers go back.
 
 #include <span>
 
@@ -13,7 +13,8 @@ namespace shard::decoders {
 using OwnedExpert = FeedForward<Owned, Owned>;
 using OwnedExpertGradients = FeedForwardGradients<Owned, Owned, Owned>;
 
-/// What they keep, each for its own t tokens, which lie as X. The expert's columns lie as C.
+/// What this device's experts keep for their backward pass. X is the layout of an expert's t tokens, C that
+/// of its weights `gate` and `up`.
 template <Layout X, Layout C>
 struct ExpertsKept {
   std::vector<X> n;                                  // (t, D)
@@ -80,8 +81,8 @@ auto ask_experts(Division& division, const W& w, const X& x, AnyKept& k) {
   k.answers = sent(owners, std::move(y), k.route.from, k.route.to);  // (T · k, D)   back, as they left
   return division.like(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
 }
-/// Gradients of answers go to the experts, and gradients of tokens come back. put_experts takes the gradients of
-/// this device's experts.
+/// Gradients of answers go to the experts, and gradients of tokens come back. put_experts takes the gradients
+/// of this device's experts.
 template <IsDivision Division, class W, class X, class AnyKept, class PutExperts, class Put>
 auto ask_experts_backward(Division& division, const W& w, const X& d, AnyKept& k,
                           const PutExperts& put_experts, const Put& put) {

@@ -38,7 +38,7 @@ class FsdpDecoder : public LanguageModel {
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       const bool is_last = b + 1 == m_.num_blocks;
-      next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, some time
+      next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, not waited for yet
       MyBlockKept& k = kept.blocks.emplace_back();
       accumulate(x, attend(block_, w, x, kept.tokens, k, cache(), b));
       accumulate(x, feed_forward_block(block_, w, x, k));
@@ -69,7 +69,7 @@ class FsdpDecoder : public LanguageModel {
     leave(final_norm_name(), std::move(dnorm), leaving);
     if (!m_.is_tied) leave(head_name(), std::exchange(dtable, Partial()), leaving);
     for (Index b = m_.num_blocks - 1; b >= 0; --b) {
-      if (b > 0) next = gather_block(b - 1);  // S0 → R, some time
+      if (b > 0) next = gather_block(b - 1);  // S0 → R, not waited for yet
       MyGradients g;
       const auto put_g = added_to(g, m_);
       accumulate(d, feed_forward_block_backward(block_, w, d, kept.blocks.back(), put_g));
@@ -123,7 +123,7 @@ class FsdpDecoder : public LanguageModel {
     return all;
   }
 
-  /// P → S0, some time.
+  /// Starts the reduce-scatter of a gradient, P → S0, and does not wait for it.
   void leave(const std::string& name, Partial gradient, Leaving& leaving) {
     leaving.emplace_back(name, reduce_scatter_async<0>(std::move(gradient)));
   }

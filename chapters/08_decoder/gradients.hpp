@@ -1,13 +1,14 @@
 #pragma once
 
-/// Where an engine puts the gradients of a decoder's weights: put(what, gradient), where `what` is a part of a
-/// block, or a name.
+/// What becomes of the gradient of a weight that a block has computed: put(what, gradient). `what` is a part
+/// of a block, or a name.
 
 #include "blocks.hpp"
 
 namespace shard::decoders {
 
-/// The gradient of a weight that every device has, over all rows: where rows are divided, each device has an addend.
+/// The gradient of a weight over the rows of all devices. Where rows are divided, each device has an addend
+/// of it.
 /// @{
 template <Layout L>
 L over_all_rows(ShardedEngine&, L dw) {
@@ -20,7 +21,8 @@ inline Replicated over_all_rows(ShardedEngine& engine, Partial dw) {
 
 /// \name Ways to put gradients
 /// @{
-/// By name, block b's over all rows.
+/// Into `gradients`, by the names in block b. Where rows are divided, addends are summed over the devices
+/// first.
 inline auto by_name(ShardedEngine& engine, const DecoderModel& m, Gradients& gradients, Index b = 0) {
   return [&, b](const auto& what, auto gradient) {
     std::string name;
@@ -31,7 +33,7 @@ inline auto by_name(ShardedEngine& engine, const DecoderModel& m, Gradients& gra
     gradients.put(name, over_all_rows(engine, std::move(gradient)));
   };
 }
-/// Added to the gradients of a block.
+/// Added to the gradients g of a block.
 template <class AnyGradients>
 auto added_to(AnyGradients& g, const DecoderModel& m) {
   g.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));

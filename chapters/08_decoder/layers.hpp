@@ -5,8 +5,8 @@
 /// The blocks are divided, as in a pipeline: each device has some, which follow one another. The embedding is
 /// with the first blocks, the last norm and the head are with the last ones. Activations go from device to
 /// device, and their gradients go back. The sequences of a batch follow one another in micro-batches, so that
-/// all devices have work (1F1B: Narayanan et al. 2019, "PipeDream", section 3.2). In inference, each device takes the next
-/// request while later devices still work on earlier ones.
+/// all devices have work (1F1B: Narayanan et al. 2019, "PipeDream", section 3.2). In inference, each device
+/// takes the next request while later devices still work on earlier ones.
 /// Builds on: 08_decoder/single.hpp, 04_pipeline.
 
 #include "engine/schedules/staged_engine.hpp"

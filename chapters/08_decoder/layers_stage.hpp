@@ -26,8 +26,8 @@ struct Stage {
   bool is_last() const { return blocks.end == m.num_blocks; }
   const Owned& head() const { return w.own_head.is_empty() ? w.embedding : w.own_head; }
 
-  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one returns
-  /// the losses, (T, 1).
+  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one
+  /// returns the losses, (T, 1).
   Owned forward(Owned x, StageKept& kept) const {
     const OnWholeRows<Owned> block{m};
     if (is_first()) x = embedding(w.embedding, kept.tokens.ids);  // (T, D)
@@ -62,7 +62,8 @@ struct Stage {
   }
 };
 
-/// What it does with the micro-batches of a batch. The first stage needs ids, and the last one labels.
+/// How a stage works on the micro-batches of a batch (StageWorker). The first stage needs ids, the last one
+/// labels.
 struct StagePart {
   using Value = Owned;
   using Kept = StageKept;
@@ -109,8 +110,8 @@ inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
 /// @}
 
 /// \name Inference: requests that follow one another from device to device
-/// An activation is (b, S, D) on its way, so that each device knows its sequences; an empty one marks the end.
-/// Labels go from the first device to the last.
+/// An activation is (b, S, D) on its way, so that each device knows its sequences; an empty one marks the
+/// end. Labels go from the first device to the last.
 /// @{
 struct Request {
   Tokens tokens;

@@ -16,7 +16,7 @@ struct KeysOnRing {
   std::vector<std::vector<Index>> at = {};  // of each device
 
   const std::vector<Index>& of(int device) const { return at[static_cast<std::size_t>(device)]; }
-  /// These, which are kept from the passes before, and behind them those of a pass.
+  /// The keys of earlier passes, and behind them those of a pass whose tokens are cut so.
   KeysOnRing with(const SequenceCut& cut) && {
     at.resize(cut.runs.size());
     for (int d = 0; d < cut.devices(); ++d)
@@ -68,7 +68,8 @@ class Ring {
 
 /// ## Forward
 /// q (t, H d) at positions at_q (t), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its
-/// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is computed.
+/// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is
+/// computed.
 inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
                              const std::vector<Index>& at_q, const KeysOnRing& keys,
                              const AttentionHeads& heads, OnlineSoftmax& softmax) {

@@ -57,8 +57,8 @@ inline std::vector<Index> arriving(Communicator& group, const std::vector<Index>
       group.all_to_all_async(Tensor::from_host({num_experts}, mine), experts, 0).get().to_host();
   return {all.begin(), all.end()};
 }
-/// Refuses rows that came, unless they are as many as each device has announced, `from`. All devices of the group
-/// learn it, so that none waits for one that has given up.
+/// Refuses rows that came, unless they are as many as each device has announced, `from`. All devices of the
+/// group learn it, so that none waits for one that has given up.
 inline void require_announced(Communicator& group, const std::vector<Index>& from, const Tensor& rows) {
   const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
   const std::vector<Index> more = group.exchange("rows that came", rows.extent(0) - announced);

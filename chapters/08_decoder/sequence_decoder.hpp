@@ -2,8 +2,8 @@
 
 /// A decoder whose sequences are divided over the devices: what the variants `context` and `ulysses` share.
 /// Each device has all weights and some tokens of every sequence. Everything but attention works on each
-/// token by itself, and sends nothing forward. Attention needs other tokens, and each variant says how it gets
-/// them. Backward, a weight's gradient is a sum over tokens: each device has an addend, and they are
+/// token by itself, and sends nothing forward. Attention needs other tokens, and each variant says how it
+/// gets them. Backward, a weight's gradient is a sum over tokens: each device has an addend, and they are
 /// all-reduced.
 /// Builds on: 08_decoder/single.hpp, 08_decoder/whole_rows.hpp.
 
@@ -29,7 +29,7 @@ class SequenceDecoder : public LanguageModel {
   Trainables trainable() override { return trainables(m_, w_); }
 
   /// ## Training
-  /// The loss is told of each run of tokens that this device has.
+  /// The gradient of the loss is asked for each run of tokens that this device has.
   Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
     const SequenceCut cut = cut_of(input);
     Sharded<0> losses = my_losses(input, cut);  // (t, 1)
@@ -38,7 +38,7 @@ class SequenceDecoder : public LanguageModel {
     return gradients_of(std::move(kept), my_rows(std::move(dlosses), losses));
   }
 
-  /// Alone, the forward pass returns all losses, in the order of the sequences: (T, 1). They are few numbers.
+  /// Returns the losses of all tokens, (T, 1), in the order of the sequences. That is one number a token.
   Placed forward(Tensor input) override {
     const SequenceCut cut = cut_of(input);
     const Replicated losses = all_gather(my_losses(input, cut));  // in device order    S0 → R
@@ -104,8 +104,8 @@ class SequenceDecoder : public LanguageModel {
   }
 
   /// ## Backward
-  /// A weight's gradient is reduced by itself, as soon as it is there: P → R. Frameworks reduce many in one call, a
-  /// bucket.
+  /// A weight's gradient is reduced by itself, as soon as it is there: P → R. Frameworks reduce many in one
+  /// call, a bucket.
   Gradients gradients_of(MyKept kept, Sharded<0> dlosses) {
     Gradients gradients;
     Partial dhead;  // (V, D)

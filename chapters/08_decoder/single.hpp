@@ -2,9 +2,9 @@
 
 ///     ./chapters/run 08 train --variant single
 ///
-/// A decoder on one device: embedding, blocks of attention and a feed-forward, and the loss of the next token.
-/// Nothing is divided. The other engines of this chapter divide what this file computes, with the same block
-/// (decoder_block.hpp). With more devices, each does the same work on the same data.
+/// A decoder on one device: embedding, blocks of attention and a feed-forward, and the loss of the next
+/// token. Nothing is divided. The other engines of this chapter divide what this file computes, with the same
+/// block (decoder_block.hpp). With more devices, each does the same work on the same data.
 
 #include "vocabulary_loss.hpp"
 #include "whole_rows.hpp"

@@ -4,7 +4,7 @@
 ///     ./chapters/run 08 -n 4 train --variant t5-tensor
 ///
 /// An encoder-decoder, as T5 (Raffel et al. 2020). The encoder's blocks read a source; every token sees all
-/// others. The decoder's blocks say the target: a token sees those before it, and all of what the encoder
+/// others. The decoder's blocks predict the target: a token sees those before it, and all of what the encoder
 /// returns. On one device, nothing is divided. Tensor parallelism (Shoeybi et al. 2019, section 3) divides
 /// heads with their bias, hidden units and the vocabulary. Every device has what the encoder returns; its
 /// gradient is reduced once, at the end. What both compute is in t5_stage.hpp: here, a stage is the network.
@@ -23,7 +23,8 @@ class T5Engine : public LanguageModel {
       : LanguageModel(group), stage_{*this, model, T5Split(model, 1, "even"), 0} {}
 
   /// ## What this device owns
-  /// Everything; or some heads of each attention, some hidden units, some rows of the vocabulary, and all norms.
+  /// Everything; or some heads of each attention, some hidden units, some rows of the vocabulary, and all
+  /// norms.
   void load_checkpoint(const Checkpoint& c) override {
     for_each_parameter(stage_.m, stage_.w,
                        [&](const std::string& name, auto& p) { load(c, name, stage_.m, group(), p); });

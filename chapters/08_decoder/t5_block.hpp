@@ -1,8 +1,9 @@
 #pragma once
 
-/// A block of an encoder-decoder, forward and backward: its attentions, and its feed-forward. The layouts of its
-/// weights say what is divided (t5_blocks.hpp). `division` has the sizes, m, and a function sum: what the addends of
-/// all devices make, where heads and hidden units are divided. put(word, gradient) takes the gradients of weights.
+/// A block of an encoder-decoder, forward and backward: its attentions, and its feed-forward. The layouts of
+/// its weights say what is divided (t5_blocks.hpp). `division` has the sizes, m, and a function sum: what the
+/// addends of all devices make, where heads and hidden units are divided. put(word, gradient) takes the
+/// gradients of weights.
 
 #include "t5_blocks.hpp"
 
@@ -15,8 +16,8 @@ struct Sight {
   AttentionHeads heads;
   std::optional<Index> kept_as = std::nullopt;
 };
-/// In block b, a stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are
-/// here.
+/// In block b, a stack's own tokens: in the decoder, those before a query and itself. The bias says which
+/// heads are here.
 inline Sight own_tokens(const T5Model& m, Side side, Index b, const Tokens& tokens, const Tensor& bias) {
   const Index heads = bias.extent(1);
   AttentionHeads all{tokens.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads,
@@ -61,7 +62,8 @@ ProductOf<C, R> feed_forward_block(const T5Model& m, const T5Block<X, C, R>& w, 
 }
 
 /// ## Backward
-/// The gradient of the source is added to `dsource`, (T_e, D), and that of scores to `dbias`, where there is one.
+/// The gradient of the source is added to `dsource`, (T_e, D), and that of scores to `dbias`, where there is
+/// one.
 template <class Division, Layout X, Layout C, Layout R, class Y, class Put>
 X attend_backward(const Division& division, const T5Attention<X, C, R>& w, const X& d, const Sight& sight,
                   T5AttentionKept<X, C>& k, const std::type_identity_t<X>* source, Y& dsource, Tensor* dbias,

@@ -1,9 +1,9 @@
 #pragma once
 
-/// What the engines of an encoder-decoder share: its parameters, in any layout, what its blocks keep for their
-/// backward pass, and which keys its attentions see. Tokens and norms lie as X says; weights whose columns are
-/// heads or hidden units, and what a device computes with them, as C; and weights whose rows are, as R, like
-/// the embedding and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
+/// The parameters of an encoder-decoder, and what its blocks keep for their backward pass, in any layout. X
+/// is the layout of activations and norms; C that of weights whose columns are heads or hidden units, and of
+/// what is computed with them; R that of weights whose rows are heads or hidden units, and of the embedding
+/// and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
 
 #include "decoder_block.hpp"
 #include "engine/layers/relative_positions.hpp"

@@ -9,8 +9,8 @@
 /// decoder's activations, and its gradient comes back in the same way: each device adds what its blocks add.
 /// So the encoder's last device sends it once, and takes one sum; and devices talk to their neighbours alone.
 /// Behind the decoder's first device, a message is (T_e + T) D elements each way, not T D, and a device holds
-/// T_e D more until its copy has left. Sent to each device directly, it would be as many bytes in all, but all
-/// of them from one device.
+/// T_e D more until its copy has left. Sent to each device directly, it would be as many bytes in all, but
+/// all of them from one device.
 /// Builds on: 08_decoder/t5.hpp, 08_decoder/layers.hpp.
 
 #include "engine/schedules/staged_engine.hpp"
@@ -47,7 +47,8 @@ struct T5Part {
     return {Owned(), of(loss_gradient(losses.decoder.local(), first_row))};
   }
 
-  /// A message has what the encoder returned, or its stream, and behind the decoder's first device its stream.
+  /// A message has the residual stream of the encoder, or what the encoder returned. Behind the decoder's
+  /// first device it also has the residual stream of the decoder.
   std::vector<Shape> shapes(const Message& m) const {
     auto shape = [&](const Tokens& all) {
       return Shape{all.piece(m.micro_batch, micro_batches).rows(), stage.m.model_dim};

@@ -1,8 +1,8 @@
 #pragma once
 
-/// What a device computes of an encoder-decoder: some blocks of each stack, or all, with all of their heads and
-/// hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a block
-/// computes is a Partial, and `sum` reduces it.
+/// What a device computes of an encoder-decoder: some blocks of each stack, or all, with all of their heads
+/// and hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a
+/// block computes is a Partial, and `sum` reduces it.
 
 #include "t5_block.hpp"
 #include "t5_split.hpp"
@@ -68,8 +68,8 @@ struct T5Stage {
     return decoders::losses_backward(*this, dlosses, w.decoder.final_norm, head(), kept.decoder.tokens,
                                      kept.decoder, dhead, put, t5_name(Side::decoder, "final_norm"));
   }
-  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what the
-  /// encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
+  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what
+  /// the encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
   template <class Put>
   T5Stream<X> backward(T5Stream<X> d, Kept& kept, R& dtable, const Put& put) const {
     Y dsource;  // (T_e, D)

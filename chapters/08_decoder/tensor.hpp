@@ -8,9 +8,9 @@
 /// columns and ends with weights that are cut by rows. So it needs one all-reduce forward, and one backward.
 ///
 /// With sequence-parallel norms (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-/// Transformer Models", section 4.2.2), this all-reduce is a reduce-scatter and an all-gather. Between the two,
-/// a device has only its rows of the residual stream and of what norms compute. The rows that it did not keep
-/// are gathered again in the backward pass. This is the price for holding less.
+/// Transformer Models", section 4.2.2), this all-reduce is a reduce-scatter and an all-gather. Between the
+/// two, a device has only its rows of the residual stream and of what norms compute. The rows that it did not
+/// keep are gathered again in the backward pass. This is the price for holding less.
 /// Builds on: 08_decoder/single.hpp.
 
 #include "tensor_weights.hpp"
@@ -18,8 +18,9 @@
 
 namespace shard::decoders {
 
-/// What devices send one another in a block. K: how keys and values lie (tensor_weights.hpp). X: how the residual
-/// stream and norms do: Replicated, or Sharded<0>, t of the T = B S tokens, where norms are sequence-parallel.
+/// How the work of a block is divided (decoder_block.hpp). K is the layout of keys and values
+/// (tensor_weights.hpp), X that of the residual stream: Replicated, or Sharded<0>, t of the T = B S tokens,
+/// where norms are sequence-parallel.
 template <Layout K, Layout X>
 struct DividedHeads {
   using BlockKept = decoders::BlockKept<Replicated, Sharded<1>, K, Partial, X>;
@@ -52,7 +53,8 @@ struct DividedHeads {
     return shard::attention_backward(dout, k.o, k.q, k.k, k.v, t.positions,
                                      my_heads(m, engine.group(), t.sequences), k.softmax);
   }
-  /// Where every device has all key-value heads, the query heads of one are on several devices: addends, P → R.
+  /// Where every device has all key-value heads, the query heads of one are on several devices: addends, P →
+  /// R.
   Sharded<1> of_all(Sharded<1> dk) const { return dk; }
   Replicated of_all(Partial dk, SourceLine where = SourceLine::current()) const {
     return engine.all_reduce(std::move(dk), where);

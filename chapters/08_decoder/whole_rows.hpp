@@ -1,8 +1,8 @@
 #pragma once
 
 /// A block on rows that are whole on a device: on its own sequences, with weights that every device has
-/// (Sharded<0> and Replicated), or on all sequences, with weights that it owns (Owned). Sequences need nothing
-/// of one another, so nothing is sent here.
+/// (Sharded<0> and Replicated), or on all sequences, with weights that it owns (Owned). Sequences need
+/// nothing of one another, so nothing is sent here.
 
 #include "decoder_block.hpp"
 

@@ -9,8 +9,8 @@
 ///
 /// Fully sharded, weights are also divided over data, along their other dimension: queries are (S0, W1), and
 /// the weights behind attention (S1, W0). So no two axes cut one dimension. Norms and routers, which tensor
-/// does not cut, are (S0, R): they are small, but so every gradient takes the same way. A block is a unit: its
-/// weights are gathered over data before it computes, and freed after it. M devices lie along data.
+/// does not cut, are (S0, R): they are small, but so every gradient takes the same way. A block is a unit:
+/// its weights are gathered over data before it computes, and freed after it. M devices lie along data.
 /// Builds on: 08_decoder/tensor.hpp, 08_decoder/fsdp.hpp, 09_mesh/data_tensor.hpp, 09_mesh/fsdp_tensor.hpp.
 
 #include "decoder_parts.hpp"

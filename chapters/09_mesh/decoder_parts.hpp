@@ -1,8 +1,8 @@
 #pragma once
 
 /// The parts of a decoder on a mesh whose axis tensor divides heads, hidden units and the vocabulary, for the
-/// engines that have it. W is a slice of whole pieces: of heads over tensor, of sequences over data. N devices
-/// lie along tensor. (08_decoder/tensor.hpp is the same with one letter.)
+/// engines that have it. W is a slice of whole pieces: of heads over tensor, of sequences over data. N
+/// devices lie along tensor. (08_decoder/tensor.hpp is the same with one letter.)
 
 #include "08_decoder/decoder_block.hpp"
 #include "08_decoder/ring_attention.hpp"
@@ -39,19 +39,19 @@ struct OnDataAndTensor {
 };
 
 /// A block of weights, where `Of` says how they lie. Over tensor, norms and routers are whole, and heads and
-/// hidden units are cut. K is W<1> or R: keys and values of some heads, or of all (08_decoder/tensor_weights.hpp).
-/// Those weights whose rows tensor cuts lie as Behind says.
+/// hidden units are cut. K is W<1> or R: keys and values of some heads, or of all
+/// (08_decoder/tensor_weights.hpp). Those weights whose rows tensor cuts lie as Behind says.
 template <template <class> class Of, class K, template <class> class Behind = Of>
 using BlockOver = decoders::Block<Of<R>, Of<W<1>>, Of<K>, Behind<W<0>>, Of<S<1>>, Behind<S<0>>>;
 
-/// Other numbers of the same rows, in the same letters.
+/// A tensor with the shape and the letters of `rows`, and with other elements.
 template <class L>
 L like(Tensor local, const L& rows) {
   return L::uneven(rows.mesh(), std::move(local), rows.global_shape());
 }
-/// How engines divide a decoder's block (08_decoder/decoder_block.hpp). Forward, each half of it is an addend over
-/// tensor. Backward, each ends with one all-reduce over tensor, and gradients of weights are addends over the axes on
-/// which these have copies.
+/// How engines divide a decoder's block (08_decoder/decoder_block.hpp). Forward, each half of it is an addend
+/// over tensor. Backward, each ends with one all-reduce over tensor, and gradients of weights are addends
+/// over the axes on which these have copies.
 template <class Lies, class K>
 class DecoderParts {
  public:
@@ -77,7 +77,7 @@ class DecoderParts {
   }
 
   /// ## Attention: my heads of my tokens
-  /// `keys`: where all devices' keys stand, if context divides positions.
+  /// `keys`: the positions of the keys of each device along context, if there is this axis.
   Rows<W<1>> attention(const Tokens& t, Kept& k, Index b, const decoders::KeysOnRing& keys = {}) const {
     const auto [ks, vs, at] = engine_->cache().seen(b, k.k, k.v, t.positions);
     if constexpr (has_context)

@@ -43,7 +43,7 @@ class FiveBatch {
     }
   }
 
-  /// Where the keys of all devices along context stand.
+  /// The positions of the keys of each device along context.
   const decoders::KeysOnRing& keys() const { return keys_; }
   /// No more than the first of the places on data and expert has sequences, so that none is empty everywhere.
   Index micro_batches() const { return std::ssize(pieces_); }

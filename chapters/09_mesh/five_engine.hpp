@@ -1,7 +1,7 @@
 #pragma once
 
-/// Where the parameters of a decoder on five axes lie, over which axes a gradient is a sum, and which tokens of a batch
-/// a device has. (Part of five.hpp.)
+/// Where the parameters of a decoder on five axes lie, over which axes a gradient is a sum, and which tokens
+/// of a batch a device has. (Part of five.hpp.)
 
 #include "five_batch.hpp"
 #include "five_network.hpp"
@@ -22,7 +22,8 @@ class FiveEngine : public MeshEngine<FiveAxes, LanguageModel> {
   Placement input_layout() const override { return placement<S<0>, R, R, S<0>, R>(); }
 
  protected:
-  /// My tokens of a batch. A sequence that goes on token by token fills one device along context after the other.
+  /// My tokens of a batch. A sequence that goes on token by token fills one device along context after the
+  /// other.
   FiveBatch batch_of(Tensor input, Index micro_batches) {
     constexpr Index at_a_time = 32;
     forget_choices();

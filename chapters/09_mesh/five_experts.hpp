@@ -7,10 +7,10 @@
 
 namespace shard::meshes {
 
-/// How the five axes divide a block: as DecoderParts, with experts over expert (08_decoder/experts_here.hpp). The
-/// devices along tensor have the same tokens, so they choose the same experts, and each sends to its own parts of
-/// these. An answer is an addend over tensor, and an expert's gradient one over data and context, where its copies
-/// are. Over expert it is whole: all tokens of this copy came here.
+/// How the five axes divide a block: as DecoderParts, with experts over expert (08_decoder/experts_here.hpp).
+/// The devices along tensor have the same tokens, so they choose the same experts, and each sends to its own
+/// parts of these. An answer is an addend over tensor, and an expert's gradient one over data and context,
+/// where its copies are. Over expert it is whole: all tokens of this copy came here.
 template <class K>
 struct FiveDivision : DecoderParts<OnFiveAxes, K> {
   using DecoderParts<OnFiveAxes, K>::DecoderParts;

@@ -63,8 +63,8 @@ struct FiveParameter {
   std::string name;
   Index block, expert = 0;
 };
-/// Calls visit(FiveParameter, parameter...) for each parameter of some blocks, and of what lies with the first and
-/// the last one; of a network, or of several at once.
+/// Calls visit(FiveParameter, parameter...) for each parameter of some blocks, and of what lies with the
+/// first and the last one; of a network, or of several at once.
 /// @{
 template <class Visit, class... Blocks>
 void for_each_of_block(const DecoderModel& m, Index b, const Visit& visit, Blocks&... n) {

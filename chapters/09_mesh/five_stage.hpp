@@ -70,8 +70,8 @@ struct FiveStage {
   }
 };
 
-/// What a device does with the micro-batches of its sequences. It sends to the device that has the next stage,
-/// and the same place on the other axes.
+/// What a device does with the micro-batches of its sequences. It sends to the device that has the next
+/// stage, and the same place on the other axes.
 template <class K>
 struct FivePart {
   using Value = Activation<R>;

@@ -16,8 +16,8 @@ L claimed(Mesh& mesh, Tensor mine, Shape global) {
     return L(mesh, std::move(mine), std::move(global));
 }
 
-/// Rows (T, D) of the table for tokens, of which there are `rows` on all devices. A device along tensor has 0 for
-/// tokens that are not in its rows of the table: L is an addend there.
+/// Rows (T, D) of the table for tokens, of which there are `rows` on all devices. A device along tensor has 0
+/// for tokens that are not in its rows of the table: L is an addend there.
 template <class L, class Table>
 L embedded(const Table& table, const Tokens& t, Index rows) {
   Tensor mine = combine_rows(table.local(), in_slice(t.ids, table.ranges()[0]), 1);

@@ -2,7 +2,8 @@
 
 /// Relative positions (Raffel et al. 2020, section 2.1): each head of attention adds a number to a score, by
 /// the distance of the key from the query. Large distances share buckets. All blocks of a stack share one
-/// table of these numbers, (buckets, H). The bias of all queries and keys is an embedding: of each bucket its row.
+/// table of these numbers, (buckets, H). The bias of all queries and keys is an embedding: of each bucket its
+/// row.
 
 #include <span>
 

@@ -7,9 +7,9 @@
 
 namespace shard {
 
-/// An engine of chapters 08 and 09 that is a pipeline: its devices, or those along an axis of its mesh, have stages of the
-/// network, and micro-batches follow one another through them. Base is the class that engines of the workload derive
-/// from. `Part` is what a device does with micro-batches (StageWorker).
+/// An engine of chapters 08 and 09 that is a pipeline: its devices, or those along an axis of its mesh, have
+/// stages of the network, and micro-batches follow one another through them. Base is the class that engines
+/// of the workload derive from. `Part` is what a device does with micro-batches (StageWorker).
 template <class Part, std::derived_from<ShardedEngine> Base>
 class StagedEngine : public Base {
  public:
