@@ -19,9 +19,9 @@ int hold_all(Communicator& group, const std::string& only) {
   if (prints) print_head();
   for (const LayerCase& layer : all_layers()) {
     if (!only.empty() && layer.name != only) continue;
-    const Results expected = results_of(layer, *alone, Arithmetic::exact());
+    const Results expected = results_of(layer, *alone, grid());
     for (const Claim& claim : layer.claims) {
-      const Finding finding = find(layer, claim, expected, group, Arithmetic::exact());
+      const Finding finding = find(layer, claim, expected, group, grid());
       if (prints) print_row(&claim == &layer.claims[0] ? layer.name : "", claim, finding);
       is_right = is_right && finding.is_as_claimed;
     }

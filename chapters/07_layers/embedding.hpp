@@ -3,6 +3,7 @@
 /// Embedding: row i of the output is the table's row of token x_i. Rows and features are free. A table whose
 /// rows are divided, the vocabulary, costs a sum, to which one device contributes and the others zeros.
 
+#include "engine/layers/tokens/embedding.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {
@@ -24,20 +25,19 @@ class Embedding : public Layer {
   Placement input_layout() const override { return layout_of<Rows>(); }
 
   Placed forward(Tensor x) override {
-    x_ = input<Rows>(std::move(x));                                            // (B, 1)
-    return rows_like(x_, gather_rows(table_.local(), tokens_of(x_.local())));  // (B, D)
+    tokens_ = tokens_of(x);
+    return input<Rows>(gather_rows(table_.local(), tokens_));  // (B, D)
   }
   Gradients backward(Tensor dy) override {
-    Tensor d(table_.global_shape());  // (V, D)
-    scatter_add_rows(dy, tokens_of(x_.local()), d);
     Gradients gradients;
-    gradients.put("table", over_rows(x_, std::move(d)));  // R, or P → R
+    gradients.put("table", summed(embedding_backward(input<Rows>(std::move(dy)), tokens_,
+                                                     table_.global_shape()[0])));  // (V, D)   R, or P → R
     return gradients;
   }
 
  private:
-  Replicated table_;  // (V, D)
-  Rows x_;            // (B, 1)
+  Replicated table_;           // (V, D)
+  std::vector<Index> tokens_;  // (B)
 };
 
 /// The features are cut: each device looks up its columns.
@@ -50,14 +50,11 @@ class EmbeddingByFeatures : public Layer {
 
   Placed forward(Tensor x) override {
     tokens_ = tokens_of(x);
-    const Shape shape = {x.extent(0), table_.global_shape()[1]};
-    return Sharded<1>(group(), gather_rows(table_.local(), tokens_), shape, table_.offset());  // (B, D/N)
+    return shard::embedding(table_, tokens_);  // (B, D/N)
   }
   Gradients backward(Tensor dy) override {
-    Tensor d(table_.local().shape());  // (V, D/N)
-    scatter_add_rows(dy, tokens_, d);
     Gradients gradients;
-    gradients.put("table", as(table_, std::move(d)));
+    gradients.put("table", embedding_backward(dy, tokens_, table_));  // (V, D/N)
     return gradients;
   }
 
@@ -77,28 +74,22 @@ class EmbeddingByVocabulary : public Layer {
   Placement input_layout() const override { return Placement::replicated(); }
 
   Placed forward(Tensor x) override {
-    mine_ = tokens_of(x);
-    const Index rows = table_.local().extent(0);
-    for (Index& token : mine_) {
-      token -= table_.offset();
-      if (token >= 0 && token < rows) continue;
-      token = is_naive && rows > 0 ? std::clamp<Index>(token, 0, rows - 1) : no_slot;
-    }
-    Tensor found = combine_rows(table_.local(), mine_, 1);  // (B, D)   0 for no_slot
-    if constexpr (is_naive) return Replicated(group(), std::move(found));
-    return all_reduce(Partial(group(), std::move(found)));  // P → R
+    tokens_ = tokens_of(x);
+    if constexpr (!is_naive) return all_reduce(shard::embedding(table_, tokens_));  // (B, D)   P → R
+    const Index rows = std::max<Index>(table_.local().extent(0), 1);
+    for (Index& token : tokens_) token = std::clamp(token, table_.offset(), table_.offset() + rows - 1);
+    return Replicated(group(), addend_of(shard::embedding(table_, tokens_)));
   }
   Gradients backward(Tensor dy) override {
-    Tensor d(table_.local().shape());  // (V/N, D)
-    scatter_add_rows(dy, mine_, d);
     Gradients gradients;
-    gradients.put("table", as(table_, std::move(d)));
+    gradients.put("table",
+                  embedding_backward(Replicated(group(), std::move(dy)), tokens_, table_));  // (V/N, D)
     return gradients;
   }
 
  private:
-  Sharded<0> table_;         // (V/N, D)
-  std::vector<Index> mine_;  // the tokens as rows of my slice
+  Sharded<0> table_;           // (V/N, D)
+  std::vector<Index> tokens_;  // (B)
 };
 
 }  // namespace shard::layer_cuts

@@ -6,32 +6,37 @@
 #include <numeric>
 
 #include "engine/engines/sharded_engine.hpp"
+#include "engine/layers/arithmetic.hpp"
+#include "engine/layers/layout_of_rows.hpp"
 
 namespace shard::layer_cuts {
 
-/// How a layer computes. In exact arithmetic every result of a root, a quotient or an exponential is rounded
-/// to a multiple of `unit`. Then the sums behind it are exact, in any order, and cuts can be compared bit for
-/// bit. Powers are powers of 2, since 2^s is exact for an integer s.
-struct Arithmetic {
-  float unit = 0;  ///< 0: no rounding
-  ExponentialBase base = ExponentialBase::e;
-
-  static Arithmetic real() { return {}; }
-  static Arithmetic exact() { return {0x1p-8F, ExponentialBase::two}; }
-};
-
 /// ε of the norms.
 inline constexpr float norm_epsilon = 0x1p-10F;
+/// Features of a head of attention.
+inline constexpr Index head_dim = 4;
+
+/// \name How a layer computes: with real numbers, or on a grid, on which cuts can be compared bit for bit
+/// @{
+inline Arithmetic real_numbers() {
+  return Arithmetic::real(head_dim);
+}
+inline Arithmetic grid() {
+  Arithmetic how = real_numbers();
+  how.unit = 0x1p-8F, how.base = ExponentialBase::two;
+  return how;
+}
+/// @}
 
 class Layer : public ShardedEngine {
  public:
-  Layer(Communicator& group, Arithmetic arithmetic) : ShardedEngine(group), arithmetic_(arithmetic) {}
+  Layer(Communicator& group, Arithmetic how) : ShardedEngine(group), how_(how) {}
   Trainables trainable() override { return {}; }
 
  protected:
+  const Arithmetic& how() const { return how_; }
   /// The result of a root, a quotient or an exponential, as this layer's arithmetic has it.
-  Tensor rounded(Tensor t) const { return round_to(std::move(t), arithmetic_.unit); }
-  ExponentialBase base() const { return arithmetic_.base; }
+  Tensor rounded(Tensor t) const { return how_.rounded(std::move(t)); }
 
   /// A tensor that lies on the devices as `like` does. Elementwise functions keep the layout.
   template <Layout L>
@@ -65,8 +70,10 @@ class Layer : public ShardedEngine {
     return Sharded<Axis>(group(), std::move(slice), std::move(global), offset);
   }
   /// Other rows at the same places in the batch. The width may differ.
-  Replicated rows_like(const Replicated&, Tensor rows) { return Replicated(group(), std::move(rows)); }
-  Sharded<0> rows_like(const Sharded<0>& x, Tensor rows) { return my_rows(std::move(rows), x); }
+  template <WholeRows L>
+  static L rows_like(const L& x, Tensor rows) {
+    return detail::rows_like(std::move(rows), x);
+  }
   /// The gradient of a parameter that every device holds. Where the rows are cut, it is a sum over devices.
   Replicated summed(Replicated whole) { return whole; }
   Replicated summed(Partial addend) { return all_reduce(std::move(addend)); }
@@ -83,7 +90,7 @@ class Layer : public ShardedEngine {
   }
 
  private:
-  Arithmetic arithmetic_;
+  Arithmetic how_;
 };
 
 }  // namespace shard::layer_cuts

@@ -33,7 +33,7 @@ class Linear : public Layer {
   Rows x_;
 };
 
-/// Each device has some columns of W: output features. The way there is free; dL/dx is a sum.
+/// Each device has some columns of W: output features. The forward pass sends nothing; dL/dx is a sum.
 class LinearByOutputs : public Layer {
  public:
   using Layer::Layer;
@@ -62,8 +62,8 @@ class LinearByOutputs : public Layer {
   Index offset_ = 0;
 };
 
-/// Each device has some rows of W: input features. The output is a sum; the way back is free. The naive cut
-/// takes a device's addend for the output.
+/// Each device has some rows of W: input features. The output is a sum; the backward pass sends nothing. The
+/// naive cut takes a device's addend for the output.
 template <bool is_naive>
 class LinearByInputs : public Layer {
  public:

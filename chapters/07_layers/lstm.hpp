@@ -1,8 +1,8 @@
 #pragma once
 
 /// An LSTM over short sequences. Input and output are (T, B, ·): T tokens of B sequences. Sequences are free.
-/// The hidden features, with their gates, cost one all-gather of h a token. A cut of the tokens costs h and c at
-/// each border: tokens follow one another, so it saves memory and no time.
+/// The hidden features, with their gates, cost one all-gather of h a token. A cut of the tokens costs h and c
+/// at each border: tokens follow one another, so it saves memory and no time.
 
 #include "lstm_cell.hpp"
 
@@ -75,9 +75,9 @@ class Lstm : public LstmCell {
   Rows x_;  // (T, B, D)
 };
 
-/// The hidden features are cut, each with its four gates. Every gate reads the whole h of the token before: it
-/// is gathered. On the way back its gradient is a sum, of which each device needs its columns. The naive cut
-/// gathers nothing: the features of a device see only one another.
+/// The hidden features are cut, each with its four gates. Every gate reads the whole h of the token before:
+/// it is gathered. In the backward pass its gradient is a sum, of which each device needs its columns. The
+/// naive cut gathers nothing: the features of a device see only one another.
 template <bool is_naive>
 class LstmByFeatures : public LstmCell {
  public:

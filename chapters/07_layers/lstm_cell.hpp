@@ -7,7 +7,7 @@
 
 namespace shard::layer_cuts {
 
-/// What one token leaves for the way back, each (B, H) or my columns of it.
+/// What the backward pass needs of one token.
 struct LstmStep {
   Tensor x, h_before, c_before;  // (B, D), (B, H) whole, (B, H/N)
   Tensor i, f, g, o, tanh_c;     // (B, H/N)
@@ -38,7 +38,8 @@ class LstmCell : public Layer {
     steps_.push_back(std::move(s));
     return next;
   }
-  /// The way back of one token. `dh` and `dc` are (B, H/N); returns the gradients of the gates' arguments.
+  /// The backward pass of one token. `dh` and `dc` are (B, H/N); returns the gradients of the gates'
+  /// arguments.
   std::vector<Tensor> step_backward(const LstmStep& s, Tensor dh, Tensor& dc) const {
     Tensor through_tanh = multiply(dh.clone(), s.o);
     dc = rounded(add(hyperbolic_tangent_backward(std::move(through_tanh), s.tanh_c), dc));

@@ -39,9 +39,10 @@ LayerCase batch_norm() {
       {{"weights", numbers("bn w", {features}, 0.25F)}, {"bias", numbers("bn b", {features})}},
       make<BatchNorm<Replicated, Replicated>>,
       {claim<BatchNorm<Sharded<1>, Sharded<0>>>("features", Verdict::free, "", nothing()),
-       claim<BatchNormByRows<false>>("batch", Verdict::exact, "all_reduce of two numbers a feature, twice",
-                                     2 * reduced(2 * features)),
-       claim<BatchNormByRows<true>>("batch", Verdict::differs, "mean and variance of my rows")}};
+       claim<BatchNorm<Sharded<0>, Replicated>>(
+           "batch", Verdict::exact, "all_reduce of two numbers a feature, twice", 2 * reduced(2 * features)),
+       claim<BatchNorm<Sharded<0>, Replicated, true>>("batch", Verdict::differs,
+                                                      "mean and variance of my rows")}};
 }
 
 }  // namespace shard::layer_cuts

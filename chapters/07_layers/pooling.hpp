@@ -2,7 +2,7 @@
 
 /// Pooling along a sequence, or along a side of an image: row i of the output is the largest, or the mean, of
 /// the rows i − 1, i and i + 1 that exist. Channels are free. A cut of the rows costs one row from each
-/// neighbour, the halo, and its gradient on the way back.
+/// neighbour, the halo, and the gradient of that row in the backward pass.
 
 #include "layer.hpp"
 
@@ -66,8 +66,8 @@ class Pooling : public Layer {
   bool has_above() const { return cuts_rows && device_id() > 0; }
   bool has_below() const { return cuts_rows && x_.global_shape()[0] > place_of(x_) + length_; }
 
-  /// My rows with a row more at each end. At a border it is a row that changes nothing: zeros for the mean, and
-  /// for the largest the row beside it.
+  /// My rows with a row more at each end. At a border it is a row that changes nothing: zeros for the mean,
+  /// and for the largest the row beside it.
   Tensor with_halo() {
     const Tensor& x = x_.local();
     auto [above, below] = exchanged(slice(x, 0, 0, 1), slice(x, 0, length_ - 1, length_));
@@ -83,8 +83,8 @@ class Pooling : public Layer {
     const Tensor* const downwards[] = {&from_above, &before};
     return add(add(std::move(mine), concatenate(upwards, 0)), concatenate(downwards, 0));
   }
-  /// Gives the device above one row, and the device below another; returns what they give. Without a neighbour
-  /// it is what the border has. A device without rows takes part, and has nothing to give.
+  /// Gives the device above one row, and the device below another; returns what they give. Without a
+  /// neighbour it is what the border has. A device without rows takes part, and has nothing to give.
   std::pair<Tensor, Tensor> exchanged(const Tensor& upwards, const Tensor& downwards) {
     Tensor from_above = border(upwards), from_below = border(downwards);
     if constexpr (cuts_rows) {

@@ -1,9 +1,10 @@
 #pragma once
 
-/// Norms over the features of a row: y = x̂ w with x̂ = x r, where r = 1/√(mean of x² + ε) is one number a row
-/// (RMSNorm, Zhang and Sennrich 2019); LayerNorm (Ba et al. 2016) takes the row's mean off first, and adds b.
-/// Rows do not see one another, so a cut of rows is free. A cut of features costs the row's sums.
+/// RMSNorm (Zhang and Sennrich 2019): y = x̂ w with x̂ = x r, where r = 1/√(mean of x² + ε) is one number a
+/// row (engine/layers/rms_norm.cpp computes it). Rows do not see one another, so a cut of rows is free. A cut
+/// of features costs the row's sums.
 
+#include "engine/layers/rms_norm.hpp"
 #include "layer.hpp"
 
 namespace shard::layer_cuts {
@@ -17,29 +18,21 @@ class RmsNorm : public Layer {
   void load_checkpoint(const Checkpoint& c) override { w_ = load_replicated(c, "weights"); }
   Placement input_layout() const override { return layout_of<Rows>(); }
 
-  Placed forward(Tensor input_rows) override {
-    const Rows x = input<Rows>(std::move(input_rows));                                  // (B, D)
-    r_ = rounded(inverse_root(mean(row_dots(x.local(), x.local())), 1, norm_epsilon));  // (B)
-    x_hat_ = as(x, rounded(scale_rows(x.local().clone(), r_)));                         // (B, D)
-    return as(x, scale_columns(x_hat_.local().clone(), w_.local()));                    // (B, D)
+  Placed forward(Tensor rows) override {
+    return shard::rms_norm(input<Rows>(std::move(rows)), w_, norm_epsilon, how(), kept_);  // (B, D)
   }
-  /// dx = r (dx̂ − x̂ · mean of dx̂ x̂), with dx̂ = dy w.
   Gradients backward(Tensor dy) override {
+    SumOverRows<Rows> dw;  // (D)
+    Rows dx = rms_norm_backward(input<Rows>(std::move(dy)), w_, how(), kept_, dw);
     Gradients gradients;
-    gradients.put("weights", over_rows(x_hat_, column_dots(dy, x_hat_.local())));  // (D)
-    Tensor d = scale_columns(std::move(dy), w_.local());                           // (B, D)
-    const Tensor c = rounded(mean(row_dots(d, x_hat_.local())));                   // (B)
-    d = subtract(std::move(d), rounded(scale_rows(x_hat_.local().clone(), c)));    // (B, D)
-    gradients.put(Gradients::input_grad, as(x_hat_, rounded(scale_rows(std::move(d), r_))));
+    gradients.put("weights", summed(std::move(dw)));      // R, or P → R
+    gradients.put(Gradients::input_grad, std::move(dx));  // (B, D)
     return gradients;
   }
 
  private:
-  Tensor mean(Tensor sum) const { return scale(std::move(sum), 1 / static_cast<float>(w_.local().size())); }
-
   Replicated w_;  // (D)
-  Rows x_hat_;    // (B, D)
-  Tensor r_;      // (B)
+  Normed kept_;   // (B, D) and (B)
 };
 
 /// RMSNorm with its features cut. The sums over the features are addends: one number a row, in each
@@ -52,34 +45,34 @@ class RmsNormByFeatures : public Layer {
   void load_checkpoint(const Checkpoint& c) override { w_ = load_sharded<0>(c, "weights"); }
   Placement input_layout() const override { return Placement::sharded(1); }
 
-  Placed forward(Tensor input_columns) override {
-    const Shape shape = {input_columns.extent(0), w_.global_shape()[0]};
-    const Sharded<1> x(group(), std::move(input_columns), shape, w_.offset());          // (B, D/N)
-    r_ = rounded(inverse_root(mean(row_dots(x.local(), x.local())), 1, norm_epsilon));  // (B)
-    x_hat_ = as(x, rounded(scale_rows(x.local().clone(), r_)));                         // (B, D/N)
-    return as(x, scale_columns(x_hat_.local().clone(), w_.local()));                    // (B, D/N)
+  Placed forward(Tensor columns) override {
+    return like_input(shard::rms_norm(columns, w_.local(), norm_epsilon, how(), kept_, mean()));  // (B, D/N)
   }
   Gradients backward(Tensor dy) override {
+    Tensor dw;  // (D/N)
+    Tensor dx = rms_norm_backward(std::move(dy), w_.local(), how(), kept_, dw, mean());
     Gradients gradients;
-    gradients.put("weights", as(w_, column_dots(dy, x_hat_.local())));           // (D/N)
-    Tensor d = scale_columns(std::move(dy), w_.local());                         // (B, D/N)
-    const Tensor c = rounded(mean(row_dots(d, x_hat_.local())));                 // (B)
-    d = subtract(std::move(d), rounded(scale_rows(x_hat_.local().clone(), c)));  // (B, D/N)
-    gradients.put(Gradients::input_grad, as(x_hat_, rounded(scale_rows(std::move(d), r_))));
+    gradients.put("weights", as(w_, std::move(dw)));
+    gradients.put(Gradients::input_grad, like_input(std::move(dx)));  // (B, D/N)
     return gradients;
   }
 
  private:
-  /// The mean over all features, of a sum over mine.
-  Tensor mean(Tensor sum) {
-    if constexpr (is_naive) return scale(std::move(sum), 1 / static_cast<float>(w_.local().size()));
-    const Replicated whole = all_reduce(Partial(group(), std::move(sum)));  // (B)   P → R
-    return scale(whole.local().clone(), 1 / static_cast<float>(w_.global_shape()[0]));
+  /// Makes of the sums over my features the means over all.
+  MeanOfRows mean() {
+    if constexpr (is_naive) return mean_over(w_.local().size());
+    return [this](Tensor sum) {
+      const Replicated whole = all_reduce(Partial(group(), std::move(sum)));  // (B)   P → R
+      return scale(whole.local().clone(), 1 / static_cast<float>(w_.global_shape()[0]));
+    };
+  }
+  Sharded<1> like_input(Tensor columns) const {
+    const Shape shape = {columns.extent(0), w_.global_shape()[0]};
+    return Sharded<1>(group(), std::move(columns), shape, w_.offset());
   }
 
-  Sharded<0> w_;      // (D/N)
-  Sharded<1> x_hat_;  // (B, D/N)
-  Tensor r_;          // (B)
+  Sharded<0> w_;  // (D/N)
+  Normed kept_;   // (B, D/N) and (B)
 };
 
 }  // namespace shard::layer_cuts

@@ -27,7 +27,7 @@ LayerCase cross_entropy() {
   return {
       "cross entropy",
       numbers("logits", {rows, vocabulary}),
-      {{1}, {0.5F}},
+      {{1}, {2}},
       {{"labels", {{rows}, labels.values}}},
       make<CrossEntropy<Replicated>>,
       {claim<CrossEntropy<Sharded<0>>>("batch, sequence", Verdict::free, "the loss is a sum", reduced(1)),

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What the engines of this chapter share: a decoder's parameters, in any layout, and what a block keeps.
+/// A decoder's parameters, in any layout.
 
 #include "engine/layers/attention.hpp"
 #include "engine/layers/mixture_of_experts.hpp"
@@ -12,9 +12,9 @@
 
 namespace shard::decoders {
 
-/// A block's parameters. Norms and the router lie as N says; weights whose columns are heads or hidden units
-/// as C, those of key-value heads as K; and weights whose rows are, as R. The feed-forward's may lie in other
-/// ways, as F and G say.
+/// The parameters of a block, each in a layout: N for norms and the router, C for weights whose columns are
+/// heads or hidden units, K for those of key-value heads, and R for weights whose rows are heads or hidden
+/// units. In the feed-forward, F takes the place of C, and G that of R.
 template <Layout N, Layout C, Layout K, Layout R, Layout F = C, Layout G = R>
 struct Block {
   N attention_norm;                          // (D)
@@ -26,36 +26,64 @@ struct Block {
   std::vector<FeedForward<F, G>> experts{};  // one, or E
 };
 
-/// Calls visit(name, parameter) for each parameter of an expert, or of the feed-forward that a block has.
-template <class AnyFeedForward, class Visit>
-void for_each_parameter(const DecoderModel& m, Index b, Index e, AnyFeedForward& w, const Visit& visit) {
-  visit(feed_forward_name(m, b, e, "gate"), w.gate);
-  visit(feed_forward_name(m, b, e, "up"), w.up);
-  visit(feed_forward_name(m, b, e, "down"), w.down);
-}
-
-/// The same for each parameter of a block.
+/// A parameter of a block: its name, and its member of a Block, which may hold weights or gradients.
 /// @{
-template <class AnyBlock, class Visit>
-void for_each_parameter_but_experts(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
-  visit(block_name(b, "attention_norm"), block.attention_norm);
-  visit(block_name(b, "query"), block.query);
-  visit(block_name(b, "key"), block.key);
-  visit(block_name(b, "value"), block.value);
-  visit(block_name(b, "output"), block.output);
-  visit(block_name(b, "feed_forward_norm"), block.feed_forward_norm);
-  if (m.is_mixture()) visit(block_name(b, "router"), block.router);
+template <class Of>
+struct Part {
+  const char* word;
+  Of of;              ///< a pointer to it, of a Block
+  Index expert = -1;  ///< or the feed-forward's, 0; -1: of neither
+
+  std::string name(const DecoderModel& m, Index b) const {
+    return expert < 0 ? block_name(b, word) : feed_forward_name(m, b, expert, word);
+  }
+};
+template <class Of>
+Part(const char*, Of, Index = -1) -> Part<Of>;
+
+namespace of_block {
+inline constexpr Part attention_norm{"attention_norm", [](auto& b) { return &b.attention_norm; }};
+inline constexpr Part query{"query", [](auto& b) { return &b.query; }};
+inline constexpr Part key{"key", [](auto& b) { return &b.key; }};
+inline constexpr Part value{"value", [](auto& b) { return &b.value; }};
+inline constexpr Part output{"output", [](auto& b) { return &b.output; }};
+inline constexpr Part feed_forward_norm{"feed_forward_norm", [](auto& b) { return &b.feed_forward_norm; }};
+inline constexpr Part router{"router", [](auto& b) { return &b.router; }};
+inline auto gate(std::size_t e) {
+  return Part{"gate", [e](auto& b) { return &b.experts[e].gate; }, static_cast<Index>(e)};
 }
-template <class AnyBlock, class Visit>
-void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
-  for_each_parameter_but_experts(m, b, block, visit);
-  block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
-  for (std::size_t e = 0; e < block.experts.size(); ++e)
-    for_each_parameter(m, b, static_cast<Index>(e), block.experts[e], visit);
+inline auto up(std::size_t e) {
+  return Part{"up", [e](auto& b) { return &b.experts[e].up; }, static_cast<Index>(e)};
 }
+inline auto down(std::size_t e) {
+  return Part{"down", [e](auto& b) { return &b.experts[e].down; }, static_cast<Index>(e)};
+}
+}  // namespace of_block
 /// @}
 
-/// All parameters of a decoder. The embedding and the head lie as E says.
+/// Calls visit(part) for each parameter of a block.
+/// @{
+template <class Visit>
+void for_each_part_but_experts(const DecoderModel& m, const Visit& visit) {
+  using namespace of_block;
+  visit(attention_norm), visit(query), visit(key), visit(value), visit(output), visit(feed_forward_norm);
+  if (m.is_mixture()) visit(router);
+}
+template <class Visit>
+void for_each_part(const DecoderModel& m, const Visit& visit) {
+  for_each_part_but_experts(m, visit);
+  for (std::size_t e = 0; e < std::max<std::size_t>(static_cast<std::size_t>(m.experts), 1); ++e)
+    visit(of_block::gate(e)), visit(of_block::up(e)), visit(of_block::down(e));
+}
+/// @}
+/// Calls visit(name, parameter) for each parameter of a block.
+template <class AnyBlock, class Visit>
+void for_each_parameter(const DecoderModel& m, Index b, AnyBlock& block, const Visit& visit) {
+  block.experts.resize(static_cast<std::size_t>(std::max<Index>(m.experts, 1)));
+  for_each_part(m, [&](const auto& part) { visit(part.name(m, b), *part.of(block)); });
+}
+
+/// All parameters of a decoder. E is the layout of the embedding and the head.
 template <class AnyBlock, Layout E, Layout N>
 struct Weights {
   E embedding;  // (V, D)
@@ -83,70 +111,6 @@ Trainables trainables(const Model& m, AnyWeights& w) {
   Trainables all;
   for_each_parameter(m, w, [&](const std::string& name, auto& parameter) { all.add(name, parameter); });
   return all;
-}
-
-/// Adds the gradients of the embedding and the head. A table that is both has the sum of the two.
-template <class Model, Layout E>
-void put_tables(const Model& m, E embedding, E head, Gradients& gradients) {
-  if (m.is_tied)
-    accumulate(embedding, std::move(head));
-  else
-    gradients.put(head_name(), std::move(head));
-  gradients.put(embedding_name(), std::move(embedding));
-}
-
-/// What a block keeps. Its products read X, its heads and hidden units lie as H, its keys and values as G.
-/// What its norms give is kept as N. The feed-forward's weights may lie in another way, as F says.
-template <Layout X, Layout C, Layout G, Layout Y, Layout N = X, Layout F = C>
-struct BlockKept {
-  using H = ProductOf<X, C>;
-  Normed attention_norm, feed_forward_norm;
-  N n;                    // (T, D)     what attention reads
-  H q, o;                 // (T, H d)
-  G k, v;                 // (T, G d)
-  OnlineSoftmax softmax;  //            of each head and token: the largest score, and the sum of powers
-  N f;                    // (T, D)     what the feed-forward reads
-  FeedForwardKept<ProductOf<X, F>> feed_forward;
-  MixtureKept<X, F, Y> mixture;
-};
-
-/// What a forward pass keeps.
-template <class AnyBlockKept, class X>
-struct Kept {
-  Tokens tokens;
-  std::vector<AnyBlockKept> blocks{};
-  Normed norm{};
-  X n{};                   // (T, D)     what the head reads
-  TokenSoftmax softmax{};  // (T, V)
-};
-
-/// Adds the gradients of an expert's weights, or of the feed-forward's. They lie as these do.
-template <class D>
-void put_expert(const DecoderModel& m, Index b, std::size_t e, D d, Gradients& gradients) {
-  const auto expert = static_cast<Index>(e);
-  gradients.put(feed_forward_name(m, b, expert, "gate"), std::move(d.gate));  // (D, F)
-  gradients.put(feed_forward_name(m, b, expert, "up"), std::move(d.up));      // (D, F)
-  gradients.put(feed_forward_name(m, b, expert, "down"), std::move(d.down));  // (F, D)
-}
-
-/// The gradient of a norm's weights, (D), over all rows: where rows are divided, each device has an addend.
-/// @{
-inline Replicated over_all_rows(ShardedEngine&, Replicated dw) {
-  return dw;
-}
-inline Replicated over_all_rows(ShardedEngine& engine, Partial dw) {
-  return engine.all_reduce(std::move(dw));
-}
-/// @}
-
-/// Puts the gradient of a norm's weights, and returns that of its rows.
-template <WholeRows L>
-L norm_backward(ShardedEngine& engine, const std::string& name, L dy, const Replicated& w,
-                const Arithmetic& how, const Normed& kept, Gradients& gradients) {
-  SumOverRows<L> dw;  // (D)
-  L dx = rms_norm_backward(std::move(dy), w, how, kept, dw);
-  gradients.put(name, over_all_rows(engine, std::move(dw)));
-  return dx;
 }
 
 inline Rotary rotary_of(const DecoderModel& m) {

@@ -1,6 +1,7 @@
 #include "context.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/decoder/options.hpp"
 #include "engine/workloads/t5/t5.hpp"
 #include "experts.hpp"
 #include "fsdp.hpp"
@@ -27,27 +28,15 @@ EnginePointer made_t5(Communicator& group, const Workload& w, const Options&) {
 }
 /// @}
 
-const Option<std::string> balance = [] {
-  Option<std::string> how(
-      "--balance", "contiguous",
-      "Tokens of a device: contiguous, or zigzag, an early and a late part of a sequence");
-  how.type = "HOW";
-  how.expected = "contiguous or zigzag";
-  how.accepts = [](const std::string& text) { return text == "contiguous" || text == "zigzag"; };
-  return how;
-}();
+const Option<std::string> balance =
+    option_of("--balance", "contiguous", "zigzag",
+              "Tokens of a device: contiguous, or zigzag, an early and a late part of a sequence");
 CutSequences cut_of(const Options& o) {
   return o[balance] == "zigzag" ? SequenceCut::zigzag : SequenceCut::contiguous;
 }
 
-const Option<std::string> sequence_parallel = [] {
-  Option<std::string> option("--sequence-parallel", "no",
-                             "Divide the tokens between the parts of a block: yes or no");
-  option.type = "HOW";
-  option.expected = "yes or no";
-  option.accepts = [](const std::string& text) { return text == "yes" || text == "no"; };
-  return option;
-}();
+const Option<std::string> sequence_parallel = option_of(
+    "--sequence-parallel", "no", "yes", "Divide the tokens between the parts of a block: yes or no");
 /// The form that divides key-value heads, if every device can have one.
 template <Layout X>
 EnginePointer tensor_decoder(Communicator& group, const DecoderModel& m) {
@@ -55,14 +44,7 @@ EnginePointer tensor_decoder(Communicator& group, const DecoderModel& m) {
     return std::make_unique<TensorDecoder<Sharded<1>, X>>(group, m);
   return std::make_unique<TensorDecoder<Replicated, X>>(group, m);
 }
-const Option<Index> micro_batches = [] {
-  Option<Index> option("--micro-batches", 4, "Pieces of the batch that follow one another");
-  option.expected = "a whole number from 1 to 4096";  // a schedule is a list of all of them
-  option.accepts = [](const std::string& text) {
-    return is_number(text, [](Index n) { return n >= 1 && n <= 4096; });
-  };
-  return option;
-}();
+const Option<Index> micro_batches = micro_batches_option("Pieces of the batch that follow one another");
 const Option<std::string> split = [] {
   Option<std::string> how("--split", "even",
                           "Which blocks a device has: even, by bytes, or a list of how many such as 3,1,1");

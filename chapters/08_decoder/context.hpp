@@ -32,13 +32,13 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
   }
 
   /// ## Attention
-  /// All heads of my queries. Others' keys come and go.
+  /// A device computes all heads for its own queries, while the keys of all devices pass by.
   Sharded<0> attention(Index b, Sharded<0> q, Sharded<0> k, Sharded<0> v, const SequenceCut& cut,
                        ContextKept& kept) override {
     kept.q = std::move(q), kept.k = std::move(k), kept.v = std::move(v);
     const std::vector<Index> at = cut.positions(device_id());
-    const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
-    if (b == 0) keys_ = continues() ? with_keys_of(cut, std::move(keys_)) : with_keys_of(cut, {});
+    const auto [keys, values, at_keys] = cache().seen(b, kept.k, kept.v, at);
+    if (b == 0) keys_ = (cut.first_position > 0 ? std::move(keys_) : KeysOnRing()).with(cut);
     return detail::relaid(ring_attention(group(), kept.q.local(), keys.local(), values.local(), at, keys_,
                                          all_heads(m_, cut.sequences), kept.softmax),
                           kept.q);
@@ -47,22 +47,13 @@ class ContextDecoder : public SequenceDecoder<ContextKept> {
                                                                   const SequenceCut& cut,
                                                                   ContextKept& kept) override {
     auto [dq, dk, dv] = ring_attention_backward(group(), dout.local(), o.local(), kept.q.local(),
-                                                kept.k.local(), kept.v.local(), with_keys_of(cut, {}),
+                                                kept.k.local(), kept.v.local(), KeysOnRing().with(cut),
                                                 all_heads(m_, cut.sequences), kept.softmax);
     return {detail::relaid(std::move(dq), kept.q), detail::relaid(std::move(dk), kept.k),
             detail::relaid(std::move(dv), kept.v)};
   }
 
  private:
-  /// The positions of all devices' keys: those of this pass, behind those of the passes before.
-  static KeysOnRing with_keys_of(const SequenceCut& cut, KeysOnRing keys) {
-    if (cut.first_position == 0) keys = {};
-    keys.at.resize(cut.runs.size());
-    for (int d = 0; d < cut.devices(); ++d)
-      std::ranges::copy(cut.positions(d), std::back_inserter(keys.at[static_cast<std::size_t>(d)]));
-    return keys;
-  }
-
   KeysOnRing keys_;  // of the last forward pass
 };
 

@@ -1,56 +1,20 @@
 #pragma once
 
-/// Where tokens go that chose experts of several devices, and this device's experts at work on the tokens that
-/// came to them.
+/// A mixture whose experts are on several devices: tokens go to their experts, this device's experts work on
+/// the tokens that came to them, and the answers go back.
 
-#include <numeric>
 #include <span>
 
-#include "blocks.hpp"
+#include "decoder_block.hpp"
+#include "routes.hpp"
 
 namespace shard::decoders {
-
-/// The token of each choice, by expert: the rows that leave.
-inline std::vector<Index> leaving_rows(const ExpertChoice& choice) {
-  std::vector<Index> tokens = choice.in_order();
-  for (Index& row : tokens) row /= choice.top_k();
-  return tokens;
-}
-
-/// How many rows a device sends and receives, and which of the received rows are for which of its experts.
-struct Route {
-  std::vector<Index> to;                 ///< (N)   rows that go to each device
-  std::vector<Index> from;               ///< (N)   rows that come from each
-  std::vector<std::vector<Index>> rows;  ///< of each of its experts, places among the rows that arrive
-  Index arriving = 0;                    ///< m, the sum of `from`
-};
-
-/// `leaving` (E): how many of this device's tokens chose each expert. `arriving` (N, E/N): how many of each
-/// device's tokens chose each of this device's experts. Rows leave in the order of their experts, and so of
-/// the devices that own these. They arrive in the order of the sending devices; rows from one device are in
-/// the order of the experts.
-inline Route route_of(const std::vector<Index>& leaving, const std::vector<Index>& arriving, int devices,
-                      int device) {
-  const auto experts = static_cast<Index>(leaving.size());
-  Route route;
-  route.rows.resize(static_cast<std::size_t>(part(experts, devices, device).size()));
-  auto count = arriving.begin();
-  for (int d = 0; d < devices; ++d) {
-    const Range theirs = part(experts, devices, d);
-    route.to.push_back(
-        std::accumulate(leaving.begin() + theirs.begin, leaving.begin() + theirs.end, Index{0}));
-    const Index before = route.arriving;
-    for (std::vector<Index>& of_expert : route.rows)
-      for (Index i = *count++; i > 0; --i) of_expert.push_back(route.arriving++);
-    route.from.push_back(route.arriving - before);
-  }
-  return route;
-}
 
 using OwnedExpert = FeedForward<Owned, Owned>;
 using OwnedExpertGradients = FeedForwardGradients<Owned, Owned, Owned>;
 
-/// What they keep, each for its own t tokens, which lie as X. The expert's columns lie as C.
+/// What this device's experts keep for their backward pass. X is the layout of an expert's t tokens, C that
+/// of its weights `gate` and `up`.
 template <Layout X, Layout C>
 struct ExpertsKept {
   std::vector<X> n;                                  // (t, D)
@@ -70,47 +34,78 @@ Tensor answers(const Lay& lay, Tensor n, const Route& route, std::span<const Fee
   }
   return y;
 }
-/// The gradient of n (m, D), or its addend. Gives each expert's gradient, without that of n.
+/// The gradient of n (m, D), or its addend; and each expert's gradients, without that of n.
 template <Layout X, Layout C, Layout R, class Lay>
-Tensor answers_backward(const Lay& lay, Tensor dy, const Route& route,
-                        std::span<const FeedForward<C, R>> mine, const Arithmetic& how,
-                        ExpertsKept<X, C>& kept, std::vector<FeedForwardGradients<X, C, R>>& dw) {
+std::pair<Tensor, std::vector<FeedForwardGradients<X, C, R>>> answers_backward(
+    const Lay& lay, Tensor dy, const Route& route, std::span<const FeedForward<C, R>> mine,
+    const Arithmetic& how, ExpertsKept<X, C>& kept) {
   Tensor dn = Tensor::uninitialized(dy.shape());
+  std::vector<FeedForwardGradients<X, C, R>> dw;
   for (std::size_t i = 0; i < mine.size(); ++i) {
     const X d = lay(gather_rows(dy, route.rows[i]));  // (t, D)
     dw.push_back(feed_forward_backward(d, kept.n[i], mine[i], how, std::move(kept.of[i])));
     kept.n[i] = X();
     scatter_rows(detail::Access::take(std::exchange(dw.back().n, {})), route.rows[i], dn);
   }
-  return dn;
+  return {std::move(dn), std::move(dw)};
 }
 
-/// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
-/// arrive: (N, E/N). `leaving` (E): how many of its own tokens chose each expert.
-inline std::vector<Index> arriving(Communicator& group, const std::vector<Index>& leaving) {
-  const auto num_experts = static_cast<Index>(leaving.size());
-  std::vector<Index> experts;  // of each device
-  for (int d = 0; d < group.num_devices(); ++d)
-    experts.push_back(part(num_experts, group.num_devices(), d).size());
-  const std::vector<float> mine(leaving.begin(), leaving.end());
-  const std::vector<float> all =
-      group.all_to_all_async(Tensor::from_host({num_experts}, mine), experts, 0).get().to_host();
-  return {all.begin(), all.end()};
+/// What a block keeps whose experts are on several devices. X: the tokens that came to an expert.
+template <class BlockKept, Layout X, Layout C>
+struct AskedKept : BlockKept {
+  ExpertChoice choice;  // of my tokens
+  Route route;
+  ExpertsKept<X, C> experts;  // mine, of the tokens that came
+  Tensor answers;             // (T · k, D)   to my tokens, by expert, then by token
+};
+
+/// ## Experts on several devices
+/// The router's choice, tokens to their experts, and answers back. Beside what a division says
+/// (decoder_block.hpp), it says here
+///     owners()          the devices that have all experts once
+///     my_experts(w)     those of this device
+///     for_expert(rows)  tokens that came to one of them, as they lie
+///     like(rows, f)     rows of this device's tokens, of another width: where experts are divided, addends
+template <IsDivision Division, class W, class X, class AnyKept>
+auto ask_experts(Division& division, const W& w, const X& x, AnyKept& k) {
+  const DecoderModel& m = division.m;
+  Communicator& owners = division.owners();
+  auto for_expert = [&](Tensor rows) { return division.for_expert(std::move(rows)); };
+  k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);  // (T, D)
+  k.choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how);               // of (T, E)
+  const std::vector<Index> leaving = k.choice.counts();
+  k.route = route_of(leaving, arriving(owners, leaving), owners.num_devices(), owners.device_id());
+  Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
+  n = sent(owners, std::move(n), k.route.to, k.route.from);     // (m, D)       tokens for my experts
+  Tensor y = answers(for_expert, std::move(n), k.route, division.my_experts(w), m.how, k.experts);  // (m, D)
+  k.answers = sent(owners, std::move(y), k.route.from, k.route.to);  // (T · k, D)   back, as they left
+  return division.like(combine_rows(k.answers, k.choice.slots(), k.choice.gates), k.f);  // (T, D)
 }
-inline void require_announced(const Route& route, const Tensor& rows) {
-  if (rows.extent(0) == route.arriving) return;
-  refuse(Code::internal, "experts", to_string({route.arriving, rows.extent(1)}) + ", as announced",
-         to_string(rows.shape()));
-}
-/// The same on all devices of a group, so that none waits for one that has given up. `from`: how many rows each
-/// device has announced.
-inline void require_announced_everywhere(Communicator& group, const std::vector<Index>& from,
-                                         const Tensor& rows) {
-  const Index announced = std::accumulate(from.begin(), from.end(), Index{0});
-  const std::vector<Index> more = group.exchange("rows that came", rows.extent(0) - announced);
-  if (std::ranges::count(more, 0) < std::ssize(more))
-    refuse(Code::internal, "experts", to_string({announced, rows.extent(1)}) + ", as announced",
-           to_string(rows.shape()));
+/// Gradients of answers go to the experts, and gradients of tokens come back. put_experts takes the gradients
+/// of this device's experts.
+template <IsDivision Division, class W, class X, class AnyKept, class PutExperts, class Put>
+auto ask_experts_backward(Division& division, const W& w, const X& d, AnyKept& k,
+                          const PutExperts& put_experts, const Put& put) {
+  const DecoderModel& m = division.m;
+  Communicator& owners = division.owners();
+  auto for_expert = [&](Tensor rows) { return division.for_expert(std::move(rows)); };
+  const std::vector<Index> slots = k.choice.slots();
+  auto dgates = division.like(dot_rows(d.local(), k.answers, slots, m.top_k), d);  // (T, k)
+  k.answers = Tensor();
+  Tensor dy = gather_rows(d.local(), leaving_rows(k.choice));  // (T · k, D)
+  dy = m.how.rounded(scale_rows(std::move(dy), k.choice.gates, k.choice.in_order()));
+  dy = sent(owners, std::move(dy), k.route.to, k.route.from);  // (m, D)   of my experts' answers
+  auto [dn, dw] = answers_backward(for_expert, std::move(dy), k.route, division.my_experts(w), m.how,
+                                   k.experts);  // (m, D)
+  put_experts(std::move(dw));
+  dn = sent(owners, std::move(dn), k.route.from, k.route.to);                    // (T · k, D)   of my tokens
+  auto df = division.sum(division.like(combine_rows(dn, slots, m.top_k), k.f));  // (T, D)
+  dn = Tensor();
+  const auto dlogits = choose_experts_backward(division.sum(std::move(dgates)), k.choice, m.how);  // (T, E)
+  put(of_block::router, matmul(transposed(k.f), dlogits));                                         // (D, E)
+  df = std::move(df) + matmul(dlogits, transposed(w.router));
+  return norm_backward(of_block::feed_forward_norm, std::move(df), w.feed_forward_norm, m.how,
+                       k.feed_forward_norm, put);
 }
 
 /// Puts the gradients of a block's experts: of this device's, and, by shape and owner, of those of others.
@@ -118,12 +113,13 @@ inline void put_experts(const DecoderModel& m, Index b, const std::vector<OwnedE
                         std::vector<OwnedExpertGradients> mine, Gradients& gradients) {
   auto of_other = [](const Owned& p) { return Owned(p.group(), Tensor(), p.global_shape(), p.owner()); };
   auto next = mine.begin();
+  auto put = [&](const auto& part, Owned dw) { gradients.put(part.name(m, b), std::move(dw)); };
   for (std::size_t e = 0; e < all.size(); ++e) {
     const OwnedExpert& w = all[e];
     if (w.gate.is_mine())
-      put_expert(m, b, e, std::move(*next++), gradients);
+      put_expert(e, std::move(*next++), put);
     else
-      put_expert(m, b, e, OwnedExpert{of_other(w.gate), of_other(w.up), of_other(w.down)}, gradients);
+      put_expert(e, OwnedExpert{of_other(w.gate), of_other(w.up), of_other(w.down)}, put);
   }
 }
 

@@ -8,6 +8,7 @@
 /// the next one computes. A device computes with whole weights, on its own sequences.
 /// Builds on: 08_decoder/single.hpp, 06_fully_sharded/prefetch.hpp.
 
+#include "vocabulary_loss.hpp"
 #include "whole_rows.hpp"
 
 namespace shard::decoders {
@@ -37,18 +38,15 @@ class FsdpDecoder : public LanguageModel {
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       const bool is_last = b + 1 == m_.num_blocks;
-      next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, some time
+      next = is_last ? gather_last() : gather_block(b + 1);  // S0 → R, not waited for yet
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, attend(m_, w, x, kept.tokens, k, cache(), b));
-      accumulate(x, feed_forward_block(m_, w, x, k));
+      accumulate(x, attend(block_, w, x, kept.tokens, k, cache(), b));
+      accumulate(x, feed_forward_block(block_, w, x, k));
       note_choice(b, k.mixture.choice, kept.tokens);
       if (!is_last) w = arrived_block(next);  // frees this block's
     }
     kept.final_norm = next[0].get(), kept.head = next[1].get();
-    kept.n = rms_norm(x, kept.final_norm, m_.epsilon, m_.how, kept.norm);             // (T, D)
-    Sharded<0> z = scale(matmul(kept.n, transposed(kept.head)), m_.how.logit_scale);  // (T, V)
-    show_logits(z.local(), kept.tokens);
-    Sharded<0> losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (T, 1)
+    Sharded<0> losses = losses_of(block_, *this, x, kept.final_norm, kept.head, kept.tokens, kept);  // (T, 1)
     tape_.push(std::move(kept));
     return losses;
   }
@@ -61,29 +59,28 @@ class FsdpDecoder : public LanguageModel {
     Gradients gradients;
     const Sharded<0> dlosses = my_rows(std::move(dloss), kept.n);  // (T, 1)
     Arriving next = gather_block(m_.num_blocks - 1);
-    Sharded<0> dz = cross_entropy_backward(dlosses, kept.tokens, m_.how, std::move(kept.softmax));  // (T, V)
-    Partial dtable = matmul(transposed(dz), kept.n);  // (V, D)   S0ᵀ·S0 = S1·S0 = P
-    Sharded<0> d = matmul(dz, kept.head);             // (T, D)
-    dz = Sharded<0>();
-    Partial dnorm;
-    d = rms_norm_backward(std::move(d), kept.final_norm, m_.how, kept.norm, dnorm);  // (T, D)
+    Partial dtable, dnorm;  // (V, D), (D)
+    auto keep = [&](const std::string&, Partial p) { dnorm = std::move(p); };
+    Sharded<0> d = losses_backward(block_, dlosses, kept.final_norm, kept.head, kept.tokens, kept, dtable,
+                                   keep);  // (T, D)
     MyBlock w = arrived_block(next);
     kept.head = Replicated();
     Leaving leaving;
     leave(final_norm_name(), std::move(dnorm), leaving);
     if (!m_.is_tied) leave(head_name(), std::exchange(dtable, Partial()), leaving);
     for (Index b = m_.num_blocks - 1; b >= 0; --b) {
-      if (b > 0) next = gather_block(b - 1);  // S0 → R, some time
+      if (b > 0) next = gather_block(b - 1);  // S0 → R, not waited for yet
       MyGradients g;
-      accumulate(d, feed_forward_block_backward(m_, w, d, kept.blocks.back(), g));
-      accumulate(d, attend_backward(m_, w, d, kept.tokens, kept.blocks.back(), g));
+      const auto put_g = added_to(g, m_);
+      accumulate(d, feed_forward_block_backward(block_, w, d, kept.blocks.back(), put_g));
+      accumulate(d, attend_backward(block_, w, d, kept.tokens, kept.blocks.back(), put_g));
       kept.blocks.pop_back();
       w = b > 0 ? arrived_block(next) : MyBlock();  // frees this block's
       put(leaving, gradients);
       for_each_parameter(m_, b, g,
                          [&](const std::string& name, Partial& p) { leave(name, std::move(p), leaving); });
     }
-    accumulate(dtable, embedding_backward(d, kept.tokens, m_.vocabulary));  // (V, D)   P
+    accumulate(dtable, embedding_backward(d, kept.tokens.ids, m_.vocabulary));  // (V, D)   P
     put(leaving, gradients);
     gradients.put(embedding_name(), reduce_scatter<0>(std::move(dtable)));  // (V/N, D)   P → S0
     return gradients;
@@ -126,7 +123,7 @@ class FsdpDecoder : public LanguageModel {
     return all;
   }
 
-  /// P → S0, some time.
+  /// Starts the reduce-scatter of a gradient, P → S0, and does not wait for it.
   void leave(const std::string& name, Partial gradient, Leaving& leaving) {
     leaving.emplace_back(name, reduce_scatter_async<0>(std::move(gradient)));
   }
@@ -136,6 +133,7 @@ class FsdpDecoder : public LanguageModel {
   }
 
   DecoderModel m_;
+  OnWholeRows<Sharded<0>> block_{m_};
   Weights<MyShards, Sharded<0>, Sharded<0>> shards_;
   Tape<MyKept> tape_;
 };

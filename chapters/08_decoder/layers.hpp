@@ -9,9 +9,7 @@
 /// takes the next request while later devices still work on earlier ones.
 /// Builds on: 08_decoder/single.hpp, 04_pipeline.
 
-#include "engine/schedules/checker.hpp"
-#include "engine/schedules/schedules.hpp"
-#include "engine/schedules/timeline.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "layers_stage.hpp"
 
 namespace shard::decoders {
@@ -25,19 +23,15 @@ inline std::vector<Range> split_blocks(const DecoderModel& m, int devices, const
   return split_blocks(elements, devices, how);
 }
 
-class LayersDecoder : public LanguageModel {
+class LayersDecoder : public StagedEngine<StagePart, LanguageModel> {
  public:
   /// `split`: see split_blocks.
   LayersDecoder(Communicator& group, const DecoderModel& model, const std::string& split, Index micro_batches)
-      : LanguageModel(group),
+      : StagedEngine(group),
         parts_(split_blocks(model, num_devices(), split)),
-        stage_{model, parts_[static_cast<std::size_t>(device_id())]},
-        schedule_(with_messages(num_devices(), micro_batches,
-                                one_forward_one_backward(num_devices(), micro_batches))) {
-    check(schedule_);
-    stage_.show_logits = [this](const Tensor& z, const Tokens& t) { show_logits(z, t); };
-    stage_.cache = &cache();
-    stage_.note_choice = [this](Index b, const ExpertChoice& of, const Tokens& t) { note_choice(b, of, t); };
+        stage_{*this, model, parts_[static_cast<std::size_t>(device_id())]} {
+    micro_batches_ = micro_batches;
+    set_schedule(micro_batches, one_forward_one_backward(num_devices(), micro_batches));
   }
 
   /// ## What this device owns
@@ -55,33 +49,6 @@ class LayersDecoder : public LanguageModel {
     load(final_norm_name(), stage_.w.final_norm);
     if (!stage_.m.is_tied || has_copy())
       load(stage_.m.is_tied ? embedding_name() : head_name(), stage_.w.own_head);
-  }
-
-  /// ## Forward
-  /// The whole batch goes through the stages as one micro-batch.
-  Placed forward(Tensor input) override {
-    auto worker = std::make_unique<Worker>(begin(input, 1));
-    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
-    Tensor mine = stage_.is_last() ? worker->take_output().local() : Tensor();
-    Owned losses(group(), std::move(mine), {worker->part.batch.rows(), 1}, last());  // (T, 1)
-    tape_.push(std::move(worker));
-    return losses;
-  }
-
-  /// ## Backward
-  Gradients backward(Tensor dloss) override {
-    auto [worker] = tape_.pop();
-    if (stage_.is_last()) worker->give_output_grad(worker->part.of(std::move(dloss)));  // (T, 1)
-    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
-    return summed(worker->part.sums);
-  }
-
-  /// ## A step by its schedule
-  /// Training uses this: all devices work at the same time, on different micro-batches.
-  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Worker worker = begin(input, schedule_.micro_batches);
-    worker.run(schedule_, loss_gradient);
-    return summed(worker.part.sums);
   }
 
   /// ## The step
@@ -111,17 +78,14 @@ class LayersDecoder : public LanguageModel {
   }
 
   Placement input_layout() const override { return Placement::owned(0); }
-  std::string describe_step() override { return describe(schedule_); }
 
  private:
-  using Worker = StageWorker<StagePart>;
-
   int last() const { return num_devices() - 1; }
   /// Whether the last device has a copy of the first one's table.
   bool has_copy() const { return stage_.m.is_tied && num_devices() > 1; }
 
   /// Only device 0 has the input. It tells the others the sizes, and the last one the labels.
-  Worker begin(const Tensor& input, Index micro_batches) {
+  Worker begin(Tensor& input, Index micro_batches) override {
     forget_choices();
     const Index sequences = group().exchange("sequences of the input", input.extent(0))[0];
     const Index length =
@@ -136,20 +100,23 @@ class LayersDecoder : public LanguageModel {
     return {group(), {group(), stage_, placed(std::move(tokens)), micro_batches}};
   }
 
-  /// The gradients by name, with their owners. The two gradients of a table that is used twice are added on the
-  /// first device.
-  Gradients summed(OwnedSums& sums) {
+  Placed output_of(Worker& worker) override {
+    Tensor mine = stage_.is_last() ? worker.take_output().local() : Tensor();
+    return Owned(group(), std::move(mine), {worker.part.batch.rows(), 1}, last());  // (T, 1)
+  }
+  Owned output_gradient_of(StagePart& part, Tensor dlosses) override { return part.of(std::move(dlosses)); }
+  /// The two gradients of a table that is used twice are added on the first device.
+  Gradients gradients_of(StagePart& part) override {
+    OwnedSums& sums = part.sums;
     Owned &dtable = sums[embedding_name()], &dhead = sums[head_name()];
     if (has_copy() && stage_.is_last()) send(0, dhead.local());
     if (has_copy() && stage_.is_first()) accumulate(dtable, Owned::mine(group(), receive(last())));
     if (stage_.m.is_tied && !has_copy()) accumulate(dtable, std::move(dhead));
-    return gradients_of(stage_.m, stage_.w, sums);
+    return decoders::gradients_of(stage_.m, stage_.w, sums);
   }
 
   std::vector<Range> parts_;  // blocks of each device
   Stage stage_;
-  Schedule schedule_;
-  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -12,8 +12,8 @@
 
 namespace shard::decoders {
 
-/// Cuts blocks into as many contiguous parts as there are devices. `elements`: of the parameters that lie with
-/// each block. `how` is one of these:
+/// Cuts blocks into as many contiguous parts as there are devices. `elements`: of the parameters that lie
+/// with each block. `how` is one of these:
 ///   even    as many blocks for each device; if there is a rest, one more for each of the first devices
 ///   bytes   so that the largest part's parameters take as few bytes as possible
 ///   3,1,1   these numbers of blocks
@@ -31,7 +31,7 @@ inline std::vector<Range> split_blocks(const std::vector<Index>& elements, int d
   for (int d = 0; d < devices; ++d) parts.push_back(part(num_blocks, devices, d));
   return parts;
 }
-/// The elements of all parameters whose names begin so.
+/// The number of elements of all parameters whose names begin with `name`.
 template <class Model>
 Index elements_of(const Model& m, const std::string& name) {
   Index elements = 0;

@@ -3,12 +3,10 @@
 /// What a device computes that has some of the blocks: the embedding with the first ones, the loss with the
 /// last ones. All tensors are Owned: a device works alone on what it has.
 
-#include <functional>
-#include <numeric>
-
 #include "engine/schedules/conveyor.hpp"
 #include "engine/schedules/stage_worker.hpp"
 #include "layers_split.hpp"
+#include "vocabulary_loss.hpp"
 #include "whole_rows.hpp"
 
 namespace shard::decoders {
@@ -19,66 +17,53 @@ using StageKept = Kept<KeptFor<Owned>, Owned>;
 
 /// A part of the network.
 struct Stage {
+  LanguageModel& engine;
   DecoderModel m;
   Range blocks;  ///< its own
   OwnedWeights w{};
-  std::function<void(const Tensor& logits, const Tokens&)> show_logits{};
-  std::function<void(Index block, const ExpertChoice&, const Tokens&)> note_choice{};
-  KeyValueCache* cache = nullptr;  ///< the engine's
 
   bool is_first() const { return blocks.begin == 0; }
   bool is_last() const { return blocks.end == m.num_blocks; }
   const Owned& head() const { return w.own_head.is_empty() ? w.embedding : w.own_head; }
 
-  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one returns
-  /// the losses, (T, 1).
+  /// x (T, D) through the blocks. The first stage takes none, but makes it of the tokens. The last one
+  /// returns the losses, (T, 1).
   Owned forward(Owned x, StageKept& kept) const {
-    if (is_first()) x = embedding(w.embedding, kept.tokens);  // (T, D)
+    const OnWholeRows<Owned> block{m};
+    if (is_first()) x = embedding(w.embedding, kept.tokens.ids);  // (T, D)
     for (Index b = blocks.begin; b < blocks.end; ++b) {
-      const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       KeptFor<Owned>& k = kept.blocks.emplace_back();
-      accumulate(x, attend(m, block, x, kept.tokens, k, *cache, b));
-      accumulate(x, feed_forward_block(m, block, x, k));
-      note_choice(b, k.mixture.choice, kept.tokens);
+      accumulate(x, attend(block, w.block(b), x, kept.tokens, k, engine.cache(), b));
+      accumulate(x, feed_forward_block(block, w.block(b), x, k));
+      engine.note_choice(b, k.mixture.choice, kept.tokens);
     }
-    if (!is_last()) return x;
-    kept.n = rms_norm(x, w.final_norm, m.epsilon, m.how, kept.norm);         // (T, D)
-    Owned z = scale(matmul(kept.n, transposed(head())), m.how.logit_scale);  // (T, V)   O·O = O
-    show_logits(z.local(), kept.tokens);
-    return cross_entropy(std::move(z), kept.tokens, m.how, kept.softmax);  // (T, 1)
+    return is_last() ? losses_of(block, engine, x, w.final_norm, head(), kept.tokens, kept) : std::move(x);
   }
 
   /// d is the gradient of what `forward` returned. Adds up the weights' gradients. Returns the gradient of x,
   /// (T, D), unless this is the first stage.
   Owned backward(Owned d, StageKept kept, OwnedSums& sums) const {
-    if (is_last()) d = loss_backward(d, kept, sums);  // (T, D)
+    const OnWholeRows<Owned> block{m};
+    auto add = [&](const std::string& name, Owned& addend) { accumulate(sums[name], std::move(addend)); };
+    auto put = [&](const std::string& name, Owned addend) { add(name, addend); };
+    if (is_last())
+      d = losses_backward(block, d, w.final_norm, head(), kept.tokens, kept, sums[head_name()],
+                          put);  // (T, D)
     for (Index b = blocks.end - 1; b >= blocks.begin; --b, kept.blocks.pop_back()) {
-      const WeightsFor<Owned>& block = w.blocks[static_cast<std::size_t>(b)];
       GradientsFor<Owned> g;
-      accumulate(d, feed_forward_block_backward(m, block, d, kept.blocks.back(), g));
-      accumulate(d, attend_backward(m, block, d, kept.tokens, kept.blocks.back(), g));
-      for_each_parameter(m, b, g,
-                         [&](const std::string& name, Owned& p) { accumulate(sums[name], std::move(p)); });
+      const auto put_g = added_to(g, m);
+      accumulate(d, feed_forward_block_backward(block, w.block(b), d, kept.blocks.back(), put_g));
+      accumulate(d, attend_backward(block, w.block(b), d, kept.tokens, kept.blocks.back(), put_g));
+      for_each_parameter(m, b, g, add);
     }
     if (!is_first()) return d;
-    accumulate(sums[embedding_name()], embedding_backward(d, kept.tokens, m.vocabulary));  // (V, D)
+    accumulate(sums[embedding_name()], embedding_backward(d, kept.tokens.ids, m.vocabulary));  // (V, D)
     return {};
-  }
-
- private:
-  Owned loss_backward(const Owned& dlosses, StageKept& kept, OwnedSums& sums) const {
-    Owned dz = cross_entropy_backward(dlosses, kept.tokens, m.how, std::move(kept.softmax));  // (T, V)
-    accumulate(sums[head_name()], matmul(transposed(dz), kept.n));                            // (V, D)
-    Owned d = matmul(dz, head());                                                             // (T, D)
-    dz = Owned();
-    Owned dnorm;                                                                 // (D)
-    d = rms_norm_backward(std::move(d), w.final_norm, m.how, kept.norm, dnorm);  // (T, D)
-    accumulate(sums[final_norm_name()], std::move(dnorm));
-    return d;
   }
 };
 
-/// What it does with the micro-batches of a batch. The first stage needs ids, and the last one labels.
+/// How a stage works on the micro-batches of a batch (StageWorker). The first stage needs ids, the last one
+/// labels.
 struct StagePart {
   using Value = Owned;
   using Kept = StageKept;
@@ -116,18 +101,17 @@ inline Tensor labels_of(const Tokens& t) {  // (b, S)
 }
 /// The tokens of some sequences, of which a device knows no more than the labels, if any.
 inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
-  Tokens t{.sequences = sequences, .length = length};
-  t.positions.resize(static_cast<std::size_t>(length));
-  std::iota(t.positions.begin(), t.positions.end(), Index{0});
   const std::vector<float> all = labels.to_host();
-  t.labels.assign(all.begin(), all.end());
-  return t;
+  return {.sequences = sequences,
+          .length = length,
+          .labels = {all.begin(), all.end()},
+          .positions = positions_from(0, length)};
 }
 /// @}
 
 /// \name Inference: requests that follow one another from device to device
-/// An activation is (b, S, D) on its way, so that each device knows its sequences; an empty one marks the end.
-/// Labels go from the first device to the last.
+/// An activation is (b, S, D) on its way, so that each device knows its sequences; an empty one marks the
+/// end. Labels go from the first device to the last.
 /// @{
 struct Request {
   Tokens tokens;

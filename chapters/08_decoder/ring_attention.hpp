@@ -7,6 +7,7 @@
 /// so no device ever holds all keys.
 
 #include "engine/layers/attention.hpp"
+#include "sequence_cut.hpp"
 
 namespace shard::decoders {
 
@@ -15,6 +16,13 @@ struct KeysOnRing {
   std::vector<std::vector<Index>> at = {};  // of each device
 
   const std::vector<Index>& of(int device) const { return at[static_cast<std::size_t>(device)]; }
+  /// The keys of earlier passes, and behind them those of a pass whose tokens are cut so.
+  KeysOnRing with(const SequenceCut& cut) && {
+    at.resize(cut.runs.size());
+    for (int d = 0; d < cut.devices(); ++d)
+      std::ranges::copy(cut.positions(d), std::back_inserter(at[static_cast<std::size_t>(d)]));
+    return std::move(*this);
+  }
 };
 
 /// Keys and values of one device's tokens, or their gradients: (B s, G d) each.
@@ -60,7 +68,8 @@ class Ring {
 
 /// ## Forward
 /// q (t, H d) at positions at_q (t), k and v (t, G d) of my tokens give o (t, H d). The next piece is on its
-/// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is computed.
+/// way while the device computes with this one. A piece that no query here sees is passed on, and nothing is
+/// computed.
 inline Tensor ring_attention(Communicator& group, const Tensor& q, const Tensor& k, const Tensor& v,
                              const std::vector<Index>& at_q, const KeysOnRing& keys,
                              const AttentionHeads& heads, OnlineSoftmax& softmax) {

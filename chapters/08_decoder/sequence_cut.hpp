@@ -33,7 +33,7 @@ struct SequenceCut {
     return cut;
   }
 
-  /// The same parts, each this number of devices further on.
+  /// Gives each part to the device that is this number of places further on.
   SequenceCut turned(Index devices_on) && {
     const auto shift = static_cast<std::ptrdiff_t>(devices_on % static_cast<Index>(runs.size()));
     std::rotate(runs.begin(), runs.end() - shift, runs.end());
@@ -101,8 +101,8 @@ struct SequenceCut {
   }
 };
 
-/// The gradient of a device's losses (t, 1). The loss is told of each run of tokens by itself, with its first
-/// row in the batch. `first_sequence`: the place of this cut's first sequence there.
+/// The gradient of a device's losses (t, 1). `loss_gradient` is called for each run of tokens, with the index
+/// of its first row in the batch. `first_sequence` is the index of this cut's first sequence there.
 template <class LossOfRows>
 Tensor gradient_of_losses(const Tensor& losses, const SequenceCut& cut, int device, Index first_sequence,
                           const LossOfRows& loss_gradient) {

@@ -4,44 +4,27 @@
 ///     ./chapters/run 08 -n 4 train --variant t5-tensor
 ///
 /// An encoder-decoder, as T5 (Raffel et al. 2020). The encoder's blocks read a source; every token sees all
-/// others. The decoder's blocks say the target: a token sees those before it, and all of what the encoder
+/// others. The decoder's blocks predict the target: a token sees those before it, and all of what the encoder
 /// returns. On one device, nothing is divided. Tensor parallelism (Shoeybi et al. 2019, section 3) divides
 /// heads with their bias, hidden units and the vocabulary. Every device has what the encoder returns; its
 /// gradient is reduced once, at the end. What both compute is in t5_stage.hpp: here, a stage is the network.
 /// Builds on: 08_decoder/single.hpp, 08_decoder/tensor.hpp.
 
 #include "t5_stage.hpp"
+#include "tensor_weights.hpp"
 
 namespace shard::decoders {
-
-/// \name Parameters from a checkpoint
-/// @{
-inline void load(const Checkpoint& c, const std::string& name, const T5Model&, Communicator& group,
-                 Replicated& p) {
-  p = Replicated(group, c.whole(name));
-}
-/// This device's rows or columns. Those of a head, in an attention, are not cut.
-template <int Axis>
-void load(const Checkpoint& c, const std::string& name, const T5Model& m, Communicator& group,
-          Sharded<Axis>& p) {
-  const Shape global = c.shape(name);
-  const bool is_of_heads = name.find("/self_") != name.npos || name.find("/cross_") != name.npos;
-  const Index unit = is_of_heads ? m.head_dim : 1;
-  const Range mine = part(global.at(Axis) / unit, group.num_devices(), group.device_id());
-  p = Sharded<Axis>(group, c.slice(name, Axis, mine.begin * unit, mine.end * unit), global,
-                    mine.begin * unit);
-}
-/// @}
 
 /// C: heads and hidden units. R: weights whose rows belong to them, and the vocabulary.
 template <Layout C, Layout R>
 class T5Engine : public LanguageModel {
  public:
   T5Engine(Communicator& group, const T5Model& model)
-      : LanguageModel(group), stage_{*this, model, T5Split(model, 1, "even"), 0, cache(), shown()} {}
+      : LanguageModel(group), stage_{*this, model, T5Split(model, 1, "even"), 0} {}
 
   /// ## What this device owns
-  /// Everything; or some heads of each attention, some hidden units, some rows of the vocabulary, and all norms.
+  /// Everything; or some heads of each attention, some hidden units, some rows of the vocabulary, and all
+  /// norms.
   void load_checkpoint(const Checkpoint& c) override {
     for_each_parameter(stage_.m, stage_.w,
                        [&](const std::string& name, auto& p) { load(c, name, stage_.m, group(), p); });
@@ -67,7 +50,7 @@ class T5Engine : public LanguageModel {
     const Replicated dlosses(group(), std::move(dloss));               // (T, 1)
     Replicated d = stage_.losses_backward(dlosses, kept, dhead, put);  // (T, D)
     stage_.backward({{}, std::move(d)}, kept, dtable, put);
-    put_tables(stage_.m, std::move(dtable), std::move(dhead), gradients);
+    put_tables(stage_.m, std::move(dtable), std::move(dhead), put);
     return gradients;
   }
 
@@ -75,10 +58,6 @@ class T5Engine : public LanguageModel {
   Trainables trainable() override { return trainables(stage_.m, stage_.w); }
 
  private:
-  LanguageModel::SeeLogits shown() const {
-    return [this](const Tensor& z, const Tokens& t, Index first) { show_logits(z, t, first); };
-  }
-
   T5Stage<Replicated, C, R> stage_;
   Tape<T5Kept<Replicated, C>> tape_;
 };

@@ -1,13 +1,11 @@
 #pragma once
 
-/// What the engines of an encoder-decoder share: its parameters, in any layout, what its blocks keep for their
-/// backward pass, and which keys its attentions see. Tokens and norms lie as X says; weights whose columns are
-/// heads or hidden units, and what a device computes with them, as C; and weights whose rows are, as R, like
-/// the embedding and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
+/// The parameters of an encoder-decoder, and what its blocks keep for their backward pass, in any layout. X
+/// is the layout of activations and norms; C that of weights whose columns are heads or hidden units, and of
+/// what is computed with them; R that of weights whose rows are heads or hidden units, and of the embedding
+/// and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
 
-#include <numeric>
-
-#include "blocks.hpp"
+#include "decoder_block.hpp"
 #include "engine/layers/relative_positions.hpp"
 #include "engine/workloads/t5/model.hpp"
 
@@ -103,12 +101,12 @@ struct T5StackKept {
   C bias{};                      // (S · S, H)
   std::vector<T5BlockKept<X, C>> blocks{};
   Normed norm{};
-  X n{};  // (T, D)     what the stack returns
+  X n{};                   // (T, D)     what the stack returns
+  TokenSoftmax softmax{};  // (T, V)     in the decoder
 };
 template <Layout X, Layout C>
 struct T5Kept {
   T5StackKept<X, C> encoder, decoder;
-  TokenSoftmax softmax{};  // (T, V)
 
   T5StackKept<X, C>& stack(Side side) { return side == Side::encoder ? encoder : decoder; }
 };
@@ -116,47 +114,13 @@ struct T5Kept {
 
 /// Positions from 0 to that of the last of these tokens: with those of earlier passes.
 inline std::vector<Index> all_positions(const Tokens& tokens) {
-  const auto& at = tokens.positions;
-  std::vector<Index> all(at.empty() ? 0 : static_cast<std::size_t>(at.back() + 1));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return positions_from(0, tokens.positions.empty() ? 0 : tokens.positions.back() + 1);
 }
 /// Whether no pass before has begun these sequences. In a pass that goes on
 /// (LanguageModel::continue_sequence), the encoder has nothing to read, and what the decoder's cross
 /// attentions made of its result is kept.
 inline bool begins(const Tokens& target) {
   return target.positions.empty() || target.positions.front() == 0;
-}
-
-/// Which keys an attention's queries see. In the decoder, those of earlier passes are kept, by a number of
-/// the attention's.
-struct Sight {
-  std::span<const Index> at_q, at_k;
-  AttentionHeads heads;
-  std::optional<Index> kept_as = std::nullopt;
-};
-/// A stack's own tokens: in the decoder, those before a query and itself. The bias says which heads are here.
-/// The attention is in the last block that the stack has begun.
-template <Layout X, Layout C>
-Sight own_tokens(const T5Model& m, Side side, const T5StackKept<X, C>& k) {
-  const Tensor& bias = k.bias.local();
-  const Index heads = bias.extent(1);
-  AttentionHeads all{k.tokens.sequences, m.head_dim, key_heads_of({0, heads}, 1, 0), heads,
-                     std::nullopt,       m.how};
-  all.is_causal = side == Side::decoder;
-  all.bias = &bias;
-  Sight sight{k.tokens.positions, k.tokens.positions, std::move(all)};
-  if (side == Side::decoder) sight.kept_as = 2 * static_cast<Index>(k.blocks.size());
-  return sight;
-}
-/// All tokens of the source, for the same heads of the target.
-template <Layout X, Layout C>
-Sight source_tokens(const T5Model& m, const T5StackKept<X, C>& target, const T5StackKept<X, C>& source) {
-  Sight sight = own_tokens(m, Side::encoder, target);
-  sight.at_k = source.tokens.positions;
-  sight.heads.bias = nullptr;
-  sight.kept_as = 2 * static_cast<Index>(target.blocks.size()) + 1;
-  return sight;
 }
 
 }  // namespace shard::decoders

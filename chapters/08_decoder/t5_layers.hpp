@@ -2,22 +2,18 @@
 
 ///     ./chapters/run 08 -n 4 train --variant t5-layers --split bytes --micro-batches 8
 ///
-/// An encoder-decoder by its blocks, as a pipeline: first the encoder's, and then the decoder's. Each device
-/// has some that follow one another. Micro-batches follow one another by the schedule 1F1B (Narayanan et al.
-/// 2019, "PipeDream", section 3.2).
+/// An encoder-decoder by its blocks, as a pipeline: first the encoder's, and then the decoder's. Each
+/// device has some that follow one another.
 ///
 /// Every block of the decoder reads what the encoder returned. It travels along the pipeline beside the
 /// decoder's activations, and its gradient comes back in the same way: each device adds what its blocks add.
 /// So the encoder's last device sends it once, and takes one sum; and devices talk to their neighbours alone.
 /// Behind the decoder's first device, a message is (T_e + T) D elements each way, not T D, and a device holds
-/// T_e D more until its copy has left. Sent to each device directly, it would be as many bytes in all, but all
-/// of them from one device.
+/// T_e D more until its copy has left. Sent to each device directly, it would be as many bytes in all, but
+/// all of them from one device.
 /// Builds on: 08_decoder/t5.hpp, 08_decoder/layers.hpp.
 
-#include "engine/schedules/checker.hpp"
-#include "engine/schedules/schedules.hpp"
-#include "engine/schedules/stage_worker.hpp"
-#include "engine/schedules/timeline.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "t5_stage.hpp"
 
 namespace shard::decoders {
@@ -51,7 +47,8 @@ struct T5Part {
     return {Owned(), of(loss_gradient(losses.decoder.local(), first_row))};
   }
 
-  /// A message has what the encoder returned, or its stream, and behind the decoder's first device its stream.
+  /// A message has the residual stream of the encoder, or what the encoder returned. Behind the decoder's
+  /// first device it also has the residual stream of the decoder.
   std::vector<Shape> shapes(const Message& m) const {
     auto shape = [&](const Tokens& all) {
       return Shape{all.piece(m.micro_batch, micro_batches).rows(), stage.m.model_dim};
@@ -66,16 +63,13 @@ struct T5Part {
   Owned of(Tensor t) const { return Owned::mine(stage.engine.group(), std::move(t)); }
 };
 
-class T5Layers : public LanguageModel {
+class T5Layers : public StagedEngine<T5Part, LanguageModel> {
  public:
   /// `split`: see T5Split.
   T5Layers(Communicator& group, const T5Model& model, const std::string& split, Index micro_batches)
-      : LanguageModel(group),
-        stage_{*this,       model,   T5Split(model, num_devices(), split),
-               device_id(), cache(), [this](const Tensor& z, const Tokens& t, Index) { show_logits(z, t); }},
-        schedule_(with_messages(num_devices(), micro_batches,
-                                one_forward_one_backward(num_devices(), micro_batches))) {
-    check(schedule_);
+      : StagedEngine(group), stage_{*this, model, T5Split(model, num_devices(), split), device_id()} {
+    micro_batches_ = micro_batches;
+    set_schedule(micro_batches, one_forward_one_backward(num_devices(), micro_batches));
   }
 
   /// ## What this device owns
@@ -90,33 +84,6 @@ class T5Layers : public LanguageModel {
       if (reader == device_id()) of_table(stage_.copies, table) = load_owned(c, table_name(table), reader);
   }
 
-  /// ## Forward
-  /// The whole batch goes through the stages as one micro-batch.
-  Placed forward(Tensor input) override {
-    auto worker = std::make_unique<Worker>(begin(input, 1));
-    worker->run(one_micro_batch(Action::Kind::forward, num_devices(), num_devices()), {});
-    Tensor mine = stage_.is_last() ? worker->take_output().decoder.local() : Tensor();
-    Owned losses(group(), std::move(mine), {worker->part.batch.target.rows(), 1}, stage_.split.last());
-    tape_.push(std::move(worker));
-    return losses;
-  }
-
-  /// ## Backward
-  Gradients backward(Tensor dloss) override {
-    auto [worker] = tape_.pop();
-    if (stage_.is_last()) worker->give_output_grad({{}, worker->part.of(std::move(dloss))});  // (T, 1)
-    worker->run(one_micro_batch(Action::Kind::backward, num_devices(), num_devices()), {});
-    return summed(worker->part.sums);
-  }
-
-  /// ## A step by its schedule
-  /// Training uses this: all devices work at the same time, on different micro-batches.
-  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Worker worker = begin(input, schedule_.micro_batches);
-    worker.run(schedule_, loss_gradient);
-    return summed(worker.part.sums);
-  }
-
   /// ## The step
   /// A table's owner updates it, and the copies become the new one.
   Trainables trainable() override { return trainables(stage_.m, stage_.w); }
@@ -129,32 +96,35 @@ class T5Layers : public LanguageModel {
 
   /// Tokens are few numbers, and several devices need some of them. So every device is given all.
   Placement input_layout() const override { return Placement::replicated(); }
-  std::string describe_step() override { return describe(schedule_); }
 
  private:
-  using Worker = StageWorker<T5Part>;
-
   static Owned& of_table(T5OwnedWeights& w, Table table) {
     if (table == Table::embedding) return w.embedding;
     return w.stack(table == Table::encoder_bias ? Side::encoder : Side::decoder).position_bias;
   }
-  /// A batch on its way: micro-batches that follow one another.
-  Worker begin(const Tensor& input, Index micro_batches) {
+  Worker begin(Tensor& input, Index micro_batches) override {
     return {group(), {stage_, read_with_source(input, stage_.m.vocabulary), micro_batches}};
   }
-  /// The gradients by name, with their owners. A table's owner adds those of its copies.
-  Gradients summed(OwnedSums& sums) {
+  Placed output_of(Worker& worker) override {
+    Tensor mine = stage_.is_last() ? worker.take_output().decoder.local() : Tensor();
+    return Owned(group(), std::move(mine), {worker.part.batch.target.rows(), 1},
+                 stage_.split.last());  // (T, 1)
+  }
+  T5Stream<Owned> output_gradient_of(T5Part& part, Tensor dlosses) override {
+    return {{}, part.of(std::move(dlosses))};
+  }
+  /// A table's owner adds the gradients of its copies.
+  Gradients gradients_of(T5Part& part) override {
+    OwnedSums& sums = part.sums;
     for (const auto& [table, owner, reader] : stage_.split.copies()) {
       Owned& sum = sums[table_name(table)];
       if (reader == device_id()) send(owner, sum.local());
       if (owner == device_id()) accumulate(sum, Owned::mine(group(), receive(reader)));
     }
-    return gradients_of(stage_.m, stage_.w, sums);
+    return decoders::gradients_of(stage_.m, stage_.w, sums);
   }
 
   T5Stage<Owned, Owned, Owned> stage_;
-  Schedule schedule_;
-  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::decoders

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Which blocks of an encoder-decoder each device has, where blocks are divided, and who reads the tables that
-/// several devices need.
+/// Which blocks of an encoder-decoder each device has, where blocks are divided, and who reads the tables
+/// that several devices need.
 
 #include <algorithm>
 #include <array>
@@ -29,8 +29,8 @@ struct TableCopy {
 /// The blocks of both stacks, the encoder's first, in one contiguous part for each device.
 class T5Split {
  public:
-  /// `how`: see split_blocks. The embedding, and a stack's bias, lie with the first block that reads them. The
-  /// first block of the decoder, and the head, have a copy of the embedding. \throws Error usage
+  /// `how`: see split_blocks. The embedding, and a stack's bias, lie with the first block that reads them.
+  /// The first block of the decoder, and the head, have a copy of the embedding. \throws Error usage
   T5Split(const T5Model& m, int devices, const std::string& how)
       : m_(m), parts_(split_blocks(elements_of_blocks(m), devices, how)) {}
 
@@ -87,7 +87,7 @@ class T5Split {
     }
     return all;
   }
-  /// Elements of each block, with what lies with it.
+  /// The number of elements of each block, with those of tables and norms on its device.
   static std::vector<Index> elements_of_blocks(const T5Model& m) {
     std::vector<Index> elements;
     const Index table = m.vocabulary * m.model_dim, bias = m.buckets * m.heads;

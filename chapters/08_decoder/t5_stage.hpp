@@ -1,40 +1,14 @@
 #pragma once
 
-/// What a device computes of an encoder-decoder: some blocks of each stack, or all, with all of their heads and
-/// hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a block
-/// computes is a Partial, and `sum` reduces it.
+/// What a device computes of an encoder-decoder: some blocks of each stack, or all, with all of their heads
+/// and hidden units, or some. Types say which (t5_blocks.hpp): where heads are divided, what a part of a
+/// block computes is a Partial, and `sum` reduces it.
 
-#include <functional>
-
-#include "t5_blocks.hpp"
+#include "t5_block.hpp"
 #include "t5_split.hpp"
 #include "vocabulary_loss.hpp"
 
 namespace shard::decoders {
-
-/// ## An attention
-/// Keys and values are made of `source`, (T_e, D), or of what queries are made of.
-template <Layout X, Layout C, Layout R>
-ProductOf<C, R> attend(const T5Model& m, const T5Attention<X, C, R>& w, const X& x, const Sight& sight,
-                       T5AttentionKept<X, C>& k, const std::type_identity_t<X>* source,
-                       KeyValueCache& cache) {
-  k.n = rms_norm(x, w.norm, m.epsilon, m.how, k.norm);  // (T, D)
-  const X& of_keys = source != nullptr ? *source : k.n;
-  k.q = matmul(k.n, w.query);      // (T, H d)
-  k.k = matmul(of_keys, w.key);    // (T, H d)   or (T_e, H d)
-  k.v = matmul(of_keys, w.value);  // (T, H d)   or (T_e, H d)
-  const auto [keys, values, at] = cache.seen(sight.kept_as, k.k, k.v, sight.at_k);
-  k.o = attention(k.q, keys, values, sight.at_q, at, sight.heads, k.softmax);  // (T, H d)
-  return matmul(k.o, w.output);                                                // (T, D)
-}
-
-/// ## The feed-forward
-template <Layout X, Layout C, Layout R>
-ProductOf<C, R> feed_forward_block(const T5Model& m, const T5Block<X, C, R>& w, const X& x,
-                                   T5BlockKept<X, C>& k) {
-  k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);  // (T, D)
-  return feed_forward(k.f, w.feed_forward, m.how, k.feed_forward, m.hidden);      // (T, D)
-}
 
 /// What goes from a device to the next one, and in the same form its gradient, which comes back.
 template <Layout X>
@@ -48,12 +22,10 @@ struct T5Stage {
   using Y = ProductOf<C, R>;
   using Kept = T5Kept<X, C>;
 
-  ShardedEngine& engine;
+  LanguageModel& engine;
   T5Model m;
   T5Split split;
   int device;
-  KeyValueCache& cache;  ///< the engine's
-  std::function<void(const Tensor& logits, const Tokens&, Index first_column)> show_logits;
   T5Weights<X, C, R> w{};
   T5Weights<X, C, R> copies{};  ///< of tables that this device reads and another one owns
 
@@ -85,23 +57,19 @@ struct T5Stage {
   X losses(Kept& kept) const {
     const auto& target = kept.decoder;
     C z = scale(matmul(target.n, transposed(head())), m.how.logit_scale);  // (T, V)   R·S0ᵀ = S1
-    show_logits(z.local(), target.tokens, first_column(z));
-    return cross_entropy(std::move(z), target.tokens, m.how, kept.softmax);
+    engine.show_logits(z, target.tokens);
+    return cross_entropy(std::move(z), target.tokens, m.how, kept.decoder.softmax);
   }
 
   /// ## Backward
   /// Of the losses, (T, 1): the gradient of what the last norm read, (T, D).
   template <class Put>
   X losses_backward(const X& dlosses, Kept& kept, R& dhead, const Put& put) const {
-    C dz = cross_entropy_backward(dlosses, head(), kept.decoder.tokens, m.how, std::move(kept.softmax));
-    accumulate(dhead, matmul(transposed(dz), kept.decoder.n));  // (V, D)   S1ᵀ·R = S0
-    X d = sum(matmul(dz, head()));                              // (T, D)   S1·S0 = P
-    dz = C();
-    return norm_backward(t5_name(Side::decoder, "final_norm"), std::move(d), w.decoder.final_norm,
-                         kept.decoder.norm, put);
+    return decoders::losses_backward(*this, dlosses, w.decoder.final_norm, head(), kept.decoder.tokens,
+                                     kept.decoder, dhead, put, t5_name(Side::decoder, "final_norm"));
   }
-  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what the
-  /// encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
+  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what
+  /// the encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
   template <class Put>
   T5Stream<X> backward(T5Stream<X> d, Kept& kept, R& dtable, const Put& put) const {
     Y dsource;  // (T_e, D)
@@ -110,12 +78,14 @@ struct T5Stage {
     d.encoder = sum(std::move(dsource));
     if (split.has_last(Side::encoder, device))
       d.encoder = norm_backward(t5_name(Side::encoder, "final_norm"), std::move(d.encoder),
-                                w.encoder.final_norm, kept.encoder.norm, put);
+                                w.encoder.final_norm, m.how, kept.encoder.norm, put);
     if (split.has(Side::encoder, device)) read_backward(Side::encoder, d.encoder, kept, dsource, dtable, put);
     return d;
   }
 
- private:
+  /// \name As a division (decoder_block.hpp)
+  /// @{
+  static const X& all_rows(const X& n) { return n; }
   /// What the addends of all devices make, P → R; or what this device has.
   X sum(Y y, SourceLine where = SourceLine::current()) const {
     if constexpr (std::same_as<X, Y>)
@@ -123,34 +93,25 @@ struct T5Stage {
     else
       return engine.all_reduce(std::move(y), where);
   }
-  static Index first_column(const C& z) {
-    if constexpr (std::same_as<X, C>)
-      return 0;
-    else
-      return z.offset();
-  }
-  template <class Put>
-  X norm_backward(const std::string& name, X dy, const X& weight, const Normed& kept, const Put& put) const {
-    X dw;  // (D)
-    X dx = rms_norm_backward(std::move(dy), weight, m.how, kept, dw);
-    put(name, std::move(dw));
-    return dx;
-  }
+  /// @}
 
+ private:
   /// ## A stack
   /// x, (T, D), through its blocks here, and through its last norm.
   void read(Side side, X& x, Kept& kept) const {
     T5StackKept<X, C>& k = kept.stack(side);
     k.buckets = buckets_of(k.tokens.positions, all_positions(k.tokens), m.positions(side));  // (S S)
-    k.bias = position_bias(bias(side), k.buckets);                                           // (S S, H)
-    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens));                // (T, D)
+    k.bias = embedding(bias(side), k.buckets);                                               // (S S, H)
+    const Index heads = k.bias.local().extent(1);                                            // here
+    if (split.has_first(side, device)) x = sum(embedding(table(), k.tokens.ids));            // (T, D)
     for (Index b = split.blocks(side, device).begin; b < split.blocks(side, device).end; ++b) {
       const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       T5BlockKept<X, C>& kb = k.blocks.emplace_back();
-      accumulate(x, sum(attend(m, block.self, x, own_tokens(m, side, k), kb.self, nullptr, cache)));
+      accumulate(x, sum(attend(m, block.self, x, own_tokens(m, side, b, k.tokens, k.bias.local()), kb.self,
+                               nullptr, engine.cache())));
       if (side == Side::decoder)
-        accumulate(x, sum(attend(m, block.cross, x, source_tokens(m, k, kept.encoder), kb.cross,
-                                 &kept.encoder.n, cache)));
+        accumulate(x, sum(attend(m, block.cross, x, source_tokens(m, b, k.tokens, kept.encoder.tokens, heads),
+                                 kb.cross, &kept.encoder.n, engine.cache())));
       accumulate(x, sum(feed_forward_block(m, block, x, kb)));
     }
     if (!split.has_last(side, device)) return;
@@ -161,21 +122,26 @@ struct T5Stage {
   template <class Put>
   void read_backward(Side side, X& d, Kept& kept, Y& dsource, R& dtable, const Put& put) const {
     T5StackKept<X, C>& k = kept.stack(side);
-    Tensor dbias(k.bias.local().shape());  // (S S, H)   of all blocks here
+    const Index heads = k.bias.local().extent(1);  // here
+    Tensor dbias(k.bias.local().shape());          // (S S, H)   of all blocks here
     for (Index b = split.blocks(side, device).end; b-- > split.blocks(side, device).begin;
          k.blocks.pop_back()) {
       const T5Block<X, C, R>& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
       T5BlockKept<X, C>& kb = k.blocks.back();
-      const std::string name = t5_name(side, b, "");
-      accumulate(d, feed_forward_block_backward(name, block, d, kb, put));
+      auto put_of = [&](const std::string& part) {
+        return [&put, before = t5_name(side, b, part)](const char* word, auto dw) {
+          put(before + word, std::move(dw));
+        };
+      };
+      accumulate(d, feed_forward_block_backward(*this, block, d, kb, put_of("")));
       if (side == Side::decoder)
-        accumulate(d, attend_backward(name + "cross_", block.cross, d, source_tokens(m, k, kept.encoder),
-                                      kb.cross, &kept.encoder.n, dsource, nullptr, put));
-      accumulate(d, attend_backward(name + "self_", block.self, d, own_tokens(m, side, k), kb.self, nullptr,
-                                    dsource, &dbias, put));
+        accumulate(d, attend_backward(*this, block.cross, d,
+                                      source_tokens(m, b, k.tokens, kept.encoder.tokens, heads), kb.cross,
+                                      &kept.encoder.n, dsource, nullptr, put_of("cross_")));
+      accumulate(d, attend_backward(*this, block.self, d, own_tokens(m, side, b, k.tokens, k.bias.local()),
+                                    kb.self, nullptr, dsource, &dbias, put_of("self_")));
     }
-    put(t5_name(side, "position_bias"),
-        position_bias_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
+    put(t5_name(side, "position_bias"), embedding_backward(dbias, k.buckets, bias(side)));  // (buckets, H)
     if (!split.has_first(side, device)) return;
     accumulate(dtable, table_gradient(d, k.tokens));
     d = X();
@@ -183,41 +149,9 @@ struct T5Stage {
   /// (V, D), or its rows here.
   R table_gradient(const X& d, const Tokens& tokens) const {
     if constexpr (std::same_as<X, R>)
-      return embedding_backward(d, tokens, m.vocabulary);
+      return embedding_backward(d, tokens.ids, m.vocabulary);
     else
-      return embedding_backward(d, tokens, table());
-  }
-  /// put(name, gradient) takes the gradients of weights. That of the source is added to `dsource`, (T_e, D), and
-  /// that of scores to `dbias`, where there is one.
-  template <class Put>
-  X attend_backward(const std::string& name, const T5Attention<X, C, R>& w, const X& d, const Sight& sight,
-                    T5AttentionKept<X, C>& k, const X* source, Y& dsource, Tensor* dbias,
-                    const Put& put) const {
-    const X& of_keys = source != nullptr ? *source : k.n;
-    put(name + "output", matmul(transposed(k.o), d));  // (H d, D)
-    auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, sight.at_q,
-                                           sight.at_k, sight.heads, k.softmax, dbias);
-    dq = on_grid(std::move(dq), m.how);                    // (T, H d)
-    dk = on_grid(std::move(dk), m.how);                    // (T, H d)   or (T_e, H d)
-    put(name + "query", matmul(transposed(k.n), dq));      // (D, H d)
-    put(name + "key", matmul(transposed(of_keys), dk));    // (D, H d)
-    put(name + "value", matmul(transposed(of_keys), dv));  // (D, H d)
-    Y dn = matmul(dq, transposed(w.query));                // (T, D)
-    Y& dkeys = source != nullptr ? dsource : dn;           // (T_e, D)   or (T, D)
-    accumulate(dkeys, matmul(dk, transposed(w.key)));
-    accumulate(dkeys, matmul(dv, transposed(w.value)));
-    return norm_backward(name + "norm", sum(std::move(dn)), w.norm, k.norm, put);
-  }
-  template <class Put>
-  X feed_forward_block_backward(const std::string& name, const T5Block<X, C, R>& w, const X& d,
-                                T5BlockKept<X, C>& k, const Put& put) const {
-    auto dy = feed_forward_backward(d, k.f, w.feed_forward, m.how, std::move(k.feed_forward), m.hidden);
-    X dn = sum(std::move(dy.n));                               // (T, D)
-    if (m.has_gate()) put(name + "gate", std::move(dy.gate));  // (D, F)
-    put(name + "up", std::move(dy.up));                        // (D, F)
-    put(name + "down", std::move(dy.down));                    // (F, D)
-    return norm_backward(name + "feed_forward_norm", std::move(dn), w.feed_forward_norm, k.feed_forward_norm,
-                         put);
+      return embedding_backward(d, tokens.ids, table());
   }
 };
 using T5OwnedWeights = T5Weights<Owned, Owned, Owned>;

@@ -8,9 +8,9 @@
 /// columns and ends with weights that are cut by rows. So it needs one all-reduce forward, and one backward.
 ///
 /// With sequence-parallel norms (Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
-/// Transformer Models", section 4.2.2), this all-reduce is a reduce-scatter and an all-gather. Between the two,
-/// a device has only its rows of the residual stream and of what norms compute. The rows that it did not keep
-/// are gathered again in the backward pass. This is the price for holding less.
+/// Transformer Models", section 4.2.2), this all-reduce is a reduce-scatter and an all-gather. Between the
+/// two, a device has only its rows of the residual stream and of what norms compute. The rows that it did not
+/// keep are gathered again in the backward pass. This is the price for holding less.
 /// Builds on: 08_decoder/single.hpp.
 
 #include "tensor_weights.hpp"
@@ -18,8 +18,74 @@
 
 namespace shard::decoders {
 
-/// K: how keys and values lie (tensor_weights.hpp). X: how the residual stream and norms do: Replicated, or
-/// Sharded<0>, t of the T = B S tokens, where norms are sequence-parallel.
+/// How the work of a block is divided (decoder_block.hpp). K is the layout of keys and values
+/// (tensor_weights.hpp), X that of the residual stream: Replicated, or Sharded<0>, t of the T = B S tokens,
+/// where norms are sequence-parallel.
+template <Layout K, Layout X>
+struct DividedHeads {
+  using BlockKept = decoders::BlockKept<Replicated, Sharded<1>, K, Partial, X>;
+
+  LanguageModel& engine;
+  const DecoderModel& m;
+
+  /// ## Between the parts of a block (decoder_block.hpp)
+  /// The sum of all addends, P → R; or my rows of it, P → S0.
+  X sum(Partial addend, SourceLine where = SourceLine::current()) const {
+    if constexpr (std::same_as<X, Replicated>)
+      return engine.all_reduce(std::move(addend), where);
+    else
+      return engine.template reduce_scatter<0>(std::move(addend), where);
+  }
+  /// All rows: those that a device has, or S0 → R.
+  static const Replicated& all_rows(const Replicated& x) { return x; }
+  template <detail::Is<Sharded<0>> Rows>
+  Replicated all_rows(Rows&& x, SourceLine where = SourceLine::current()) const {
+    return engine.all_gather(std::forward<Rows>(x), where);
+  }
+
+  /// ## Attention: my heads of all tokens
+  Sharded<1> attention(const Tokens& t, BlockKept& k, Index b) const {
+    const auto [keys, values, at] = engine.cache().seen(b, k.k, k.v, t.positions);
+    return shard::attention(k.q, keys, values, t.positions, at, my_heads(m, engine.group(), t.sequences),
+                            k.softmax);
+  }
+  auto attention_backward(const Sharded<1>& dout, const Tokens& t, const BlockKept& k) const {
+    return shard::attention_backward(dout, k.o, k.q, k.k, k.v, t.positions,
+                                     my_heads(m, engine.group(), t.sequences), k.softmax);
+  }
+  /// Where every device has all key-value heads, the query heads of one are on several devices: addends, P →
+  /// R.
+  Sharded<1> of_all(Sharded<1> dk) const { return dk; }
+  Replicated of_all(Partial dk, SourceLine where = SourceLine::current()) const {
+    return engine.all_reduce(std::move(dk), where);
+  }
+  X of_attention(const Sharded<1>& dq, const K& dk, const K& dv, const TensorBlock<K>& w) const {
+    auto through_keys = matmul(for_my_rows(dk), transposed(w.key));  // (T, D)   P, or X
+    accumulate(through_keys, matmul(for_my_rows(dv), transposed(w.value)));
+    return joined(matmul(dq, transposed(w.query)), std::move(through_keys));
+  }
+
+  /// ## Experts: every device chooses the same, and has its hidden units of each
+  decltype(auto) of_my_rows(const ExpertChoice& all, const BlockKept& k) const {
+    if constexpr (std::same_as<X, Replicated>)
+      return (all);
+    else
+      return all.of_rows({k.f.offset(), k.f.offset() + k.f.local().extent(0)});
+  }
+
+ private:
+  /// What a device needs of keys' gradients for its rows: all rows of its heads, or its rows of all heads.
+  const K& for_my_rows(const K& d) const
+      requires(std::same_as<X, Replicated> || !std::same_as<K, Replicated>) {
+    return d;
+  }
+  Sharded<0> for_my_rows(const Replicated& d) const requires(std::same_as<X, Sharded<0>>) {
+    return engine.template shard<0>(d);
+  }
+  X joined(Partial queries, Partial keys) const { return sum(std::move(queries) + keys); }
+  X joined(Partial queries, X keys) const { return sum(std::move(queries)) + keys; }
+};
+
 template <Layout K, Layout X>
 class TensorDecoder : public LanguageModel {
  public:
@@ -35,20 +101,16 @@ class TensorDecoder : public LanguageModel {
   /// ## Forward
   /// The residual stream x is the same on every device, or a device has its rows of it.
   Placed forward(Tensor input) override {
-    MyKept kept{.tokens = read(input, m_.vocabulary)};   // T = B S of them
-    X x = summed(embedding(w_.embedding, kept.tokens));  // (T, D)   P → X
+    MyKept kept{.tokens = read(input, m_.vocabulary)};           // T = B S of them
+    X x = block_.sum(embedding(w_.embedding, kept.tokens.ids));  // (T, D)   P → X
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       MyBlockKept& k = kept.blocks.emplace_back();
-      accumulate(x, summed(attend(b, x, kept.tokens, k)));  // (T, D)   P → X
-      accumulate(x, summed(feed_forward_block(b, x, k)));   // (T, D)   P → X
+      accumulate(x, block_.sum(attend(block_, w_.block(b), x, kept.tokens, k, b)));  // (T, D)   P → X
+      accumulate(x, block_.sum(feed_forward_block(block_, w_.block(b), x, k)));      // (T, D)   P → X
       if (device_id() == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
-    kept.n = rms_norm(x, w_.final_norm, m_.epsilon, m_.how, kept.norm);  // (T, D)
-    Sharded<1> z =
-        scale(matmul(whole(kept.n), transposed(w_.head(m_))), m_.how.logit_scale);  // (T, V/N)   R·S0ᵀ = S1
-    show_logits(z.local(), kept.tokens, z.offset());
-    Replicated losses = cross_entropy(std::move(z), kept.tokens, m_.how, kept.softmax);  // (T, 1)
+    Replicated losses = losses_of(block_, *this, x, w_.final_norm, w_.head(m_), kept.tokens, kept);  // (T, 1)
     tape_.push(std::move(kept));
     return losses;
   }
@@ -59,19 +121,18 @@ class TensorDecoder : public LanguageModel {
     auto [kept] = tape_.pop();
     Gradients gradients;
     const Replicated dlosses(group(), std::move(dloss));  // (T, 1)
-    Sharded<1> dz =
-        cross_entropy_backward(dlosses, w_.head(m_), kept.tokens, m_.how, std::move(kept.softmax));
-    Sharded<0> dhead = matmul(transposed(dz), whole(std::move(kept.n)));  // (V/N, D)   S1ᵀ·R = S0
-    X d = summed(matmul(dz, w_.head(m_)));                                // (T, D)     S1·S0 = P → X
-    dz = Sharded<1>();
-    d = norm_backward(*this, final_norm_name(), std::move(d), w_.final_norm, m_.how, kept.norm,
-                      gradients);  // (T, D)
+    Sharded<0> dhead;                                     // (V/N, D)
+    X d = losses_backward(block_, dlosses, w_.final_norm, w_.head(m_), kept.tokens, kept, dhead,
+                          by_name(*this, m_, gradients));  // (T, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
-      accumulate(d, feed_forward_block_backward(b, whole(d), kept.blocks.back(), gradients));
-      accumulate(d, attend_backward(b, whole(d), kept.tokens, kept.blocks.back(), gradients));
+      const MyBlock& w = w_.block(b);
+      const auto put = by_name(*this, m_, gradients, b);
+      accumulate(d, feed_forward_block_backward(block_, w, block_.all_rows(d), kept.blocks.back(), put));
+      accumulate(d, attend_backward(block_, w, block_.all_rows(d), kept.tokens, kept.blocks.back(), put));
     }
-    Sharded<0> dtable = embedding_backward(whole(std::move(d)), kept.tokens, w_.embedding);  // (V/N, D)
-    put_tables(m_, std::move(dtable), std::move(dhead), gradients);
+    Sharded<0> dtable =
+        embedding_backward(block_.all_rows(std::move(d)), kept.tokens.ids, w_.embedding);  // (V/N, D)
+    put_tables(m_, std::move(dtable), std::move(dhead), by_name(*this, m_, gradients));
     return gradients;
   }
 
@@ -80,104 +141,11 @@ class TensorDecoder : public LanguageModel {
 
  private:
   using MyBlock = TensorBlock<K>;
-  using MyBlockKept = BlockKept<Replicated, Sharded<1>, K, Partial, X>;
+  using MyBlockKept = typename DividedHeads<K, X>::BlockKept;
   using MyKept = Kept<MyBlockKept, X>;
 
-  /// ## Between the parts
-  /// The sum of all addends, P → R; or my rows of it, P → S0.
-  X summed(Partial addend, SourceLine where = SourceLine::current()) {
-    if constexpr (std::same_as<X, Replicated>)
-      return all_reduce(std::move(addend), where);
-    else
-      return reduce_scatter<0>(std::move(addend), where);
-  }
-  /// All rows: those that a device has, or S0 → R.
-  static const Replicated& whole(const Replicated& x) { return x; }
-  template <detail::Is<Sharded<0>> Rows>
-  Replicated whole(Rows&& x, SourceLine where = SourceLine::current()) {
-    return all_gather(std::forward<Rows>(x), where);
-  }
-  /// What a device needs of keys' gradients for its rows: all rows of its heads, or its rows of all heads.
-  const K& for_my_rows(const K& d) requires(std::same_as<X, Replicated> || !std::same_as<K, Replicated>) {
-    return d;
-  }
-  Sharded<0> for_my_rows(const Replicated& d) requires(std::same_as<X, Sharded<0>>) { return shard<0>(d); }
-  /// The gradient of n through queries, and that through keys and values.
-  X joined(Partial queries, Partial keys) { return summed(std::move(queries) + keys); }
-  X joined(Partial queries, X keys) { return summed(std::move(queries)) + keys; }
-
-  Partial attend(Index b, const X& x, const Tokens& t, MyBlockKept& k) {
-    const MyBlock& w = w_.block(b);
-    k.n = rms_norm(x, w.attention_norm, m_.epsilon, m_.how, k.attention_norm);  // (T, D)
-    const Replicated& n = whole(k.n);
-    k.q = rotary(matmul(n, w.query), t.sequences, t.positions, rotary_of(m_));  // (T, H d/N)   R·S1 = S1
-    k.k = rotary(matmul(n, w.key), t.sequences, t.positions, rotary_of(m_));    // (T, G d/N)   or all
-    k.v = matmul(n, w.value);                                                   // (T, G d/N)   or all
-    const auto [keys, values, at] = seen(b, k.k, k.v, t.positions);
-    k.o = attention(k.q, keys, values, t.positions, at, my_heads(m_, group(), t.sequences), k.softmax);
-    return matmul(k.o, w.output);  // (T, D)   S1·S0 = P
-  }
-  X attend_backward(Index b, const Replicated& d, const Tokens& t, MyBlockKept& k, Gradients& gradients) {
-    const MyBlock& w = w_.block(b);
-    gradients.put(block_name(b, "output"), matmul(transposed(k.o), d));  // (H d/N, D)   S1ᵀ·R = S0
-    auto heads = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, t.positions,
-                                    my_heads(m_, group(), t.sequences), k.softmax);
-    const Sharded<1> dq = rotary_backward(std::move(heads.dq), t.sequences, t.positions, rotary_of(m_));
-    const K dk = rotary_backward(of_all(*this, std::move(heads.dk)), t.sequences, t.positions, rotary_of(m_));
-    const K dv = of_all(*this, std::move(heads.dv));                   // (T, G d/N)   or all
-    const Replicated& n = whole(std::move(k.n));                       // (T, D)
-    gradients.put(block_name(b, "query"), matmul(transposed(n), dq));  // (D, H d/N)
-    gradients.put(block_name(b, "key"), matmul(transposed(n), dk));    // (D, G d/N)   or all
-    gradients.put(block_name(b, "value"), matmul(transposed(n), dv));  // (D, G d/N)   or all
-    auto of_keys = matmul(for_my_rows(dk), transposed(w.key));         // (T, D)   P, or X
-    accumulate(of_keys, matmul(for_my_rows(dv), transposed(w.value)));
-    X dn = joined(matmul(dq, transposed(w.query)), std::move(of_keys));  // (T, D)
-    return norm_backward(*this, block_name(b, "attention_norm"), std::move(dn), w.attention_norm, m_.how,
-                         k.attention_norm, gradients);
-  }
-
-  /// Every device chooses the same experts, and has its hidden units of each.
-  Partial feed_forward_block(Index b, const X& x, MyBlockKept& k) {
-    const MyBlock& w = w_.block(b);
-    k.f = rms_norm(x, w.feed_forward_norm, m_.epsilon, m_.how, k.feed_forward_norm);  // (T, D)
-    const Replicated& f = whole(k.f);
-    if (!m_.is_mixture()) return feed_forward(f, w.experts[0], m_.how, k.feed_forward);   // (T, D)   P
-    ExpertChoice choice = choose_experts(matmul(f, w.router).local(), m_.top_k, m_.how);  // of (T, E)
-    return mixture_of_experts(f, std::move(choice), w.experts, m_.how, k.mixture);        // (T, D)   P
-  }
-  X feed_forward_block_backward(Index b, const Replicated& d, MyBlockKept& k, Gradients& gradients) {
-    const MyBlock& w = w_.block(b);
-    X dn;  // (T, D)
-    if (m_.is_mixture()) {
-      auto dy = mixture_of_experts_backward(d, w.experts, m_.how, k.mixture);
-      for (std::size_t e = 0; e < dy.experts.size(); ++e)
-        put_expert(m_, b, e, std::move(dy.experts[e]), gradients);
-      const X dlogits = logits_gradient(summed(std::move(dy.gates)), k);  // (T, E)
-      gradients.put(block_name(b, "router"),
-                    over_all_rows(*this, matmul(transposed(k.f), dlogits)));  // (D, E)
-      dn = summed(std::move(dy.n));                                           // (T, D)   P → X
-      accumulate(dn, matmul(dlogits, transposed(w.router)));
-    } else {
-      auto dy =
-          feed_forward_backward(d, whole(std::move(k.f)), w.experts[0], m_.how, std::move(k.feed_forward));
-      dn = summed(std::move(dy.n));  // (T, D)   P → X
-      put_expert(m_, b, 0, std::move(dy), gradients);
-    }
-    return norm_backward(*this, block_name(b, "feed_forward_norm"), std::move(dn), w.feed_forward_norm,
-                         m_.how, k.feed_forward_norm, gradients);
-  }
-  /// Of dgates (T, k): what the router's logits, (T, E), get of my rows' choices.
-  X logits_gradient(X dgates, const MyBlockKept& k) {
-    const ExpertChoice& all = k.mixture.choice;
-    if constexpr (std::same_as<X, Replicated>) {
-      return choose_experts_backward(std::move(dgates), all, m_.how);
-    } else {
-      const Range mine = {k.f.offset(), k.f.offset() + k.f.local().extent(0)};
-      return my_rows(choose_experts_backward(std::move(dgates).local(), all.of_rows(mine), m_.how), k.f);
-    }
-  }
-
   DecoderModel m_;
+  DividedHeads<K, X> block_{*this, m_};
   TensorWeights<K> w_;
   Tape<MyKept> tape_;
 };

@@ -7,6 +7,7 @@
 /// themselves, and each device computes all key-value heads: K = Replicated.
 
 #include "blocks.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace shard::decoders {
 
@@ -22,6 +23,7 @@ struct TensorHeads {
 
   TensorHeads(const DecoderModel& m, int num_devices)
       : heads(m.heads), key_heads(m.key_heads), devices(num_devices) {}
+  TensorHeads(const T5Model& m, int num_devices) : heads(m.heads), key_heads(m.heads), devices(num_devices) {}
 
   bool divides_key_heads() const { return devices <= key_heads; }
   /// What is cut: key-value heads together with their query heads, or query heads.
@@ -45,33 +47,21 @@ inline AttentionHeads my_heads(const DecoderModel& m, const Communicator& group,
 
 /// \name Parameters from a checkpoint
 /// @{
-inline void load(const Checkpoint& c, const std::string& name, const DecoderModel&, Communicator& group,
-                 Replicated& p) {
+template <class Model>
+void load(const Checkpoint& c, const std::string& name, const Model&, Communicator& group, Replicated& p) {
   p = Replicated(group, c.whole(name));
 }
 /// This device's rows or columns. Those of a head are not cut.
-template <int Axis>
-void load(const Checkpoint& c, const std::string& name, const DecoderModel& m, Communicator& group,
+template <int Axis, class Model>
+void load(const Checkpoint& c, const std::string& name, const Model& m, Communicator& group,
           Sharded<Axis>& p) {
   const Shape global = c.shape(name);
   const Index extent = global.at(Axis);
-  const bool is_of_heads = name.ends_with("/query") || name.ends_with("/key") || name.ends_with("/value") ||
-                           name.ends_with("/output");
+  const bool is_of_heads =
+      name.ends_with("query") || name.ends_with("key") || name.ends_with("value") || name.ends_with("output");
   const Range mine = is_of_heads ? TensorHeads(m, group.num_devices()).of(extent, group.device_id())
                                  : part(extent, group.num_devices(), group.device_id());
   p = Sharded<Axis>(group, c.slice(name, Axis, mine.begin, mine.end), global, mine.begin);
-}
-/// @}
-
-/// \name The gradient of keys, or of values, through all query heads
-/// Where every device has all of them, it is an addend: the query heads of one key-value head are on several
-/// devices.
-/// @{
-inline Sharded<1> of_all(ShardedEngine&, Sharded<1> slice) {
-  return slice;
-}
-inline Replicated of_all(ShardedEngine& engine, Partial addend, SourceLine where = SourceLine::current()) {
-  return engine.all_reduce(std::move(addend), where);  // P → R
 }
 /// @}
 

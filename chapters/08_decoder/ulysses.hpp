@@ -8,8 +8,6 @@
 /// other device, so with more devices it sends less. A device without heads idles during attention.
 /// Builds on: 08_decoder/sequence_decoder.hpp.
 
-#include <numeric>
-
 #include "sequence_decoder.hpp"
 
 namespace shard::decoders {
@@ -38,12 +36,12 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
     if (divides_key_heads()) {
       kept.k = to_heads(std::move(k), cut, units());  // (T, g d)   S0 → S1
       kept.v = to_heads(std::move(v), cut, units());  // (T, g d)
-      const auto [keys, values, at_keys] = seen(b, kept.k, kept.v, at);
+      const auto [keys, values, at_keys] = cache().seen(b, kept.k, kept.v, at);
       o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);
     } else {
       kept.all_k = to_all(std::move(k), cut);  // (T, G d)   S0 → R
       kept.all_v = to_all(std::move(v), cut);  // (T, G d)
-      const auto [keys, values, at_keys] = seen(b, kept.all_k, kept.all_v, at);
+      const auto [keys, values, at_keys] = cache().seen(b, kept.all_k, kept.all_v, at);
       o = shard::attention(kept.q, keys, values, at, at_keys, my_heads(cut), kept.softmax);
     }
     kept.o = Sharded<1>(group(), o.local().clone(), o.global_shape(), o.offset());
@@ -83,9 +81,7 @@ class UlyssesDecoder : public SequenceDecoder<UlyssesKept> {
   }
   /// All positions.
   static std::vector<Index> positions(const SequenceCut& cut) {
-    std::vector<Index> at(static_cast<std::size_t>(cut.length));
-    std::iota(at.begin(), at.end(), cut.first_position);
-    return at;
+    return positions_from(cut.first_position, cut.length);
   }
 
   /// ## The change of layout

@@ -41,8 +41,8 @@ inline Sharded<1> cross_entropy_backward(const Replicated& dloss, const Sharded<
 
 /// The same where devices have the whole vocabulary.
 template <WholeRows L>
-L cross_entropy_backward(const L& dloss, const L& /*table*/, const Tokens& tokens, const Arithmetic& how,
-                         TokenSoftmax kept) {
+L cross_entropy_backward(const L& dloss, const WeightFor<L>& /*table*/, const Tokens& tokens,
+                         const Arithmetic& how, TokenSoftmax kept) {
   return shard::cross_entropy_backward(dloss, tokens, how, std::move(kept));
 }
 

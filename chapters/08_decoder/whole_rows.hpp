@@ -1,10 +1,10 @@
 #pragma once
 
 /// A block on rows that are whole on a device: on its own sequences, with weights that every device has
-/// (Sharded<0> and Replicated), or on all sequences, with weights that it owns (Owned). Sequences need nothing
-/// of one another, so nothing is sent here. single.hpp spells out the same steps.
+/// (Sharded<0> and Replicated), or on all sequences, with weights that it owns (Owned). Sequences need
+/// nothing of one another, so nothing is sent here.
 
-#include "blocks.hpp"
+#include "decoder_block.hpp"
 
 namespace shard::decoders {
 
@@ -26,66 +26,35 @@ inline Tokens tokens_of(const Sharded<0>& input, const DecoderModel& m) {
 }
 /// Their activations, (T, D), of (B S, D).
 inline Sharded<0> embedding_of(const Replicated& table, const Sharded<0>& input, const Tokens& mine) {
-  return embedding(table, mine, mine.first_sequence * mine.length, input.global_shape()[0] * mine.length);
+  return embedding(table, mine.ids, mine.first_sequence * mine.length, input.global_shape()[0] * mine.length);
 }
 
-/// Attention of block b, with rotary positions.
-template <WholeRows L, class AnyBlock>
-L attend(const DecoderModel& m, const AnyBlock& w, const L& x, const Tokens& t, KeptFor<L>& k,
-         KeyValueCache& cache, Index b) {
-  k.n = rms_norm(x, w.attention_norm, m.epsilon, m.how, k.attention_norm);     // (T, D)
-  k.q = rotary(matmul(k.n, w.query), t.sequences, t.positions, rotary_of(m));  // (T, H d)
-  k.k = rotary(matmul(k.n, w.key), t.sequences, t.positions, rotary_of(m));    // (T, G d)
-  k.v = matmul(k.n, w.value);                                                  // (T, G d)
-  const auto [keys, values, at] = cache.seen(b, k.k, k.v, t.positions);
-  k.o = attention(k.q, keys, values, t.positions, at, all_heads(m, t.sequences), k.softmax);  // (T, H d)
-  return matmul(k.o, w.output);                                                               // (T, D)
-}
-template <WholeRows L, class AnyBlock, class AnyGradients>
-L attend_backward(const DecoderModel& m, const AnyBlock& w, const L& d, const Tokens& t, const KeptFor<L>& k,
-                  AnyGradients& g) {
-  g.output = matmul(transposed(k.o), d);  // (H d, D)
-  auto [dq, dk, dv] = attention_backward(matmul(d, transposed(w.output)), k.o, k.q, k.k, k.v, t.positions,
-                                         all_heads(m, t.sequences), k.softmax);
-  dq = rotary_backward(std::move(dq), t.sequences, t.positions, rotary_of(m));  // (T, H d)
-  dk = rotary_backward(std::move(dk), t.sequences, t.positions, rotary_of(m));  // (T, G d)
-  g.query = matmul(transposed(k.n), dq);                                        // (D, H d)
-  g.key = matmul(transposed(k.n), dk);                                          // (D, G d)
-  g.value = matmul(transposed(k.n), dv);                                        // (D, G d)
-  L dn = matmul(dq, transposed(w.query));                                       // (T, D)
-  accumulate(dn, matmul(dk, transposed(w.key)));
-  accumulate(dn, matmul(dv, transposed(w.value)));
-  return rms_norm_backward(std::move(dn), w.attention_norm, m.how, k.attention_norm, g.attention_norm);
-}
+/// A block on such rows: nothing is divided but rows (decoder_block.hpp).
+template <WholeRows L>
+struct OnWholeRows {
+  const DecoderModel& m;
 
-/// The feed-forward, or the experts that the router chooses.
-template <WholeRows L>
-L feed_forward_block(const DecoderModel& m, const WeightsFor<L>& w, const L& x, KeptFor<L>& k) {
-  k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);       // (T, D)
-  if (!m.is_mixture()) return feed_forward(k.f, w.experts[0], m.how, k.feed_forward);  // (T, D)
-  ExpertChoice choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how);         // of (T, E)
-  return mixture_of_experts(k.f, std::move(choice), w.experts, m.how, k.mixture);      // (T, D)
-}
-template <WholeRows L>
-L feed_forward_block_backward(const DecoderModel& m, const WeightsFor<L>& w, const L& d, KeptFor<L>& k,
-                              GradientsFor<L>& g) {
-  L dn;
-  auto put = [&](auto& of_expert) {
-    g.experts.push_back({std::move(of_expert.gate), std::move(of_expert.up), std::move(of_expert.down)});
-  };
-  if (m.is_mixture()) {
-    auto dy = mixture_of_experts_backward(d, w.experts, m.how, k.mixture);
-    for (auto& of_expert : dy.experts) put(of_expert);
-    const L dlogits = choose_experts_backward(std::move(dy.gates), k.mixture.choice, m.how);  // (T, E)
-    g.router = matmul(transposed(k.f), dlogits);                                              // (D, E)
-    dn = std::move(dy.n) + matmul(dlogits, transposed(w.router));                             // (T, D)
-  } else {
-    auto dy = feed_forward_backward(d, k.f, w.experts[0], m.how, std::move(k.feed_forward));
-    dn = std::move(dy.n);
-    put(dy);
+  static const L& all_rows(const L& n) { return n; }
+  static L sum(L y) { return y; }
+  static L of_all(L dk) { return dk; }
+  static const ExpertChoice& of_my_rows(const ExpertChoice& choice, const KeptFor<L>&) { return choice; }
+
+  /// Keys and values are kept as those of block b.
+  L attention(const Tokens& t, KeptFor<L>& k, KeyValueCache& cache, Index b) const {
+    const auto [keys, values, at] = cache.seen(b, k.k, k.v, t.positions);
+    return shard::attention(k.q, keys, values, t.positions, at, all_heads(m, t.sequences), k.softmax);
   }
-  return rms_norm_backward(std::move(dn), w.feed_forward_norm, m.how, k.feed_forward_norm,
-                           g.feed_forward_norm);
-}
+  AttentionGradientsOf<L, L> attention_backward(const L& dout, const Tokens& t, const KeptFor<L>& k) const {
+    return shard::attention_backward(dout, k.o, k.q, k.k, k.v, t.positions, all_heads(m, t.sequences),
+                                     k.softmax);
+  }
+  template <class W>
+  static L of_attention(const L& dq, const L& dk, const L& dv, const W& w) {
+    L dn = matmul(dq, transposed(w.query));
+    accumulate(dn, matmul(dk, transposed(w.key)));
+    accumulate(dn, matmul(dv, transposed(w.value)));
+    return dn;
+  }
+};
 
 }  // namespace shard::decoders

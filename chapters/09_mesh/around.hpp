@@ -18,8 +18,8 @@ inline std::optional<Tensor> exchanged(Communicator& axis, const Tensor& sent, s
 }
 
 /// Which block a device of an axis has in each step. With the place p, and the place s on the other axis, it
-/// has block p + s + t in step t, counted around. On a square mesh, the devices that begin with block k lie
-/// on a diagonal.
+/// has block (p + s + t) mod N in step t, where N devices lie along the axis. On a square mesh, the devices
+/// that begin with block k lie on a diagonal.
 struct Around {
   int devices, me, diagonal;
 

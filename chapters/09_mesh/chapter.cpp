@@ -10,6 +10,7 @@
 #include "engine/layouts/mesh_shape.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
+#include "engine/workloads/decoder/options.hpp"
 #include "engine/workloads/mixture/mixture.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "expert_data.hpp"
@@ -104,14 +105,8 @@ std::vector<Variant> variants_of_two_axes() {
 }
 
 /// ## Layers in a pipeline
-const Option<Index> micro_batches = [] {
-  Option<Index> pieces("--micro-batches", 4, "Pieces of each device's rows that follow one another");
-  pieces.expected = "a whole number from 1 to 4096";  // a schedule is a list of all of them
-  pieces.accepts = [](const std::string& text) {
-    return is_number(text, [](Index n) { return n >= 1 && n <= 4096; });
-  };
-  return pieces;
-}();
+const Option<Index> micro_batches =
+    micro_batches_option("Pieces of each device's rows that follow one another");
 const Option<std::string> schedule = [] {
   Option<std::string> name("--schedule", "1f1b", "1f1b, interleaved or gpipe: see chapter 04");
   name.type = "NAME";
@@ -235,19 +230,10 @@ Variant decoder_on_mesh(const std::string& name, const std::string& summary) {
   return v;
 }
 
-const Option<Index> pieces_of_sequences = [] {
-  Option<Index> pieces = micro_batches;
-  pieces.help = "Pieces of each device's sequences that follow one another";
-  return pieces;
-}();
-const Option<std::string> balance = [] {
-  Option<std::string> how("--balance", "contiguous",
-                          "Positions of a device along context: contiguous, or zigzag");
-  how.type = "HOW";
-  how.expected = "contiguous or zigzag";
-  how.accepts = [](const std::string& text) { return text == "contiguous" || text == "zigzag"; };
-  return how;
-}();
+const Option<Index> pieces_of_sequences =
+    micro_batches_option("Pieces of each device's sequences that follow one another");
+const Option<std::string> balance = option_of("--balance", "contiguous", "zigzag",
+                                              "Positions of a device along context: contiguous, or zigzag");
 
 /// The engine of five axes, of which a variant has these; the others have one device.
 EnginePointer make_five(Communicator& group, const MeshShape& shape, const Workload& w, const Options& o) {

@@ -10,12 +10,7 @@
 /// them over the batch (Narayanan et al. 2021, section 3).
 /// Builds on: 09_mesh/data_tensor.hpp, 04_pipeline/pipeline.hpp.
 
-#include <functional>
-#include <memory>
-
-#include "engine/schedules/checker.hpp"
-#include "engine/schedules/schedules.hpp"
-#include "engine/schedules/timeline.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "pipeline_part.hpp"
 
 namespace shard::meshes {
@@ -27,10 +22,12 @@ struct StagePlan {
   int virtual_stages = 1;  ///< stages at each place
 };
 
-class DataPipelineTensor : public MeshEngine<PipelineAxes> {
+class DataPipelineTensor : public StagedEngine<PipelinePart, MeshEngine<PipelineAxes>> {
  public:
   DataPipelineTensor(Communicator& group, const MeshShape& shape, StagePlan plan)
-      : MeshEngine(group, shape), plan_(std::move(plan)) {}
+      : StagedEngine(group, shape), plan_(std::move(plan)) {
+    micro_batches_ = plan_.micro_batches;
+  }
 
   /// ## What this device owns
   /// Of each block of its stages, a part of the columns of the first layer and of the rows of the second.
@@ -43,37 +40,7 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
           load_at<R, O, S<1>>(at, checkpoint, layer_name(2 * i)),
           load_at<R, O, S<0>>(at, checkpoint, layer_name(2 * i + 1))};
     }
-    schedule_ = with_messages(stages_.count, plan_.micro_batches, plan_.work(places(), plan_.micro_batches));
-    check(schedule_);
-  }
-
-  /// ## Forward
-  /// All rows go through the stages as one micro-batch.
-  Placed forward(Tensor input) override {
-    auto worker = std::make_unique<Worker>(begin(std::move(input), 1));
-    worker->run(one_micro_batch(Action::Kind::forward, places(), stages_.count), {});
-    const Shape shape = {worker->part.all_rows(), stages_.width()};  // (B, D)
-    On<S<0>, O, R> out = place() == places() - 1 ? worker->take_output()
-                                                 : On<S<0>, O, R>::elsewhere(mesh(), shape, places() - 1);
-    tape_.push(std::move(worker));
-    return out;
-  }
-
-  /// ## Backward
-  Gradients backward(Tensor dout) override {
-    auto [worker] = tape_.pop();
-    if (place() == places() - 1)
-      worker->give_output_grad(worker->part.value_of(std::move(dout), 0));  // (b, D)
-    worker->run(one_micro_batch(Action::Kind::backward, places(), stages_.count), {});
-    return gradients_of(worker->part);
-  }
-
-  /// ## A step by its schedule
-  /// Training uses this: all stages work at the same time, on different micro-batches.
-  Gradients forward_backward(Tensor input, const LossGradient& loss_gradient) override {
-    Worker worker = begin(std::move(input), plan_.micro_batches);
-    worker.run(schedule_, loss_gradient);
-    return gradients_of(worker.part);
+    set_schedule(micro_batches_, plan_.work(places(), micro_batches_));
   }
 
   /// My rows, at the place of stage 0.
@@ -93,28 +60,32 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
 
   /// A drawing of the schedule that ran.
   std::string describe_step() override {
-    return "device k: all devices at place k of the axis pipeline\n" + describe(schedule_);
+    return "device k: all devices at place k of the axis pipeline\n" + StagedEngine::describe_step();
   }
 
  private:
-  using Worker = StageWorker<PipelinePart>;
-
-  int places() { return mesh().size(pipeline::name); }
-  int place() { return mesh().place(pipeline::name); }
+  Communicator& along() override { return mesh().axis(pipeline::name); }
+  int num_stages() override { return stages_.count; }
   Index num_blocks() const { return static_cast<Index>(stages_.blocks.size()); }
 
   /// Only the place of stage 0 has the rows, so it tells the others how many there are.
-  Worker begin(Tensor input, Index micro_batches) {
-    Communicator& along = mesh().axis(pipeline::name);
-    const Index my_rows = along.exchange("rows of the input", input.extent(0))[0];
+  Worker begin(Tensor& input, Index micro_batches) override {
+    const Index my_rows = along().exchange("rows of the input", input.extent(0))[0];
     std::vector<Index> rows = mesh().axis(data::name).exchange("rows of the batch", my_rows);
     PipelinePart part{*this, stages_, std::move(input), std::move(rows), micro_batches, wants_input_grad()};
     part.addends.resize(stages_.blocks.size());
-    return {along, std::move(part)};
+    return {along(), std::move(part)};
+  }
+  Placed output_of(Worker& worker) override {
+    const Shape shape = {worker.part.all_rows(), stages_.width()};  // (B, D)
+    return is_at_end() ? worker.take_output() : On<S<0>, O, R>::elsewhere(mesh(), shape, places() - 1);
+  }
+  On<S<0>, O, R> output_gradient_of(PipelinePart& part, Tensor dout) override {
+    return part.value_of(std::move(dout), 0);  // (b, D)
   }
 
   /// The gradients by name, also of blocks at other places, where this device holds nothing.
-  Gradients gradients_of(PipelinePart& part) {
+  Gradients gradients_of(PipelinePart& part) override {
     Gradients gradients;
     for (Index i = num_blocks(); i-- > 0;) {
       const auto& [w0, w1] = stages_.block(i);
@@ -125,8 +96,8 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
     const Shape shape = {part.all_rows(), stages_.width()};  // (B, D)
     using Dx = On<S<0>, O, R>;
     if (wants_input_grad())
-      gradients.put(Gradients::input_grad,
-                    place() == 0 ? Dx(mesh(), std::move(part.dx), shape) : Dx::elsewhere(mesh(), shape, 0));
+      gradients.put(Gradients::input_grad, along().device_id() == 0 ? Dx(mesh(), std::move(part.dx), shape)
+                                                                    : Dx::elsewhere(mesh(), shape, 0));
     return gradients;
   }
 
@@ -139,8 +110,6 @@ class DataPipelineTensor : public MeshEngine<PipelineAxes> {
 
   StagePlan plan_;
   BlockStages stages_;
-  Schedule schedule_;
-  Tape<std::unique_ptr<Worker>> tape_;
 };
 
 }  // namespace shard::meshes

@@ -9,8 +9,8 @@
 ///
 /// Fully sharded, weights are also divided over data, along their other dimension: queries are (S0, W1), and
 /// the weights behind attention (S1, W0). So no two axes cut one dimension. Norms and routers, which tensor
-/// does not cut, are (S0, R): they are small, but so every gradient takes the same way. A block is a unit: its
-/// weights are gathered over data before it computes, and freed after it. M devices lie along data.
+/// does not cut, are (S0, R): they are small, but so every gradient takes the same way. A block is a unit:
+/// its weights are gathered over data before it computes, and freed after it. M devices lie along data.
 /// Builds on: 08_decoder/tensor.hpp, 08_decoder/fsdp.hpp, 09_mesh/data_tensor.hpp, 09_mesh/fsdp_tensor.hpp.
 
 #include "decoder_parts.hpp"
@@ -41,24 +41,21 @@ class DecoderOnMesh : public MeshDecoder {
     MyKept kept{placed(tokens_of(sequences, m_))};                          // T = b S of them
     kept.all_sequences = sequences.global_shape()[0];
     const Index rows = kept.all_sequences * kept.tokens.length;
-    TokenRows x = parts_.embedded(whole(w_.embedding), kept.tokens, rows);  // (T, D)
+    TokenRows x = parts_.sum(embedded<On<W<0>, P>>(whole(w_.embedding), kept.tokens, rows));  // (T, D)
     forget_choices();
     for (Index b = 0; b < m_.num_blocks; ++b) {
       auto& k = kept.blocks.emplace_back();
       const typename Parts::Weights& w = whole_block(b);
-      accumulate(x, all_reduce<tensor>(parts_.attend(b, w, x, kept.tokens, k, cache())));
-      accumulate(x, all_reduce<tensor>(parts_.feed_forward_block(w, x, k)));  // (W0, P) → (W0, R)
+      accumulate(x, parts_.sum(attend(parts_, w, x, kept.tokens, k, b)));  // (W0, P) → (W0, R)
+      accumulate(x, parts_.sum(feed_forward_block(parts_, w, x, k)));      // (W0, P) → (W0, R)
       if (mesh().place(tensor::name) == 0) note_choice(b, k.mixture.choice, kept.tokens);
     }
     if constexpr (is_sharded) {
       kept.own_norm = whole(w_.final_norm);  // (D)        (S0, R) → (R, R)
       kept.own_head = whole(w_.head(m_));    // (V/N, D)   (S1, S0) → (R, S0)
     }
-    kept.n = rms_norm(x, final_norm(kept), m_.epsilon, m_.how, kept.norm);  // (T, D)
-    On<W<0>, S<1>> z = scale(matmul(kept.n, transposed(head(kept))),
-                             m_.how.logit_scale);  // (T, V/N)   (W0, R)·(R, S0)ᵀ = (W0, S1)
-    show_logits(z.local(), kept.tokens, z.ranges()[1].begin);
-    TokenRows losses = parts_.cross_entropy(std::move(z), kept.tokens, kept.softmax);  // (T, 1)
+    TokenRows losses = decoders::losses_of(parts_, *this, x, read(kept.own_norm, w_.final_norm),
+                                           read(kept.own_head, w_.head(m_)), kept.tokens, kept);  // (T, 1)
     tape_.push(std::move(kept));
     return losses;
   }
@@ -71,26 +68,27 @@ class DecoderOnMesh : public MeshDecoder {
     mesh().keep_whole(data::name, kept.all_sequences);
     Gradients gradients;
     const TokenRows dlosses = from_outside<W<0>, R>(std::move(dloss));  // (T, 1)
-    On<W<0>, S<1>> dz =
-        parts_.cross_entropy_backward(dlosses, kept.tokens, std::move(kept.softmax));  // (T, V/N)
-    VocabularyAddend dhead = matmul(transposed(dz), kept.n);   // (V/N, D)   (W0, S1)ᵀ·(W0, R) = (P, S0)
-    TokenRows d = all_reduce<tensor>(matmul(dz, head(kept)));  // (T, D)     (W0, P) → (W0, R)
-    dz = {}, kept.own_head = {};
-    On<P, R> dnorm;  // (D)
-    d = parts_.norm_backward(std::move(d), final_norm(kept), kept.norm, dnorm);
+    VocabularyAddend dhead;                                             // (V/N, D)
+    On<P, R> dnorm;                                                     // (D)
+    auto keep = [&](const auto&, On<P, R> dw) { dnorm = std::move(dw); };
+    TokenRows d = decoders::losses_backward(parts_, dlosses, read(kept.own_norm, w_.final_norm),
+                                            read(kept.own_head, w_.head(m_)), kept.tokens, kept, dhead,
+                                            keep);  // (T, D)
+    kept.own_head = {};
     put(final_norm_name(), std::move(dnorm), gradients);
     if (is_sharded && !m_.is_tied) put(head_name(), std::exchange(dhead, {}), gradients);
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
       typename Parts::Gradients g;
       {
         const typename Parts::Weights& w = whole_block(b);
-        accumulate(d, parts_.feed_forward_block_backward(w, d, kept.blocks.back(), g));
-        accumulate(d, parts_.attend_backward(w, d, kept.tokens, kept.blocks.back(), g));
+        const auto put_g = decoders::added_to(g, m_);
+        accumulate(d, feed_forward_block_backward(parts_, w, d, kept.blocks.back(), put_g));
+        accumulate(d, attend_backward(parts_, w, d, kept.tokens, kept.blocks.back(), put_g));
       }
       for_each_parameter(m_, b, g,
                          [&](const std::string& name, auto& p) { put(name, std::move(p), gradients); });
     }
-    VocabularyAddend dtable = parts_.embedding_backward(d, kept.tokens);  // (V/N, D)
+    VocabularyAddend dtable = table_gradient<VocabularyAddend>(d, kept.tokens, m_.vocabulary);  // (V/N, D)
     if (m_.is_tied)
       accumulate(dtable, std::move(dhead));
     else if (!is_sharded)
@@ -131,30 +129,13 @@ class DecoderOnMesh : public MeshDecoder {
   const typename Parts::Weights& whole_block(Index b) requires(!is_sharded) { return w_.block(b); }
   typename Parts::Weights whole_block(Index b) requires is_sharded {
     typename Parts::Weights w;
-    const auto& s = w_.block(b);
-    w.attention_norm = whole(s.attention_norm);        // (D)          (S0, R)  → (R, R)
-    w.query = whole(s.query);                          // (D, H d/N)   (S0, W1) → (R, W1)
-    w.key = whole(s.key);                              // (D, G d/N)   or all
-    w.value = whole(s.value);                          // (D, G d/N)   or all
-    w.output = whole(s.output);                        // (H d/N, D)   (S1, W0) → (R, W0)
-    w.feed_forward_norm = whole(s.feed_forward_norm);  // (D)          (S0, R)  → (R, R)
-    if (m_.is_mixture()) w.router = whole(s.router);   // (D, E)       (S0, R)  → (R, R)
-    for (const auto& e : s.experts)                    // (D, F/N), and (F/N, D)
-      w.experts.push_back({whole(e.gate), whole(e.up), whole(e.down)});
+    w.experts.resize(w_.block(b).experts.size());
+    decoders::for_each_part(m_, [&](const auto& part) { *part.of(w) = whole(*part.of(w_.block(b))); });
     return w;
   }
-  const On<R, R>& final_norm(const MyKept& kept) const {
-    if constexpr (is_sharded)
-      return kept.own_norm;
-    else
-      return w_.final_norm;
-  }
-  const Vocabulary& head(const MyKept& kept) const {
-    if constexpr (is_sharded)
-      return kept.own_head;
-    else
-      return w_.head(m_);
-  }
+  /// What was gathered of a weight, or the weight itself.
+  static const auto& read(const auto& gathered, const auto&) requires is_sharded { return gathered; }
+  static const auto& read(const auto&, const auto& mine) requires(!is_sharded) { return mine; }
   /// A gradient, P → R; or P → S, along the dimension that tensor does not cut.
   template <class T>
   void put(const std::string& name, On<P, T> dw, Gradients& gradients) {

@@ -26,7 +26,7 @@ class FiveBatch {
         place_(mesh.place(data::name) * expert_places_ + mesh.place(experts::name)),
         context_place_(mesh.place(context::name)),
         cut_(std::move(cut)),
-        keys_(std::move(keys_before)) {
+        keys_(std::move(keys_before).with(cut_)) {
     for (int i = 0; i < mesh.size(data::name); ++i)
       for (int e = 0; e < expert_places_; ++e) {
         const Range outer = part(sequences, mesh.size(data::name), i);
@@ -41,12 +41,9 @@ class FiveBatch {
         all_rows += part(r.size(), static_cast<int>(micro_batches), static_cast<int>(m)).size() * cut_.length;
       pieces_.push_back({mine.piece(m, micro_batches), all_rows});
     }
-    keys_.at.resize(cut_.runs.size());
-    for (int d = 0; d < cut_.devices(); ++d)
-      std::ranges::copy(cut_.positions(d), std::back_inserter(keys_.at[static_cast<std::size_t>(d)]));
   }
 
-  /// Where the keys of all devices along context stand.
+  /// The positions of the keys of each device along context.
   const decoders::KeysOnRing& keys() const { return keys_; }
   /// No more than the first of the places on data and expert has sequences, so that none is empty everywhere.
   Index micro_batches() const { return std::ssize(pieces_); }

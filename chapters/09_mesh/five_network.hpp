@@ -3,7 +3,6 @@
 /// The five axes of a decoder, and how its tensors lie on them. The letters stand in the order of the axes:
 /// data, pipeline, context, expert, tensor. T is the letter over tensor. (Part of five.hpp.)
 
-#include "08_decoder/experts_here.hpp"
 #include "decoder_parts.hpp"
 
 namespace shard::meshes {
@@ -40,9 +39,6 @@ struct OnFiveAxes {
   template <class T>
   using Addend = meshes::Addend<T>;
 };
-template <class K>
-using FiveParts = DecoderParts<OnFiveAxes, K>;
-
 /// The weights of a block, or their gradients: `Of` as above, and E of experts. K is the letter of key-value
 /// heads over tensor.
 template <template <class> class Of, template <class> class E, class K>
@@ -67,19 +63,14 @@ struct FiveParameter {
   std::string name;
   Index block, expert = 0;
 };
-/// Calls visit(FiveParameter, parameter...) for each parameter of some blocks, and of what lies with the first and
-/// the last one; of a network, or of several at once.
+/// Calls visit(FiveParameter, parameter...) for each parameter of some blocks, and of what lies with the
+/// first and the last one; of a network, or of several at once.
 /// @{
 template <class Visit, class... Blocks>
 void for_each_of_block(const DecoderModel& m, Index b, const Visit& visit, Blocks&... n) {
-  auto named = [&](const char* name) { return FiveParameter{block_name(b, name), b}; };
-  visit(named("attention_norm"), n.attention_norm...);
-  visit(named("query"), n.query...);
-  visit(named("key"), n.key...);
-  visit(named("value"), n.value...);
-  visit(named("output"), n.output...);
-  visit(named("feed_forward_norm"), n.feed_forward_norm...);
-  if (m.is_mixture()) visit(named("router"), n.router...);
+  decoders::for_each_part_but_experts(m, [&](const auto& part) {
+    visit(FiveParameter{part.name(m, b), b}, *part.of(n)...);
+  });
   auto visit_feed_forward = [&](Index e, auto&... f) {
     visit(FiveParameter{feed_forward_name(m, b, e, "gate"), b, e}, f.gate...);
     visit(FiveParameter{feed_forward_name(m, b, e, "up"), b, e}, f.up...);
@@ -105,61 +96,5 @@ void for_each_of_network(const DecoderModel& m, const Visit& visit, Networks&...
   for_each_of_blocks(m, {0, m.num_blocks}, visit, n...);
 }
 /// @}
-
-/// Where parameters lie, and over which axes a gradient is a sum: the letters say both.
-class FiveEngine : public MeshEngine<FiveAxes, LanguageModel> {
- protected:
-  FiveEngine(Communicator& group, const MeshShape& shape, const DecoderModel& model)
-      : MeshEngine(group, shape), m_(model) {
-    mesh().axes({data::name, context::name, experts::name});  // the copies of a weight
-    mesh().axes({data::name, context::name});                 // the copies of an expert
-    mesh().axes({pipeline::name, experts::name});             // the places where an expert may lie
-  }
-
-  Communicator& along_pipeline() { return mesh().axis(pipeline::name); }
-  int places() { return along_pipeline().num_devices(); }
-  /// Whether the last stage has a copy of the first one's table.
-  bool has_copy() { return m_.is_tied && places() > 1; }
-
-  /// \name A part of a parameter, where it lies
-  /// @{
-  template <class T>
-  void load_part(Weight<T>& p, const Checkpoint& c, const FiveParameter& of) {
-    p = load_at<R, O, R, R, T>(place_of(of), c, of.name);
-  }
-  template <class T>
-  void load_part(ExpertWeight<T>& p, const Checkpoint& c, const FiveParameter& of) {
-    const int along_expert = mesh().size(experts::name);
-    const int owner = place_of(of) * along_expert + part_with(m_.experts, along_expert, of.expert);
-    p = load_at<R, O, R, O, T>(owner, c, of.name);
-  }
-  int place_of(const FiveParameter& of) { return part_with(m_.num_blocks, places(), of.block); }
-  /// @}
-
-  /// \name The gradient of a weight, summed over the axes on which it has copies
-  /// @{
-  template <class T>
-  Weight<T> reduced(Addend<T> sum, const Weight<T>& w) {
-    if (!w.is_mine()) return Weight<T>::elsewhere(mesh(), w.global_shape(), w.owner());
-    return all_reduce<data, context, experts>(std::move(sum));  // (P, O, P, P, T) → (R, O, R, R, T)
-  }
-  template <class T>
-  ExpertWeight<T> reduced(ExpertAddend<T> sum, const ExpertWeight<T>& w) {
-    if (!w.is_mine()) return ExpertWeight<T>::elsewhere(mesh(), w.global_shape(), w.owner());
-    return all_reduce<data, context>(std::move(sum));  // (P, O, P, O, T) → (R, O, R, O, T)
-  }
-  /// @}
-
-  DecoderModel m_;
-};
-
-/// What a block keeps for its backward pass. T are the rows here.
-template <class K>
-struct FiveBlockKept : FiveParts<K>::Kept {
-  ExpertChoice choice;  //            of my tokens
-  decoders::Route route;
-  decoders::ExpertsKept<Routed<R>, ExpertWeight<S<1>>> experts;  //            mine, of the tokens that came
-  Tensor answers;  // (T · k, D) to my tokens: addends over tensor
-};
 
 }  // namespace shard::meshes

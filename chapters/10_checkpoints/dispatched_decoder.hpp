@@ -47,7 +47,7 @@ class DispatchedDecoder : public DispatchedModel<DispatchedDecoderWeights> {
   }
 
   Owned compute(std::size_t p, const Weights& w, Owned x) override {
-    if (p == 0) return embedding(w.embedding, tokens_);  // (T, D)
+    if (p == 0) return embedding(w.embedding, tokens_.ids);  // (T, D)
     if (is_block(p)) return block(static_cast<Index>(p) - 1, w.blocks[p - 1], std::move(x));
     if (is_head(p)) return losses(w.head(m_), x);
     Normed unused;
@@ -55,14 +55,15 @@ class DispatchedDecoder : public DispatchedModel<DispatchedDecoderWeights> {
   }
   Owned block(Index b, const decoders::WeightsFor<Owned>& w, Owned x) {
     decoders::KeptFor<Owned> k;
-    accumulate(x, decoders::attend(m_, w, x, tokens_, k, cache(), b));
-    accumulate(x, decoders::feed_forward_block(m_, w, x, k));
+    const decoders::OnWholeRows<Owned> block{m_};
+    accumulate(x, decoders::attend(block, w, x, tokens_, k, cache(), b));
+    accumulate(x, decoders::feed_forward_block(block, w, x, k));
     note_choice(b, k.mixture.choice, tokens_);
     return x;
   }
   Owned losses(const Owned& head, const Owned& x) const {
     Owned z = scale(matmul(x, transposed(head)), m_.how.logit_scale);  // (T, V)
-    show_logits(z.local(), tokens_);
+    show_logits(z, tokens_);
     TokenSoftmax unused;
     return cross_entropy(std::move(z), tokens_, m_.how, unused);  // (T, 1)
   }

@@ -84,16 +84,21 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   /// ## A part
   Owned compute(std::size_t p, const Weights& w, Owned x) override {
     const auto& [kind, side, b, module] = parts_[p];
-    if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens);  // (T, D)
+    if (kind == Kind::embedding) return embedding(w.embedding, stack(side).tokens.ids);  // (T, D)
     if (kind == Kind::norm) return last_norm(side, w.stack(side).final_norm, x);
     if (kind == Kind::head) return losses(w.head(m_), x);
     const auto& block = w.stack(side).blocks[static_cast<std::size_t>(b)];
     decoders::T5BlockKept<Owned, Owned> k;
     if (kind == Kind::self && b == 0) stack(side).bias.here = bias_of(side, w.stack(side).position_bias);
     if (kind == Kind::self)
-      accumulate(x, attend(m_, block.self, x, own_tokens(side, b), k.self, nullptr, cache()));
+      accumulate(x,
+                 attend(m_, block.self, x,
+                        decoders::own_tokens(m_, side, b, stack(side).tokens, stack(side).bias.here.local()),
+                        k.self, nullptr, cache()));
     else if (kind == Kind::cross)
-      accumulate(x, attend(m_, block.cross, x, source_tokens(b), k.cross, &encoded_.here, cache()));
+      accumulate(x, attend(m_, block.cross, x,
+                           decoders::source_tokens(m_, b, decoder_.tokens, encoder_.tokens, m_.heads),
+                           k.cross, &encoded_.here, cache()));
     else
       accumulate(x, feed_forward_block(m_, block, x, k));
     return x;
@@ -108,7 +113,7 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
   }
   Owned losses(const Owned& head, const Owned& x) const {
     Owned z = scale(matmul(x, transposed(head)), m_.how.logit_scale);  // (T, V)
-    show_logits(z.local(), decoder_.tokens);
+    show_logits(z, decoder_.tokens);
     TokenSoftmax unused;
     return cross_entropy(std::move(z), decoder_.tokens, m_.how, unused);  // (T, 1)
   }
@@ -117,26 +122,8 @@ class DispatchedT5 : public DispatchedModel<decoders::T5OwnedWeights> {
     const Tokens& tokens = stack(side).tokens;
     const std::vector<Index> buckets =
         buckets_of(tokens.positions, decoders::all_positions(tokens), m_.positions(side));
-    return position_bias(table, buckets);  // (S S, H)
+    return embedding(table, buckets);  // (S S, H)
   }
-  AttentionHeads heads(const Tokens& tokens) const {
-    return {tokens.sequences, m_.head_dim, key_heads_of({0, m_.heads}, 1, 0), m_.heads, std::nullopt, m_.how};
-  }
-  decoders::Sight own_tokens(Side side, Index b) {
-    const Stack& own = stack(side);
-    decoders::Sight sight{own.tokens.positions, own.tokens.positions, heads(own.tokens)};
-    sight.heads.is_causal = side == Side::decoder;
-    sight.heads.bias = &own.bias.here.local();
-    if (side == Side::decoder) sight.kept_as = 2 * b;
-    return sight;
-  }
-  decoders::Sight source_tokens(Index b) const {
-    decoders::Sight sight{decoder_.tokens.positions, encoder_.tokens.positions, heads(decoder_.tokens)};
-    sight.heads.is_causal = false;
-    sight.kept_as = 2 * b + 1;
-    return sight;
-  }
-
   T5Model m_;
   std::vector<T5Part> parts_;  // of the parts, in the order of execution
   Stack encoder_, decoder_;

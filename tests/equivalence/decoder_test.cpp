@@ -80,10 +80,7 @@ TEST_CASE("decoder: integer optimizers count gradients in the network's units, a
       const Results results = run_step(engine, problem.input, problem.output_grad);
       optimizer->step(engine, results.gradients);
       const Solution expected = solve(problem, group());
-      if (optimizer == named.get())
-        integer_step(problem, expected);
-      else
-        integer_momentum_step(problem, expected, momenta);
+      integer_step(problem, expected, optimizer == named.get() ? nullptr : &momenta);
       for (const Trainable& t : engine.trainable()) {
         CAPTURE(t.name, step);
         CHECK(t.parameter.tensor->to_host() == problem.weights.at(t.name).values);

@@ -72,10 +72,7 @@ inline const std::vector<SolvedStep>& solved_steps(const Case& c) {
     std::map<std::string, std::vector<float>> momenta;
     for (int step = 0; step < plain_steps + momentum_steps; ++step) {
       steps.push_back({problem, without_input_grad(solve(problem, group())), momenta});
-      if (step < plain_steps)
-        integer_step(problem, steps.back().solution);
-      else
-        integer_momentum_step(problem, steps.back().solution, momenta);
+      integer_step(problem, steps.back().solution, step < plain_steps ? nullptr : &momenta);
     }
     return steps;
   });

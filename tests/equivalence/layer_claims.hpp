@@ -10,7 +10,7 @@ namespace shard::testing {
 
 /// For every claim of every layer: check(layer, claim, the whole layer's results).
 template <class Check>
-void for_each_claim(layer_cuts::Arithmetic arithmetic, const Check& check) {
+void for_each_claim(Arithmetic arithmetic, const Check& check) {
   const std::unique_ptr<Communicator> alone = group().split(me(), 0);
   for (const layer_cuts::LayerCase& layer : layer_cuts::all_layers()) {
     const layer_cuts::Results whole = layer_cuts::results_of(layer, *alone, arithmetic);

@@ -20,7 +20,7 @@ bool is_noticed(const LayerCase& layer, const Claim& claim, const layer_cuts::Re
   plant_faults(faults);
   bool differs = false;
   try {
-    differs = find(layer, claim, whole, group(), Arithmetic::exact()).relative > 0;
+    differs = find(layer, claim, whole, group(), grid()).relative > 0;
   } catch (const Error&) {  // devices that disagree, or a shape that does not fit
     differs = true;
   }
@@ -39,10 +39,10 @@ bool may_be_idle(const LayerCase& layer, const Claim& claim) {
 
 TEST_CASE("layers: every call that is left out, and every message that is corrupted, is noticed") {
   Index planted = 0;
-  for_each_claim(Arithmetic::exact(), [&](const LayerCase& layer, const Claim& claim, const auto& whole) {
+  for_each_claim(grid(), [&](const LayerCase& layer, const Claim& claim, const auto& whole) {
     if (claim.verdict == Verdict::differs) return;
     plant_faults({});
-    find(layer, claim, whole, group(), Arithmetic::exact());
+    find(layer, claim, whole, group(), grid());
     const Index calls = std::ranges::max(group().exchange("calls", calls_made()));
     const std::vector<Index> messages = group().exchange("messages", messages_sent());
     for (Index k = 0; k < calls; ++k, ++planted) {

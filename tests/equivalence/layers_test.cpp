@@ -18,8 +18,8 @@ using namespace layer_cuts;
 constexpr double rounding_bound = 512 * 0x1p-24;
 
 TEST_CASE("layers: right cuts give the whole layer's bits and send what their form says; naive ones do not") {
-  for_each_claim(Arithmetic::exact(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
-    const Finding finding = find(layer, claim, whole, group(), Arithmetic::exact());
+  for_each_claim(grid(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
+    const Finding finding = find(layer, claim, whole, group(), grid());
     INFO(finding.difference);
     CHECK(finding.is_as_claimed);
     if (claim.verdict == Verdict::differs && devices() > 1) CHECK(finding.relative > 0.01);
@@ -27,8 +27,8 @@ TEST_CASE("layers: right cuts give the whole layer's bits and send what their fo
 }
 
 TEST_CASE("layers: with real numbers right cuts differ by rounding alone") {
-  for_each_claim(Arithmetic::real(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
-    const Finding finding = find(layer, claim, whole, group(), Arithmetic::real());
+  for_each_claim(real_numbers(), [](const LayerCase& layer, const Claim& claim, const auto& whole) {
+    const Finding finding = find(layer, claim, whole, group(), real_numbers());
     INFO(finding.difference);
     if (claim.verdict != Verdict::differs) CHECK(finding.relative <= rounding_bound);
     if (claim.verdict == Verdict::differs && devices() > 1) CHECK(finding.relative > 0.01);
@@ -53,7 +53,7 @@ LayerCase with_real_numbers(LayerCase layer) {
 
 /// Σ output · output_grad, whose gradients are those of the backward pass.
 double objective(const LayerCase& layer, Communicator& alone) {
-  const layer_cuts::Results results = results_of(layer, alone, Arithmetic::real());
+  const layer_cuts::Results results = results_of(layer, alone, real_numbers());
   double sum = 0;
   for (std::size_t i = 0; i < layer.output_grad.values.size(); ++i)
     sum += double{results.at("output").values[i]} * double{layer.output_grad.values[i]};
@@ -83,7 +83,7 @@ TEST_CASE("layers: the gradients of whole layers are those of finite differences
   if (devices() > 1) return;
   for (LayerCase layer : all_layers()) {
     layer = with_real_numbers(std::move(layer));
-    const layer_cuts::Results results = results_of(layer, group(), Arithmetic::real());
+    const layer_cuts::Results results = results_of(layer, group(), real_numbers());
     INFO(layer.name);
     // The step's square, 2^-12, times a third derivative over a gradient: below 1 in these layers.
     constexpr double bound = 0.01;
@@ -264,7 +264,7 @@ TEST_CASE("layers: whole layers compute their definitions, in float64") {
   if (devices() > 1) return;
   for (LayerCase layer : all_layers()) {
     layer = with_real_numbers(std::move(layer));
-    const HostTensor output = results_of(layer, group(), Arithmetic::real()).at("output");
+    const HostTensor output = results_of(layer, group(), real_numbers()).at("output");
     INFO(layer.name);
     if (layer.name == "dropout") {
       for (std::size_t i = 0; i < output.values.size(); ++i)
@@ -287,12 +287,12 @@ TEST_CASE("layers: attention is causal: no output depends on a later token") {
   if (devices() > 1) return;
   for (LayerCase layer : {multi_head_attention(), grouped_query_attention()}) {
     const Index sequences = layer.input.shape[0], length = layer.input.shape[1], width = layer.input.shape[2];
-    const HostTensor before = results_of(layer, group(), Arithmetic::real()).at("output");
+    const HostTensor before = results_of(layer, group(), real_numbers()).at("output");
     for (Index s = 0; s < sequences; ++s) {
       const Index last = ((s + 1) * length - 1) * width;
       for (Index c = 0; c < width; ++c) layer.input.values[static_cast<std::size_t>(last + c)] *= 2;
     }
-    const HostTensor after = results_of(layer, group(), Arithmetic::real()).at("output");
+    const HostTensor after = results_of(layer, group(), real_numbers()).at("output");
     for (std::size_t i = 0; i < before.values.size(); ++i) {
       const bool is_last = static_cast<Index>(i) / width % length == length - 1;
       INFO(layer.name << ", element " << i);

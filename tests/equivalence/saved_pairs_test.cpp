@@ -83,7 +83,7 @@ const Steps& steps_of(const TestCase& c) {
   for (int step = 0; step <= 2 * steps_of_each; ++step) {
     steps.weights.push_back(problem.weights);
     steps.momenta.push_back(momenta);
-    integer_momentum_step(problem, solve(problem, group()), momenta);
+    integer_step(problem, solve(problem, group()), &momenta);
   }
   return steps;
 }

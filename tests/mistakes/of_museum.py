@@ -57,7 +57,7 @@ ALL = [
         ("shipped-order-inverted", "slots, choices", "choices, choices",
          "Somebody takes a permutation for its inverse, and tokens get the answers to other tokens.",
          "diverges")),
-    *of("08 tensor", "chapters/08_decoder/blocks.hpp",
+    *of("08 tensor", "chapters/08_decoder/gradients.hpp",
         "08_decoder --variant tensor --sequence-parallel yes --blocks 2 --batch 8 --length 8", "",
         ("shipped-norms-never-summed", "engine.all_reduce(std::move(dw))",
          "Replicated(engine.group(), detail::Access::take(std::move(dw)))",

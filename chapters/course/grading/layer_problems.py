@@ -82,7 +82,7 @@ def cross_entropy(given, devices, forgets=""):
     sums = over_devices("sums", [t.sum(axis=1) for t in powers], lambda v: np.sum(v, axis=0))
     of_labels = over_devices("of_labels", [(t * p).sum(axis=1) for t, p in zip(slices, picks)],
                              lambda v: np.sum(v, axis=0))
-    dz = np.hstack([(rounded(t / s[:, None]) - p) * dloss for t, s, p in zip(powers, sums, picks)])
+    dz = np.hstack([rounded((t / s[:, None] - p) * dloss) for t, s, p in zip(powers, sums, picks)])
     losses = [rounded(m + np.log2(s) - t).sum() for m, s, t in zip(largest, sums, of_labels)]
     return [{"output": np.array([loss]), "input_grad": dz} for loss in losses]
 

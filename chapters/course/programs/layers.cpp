@@ -56,7 +56,7 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   const LayerCase layer = case_of(job);
   const Claim& claim = claim_of(layer, job.at("axis"));
   const bool is_whole = world.num_devices() == 1;
-  const auto how = layer_cuts::Arithmetic::exact();
+  const auto how = layer_cuts::grid();
   const std::unique_ptr<layer_cuts::Layer> cut = is_whole ? layer.whole(world, how) : claim.make(world, how);
   ledger().reset();
   Parts parts;

@@ -137,28 +137,21 @@ float difference_modulo_5(float a, float b) {
 
 }  // namespace
 
-void integer_step(ExactProblem& problem, const Solution& gradients) {
+void integer_step(ExactProblem& problem, const Solution& gradients, Momenta* momenta) {
   const float unit = problem.workload->gradient_unit();
   for (auto& [name, weights] : problem.weights) {
     if (problem.workload->must_stay(name)) continue;
     const std::vector<float>& gradient = gradients.at(name).values;
-    for (std::size_t i = 0; i < gradient.size(); ++i)
-      weights.values[i] = difference_modulo_5(weights.values[i], gradient[i] / unit);
-  }
-}
-
-void integer_momentum_step(ExactProblem& problem, const Solution& gradients,
-                           std::map<std::string, std::vector<float>>& momenta) {
-  const float unit = problem.workload->gradient_unit();
-  for (auto& [name, weights] : problem.weights) {
-    if (problem.workload->must_stay(name)) continue;
-    const std::vector<float>& gradient = gradients.at(name).values;
-    std::vector<float>& momentum = momenta[name];
-    momentum.resize(gradient.size());
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      momentum[i] = difference_modulo_5(momentum[i], gradient[i] / unit);
-      weights.values[i] = difference_modulo_5(weights.values[i], momentum[i]);
+    std::vector<float> step = gradient;
+    for (float& value : step) value /= unit;
+    if (momenta != nullptr) {
+      std::vector<float>& momentum = (*momenta)[name];
+      momentum.resize(gradient.size());
+      for (std::size_t i = 0; i < step.size(); ++i)
+        step[i] = momentum[i] = difference_modulo_5(momentum[i], step[i]);
     }
+    for (std::size_t i = 0; i < step.size(); ++i)
+      weights.values[i] = difference_modulo_5(weights.values[i], step[i]);
   }
 }
 

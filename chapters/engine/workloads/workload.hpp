@@ -163,11 +163,10 @@ ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// in which the output gradients of other devices' rows are 0. (A loss that depends on the routing of a whole
 /// batch is in each addend.)
 std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group);
-/// The problem's weights after one step of the integer optimizer with these gradients.
-void integer_step(ExactProblem& problem, const Solution& gradients);
-/// The problem's weights after one step of the integer optimizer with momentum. Updates the momenta.
-void integer_momentum_step(ExactProblem& problem, const Solution& gradients,
-                           std::map<std::string, std::vector<float>>& momenta);
+/// The problem's weights after one step of the integer optimizer with these gradients. With momenta, by parameter,
+/// it updates these first, and steps by them.
+using Momenta = std::map<std::string, std::vector<float>>;
+void integer_step(ExactProblem& problem, const Solution& gradients, Momenta* momenta = nullptr);
 /// The problem with halved weights, except for those that must stay. It is exact again.
 ExactProblem with_halved_weights(ExactProblem problem);
 

@@ -8,31 +8,50 @@
 
 namespace shard {
 
-/// The rows of a table for the tokens of these sequences, (T, D). The same tokens on each device give R.
-/// Different tokens on each device, `rows` of them in all, give S0.
-/// @{
-Replicated embedding(const Replicated& table, const Tokens& all, SourceLine where = SourceLine::current());
-Owned embedding(const Owned& table, const Tokens& all, SourceLine where = SourceLine::current());
-/// `offset`: the index of this device's first row among `rows`.
-Sharded<0> embedding(const Replicated& table, const Tokens& mine, Index offset, Index rows,
-                     SourceLine where = SourceLine::current());
-/// With a divided vocabulary: S0 → P.
-Partial embedding(const Sharded<0>& table, const Tokens& all, SourceLine where = SourceLine::current());
-/// @}
+/// Layouts of a table with whole columns: on every device, on one, or some columns on each.
+template <class L>
+concept WholeColumns = std::same_as<L, Replicated> || std::same_as<L, Owned> || std::same_as<L, Sharded<1>>;
 
-/// The gradient of the table, (V, D): each row of dx (T, D) is added to the row of its token. If several
-/// devices have rows of a token, their sums are addends.
+/// The rows of a table for these ids, (T, D), or this device's columns of them. Every device passes the same
+/// ids.
+template <WholeColumns L>
+L embedding(const L& table, const std::vector<Index>& ids, SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  using detail::Access;
+  return Access::make<L>(table.group(), gather_rows(Access::tensor(table), ids),
+                         {static_cast<Index>(ids.size()), table.global_shape()[1]}, Access::place(table));
+}
+/// With a divided vocabulary: S0 → P.
+Partial embedding(const Sharded<0>& table, const std::vector<Index>& ids,
+                  SourceLine where = SourceLine::current());
+/// Different ids on each device give S0: `rows` of them in all, of which this device's begin at `offset`.
+Sharded<0> embedding(const Replicated& table, const std::vector<Index>& mine, Index offset, Index rows,
+                     SourceLine where = SourceLine::current());
+
+/// The gradient of a table (V, D): each row of dx (T, D) is added to the row of its token.
+/// @{
+/// If several devices have rows of a token, their sums are addends.
 template <WholeRows L>
-SumOverRows<L> embedding_backward(const L& dx, const Tokens& tokens, Index vocabulary,
+SumOverRows<L> embedding_backward(const L& dx, const std::vector<Index>& ids, Index vocabulary,
                                   SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   const Tensor& rows = detail::Access::tensor(dx);
   Tensor d(Shape{vocabulary, rows.extent(1)});
-  scatter_add_rows(rows, tokens.ids, d);
+  scatter_add_rows(rows, ids, d);
   return detail::sum_over(std::move(d), dx);
 }
-/// The gradient of a table whose rows are divided: each device adds up the rows of its own tokens.
-Sharded<0> embedding_backward(const Replicated& dx, const Tokens& all, const Sharded<0>& table,
+/// Of a table with whole columns. dx (T, D) are this device's columns of all rows.
+template <WholeColumns L>
+L embedding_backward(const Tensor& dx, const std::vector<Index>& ids, const L& table,
+                     SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  Tensor d(detail::Access::tensor(table).shape());
+  scatter_add_rows(dx, ids, d);
+  return detail::relaid(std::move(d), table);
+}
+/// With a divided vocabulary, each device adds up the rows of its own tokens.
+Sharded<0> embedding_backward(const Replicated& dx, const std::vector<Index>& ids, const Sharded<0>& table,
                               SourceLine where = SourceLine::current());
+/// @}
 
 }  // namespace shard

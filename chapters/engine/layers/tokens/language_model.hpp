@@ -38,6 +38,32 @@ class LanguageModel : public ShardedEngine {
   /// The choices of the last step that this device noted.
   const std::vector<NotedChoice>& chosen_experts() const { return chosen_; }
 
+  /// \name For an engine, and for the stages that it is made of
+  /// @{
+  KeyValueCache& cache() { return cache_; }
+  /// To be called when a step begins, before any choice is noted.
+  void forget_choices() { chosen_.clear(); }
+  /// Notes a choice of experts by these tokens, if there is one. Each token is noted on one device or more.
+  void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
+    if (choice.num_experts == 0) return;
+    for (Index row = 0; row < tokens.rows(); ++row) {
+      const auto first = choice.experts.begin() + row * choice.top_k();
+      chosen_.push_back({block,
+                         tokens.first_sequence + row / tokens.length,
+                         tokens.positions[static_cast<std::size_t>(row % tokens.length)],
+                         {first, first + choice.top_k()}});
+    }
+  }
+  /// To be called with the logits (rows, vocabulary) of these tokens, before the loss is computed.
+  template <Layout L>
+  void show_logits(const L& z, const Tokens& tokens) const {
+    Index first_column = 0;
+    if constexpr (std::same_as<L, Sharded<1>>) first_column = z.offset();
+    if constexpr (detail::LiesOnMesh<L>) first_column = z.ranges()[1].begin;
+    if (see_logits_) see_logits_(z.local(), tokens, first_column);
+  }
+  /// @}
+
  protected:
   /// The tokens of an input, at the positions that they have in their sequences.
   Tokens read(const Tensor& input, Index vocabulary, SourceLine where = SourceLine::current()) {
@@ -55,34 +81,9 @@ class LanguageModel : public ShardedEngine {
     if (continues_) next_position_ += tokens.length;
     return tokens;
   }
-  KeyValueCache& cache() { return cache_; }
   bool continues() const { return continues_; }
   /// The position of the next pass's first token.
   Index next_position() const { return next_position_; }
-  /// All keys and values that an attention's queries may see: these, and those of earlier passes before them.
-  template <Layout L>
-  SeenKeys<L> seen(std::optional<Index> attention, const L& k, const L& v, std::span<const Index> at) {
-    return cache_.seen(attention, k, v, at);
-  }
-  /// Call forget_choices when a step begins, and then note_choice for each choice of experts by these tokens.
-  /// Each token is noted on one device or more. A choice without experts is ignored.
-  /// @{
-  void forget_choices() { chosen_.clear(); }
-  void note_choice(Index block, const ExpertChoice& choice, const Tokens& tokens) {
-    if (choice.num_experts == 0) return;
-    for (Index row = 0; row < tokens.rows(); ++row) {
-      const auto first = choice.experts.begin() + row * choice.top_k();
-      chosen_.push_back({block,
-                         tokens.first_sequence + row / tokens.length,
-                         tokens.positions[static_cast<std::size_t>(row % tokens.length)],
-                         {first, first + choice.top_k()}});
-    }
-  }
-  /// @}
-  /// Called with this device's logits, before the loss is computed.
-  void show_logits(const Tensor& logits, const Tokens& tokens, Index first_column = 0) const {
-    if (see_logits_) see_logits_(logits, tokens, first_column);
-  }
 
  private:
   SeeLogits see_logits_;

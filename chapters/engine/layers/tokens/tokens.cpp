@@ -21,13 +21,16 @@ Index as_token(float number, Index vocabulary, const char* what, bool may_be_non
 }
 
 Tokens with_positions(Index sequences, Index length, Index first = 0) {
-  Tokens tokens{.sequences = sequences, .length = length};
-  tokens.positions.resize(static_cast<std::size_t>(length));
-  std::iota(tokens.positions.begin(), tokens.positions.end(), first);
-  return tokens;
+  return {.sequences = sequences, .length = length, .positions = positions_from(first, length)};
 }
 
 }  // namespace
+
+std::vector<Index> positions_from(Index first, Index count) {
+  std::vector<Index> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), first);
+  return positions;
+}
 
 Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position, SourceLine where) {
   const CallSite call(where);

@@ -51,6 +51,9 @@ struct Prompt {
   std::optional<std::vector<Index>> source = std::nullopt;
 };
 
+/// The positions of `count` tokens that follow one another.
+std::vector<Index> positions_from(Index first, Index count);
+
 /// "expected tokens from 0 to 9, given 12"; empty if all are in the vocabulary.
 std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary);
 

@@ -6,11 +6,8 @@
 #include <cmath>
 
 #include "engine/basics/printable.hpp"
-#include "engine/engines/loss.hpp"
 #include "engine/layers/tokens/greedy.hpp"
-#include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/chosen_experts.hpp"
-#include "engine/workloads/exact_values.hpp"
 
 namespace shard {
 
@@ -94,16 +91,8 @@ std::string Decoder::why_no_sequence(const std::vector<Index>& tokens, Index mor
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-std::vector<Index> Decoder::tokens_of(const std::string& text) const {
-  return Characters(data_, model_.vocabulary).tokens_of(text);
-}
-
-std::string Decoder::text_of(const std::vector<Index>& tokens) const {
-  return Characters(data_, model_.vocabulary).text_of(tokens);
-}
-
 void Decoder::open_data() {
-  text_ = std::make_shared<const Characters>(data_);
+  TextNetwork::open_data();
   pieces_of_text(*text_, {0, 0}, length_, 0, 0);  // throws for a text that is too short
 }
 
@@ -121,23 +110,9 @@ std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
   std::string line;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (i == prompt.size()) line += '|';
-    const char letter = text_->letter(tokens[i]);
-    line += letter == '\n' ? ' ' : letter;
+    line += shown(tokens[i]);
   }
   return "    " + line + "\n";
-}
-
-HostTensor Decoder::random_input(Index batch, std::uint64_t seed) const {
-  return exact::random_tokens(input_shape(batch), length_, model_.vocabulary, seed);
-}
-
-ExactProblem Decoder::exact_problem(Index batch, std::uint64_t seed) const {
-  constexpr Index longest = 11;
-  DecoderModel model = model_;
-  model.how = exact::grid_of(model.model_dim, model.head_dim);
-  auto network = std::make_shared<Decoder>(model, std::min(length_, longest), data_);
-  network->text_ = text_;
-  return exact::transformer_problem(network, batch, seed);
 }
 
 std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) const {
@@ -148,10 +123,6 @@ std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) 
 
 std::unique_ptr<Journal> Decoder::journal() const {
   return model_.is_mixture() ? std::make_unique<ExpertJournal>(*this) : nullptr;
-}
-
-float Decoder::gradient_unit() const {
-  return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
 }
 
 }  // namespace shard

@@ -35,14 +35,12 @@ void set_hyper_parameters(DecoderModel& m, const Options& o) {
   require_sizes(m);
 }
 
-class DecoderKind : public WorkloadKind {
+class DecoderKind : public TextKind<Decoder> {
  public:
   explicit DecoderKind(Index experts)
       : experts_(option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward", experts)) {}
 
   std::string name() const override { return experts_.initial == "0" ? "decoder" : "mixture decoder"; }
-  bool has_tokens() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {8, 20}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, block_0/query, ..., final_norm, head";
   }
@@ -64,11 +62,6 @@ class DecoderKind : public WorkloadKind {
     return std::make_shared<Decoder>(m, o[decoder_option().length], o[decoder_option().data],
                                      o[decoder_option().pieces] == "sentences");
   }
-  bool deepen(Options& options, const Options& given) const override {
-    if (given.has(decoder_option().blocks.name)) return false;
-    options = options.with(decoder_option().blocks, options[decoder_option().blocks] + 1);
-    return true;
-  }
   std::vector<OptionText> options() const override {
     const DecoderOptions& o = decoder_option();
     return {o.head_dim, o.top_k, o.window, o.rope_base, o.epsilon, o.data};
@@ -80,7 +73,6 @@ class DecoderKind : public WorkloadKind {
     require_parameters(checkpoint, m.parameters(), "decoder");
     return std::make_shared<Decoder>(m, 1, o[decoder_option().data]);
   }
-  bool has_foreign_networks() const override { return true; }
   ForeignNetwork network_of(const ForeignModel& model) const override {
     const DecoderModel m = mistral_model(model);
     return {std::make_shared<Decoder>(m, 1), mistral_names(m)};
@@ -107,12 +99,9 @@ class DecoderKind : public WorkloadKind {
     windowed.window = 3, windowed.is_tied = true;
     mixture.experts = 5, mixture.top_k = 2;
     std::vector<TestCase> all;
-    // Adds blocks where a variant needs some for each device.
-    auto add = [&](DecoderModel m, Index length, Index batch) {
-      for (; m.num_blocks < 64; ++m.num_blocks) {
-        const auto made = std::make_shared<Decoder>(m, length);
-        if (accepts(*made)) return all.push_back({made, batch});
-      }
+    auto add = [&](const DecoderModel& model, Index length, Index batch) {
+      add_case(all, model, &DecoderModel::num_blocks, batch, accepts,
+               [&](const DecoderModel& m) { return std::make_shared<Decoder>(m, length); });
     };
     add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
     add(windowed, 7, 2);
@@ -145,21 +134,11 @@ class DecoderKind : public WorkloadKind {
   }
 
  private:
-  /// Sequences have the first token of every slice of the vocabulary. Tokens have a label and a gradient.
   static ExactProblem live_problem(const Decoder& network, int devices) {
-    const Index slice = network.model().vocabulary / devices;
     // With other seeds, an expert is not chosen on some device, or more than 10 % of a gradient are 0.
     const std::uint64_t seed = network.model().is_mixture() ? 3378 : 9;
-    ExactProblem problem = network.exact_problem(devices, seed);
-    for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
-      float& value = problem.input.values[static_cast<std::size_t>(i)];
-      const bool is_id = i % (2 * network.length()) < network.length();
-      if ((is_id && i % 2 == 0) || value == Tokens::no_label)
-        value = static_cast<float>(i / 2 % devices * slice);
-    }
-    for (float& value : problem.output_grad.values)
-      if (value == 0) value = 16;
-    return problem;
+    const ExactProblem problem = network.exact_problem(devices, seed);
+    return live(problem, devices, network.model().vocabulary, 0, problem.input.shape[1] / 2);
   }
   static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
                             Index hidden_dim, Index vocabulary) {

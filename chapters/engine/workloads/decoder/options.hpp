@@ -16,6 +16,24 @@ inline Option<Index> option_or_none(const std::string& name, const std::string& 
   };
   return option;
 }
+/// An option whose value is one of two words; by default, the first.
+inline Option<std::string> option_of(const std::string& name, const std::string& first,
+                                     const std::string& second, const std::string& help) {
+  Option<std::string> option(name, first, help);
+  option.type = "HOW";
+  option.expected = first + " or " + second;
+  option.accepts = [=](const std::string& text) { return text == first || text == second; };
+  return option;
+}
+/// --micro-batches. A schedule is a list of all of them, so there are few.
+inline Option<Index> micro_batches_option(const std::string& help) {
+  Option<Index> option("--micro-batches", 4, help);
+  option.expected = "a whole number from 1 to 4096";
+  option.accepts = [](const std::string& text) {
+    return is_number(text, [](Index n) { return n >= 1 && n <= 4096; });
+  };
+  return option;
+}
 
 /// A function makes the options at its first call, since kinds are made before other files' globals.
 struct DecoderOptions {
@@ -30,14 +48,9 @@ struct DecoderOptions {
   Option<double> rope_base{"--rope-base", 10000, "Base of the rotary angles"};
   Option<double> epsilon{"--epsilon", 1e-5, "What norms add to the mean square"};
   Option<Index> length{"--length", 16, "Tokens of each sequence"};
-  Option<std::string> pieces = [] {
-    Option<std::string> option("--pieces", "whole",
-                               "Pieces of the text: whole, or each up to its first full "
-                               "stop (sentences); the rest is padding");
-    option.expected = "whole or sentences";
-    option.accepts = [](const std::string& text) { return text == "whole" || text == "sentences"; };
-    return option;
-  }();
+  Option<std::string> pieces = option_of("--pieces", "whole", "sentences",
+                                         "Pieces of the text: whole, or each up to its first full stop "
+                                         "(sentences); the rest is padding");
   Option<std::string> data = [] {
     Option<std::string> option("--data", Characters::default_path(),
                                "The text to learn; its characters are the tokens");

@@ -37,13 +37,10 @@ void set_hyper_parameters(T5Model& m, const Options& o) {
   require_buckets(m);
 }
 
-class T5Kind : public WorkloadKind {
+class T5Kind : public TextKind<T5> {
  public:
   std::string name() const override { return "t5"; }
-  bool has_tokens() const override { return true; }
   bool reads_sources() const override { return true; }
-  bool has_foreign_networks() const override { return true; }
-  TrainingDefaults training_defaults() const override { return {8, 20}; }
   std::string parameters_help() const override {
     return "safetensors file with embedding, encoder/block_0/self_query, ..., decoder/final_norm, head";
   }
@@ -78,12 +75,6 @@ class T5Kind : public WorkloadKind {
     set_hyper_parameters(m, o);
     return std::make_shared<T5>(m, o[t5_option().source_length], o[of.length], o[of.data]);
   }
-  bool deepen(Options& options, const Options& given) const override {
-    const Option<Index>& blocks = decoder_option().blocks;
-    if (given.has(blocks.name)) return false;
-    options = options.with(blocks, options[blocks] + 1);
-    return true;
-  }
   /// Options give the hyper-parameters that shapes do not determine.
   std::shared_ptr<Workload> read(const Checkpoint& checkpoint, const Options& o) const override {
     T5Model m = t5_of(checkpoint, o[decoder_option().head_dim]);
@@ -110,13 +101,10 @@ class T5Kind : public WorkloadKind {
 
   std::vector<TestCase> cases(const Accepts& accepts) const override {
     std::vector<TestCase> all;
-    // Adds blocks where a variant needs some for each device.
-    auto add = [&](T5Model m, Index source_length, Index length, Index batch) {
-      m.how = real(m);
-      for (; m.decoder_blocks < 64; ++m.decoder_blocks) {
-        auto made = std::make_shared<T5>(m, source_length, length);
-        if (accepts(*made)) return all.push_back({made, batch});
-      }
+    auto add = [&](T5Model model, Index source_length, Index length, Index batch) {
+      model.how = real(model);
+      add_case(all, model, &T5Model::decoder_blocks, batch, accepts,
+               [&](const T5Model& m) { return std::make_shared<T5>(m, source_length, length); });
     };
     T5Model gated = small(2, 1, 10, 5, 2, 7, 13), deep = small(3, 2, 12, 6, 3, 7, 17);
     gated.hidden = Hidden::geglu, gated.is_tied = false;
@@ -147,22 +135,11 @@ class T5Kind : public WorkloadKind {
   }
 
  private:
-  /// Sources and targets have the first token of every slice of the vocabulary. Each token of a target has a
-  /// label and a gradient.
   static ExactProblem live_problem(const T5& network, int devices) {
     constexpr std::uint64_t seed = 4;  // with some others, more than 10 % of a gradient is 0
-    ExactProblem problem = network.exact_problem(devices, seed);
-    const Index slice = network.model().vocabulary / devices, width = problem.input.shape[1];
-    const Index labels = width - as_t5(*problem.workload).length();
-    for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
-      float& value = problem.input.values[static_cast<std::size_t>(i)];
-      const bool is_id = i % width > 0 && i % width < labels;
-      if ((is_id && i % 2 == 0) || value == Tokens::no_label)
-        value = static_cast<float>(i / 2 % devices * slice);
-    }
-    for (float& value : problem.output_grad.values)
-      if (value == 0) value = 16;
-    return problem;
+    const ExactProblem problem = network.exact_problem(devices, seed);
+    const Index labels = problem.input.shape[1] - as_t5(*problem.workload).length();
+    return live(problem, devices, network.model().vocabulary, 1, labels);
   }
   static T5Model small(Index encoder_blocks, Index decoder_blocks, Index model_dim, Index heads,
                        Index head_dim, Index hidden_dim, Index vocabulary) {

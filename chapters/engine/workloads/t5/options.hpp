@@ -2,7 +2,7 @@
 
 /// Options of encoder-decoders that decoders lack.
 
-#include "engine/basics/options.hpp"
+#include "engine/workloads/decoder/options.hpp"
 
 namespace shard {
 
@@ -12,12 +12,8 @@ struct T5Options {
   Option<Index> source_length{"--source-length", 16, "Tokens of each sequence that the encoder reads"};
   Option<Index> buckets{"--buckets", 32, "Buckets of distances"};
   Option<Index> max_distance{"--max-distance", 128, "From it on, all distances are in one bucket"};
-  Option<std::string> feed_forward = [] {
-    Option<std::string> option("--feed-forward", "relu", "relu, or gated-gelu, with a third matrix");
-    option.expected = "relu or gated-gelu";
-    option.accepts = [](const std::string& text) { return text == "relu" || text == "gated-gelu"; };
-    return option;
-  }();
+  Option<std::string> feed_forward =
+      option_of("--feed-forward", "relu", "gated-gelu", "relu, or gated-gelu, with a third matrix");
 };
 inline const T5Options& t5_option() {
   static const T5Options options;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/engines/loss.hpp"
 #include "engine/layers/tokens/language_model.hpp"
-#include "engine/workloads/exact_values.hpp"
 
 namespace shard {
 
@@ -75,10 +73,6 @@ std::unique_ptr<GivenBatch> T5::given_batch(std::unique_ptr<Checkpoint> file, co
   return sources_and_targets(std::move(file), model_.vocabulary);
 }
 
-void T5::open_data() {
-  text_ = std::make_shared<const Characters>(data_);
-}
-
 std::unique_ptr<TrainingBatch> T5::batch(Index rows, std::uint64_t seed, Index step) const {
   return std::make_unique<NextPieces>(*text_, rows, source_length_, length_, seed, step);
 }
@@ -95,7 +89,6 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
   model.see_logits({});
   const HostTensor logits = pieces.gather(engine.group(), {length_, model_.vocabulary}, model_.vocabulary);
   const std::vector<float> row = example.input({0, 1}).to_host();
-  auto shown = [&](Index token) { return text_->letter(token) == '\n' ? ' ' : text_->letter(token); };
   std::string source, target, said;
   for (Index i = 0; i < source_length_; ++i)
     source += shown(static_cast<Index>(row[static_cast<std::size_t>(1 + i)]));
@@ -108,24 +101,10 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
 }
 
 HostTensor T5::random_input(Index batch, std::uint64_t seed) const {
-  HostTensor input = exact::random_tokens(input_shape(batch), length_, model_.vocabulary, seed);
+  HostTensor input = TextNetwork::random_input(batch, seed);
   for (std::size_t i = 0; i < input.values.size(); i += static_cast<std::size_t>(input.shape[1]))
     input.values[i] = static_cast<float>(source_length_);
   return input;
-}
-
-ExactProblem T5::exact_problem(Index batch, std::uint64_t seed) const {
-  constexpr Index longest = 11;
-  T5Model model = model_;
-  model.how = exact::grid_of(model.model_dim, model.head_dim);
-  auto network =
-      std::make_shared<T5>(model, std::min(source_length_, longest), std::min(length_, longest), data_);
-  network->text_ = text_;
-  return exact::transformer_problem(network, batch, seed);
-}
-
-float T5::gradient_unit() const {
-  return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
 }
 
 }  // namespace shard

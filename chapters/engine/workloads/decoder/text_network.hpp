@@ -1,0 +1,102 @@
+#pragma once
+
+#include "engine/engines/loss.hpp"
+#include "engine/workloads/data/characters.hpp"
+#include "engine/workloads/decoder/options.hpp"
+#include "engine/workloads/exact_values.hpp"
+
+namespace shard {
+
+/// A language model that learns the characters of a text: what decoders and encoder-decoders share. Model has
+/// its sizes. The output is the loss of each token, (B · S, 1).
+template <class Model>
+class TextNetwork : public Workload {
+ public:
+  /// Sequences have `length` tokens.
+  TextNetwork(const Model& model, Index length, const std::string& data)
+      : model_(model), length_(length), data_(data) {}
+
+  const Model& model() const { return model_; }
+  Index length() const { return length_; }
+
+  std::string describe() const override { return model_.describe(); }
+  std::vector<Parameter> parameters() const override { return model_.parameters(); }
+  Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
+  std::string input_hint(Index) const override { return ""; }
+  std::vector<Index> tokens_of(const std::string& text) const override {
+    return Characters(data_, model_.vocabulary).tokens_of(text);
+  }
+  std::string text_of(const std::vector<Index>& tokens) const override {
+    return Characters(data_, model_.vocabulary).text_of(tokens);
+  }
+  void open_data() override { text_ = std::make_shared<const Characters>(data_); }
+
+  /// The network on the grid (arithmetic.hpp). Weights are integers −2..2. Output gradients are multiples of
+  /// 16 up to 64, so that few gradients round to 0. About one label in ten is missing.
+  ExactProblem exact_problem(Index batch, std::uint64_t seed) const override {
+    Model model = model_;
+    model.how = exact::grid_of(model.model_dim, model.head_dim);
+    const std::shared_ptr<TextNetwork> network = of(model, 11);
+    network->text_ = text_;
+    return exact::transformer_problem(network, batch, seed);
+  }
+  /// Weights stay small, and each norm rounds to the grid again.
+  bool stays_exact() const override { return true; }
+  float gradient_unit() const override {
+    return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
+  }
+  HostTensor random_input(Index batch, std::uint64_t seed) const override {
+    return exact::random_tokens(input_shape(batch), length_, model_.vocabulary, seed);
+  }
+
+ protected:
+  /// The same network of this model, with sequences of at most this length.
+  virtual std::shared_ptr<TextNetwork> of(const Model& model, Index longest) const = 0;
+  char shown(Index token) const { return text_->letter(token) == '\n' ? ' ' : text_->letter(token); }
+
+  Model model_;
+  Index length_;
+  std::string data_;
+  std::shared_ptr<const Characters> text_;
+};
+
+/// The kind of such networks.
+template <class Network>
+class TextKind : public WorkloadKind {
+ public:
+  bool has_tokens() const override { return true; }
+  bool has_foreign_networks() const override { return true; }
+  TrainingDefaults training_defaults() const override { return {8, 20}; }
+  bool deepen(Options& options, const Options& given) const override {
+    const Option<Index>& blocks = decoder_option().blocks;
+    if (given.has(blocks.name)) return false;
+    options = options.with(blocks, options[blocks] + 1);
+    return true;
+  }
+
+ protected:
+  /// A case with the fewest blocks that a variant accepts, if any: some need one for each device.
+  template <class Model, class Make>
+  static void add_case(std::vector<TestCase>& all, Model model, Index Model::*blocks, Index batch,
+                       const Accepts& accepts, const Make& make) {
+    for (; model.*blocks < 64; ++(model.*blocks)) {
+      const std::shared_ptr<Network> made = make(model);
+      if (accepts(*made)) return all.push_back({made, batch});
+    }
+  }
+  /// An exact problem whose rows have the first token of every slice of the vocabulary among the ids, which lie in
+  /// columns [first, end). All tokens have a label and a gradient.
+  static ExactProblem live(ExactProblem problem, int devices, Index vocabulary, Index first, Index end) {
+    for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
+      float& value = problem.input.values[static_cast<std::size_t>(i)];
+      const Index column = i % problem.input.shape[1];
+      if ((column >= first && column < end && i % 2 == 0) || value == Tokens::no_label)
+        value = static_cast<float>(i / 2 % devices * (vocabulary / devices));
+    }
+    for (float& value : problem.output_grad.values)
+      if (value == 0) value = 16;
+    return problem;
+  }
+};
+
+}  // namespace shard
