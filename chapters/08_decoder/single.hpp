@@ -44,8 +44,9 @@ class SingleDecoder : public LanguageModel {
     auto [kept] = tape_.pop();
     Gradients gradients;
     const Replicated dlosses(group(), std::move(dloss));  // (T, 1)
-    Replicated dhead, d = losses_backward(block_, dlosses, w_.final_norm, w_.head(m_), kept.tokens, kept,
-                                          dhead, by_name(*this, m_, gradients));  // (V, D), (T, D)
+    Replicated dhead;                                     // (V, D)
+    Replicated d = losses_backward(block_, dlosses, w_.final_norm, w_.head(m_), kept.tokens, kept, dhead,
+                                   by_name(*this, m_, gradients));  // (T, D)
     for (Index b = m_.num_blocks - 1; b >= 0; --b, kept.blocks.pop_back()) {
       const auto put = by_name(*this, m_, gradients, b);
       accumulate(d, feed_forward_block_backward(block_, w_.block(b), d, kept.blocks.back(), put));
