@@ -8,6 +8,7 @@
 #include "engine/program/training/step.hpp"
 #include "engine/weights/host_checkpoint.hpp"
 #include "engine/workloads/decoder/chosen_experts.hpp"
+#include "tests/equivalence/equivalence.hpp"
 #include "tests/equivalence/liveness.hpp"
 
 namespace shard::testing {

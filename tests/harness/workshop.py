@@ -92,7 +92,13 @@ class Workshop:
     def link_words(self, program, without):
         """The link command of a program, without the objects whose names match."""
         words = shlex.split(self.steps[program]["command"].split(" && ")[1])
-        return [word for word in words if not re.search(without, word)]
+        return [word for word in words if not all(re.search(without, name) for name in self.names_of(word))]
+
+    def names_of(self, target):
+        """An object's name; of tests that are compiled together, those that each would have."""
+        if not re.match("tests/.*/Unity/", target):
+            return [target]
+        return [f"{path}.o" for path in re.findall('#include "(.*)"', Path(self.steps[target]["file"]).read_text())]
 
     def objects(self, program, without, file):
         """The objects of a program that depend on a file."""

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/weights/foreign_model.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
