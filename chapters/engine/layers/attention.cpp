@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/device/books/memory.hpp"
+
 namespace shard {
 
 namespace {
@@ -59,6 +61,18 @@ std::vector<Part> parts_of(const AttentionHeads& heads, const OnlineSoftmax& sof
       parts.push_back({{s, std::min(s + softmax.sequences_at_once, heads.sequences)},
                        {h, std::min(h + softmax.heads_at_once, all)}});
   return parts;
+}
+
+/// Calls body(part, k) for part k of all.
+template <class Body>
+void for_each_part(const AttentionHeads& heads, const OnlineSoftmax& softmax, const Body& body) {
+  const std::vector<Part> parts = parts_of(heads, softmax);
+  const bool are_alike = std::ranges::all_of(parts, [&](const Part& part) {
+    return part.sequences.size() == parts[0].sequences.size() && part.heads.size() == parts[0].heads.size();
+  });
+  auto call = [&](Index k) { body(parts[static_cast<std::size_t>(k)], static_cast<std::size_t>(k)); };
+  if (are_alike) return for_each_alike(std::ssize(parts), call);
+  for (Index k = 0; k < std::ssize(parts); ++k) call(k);
 }
 
 /// The queries of a part in a run, as rows of their heads.
@@ -144,18 +158,16 @@ std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head) 
 void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoftmax& softmax) {
   const Blocks blocks(piece, heads);
   if (softmax.largest.empty()) begin(softmax, blocks.of_q, piece, heads);
-  std::size_t first = 0;  // the part's first run
-  for (const Part& part : parts_of(heads, softmax)) {
+  for_each_part(heads, softmax, [&](const Part& part, std::size_t k) {
     for (const Block& block : blocks.visible) {
-      const std::size_t i = first + block.query_run;
+      const std::size_t i = k * blocks.of_q.size() + block.query_run;
       const HeadBlock of_keys = keys(heads, part, block.keys);
       Tensor z = exponents(stack_heads(piece.q, queries(heads, part, block.queries)),
                            stack_heads(piece.k, of_keys), heads, part, block);
       attend_heads(std::move(z), stack_heads(piece.v, of_keys), heads.how, softmax.largest[i],
                    softmax.sums[i], softmax.weighted[i]);
     }
-    first += blocks.of_q.size();
-  }
+  });
 }
 
 Tensor attended(const AttentionHeads& heads, Index rows, OnlineSoftmax& softmax) {
@@ -215,14 +227,12 @@ AttentionGradients attend_backward(const Tensor& dout, const Tensor& o, const At
                                    const AttentionHeads& heads, const OnlineSoftmax& softmax, Tensor* dbias) {
   const Blocks blocks(piece, heads);
   AttentionGradients d{Tensor(piece.q.shape()), Tensor(piece.k.shape()), Tensor(piece.v.shape())};
-  std::size_t first = 0;  // the part's first run
-  for (const Part& part : parts_of(heads, softmax)) {
+  for_each_part(heads, softmax, [&](const Part& part, std::size_t k) {
     for (const Block& block : blocks.visible) {
-      const std::size_t i = first + block.query_run;
+      const std::size_t i = k * blocks.of_q.size() + block.query_run;
       part_backward({dout, o, piece, heads}, part, block, softmax.largest[i], softmax.sums[i], d, dbias);
     }
-    first += blocks.of_q.size();
-  }
+  });
   return d;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/device/runtime/notes.hpp"
 
+#include "engine/device/books/memory.hpp"
+#include "engine/device/runtime/stream.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {
@@ -49,5 +51,22 @@ void note_move(Purpose from, Purpose to, Index bytes) {
 }
 
 }  // namespace runtime
+
+void for_each_alike(Index n, const std::function<void(Index)>& body) {
+  const Ledger& books = ledger();
+  auto held = [&] {
+    std::array<Index, num_purposes> bytes;
+    for (int p = 0; p < num_purposes; ++p) bytes[static_cast<std::size_t>(p)] = books.live(Purpose{p});
+    return bytes;
+  };
+  for (Index k = 0; k < n; ++k) {
+    const auto before = held();
+    const Index operations = books.flops(), calls = runtime::stream().calls();
+    body(k);
+    const bool is_same = held() == before && runtime::stream().calls() == calls && observers().empty();
+    if (is_same && !tensors_have_elements())
+      return ledger().computed((n - 1 - k) * (books.flops() - operations));
+  }
+}
 
 }  // namespace shard
