@@ -69,8 +69,9 @@ struct GpuChoices {
 };
 
 /// The k-th process on a machine takes the k-th GPU that it sees. A launcher may show each process other GPUs, so
-/// processes compare the uuids of those that they have chosen. \throws Error usage when two chose the same one.
-void choose_gpu() {
+/// processes compare the uuids of those that they have chosen. Returns whether two of the job's chose the same one.
+/// \throws Error usage where there is none
+bool choose_gpu() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
   int place = 0, seen = 0;
@@ -83,20 +84,19 @@ void choose_gpu() {
   }
   const GpuChoices chosen(machine, mine.uuid);
   MPI_Comm_free(&machine);
-  auto refuse = [&](std::size_t given, const std::string& why) {
-    throw Error(
-        Code::usage,
-        fmt::format("device {}: expected a GPU for each of the {} processes of this machine, given {}{}",
-                    this_device(), chosen.processes, given, why));
-  };
-  if (counted != cudaSuccess || seen == 0) refuse(0, reason_for_none(counted));
-  if (!chosen.is_shared()) return;
-  if (std::getenv("SHARDBOOK_SHARE_GPUS") == nullptr)
-    refuse(
-        chosen.gpus.size(),
-        "; SHARDBOOK_SHARE_GPUS=1 has processes share one, for tests: each then gets an NCCL_HOSTID of its "
-        "own, and NCCL goes through sockets (slow, and outside of what NCCL supports)");
-  setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+  if (counted != cudaSuccess || seen == 0)
+    throw Error(Code::usage, fmt::format("device {}: expected a GPU on each machine, given none{}",
+                                         this_device(), reason_for_none(counted)));
+  int is_shared = chosen.is_shared() ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &is_shared, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  if (is_shared == 1 && std::getenv("SHARDBOOK_NCCL_ON_SHARED_GPUS") != nullptr) {
+    // A smoke test. NCCL takes processes with different ids for processes of different machines.
+    setenv("NCCL_HOSTID", fmt::format("shardbook-{}", this_device()).c_str(), 0);
+    if (this_device() == 0)
+      std::fputs("NCCL does not support two processes on one GPU: a smoke test\n", stderr);
+    return false;
+  }
+  return is_shared == 1;
 }
 
 /// Sets variables that the libraries read at their first call.
@@ -127,7 +127,7 @@ void call_at_finalize() {
 
 Gpu::Gpu() {
   set_environment();
-  choose_gpu();
+  is_shared_ = choose_gpu();
   computation_ = new_stream(false);
   communication_ = new_stream(true);
   SHARDBOOK_CHECK(cublasCreate(&blas_));

@@ -42,6 +42,10 @@ class Gpu {
   cudaStream_t communication() const { return communication_; }
   cublasHandle_t blas() const { return blas_; }
 
+  /// Whether another process of the job has this GPU, too, or two others share one. NCCL does not support that, so
+  /// data goes through the host's memory and over the wire (host_staged.hpp).
+  bool is_shared() const { return is_shared_; }
+
   /// Memory for the partial results of a reduction, one for each team of threads.
   static constexpr Index teams = 4096;
   double* scratch() const { return scratch_; }
@@ -54,7 +58,7 @@ class Gpu {
   cudaStream_t computation_{}, communication_{};
   cublasHandle_t blas_{};
   double* scratch_ = nullptr;
-  bool is_closed_ = false;
+  bool is_shared_ = false, is_closed_ = false;
 };
 
 Gpu& gpu();

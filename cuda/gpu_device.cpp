@@ -1,6 +1,7 @@
 /// The GPU's part of the communicator. A GPU executes work later than the host launches it.
 
 #include "cuda/gpu_memory.hpp"
+#include "cuda/host_staged.hpp"
 #include "cuda/nccl/connections.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
@@ -11,6 +12,7 @@ void set_up_device() {
 }
 
 std::unique_ptr<DataPlane> make_data_plane(const Group& group) {
+  if (cuda::gpu().is_shared()) return std::make_unique<cuda::HostStaged>();
   return std::make_unique<cuda::NcclDataPlane>(group);
 }
 
@@ -22,8 +24,9 @@ void finish_device() {
   for (const auto& [work, stream] : cuda::streams()) cuda::finish(stream);
 }
 
-/// Books the ring's buffer of the closed forms without allocating it, since NCCL has buffers of its own.
+/// NCCL has buffers of its own: there the buffer of the closed forms is booked, and not allocated.
 Tensor ring_buffer_of(Index elements) {
+  if (cuda::gpu().is_shared()) return TensorMemory::buffer(elements);
   if (elements == 0) return TensorMemory::on({0}, nullptr);
   const auto bytes = elements * static_cast<Index>(sizeof(float));
   return TensorMemory::on({elements}, std::make_shared<Storage>(bytes, Purpose::buffers, nullptr));
@@ -34,7 +37,7 @@ Tensor ring_buffer_of(Index elements) {
 namespace shard {
 
 bool traffic_is_booked() {
-  return true;
+  return !cuda::gpu().is_shared();
 }
 
 }  // namespace shard

@@ -28,7 +28,7 @@ class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
     std::vector<Block>& blocks = free_[{home, rounded(bytes)}];
-    if (blocks.empty()) return fresh(rounded(bytes));
+    if (blocks.empty()) return fresh(rounded(bytes), home);
     Block block = std::move(blocks.back());
     blocks.pop_back();
     for (const auto& event : block.free_after) event->make_wait(home);
@@ -43,19 +43,23 @@ class BlockCache {
   void release_all() {
     cudaDeviceSynchronize();
     for (auto& [place, blocks] : free_)
-      for (Block& block : blocks) cudaFree(block.data);
+      for (Block& block : blocks)
+        place.first == host_memory ? cudaFreeHost(block.data) : cudaFree(block.data);
     free_.clear();
   }
 
  private:
   static std::size_t rounded(std::size_t bytes) { return (bytes + 511) / 512 * 512; }
 
-  float* fresh(std::size_t bytes) {
+  float* fresh(std::size_t bytes, cudaStream_t home) {
     void* data = nullptr;
-    cudaError_t result = cudaMalloc(&data, bytes);
+    auto allocate = [&] {
+      return home == host_memory ? cudaMallocHost(&data, bytes) : cudaMalloc(&data, bytes);
+    };
+    cudaError_t result = allocate();
     if (result == cudaErrorMemoryAllocation) {
       release_all();
-      result = cudaMalloc(&data, bytes);
+      result = allocate();
     }
     if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
     check(result, "cudaMalloc(&data, bytes)", __FILE__, __LINE__);

@@ -29,6 +29,9 @@ class Storage {
 
   /// All elements of a small tensor, from the host, until work may write to it: reading them needs no wait.
   std::vector<float> from_host;
+  /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
+  std::shared_ptr<cuda::Workspace> on_host;
+  bool is_written_on_host = false;
   /// The elements of a parameter rounded to bf16, from its first product on, until work may write to it.
   std::shared_ptr<const cuda::Workspace> in_bf16;
 
@@ -47,6 +50,9 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activa
 /// A tensor's address, for work that is launched in this stream. (TensorMemory::data: in the computation stream.)
 float* data_on(cudaStream_t stream, Tensor& t);
 const float* data_on(cudaStream_t stream, const Tensor& t);
+
+/// The home of memory that the host and the GPU both read: page-locked memory of the host.
+inline constexpr cudaStream_t host_memory = nullptr;
 
 /// Temporary memory of the GPU for work in one stream, by default the computation stream. It belongs to no
 /// tensor and is not booked.

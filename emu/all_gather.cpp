@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "emu/messages.hpp"
-#include "emu/operations/slice_copies.hpp"
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {

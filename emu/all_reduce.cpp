@@ -7,8 +7,8 @@
 /// chunk, until the caller waits.
 
 #include "emu/messages.hpp"
-#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
 

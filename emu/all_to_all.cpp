@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "emu/messages.hpp"
-#include "emu/operations/slice_copies.hpp"
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::runtime {
@@ -38,7 +38,7 @@ Task all_to_all(Call& call) {
   const Arrivals incoming = arrivals(call, t.shape(), split_axis, concat_axis);
   const Index total = incoming.elements.back().end;
   const Index part_of_one = num_elements(with_extent(t.shape(), split_axis, 1));
-  Tensor outgoing = packed(std::move(t), split_axis, mine);
+  Tensor outgoing = emu::packed(std::move(t), split_axis, mine);
   Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
   auto to = [&](int d) { return stretch(outgoing, mine[static_cast<std::size_t>(d)], part_of_one); };
   auto from = [&](int d) { return stretch(row, incoming.elements[static_cast<std::size_t>(d)]); };

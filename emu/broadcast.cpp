@@ -2,9 +2,9 @@
 /// message: n-1 messages over all devices.
 
 #include "emu/messages.hpp"
-#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 #include "engine/device/runtime/groups/tree.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
 

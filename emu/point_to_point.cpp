@@ -10,8 +10,8 @@
 #include <algorithm>
 
 #include "emu/messages.hpp"
-#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
 
@@ -53,7 +53,7 @@ Task send_async(Call& call) {
   co_await call.messages();
   if (source) require_same_shape(call, *source, dst.shape());
   if (target == call.me()) {
-    std::ranges::copy(TensorMemory::span(src), TensorMemory::data(dst));
+    std::ranges::copy(TensorMemory::span(src), TensorMemory::span(dst).begin());
   } else {
     if (target) send_values(call, *target, TensorMemory::span(src));
     if (source) receive_values(call, *source, TensorMemory::span(dst));

@@ -4,8 +4,8 @@
 /// Buffers: one slice; along an axis other than 0 also a copy of the tensor with contiguous slices.
 
 #include "emu/messages.hpp"
-#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::runtime {
 

@@ -7,9 +7,9 @@
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::runtime {
+namespace shard::cuda {
 
-using namespace cuda;
+using namespace runtime;
 
 namespace {
 
@@ -64,4 +64,4 @@ Task all_to_all(Call& call) {
   t = unpacked_on(stream, std::move(row), incoming.result, concat_axis, incoming.placed);
 }
 
-}  // namespace shard::runtime
+}  // namespace shard::cuda

@@ -10,9 +10,9 @@
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::runtime {
+namespace shard::cuda {
 
-using namespace cuda;
+using namespace runtime;
 
 namespace {
 
@@ -196,4 +196,4 @@ Task send_async(Call& call) {
     SHARDBOOK_CHECK(ncclRecv(to, count(dst.size()), ncclFloat, *source, comm, stream));
 }
 
-}  // namespace shard::runtime
+}  // namespace shard::cuda

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda/gpu.hpp"
-#include "engine/device/runtime/stream.hpp"
+#include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::cuda {
 
@@ -75,12 +75,26 @@ class NcclDataPlane : public runtime::DataPlane {
   NcclDataPlane(const NcclDataPlane&) = delete;
   NcclDataPlane& operator=(const NcclDataPlane&) = delete;
 
+  runtime::Task body_of(runtime::Call& call) override;
   const NcclCommunicator& collectives() const { return connections_.collectives; }
   Pair& pair_with(const Group& group, int peer);
 
  private:
   Connections& connections_;
 };
+
+/// \name The bodies of calls, by NCCL
+/// @{
+runtime::Task barrier(runtime::Call& call);
+runtime::Task all_gather(runtime::Call& call);
+runtime::Task all_reduce(runtime::Call& call);
+runtime::Task reduce_scatter(runtime::Call& call);
+runtime::Task all_to_all(runtime::Call& call);
+runtime::Task broadcast(runtime::Call& call);
+runtime::Task send_async(runtime::Call& call);
+runtime::Task send(runtime::Call& call);
+runtime::Task receive(runtime::Call& call);
+/// @}
 
 const NcclCommunicator& collectives_of(const Group& group);
 Pair& pair_with(const Group& group, int peer);

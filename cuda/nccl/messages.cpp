@@ -12,9 +12,9 @@
 #include "cuda/success.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
-namespace shard::runtime {
+namespace shard::cuda {
 
-using namespace cuda;
+using namespace runtime;
 
 using Number = std::array<Index, 1>;
 
@@ -107,4 +107,4 @@ Task receive(Call& call) {
   co_await answer;  // not before the launch: the sender's GPU may have begun
 }
 
-}  // namespace shard::runtime
+}  // namespace shard::cuda

@@ -14,7 +14,7 @@
 
 #include <array>
 
-#include "emu/operations/host_memory.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::emu {
 

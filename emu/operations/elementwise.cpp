@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "emu/operations/arrays.hpp"
-#include "emu/operations/slice_copies.hpp"
+#include "emu/operations/host_memory.hpp"
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "emu/operations/slice_copies.hpp"
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/argument_checks.hpp"
 
@@ -80,6 +80,13 @@ Storage::~Storage() {
 void Storage::charge_to(Purpose purpose) {
   runtime::note_move(purpose_, purpose, bytes_);
   purpose_ = purpose;
+}
+
+std::span<float> TensorMemory::span(Tensor& t) {
+  return {data(t), static_cast<std::size_t>(t.size())};
+}
+std::span<const float> TensorMemory::span(const Tensor& t) {
+  return {data(t), static_cast<std::size_t>(t.size())};
 }
 
 Tensor TensorMemory::make(Shape shape, Purpose purpose) {

@@ -148,3 +148,17 @@ cudaError_t cudaFree(void* data) {
   allocations.erase(static_cast<char*>(data));
   return cudaSuccess;
 }
+
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  PLANTED("cudaMallocHost");
+  *data = std::malloc(bytes);
+  gained("host memory", *data);
+  return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  PLANTED("cudaFreeHost");
+  given_back("host memory", data, "cudaFreeHost");
+  std::free(data);
+  return cudaSuccess;
+}

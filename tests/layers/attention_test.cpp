@@ -1,4 +1,4 @@
-/// Attention in pieces of keys is attention at once, and numbers on the grid.
+/// Attention in pieces of keys is attention at once; numbers on the grid; the order of sums on the CPU.
 
 #include "engine/layers/attention.hpp"
 
@@ -9,6 +9,7 @@
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
+#include "tests/operations/small_tensors.hpp"
 
 namespace shard::testing {
 
@@ -178,6 +179,15 @@ TEST_CASE("numbers on the grid are rounded and limited, exponents to integers; r
   CHECK(real.logit_scale == 1);
   CHECK(real.rounded(tensor()).to_host() == values);
   CHECK(real.exponents(tensor()).to_host() == values);
+}
+
+TEST_CASE("on the CPU, sums are in float32 and in ascending order") {
+  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // another order, or float64, gives 1 or 2
+  CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
+  CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
+  const Values ones(4, 1);
+  CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{0});
+  CHECK(column_dots(matrix(4, 1, values), matrix(4, 1, ones)).to_host() == Values{0});
 }
 
 }  // namespace shard::testing

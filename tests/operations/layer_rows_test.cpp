@@ -37,16 +37,6 @@ TEST_CASE("sums of nothing are 0") {
   CHECK(difference(column_dots(Tensor({0, 2}), Tensor({0, 2})), {{2}, {0, 0}}) == "");
 }
 
-TEST_CASE("on the CPU, sums are in float32 and in ascending order") {
-  if (traffic_is_booked()) return;                  // a GPU has another order
-  const Values values = {0x1p24F, 1, 1, -0x1p24F};  // another order, or float64, gives 1 or 2
-  CHECK(row_sums(matrix(1, 4, values)).to_host() == Values{0});
-  CHECK(column_sums(matrix(4, 1, values)).to_host() == Values{0});
-  const Values ones(4, 1);
-  CHECK(row_dots(matrix(1, 4, values), matrix(1, 4, ones)).to_host() == Values{0});
-  CHECK(column_dots(matrix(4, 1, values), matrix(4, 1, ones)).to_host() == Values{0});
-}
-
 TEST_CASE("sums of columns of many rows") {
   const HostTensor many = integers({1000, 3}, 2),
                    ones = tabulate({1000, 3}, [](const Place&) { return 1.0F; });

@@ -168,8 +168,8 @@ class Launching(Scripts):
         """What libraries and devices read here, they read there. The folder of records is of this host."""
         self.play("mpirun", 'echo "$*"')
         out = self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n"), NCCL_SOCKET_IFNAME="eth1",
-                              CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_SHARE_GPUS="1")[1]
-        self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x SHARDBOOK_SHARE_GPUS", out)
+                              CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_GPU_PATIENCE="60")[1]
+        self.assertIn("-x CUDA_VISIBLE_DEVICES -x NCCL_SOCKET_IFNAME -x SHARDBOOK_GPU_PATIENCE", out)
         self.assertNotIn("SHARDBOOK_RECORDS", out)
         self.assertNotIn("-x NCCL", self.run_script(*self.train, NCCL_DEBUG="INFO")[1])
 

@@ -15,7 +15,7 @@ namespace shard::runtime {
 
 /// Called once, before the first group is made.
 void set_up_device();
-/// Makes the backend's part of a new group. A collective of the group.
+/// Makes a new group's own way to send data, or null for the bodies below. A collective of the group.
 std::unique_ptr<DataPlane> make_data_plane(const Group& group);
 /// Called when a call starts. Its work must wait for all computation that was launched before.
 std::unique_ptr<OnDevice> enter_device();
@@ -28,6 +28,8 @@ Tensor ring_buffer_of(Index elements);
 /// slices are contiguous already, and the tensor itself is returned.
 Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
 
+/// The body of the call's function: one of those below.
+Task body_of(Call& call);
 /// \name The bodies
 /// @{
 Task barrier(Call& call);

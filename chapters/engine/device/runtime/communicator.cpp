@@ -28,6 +28,8 @@ Task announced_numbers(Call& call) {
     call.numbers.push_back(call.agreement().extent_of(d));
 }
 
+}  // namespace
+
 Task body_of(Call& call) {
   switch (call.request.function) {
     case Request::barrier:
@@ -60,6 +62,8 @@ Task body_of(Call& call) {
   }
   return announced_numbers(call);
 }
+
+namespace {
 
 /// Rearranges the argument of a reduce_scatter by slices. The result is taken out when the caller waits.
 void cut_for_reduction(Call& call) {
@@ -167,7 +171,7 @@ class GroupCommunicator : public Communicator {
     auto call = std::make_shared<Call>(group_, std::move(request));
     FlightRecord::instance().note_call(call->request.call, call->name, call->request.where);
     prepare(*call);
-    call->body = body_of(*call);
+    call->body = group_->data_plane ? group_->data_plane->body_of(*call) : body_of(*call);
     stream().start(call);
     return {std::move(call), [](CallResult result) { return result; }};
   }

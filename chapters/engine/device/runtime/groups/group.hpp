@@ -69,10 +69,14 @@ class Posts : public Awaited {
   Blocked::Dependencies dependencies_;
 };
 
-/// A backend's own part of a group: how it sends tensor data.
+class Call;
+class Task;
+
+/// A backend's own way to send a group's tensor data, where that is not by messages over the wire.
 class DataPlane {
  public:
   virtual ~DataPlane() = default;
+  virtual Task body_of(Call& call) = 0;
 };
 
 /// A member is given by its place, 0 to num_devices() - 1. The control plane and errors use ids in the job.
@@ -138,7 +142,7 @@ class Group {
   /// An all-to-all after that: returns the number that each member has for this one.
   std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
-  /// The backend's part of the group.
+  /// Null where all data goes over the wire.
   std::unique_ptr<DataPlane> data_plane;
 
  private:

@@ -24,11 +24,9 @@ class TensorMemory {
   /// The address in the device's memory; null for no elements.
   static float* data(Tensor& t);
   static const float* data(const Tensor& t);
-  /// For backends whose host can read the device's memory.
-  static std::span<float> span(Tensor& t) { return {data(t), static_cast<std::size_t>(t.size())}; }
-  static std::span<const float> span(const Tensor& t) {
-    return {data(t), static_cast<std::size_t>(t.size())};
-  }
+  /// The elements in the host's memory, for bodies that send them over the wire.
+  static std::span<float> span(Tensor& t);
+  static std::span<const float> span(const Tensor& t);
   static Purpose purpose(const Tensor& t);
 };
 

@@ -1,6 +1,6 @@
 /// The emulated device's part of the communicator. It executes all work at once, without a stream.
 
-#include "emu/operations/host_memory.hpp"
+#include "emu/slice_copies.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
 
 extern "C" void openblas_set_num_threads(int) __attribute__((weak));  // null with any other BLAS
@@ -24,6 +24,10 @@ void finish_device() {}
 
 Tensor ring_buffer_of(Index elements) {
   return TensorMemory::buffer(elements);
+}
+
+Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices) {
+  return emu::packed(std::move(t), axis, slices);
 }
 
 }  // namespace shard::runtime

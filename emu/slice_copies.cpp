@@ -1,8 +1,6 @@
-#include "emu/operations/slice_copies.hpp"
+#include "emu/slice_copies.hpp"
 
 #include <algorithm>
-
-#include "engine/device/runtime/collective_bodies.hpp"
 
 namespace shard::emu {
 
@@ -12,7 +10,7 @@ using runtime::elements_before;
 void copy_slice(const Tensor& from, int axis, Range range, float* to) {
   Index inner = elements_after(from.shape(), axis);
   Index stride = from.extent(axis) * inner;
-  const float* first = TensorMemory::data(from) + range.begin * inner;
+  const float* first = TensorMemory::span(from).data() + range.begin * inner;
   for (Index o = 0; o < elements_before(from.shape(), axis); ++o)
     to = std::copy_n(first + o * stride, range.size() * inner, to);
 }
@@ -20,7 +18,7 @@ void copy_slice(const Tensor& from, int axis, Range range, float* to) {
 void paste_slice(const float* from, Tensor& to, int axis, Range range) {
   Index inner = elements_after(to.shape(), axis);
   Index stride = to.extent(axis) * inner;
-  float* first = TensorMemory::data(to) + range.begin * inner;
+  float* first = TensorMemory::span(to).data() + range.begin * inner;
   for (Index o = 0; o < elements_before(to.shape(), axis); ++o, from += range.size() * inner)
     std::copy_n(from, range.size() * inner, first + o * stride);
 }
@@ -28,7 +26,7 @@ void paste_slice(const float* from, Tensor& to, int axis, Range range) {
 Tensor unpacked(Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices) {
   if (axis == 0) return std::move(row).reshaped(std::move(shape));
   Tensor t = TensorMemory::make(std::move(shape));
-  const float* from = TensorMemory::data(row);
+  const float* from = TensorMemory::span(std::as_const(row)).data();
   Index slice_of_one = t.extent(axis) == 0 ? 0 : t.size() / t.extent(axis);
   for (const Range& r : slices) {
     paste_slice(from, t, axis, r);
@@ -38,21 +36,17 @@ Tensor unpacked(Tensor&& row, Shape shape, int axis, const std::vector<Range>& s
   return t;
 }
 
-}  // namespace shard::emu
-
-namespace shard::runtime {
-
 Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices) {
   if (axis == 0) return std::move(t);
   Tensor row = TensorMemory::buffer(t.size());
-  float* to = TensorMemory::data(row);
+  float* to = TensorMemory::span(row).data();
   Index slice_of_one = t.extent(axis) == 0 ? 0 : t.size() / t.extent(axis);
   for (const Range& r : slices) {
-    emu::copy_slice(t, axis, r, to);
+    copy_slice(t, axis, r, to);
     to += r.size() * slice_of_one;
   }
   t = Tensor();
   return row;
 }
 
-}  // namespace shard::runtime
+}  // namespace shard::emu

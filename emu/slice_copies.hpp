@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "emu/operations/host_memory.hpp"
 #include "engine/device/runtime/operations/axis_cuts.hpp"
+#include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard::emu {
 
@@ -11,7 +11,8 @@ namespace shard::emu {
 void copy_slice(const Tensor& from, int axis, Range range, float* to);
 void paste_slice(const float* from, Tensor& to, int axis, Range range);
 
-/// The inverse of `packed`: makes a tensor of this shape from contiguous slices.
+/// `packed` of collective_bodies.hpp by the host, and its inverse, which makes a tensor of this shape.
+Tensor packed(Tensor&& t, int axis, const std::vector<Range>& slices);
 Tensor unpacked(Tensor&& row, Shape shape, int axis, const std::vector<Range>& slices);
 
 }  // namespace shard::emu

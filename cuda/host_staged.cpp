@@ -1,0 +1,105 @@
+#include "cuda/host_staged.hpp"
+
+#include "cuda/gpu_memory.hpp"
+#include "cuda/nccl/connections.hpp"
+#include "cuda/success.hpp"
+
+namespace shard {
+
+namespace {
+
+/// The storage's copy on the host, made at its first use.
+float* on_host(Storage& storage, Index bytes) {
+  if (!storage.on_host) storage.on_host = std::make_shared<cuda::Workspace>(bytes, cuda::host_memory);
+  return storage.on_host->data<float>();
+}
+
+}  // namespace
+
+std::span<const float> TensorMemory::span(const Tensor& t) {
+  if (t.size() == 0) return {};
+  return {on_host(*storage(t), t.bytes()), static_cast<std::size_t>(t.size())};
+}
+
+std::span<float> TensorMemory::span(Tensor& t) {
+  if (t.size() == 0) return {};
+  storage(t)->is_written_on_host = true;
+  return {on_host(*storage(t), t.bytes()), static_cast<std::size_t>(t.size())};
+}
+
+namespace cuda {
+
+namespace {
+
+using runtime::Call;
+using runtime::Task;
+
+/// A body that runs within another one.
+class Inner : public runtime::Awaited {
+ public:
+  explicit Inner(Task body) : body_(std::move(body)) {}
+  bool test() override { return body_.advance(); }
+  std::optional<Blocked::Dependencies> dependencies() const override {
+    return body_.awaited() == nullptr ? Blocked::Dependencies{} : body_.awaited()->dependencies();
+  }
+  void finish() override {
+    if (body_.error()) std::rethrow_exception(body_.error());
+  }
+
+ private:
+  Task body_;
+};
+
+/// Whether the body reads the tensor that it begins with.
+bool reads_argument(const Call& call) {
+  switch (call.request.function) {
+    case Request::receive:
+    case Request::post_receive:
+      return false;
+    case Request::broadcast:
+      return call.me() == call.peer();
+    default:
+      return true;
+  }
+}
+
+void copy_to_host(const Tensor& t, cudaStream_t stream) {
+  if (t.size() == 0) return;
+  SHARDBOOK_CHECK(cudaMemcpyAsync(on_host(*TensorMemory::storage(t), t.bytes()), data_on(stream, t),
+                                  static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToHost, stream));
+}
+
+/// If the body has written to the copy.
+void copy_from_host(Tensor& t, cudaStream_t stream) {
+  if (t.size() == 0 || !std::exchange(TensorMemory::storage(t)->is_written_on_host, false)) return;
+  SHARDBOOK_CHECK(cudaMemcpyAsync(data_on(stream, t), on_host(*TensorMemory::storage(t), t.bytes()),
+                                  static_cast<std::size_t>(t.bytes()), cudaMemcpyHostToDevice, stream));
+}
+
+Task staged(Call& call, Task over_the_wire) {
+  const cudaStream_t stream = gpu().communication();
+  {
+    LaunchIn after_computation(stream, call);
+    if (reads_argument(call)) copy_to_host(call.tensor, stream);
+  }
+  co_await events_of(call).end;
+  Inner body(std::move(over_the_wire));
+  co_await body;
+  {
+    // The body's tensors may have memory that computation has read since the call began.
+    events_of(call).argument.record(gpu().computation());
+    LaunchIn after_computation(stream, call);
+    copy_from_host(call.tensor, stream);
+    if (call.request.into) copy_from_host(*call.request.into, stream);
+  }
+  co_await events_of(call).end;
+}
+
+}  // namespace
+
+Task HostStaged::body_of(Call& call) {
+  return staged(call, runtime::body_of(call));
+}
+
+}  // namespace cuda
+}  // namespace shard
