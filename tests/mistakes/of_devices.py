@@ -95,7 +95,7 @@ PARTS["emulator"] = [
         ("send-waits-for-nobody", "function == Request::send;", "function == Request::synchronize;",
          "Somebody copies post_send, which returns at once.", "nothing to see"),
         ("send-async-to-myself-forgotten",
-         "std::ranges::copy(TensorMemory::span(src), TensorMemory::data(dst));", "",
+         "std::ranges::copy(TensorMemory::span(src), TensorMemory::span(dst).begin());", "",
          "Somebody forgets the device that sends to itself.", "nothing to see")),
     *of("emu messages", "emu/point_to_point.cpp", PIPELINE, "collectives_test, wrong_programs",
         ("receive-of-any-shape", "shape != t.shape", "shape.size() != t.shape().size",
