@@ -1,4 +1,4 @@
-/// Attention in pieces of keys is attention at once, and numbers on the grid.
+/// Attention with keys in pieces equals attention with all keys at once, and is exact on the grid.
 
 #include "engine/layers/attention.hpp"
 
@@ -50,13 +50,13 @@ struct Problem {
          dout = on_grid(query_heads, "dout");
 };
 
-/// What comes of it: the result, and the gradients.
+/// The result, and the gradients.
 struct Outcome {
   Values o, dq, dk, dv;
   bool operator==(const Outcome&) const = default;
 };
 
-/// Keys come in these pieces; queries are at these places.
+/// Attention of the queries at these places, with keys in these pieces.
 Outcome in_pieces(const Problem& p, const AttentionHeads& heads, const std::vector<Places>& pieces,
                   const Places& queries) {
   const Tensor q = at_places(p.q, queries), dout = at_places(p.dout, queries);
