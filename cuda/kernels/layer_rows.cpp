@@ -175,7 +175,6 @@ Tensor folded_columns(Kernel kernel, const Tensor& t, Args... args) {
   return result;
 }
 
-/// A kernel for a block of heads of t.
 template <class Kernel>
 Kernel in_block(const Tensor& t, const HeadBlock& block) {
   const Index length = t.extent(0) / block.all_sequences;

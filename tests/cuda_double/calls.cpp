@@ -13,7 +13,6 @@ namespace {
 
 std::vector<Call> grouped;
 
-/// The memory that a call accesses.
 std::vector<Access> accesses_of(const Call& c) {
   std::vector<Access> accesses;
   const std::size_t bytes = bytes_of(c.line.count, c.line.type);

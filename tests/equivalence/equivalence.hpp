@@ -18,13 +18,11 @@
 
 namespace shard::testing {
 
-/// The results of a step on this device.
 struct Results {
   std::vector<OutputRows> output;
   Gradients gradients;  ///< with dL/dx, if wanted
 };
 
-/// Rows of a host tensor, as a device tensor.
 inline Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }

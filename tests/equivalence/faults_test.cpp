@@ -36,7 +36,6 @@ bool is_of_fault(const Error& error) {
          error.code() == Code::deadlock;
 }
 
-/// Whether the comparison notices the faults on any device.
 bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expected,
                 const Solution& after_halving, const Faults& faults) {
   plant_faults(faults);

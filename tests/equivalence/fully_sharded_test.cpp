@@ -19,7 +19,6 @@ namespace {
 const Model model{4, 5, 7};
 constexpr Index batch = 9;
 
-/// My rows of a host tensor.
 Tensor my_rows_of(const HostTensor& t) {
   Range rows = part(t.shape[0], group().num_devices(), group().device_id());
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);

@@ -14,7 +14,6 @@ using namespace layer_cuts;
 
 namespace {
 
-/// Whether the claim is false on any device with these faults.
 bool is_noticed(const LayerCase& layer, const Claim& claim, const layer_cuts::Results& whole,
                 const Faults& faults) {
   plant_faults(faults);

@@ -18,7 +18,6 @@ inline HostTensor random_tensor(const Shape& shape, const std::string& name, std
   return t;
 }
 
-/// A network, its weights, and a batch.
 struct RealProblem {
   const Workload& network;
   Tensors weights;

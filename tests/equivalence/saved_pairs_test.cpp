@@ -44,7 +44,6 @@ class Choice {
   std::uint64_t number_ = 0;
 };
 
-/// The kinds of networks that chapters train.
 std::vector<std::string> kinds() {
   std::set<std::string> names;
   for (const Chapter& chapter : chapters())
@@ -52,7 +51,6 @@ std::vector<std::string> kinds() {
   return {names.begin(), names.end()};
 }
 
-/// A random strategy for networks of this kind.
 Strategy random_strategy(Choice& choice, const std::string& kind) {
   for (;;) {
     const Chapter& chapter = choice.of(chapters());

@@ -152,7 +152,6 @@ const RegisteredChapter registered(
          variant("false-claim", Mistake::claim), variant("false-claim-then-call", Mistake::claim_then_call),
          variant("false-claim-of-part", Mistake::claim_of_part)}});
 
-/// The end of a run.
 struct Ended {
   int code = 0;
   std::string printed;  // by this device

@@ -101,7 +101,6 @@ TEST_CASE("the gradients of unsharded networks of tokens are finite differences"
 
 namespace {
 
-/// A problem of the suite for foreign implementations.
 class Golden {
  public:
   explicit Golden(const nlohmann::json& said) : said_(said) {

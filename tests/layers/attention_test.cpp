@@ -44,13 +44,11 @@ Tensor at_places(const Tensor& t, const Places& places) {
   return gather_rows(t, rows);
 }
 
-/// Queries, keys, values, and the gradient of the result.
 struct Problem {
   Tensor q = on_grid(query_heads, "q"), k = on_grid(key_heads, "k"), v = on_grid(key_heads, "v"),
          dout = on_grid(query_heads, "dout");
 };
 
-/// The result, and the gradients.
 struct Outcome {
   Values o, dq, dk, dv;
   bool operator==(const Outcome&) const = default;

@@ -65,7 +65,6 @@ struct CollectiveCall {
 };
 
 const std::vector<CollectiveCall>& collective_calls();
-/// A call with another name.
 const Form& another_call(const CollectiveCall& call);
 
 }  // namespace shard::testing

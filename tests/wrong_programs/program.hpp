@@ -14,7 +14,6 @@
 
 namespace shard::testing {
 
-/// How a program of the catalogue is run.
 enum class Runs {
   together,  ///< one after the other in one job: after an error, the devices continue
   alone      ///< in a job of its own, which the error ends

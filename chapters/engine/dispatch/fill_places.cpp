@@ -65,7 +65,6 @@ class Filling {
     }
     return others;
   }
-  /// The item that contains a tensor.
   Items::iterator holder(const std::string& tensor) {
     const auto found = std::ranges::find_if(
         items_, [&](const Item& item) { return item.path != tensor && is_within(tensor, item.path); });

@@ -75,7 +75,6 @@ void for_each_part(const AttentionHeads& heads, const OnlineSoftmax& softmax, co
   for (Index k = 0; k < std::ssize(parts); ++k) call(k);
 }
 
-/// The queries of a part in a run.
 HeadBlock queries(const AttentionHeads& heads, const Part& part, Range run) {
   HeadBlock block{heads.sequences, part.sequences, run, heads.head_dim, {}};
   for (Index h = part.heads.begin; h < part.heads.end; ++h) block.heads.push_back(h);

@@ -23,7 +23,6 @@ std::string to_string(const Action& action) {
 
 namespace {
 
-/// Adds the messages to the work of each device.
 class Messages {
  public:
   Messages(Schedule& schedule, const Work& work) : schedule_(schedule), work_(work) {

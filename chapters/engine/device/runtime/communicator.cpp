@@ -160,7 +160,6 @@ class GroupCommunicator : public Communicator {
   }
 
  private:
-  /// Starts the call on the stream.
   Future<CallResult> start(Request&& request) const {
     if (request.is_counted()) stream().count_call();
     request.call = stream().calls();

@@ -46,7 +46,7 @@ struct Checked {
   }
 };
 
-/// One step of this device.
+/// The results of one step on this device.
 struct Step {
   std::vector<OutputRows> output;
   Gradients gradients;
