@@ -8,7 +8,7 @@ namespace shard::cuda {
 
 namespace {
 
-/// Copies `rows` pieces of `width` elements each. A distance is from the beginning of a piece to that of the next one.
+/// Copies `rows` pieces of `width` elements each. Distances are between the beginnings of consecutive pieces.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
                  Index width, Index rows, cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
   if (width == 0 || rows == 0) return;

@@ -128,7 +128,7 @@ def spell_as_older(folder):
 
 
 def batch(path, config):
-    """Sequences of 11 tokens, without three of the labels. For a T5 they are sources, and targets have 7 tokens."""
+    """Sequences of 11 tokens, without three labels. For a T5 they are sources, and targets have 7 tokens."""
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(0, config.vocab_size, (3, 12), generator=generator)
     tensors = {"input_ids": ids[:, :-1].contiguous()}
@@ -177,7 +177,7 @@ def generated(model, prompt):
 
 
 def let_one_end(model, prompt, folder):
-    """Writes into generation_config.json that a generated token ends a sequence: the one that first occurs latest."""
+    """Lets the generated token that first occurs latest end a sequence, in generation_config.json."""
     model.generation_config.eos_token_id = None
     ids = generated(model, prompt)
     path = folder / "generation_config.json"

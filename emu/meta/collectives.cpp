@@ -1,5 +1,5 @@
-/// The collectives. Members agree on each call, and book what the emulator would send, by its closed form. Tensors and
-/// buffers are made and freed in the emulator's order.
+/// The collectives. Members agree on each call, and book what the emulator would send, by its closed form. Tensors
+/// and buffers are made and freed in the emulator's order.
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ Index is_written(const Tensor& t) {
 }
 
 /// Sends values that the host has written, since engines read numbers of rows that arrive in this way. `leave` and
-/// `arrive` are the ranges of the parts for each member and from each member. A member without elements announces 0.
+/// `arrive`: the ranges of the parts for each member and from each. A member without elements announces 0.
 class HostValues {
  public:
   HostValues(Call& call, const Tensor& t, const std::vector<Range>& leave, const std::vector<Range>& arrive) {

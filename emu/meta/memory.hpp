@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// A block that is booked and not allocated. If the host has written the whole tensor, the values are kept, since engines
-/// read them again: tokens, and numbers of rows.
+/// A block that is booked and not allocated. Values are kept if the host has written the whole tensor, since
+/// engines read them again: tokens, and numbers of rows.
 class Storage {
  public:
   Storage(Index bytes, Purpose purpose);

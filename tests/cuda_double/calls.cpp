@@ -25,7 +25,7 @@ std::vector<Access> accesses_of(const Call& c) {
   return accesses;
 }
 
-/// Refuses a result that overlaps the source, unless both are the same memory, or one is the rank's part of the other.
+/// Refuses a result that overlaps the source, unless they are equal, or one is the rank's part of the other.
 void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
   const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
   const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);

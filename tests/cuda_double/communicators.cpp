@@ -55,7 +55,7 @@ Introduction introduction(int rank) {
   return mine;
 }
 
-/// Receives the process of every rank, in the process that made the id. Each rank must come once, with its own GPU.
+/// The process of every rank, for the process that made the id. Each rank must come once, with its own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
   std::set<std::pair<std::size_t, std::string>> gpus;

@@ -1,5 +1,4 @@
-/// Compares every variant of every chapter with the unsharded network, tensor by tensor. Tests all chapters that are
-/// linked, also a reader's own.
+/// Compares every variant of every chapter, also of a reader's own, with the unsharded network, tensor by tensor.
 
 #include <cmath>
 
@@ -14,8 +13,8 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .proce
 
 namespace {
 
-/// Checks the experts that tokens chose in the engine's step: against the definitions, or, for networks without them,
-/// against the unsharded network.
+/// Compares the experts that tokens chose in the engine's step with the definitions or, for networks without
+/// definitions, with the unsharded network.
 void check_choices(const ExactProblem& problem, const ShardedEngine& engine) {
   const auto chosen = problem.workload->step_data(engine);
   if (!chosen) return;
@@ -208,8 +207,8 @@ TEST_CASE(
 
 namespace {
 
-/// The problem of solved<3> with another batch: each even row is copied to the next one, so that a mixture counts other
-/// choices. (With new rows, some problems would not be exact.)
+/// The problem of solved<3> with another batch: each even row is copied to the next one, so that a mixture counts
+/// other choices. (With new rows, some problems would not be exact.)
 Solved with_other_rows(const Case& c) {
   ExactProblem problem = solved<3>(c).problem;
   const Index width = problem.input.shape[1];

@@ -1,5 +1,5 @@
-/// Shows that the tests of sharded results can fail. For every variant, each call is left out once, and each message is
-/// corrupted once. The exact comparison of a step, or of the step after it, must notice it.
+/// Shows that the tests of sharded results can fail. In every variant, each call is left out once, and each message
+/// is corrupted once. The exact comparison of a step, or of the step after it, must notice it.
 
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"
@@ -30,7 +30,7 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const 
   return !first_difference(compare_all(second, after_halving)).empty();
 }
 
-/// Whether an error may follow from a fault: from a shape that does not fit, or from a device that makes other calls.
+/// Whether an error may follow from a fault: a shape that does not fit, or devices that make different calls.
 bool is_of_fault(const Error& error) {
   return error.code() == Code::internal || error.code() == Code::argument || error.code() == Code::mismatch ||
          error.code() == Code::deadlock;
@@ -56,7 +56,7 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
   return any_device(differs);
 }
 
-/// Counts the calls of a step without faults, and each device's messages with content. (A second step has the same.)
+/// Counts the calls of a step without faults, and each device's messages with content.
 void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector<Index>& messages) {
   plant_faults({});
   std::unique_ptr<ShardedEngine> engine = c.engine(problem);

@@ -1,5 +1,5 @@
-/// Each language model generates tokens with a key-value cache. They must equal the tokens that the unsharded network
-/// finds without a cache, by a pass over all tokens for each new one. A part of the suite of equivalence_test.cpp.
+/// Each language model generates tokens with a key-value cache. They must equal those of the unsharded network,
+/// which has no cache and makes a pass over all tokens for each new one. A part of the suite of equivalence_test.cpp.
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ HostTensor sequence_of(const Prompt& sequence) {
   return {{1, static_cast<Index>(numbers.size())}, numbers};
 }
 
-/// The tokens after a prompt, by an engine that has all logits. For each, a forward pass over all tokens before it.
+/// The tokens after a prompt, by an engine that has all logits. Each takes a pass over all tokens before it.
 std::vector<Index> by_whole_passes(LanguageModel& engine, Prompt sequence) {
   InferenceMode no_tape;
   std::vector<float> last;

@@ -1,5 +1,5 @@
-/// Shows that the tests of chapter 07 can fail: the comparison with the whole layer must notice each call that is left
-/// out, and each message that is corrupted.
+/// Shows that the tests of chapter 07 can fail: the comparison with the whole layer must notice each call left out,
+/// and each message corrupted.
 
 #include <algorithm>
 
@@ -27,8 +27,8 @@ bool is_noticed(const LayerCase& layer, const Claim& claim, const layer_cuts::Re
   return std::ranges::max(group().exchange("noticed", differs ? 1 : 0)) > 0;
 }
 
-/// Whether a message may have a number on which no result depends: the largest element of a softmax's row, a key that
-/// the mask hides, or an element of a halo that is not the largest.
+/// Whether a message may have a number on which no result depends: the largest element of a softmax's row, a key
+/// that the mask hides, or an element of a halo that is not the largest.
 bool may_be_idle(const LayerCase& layer, const Claim& claim) {
   return (layer.name == "cross entropy" && claim.axis == "vocabulary") || layer.name == "max pooling" ||
          (layer.name.ends_with("attention") && claim.axis == "sequence");

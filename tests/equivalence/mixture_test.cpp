@@ -1,5 +1,4 @@
-/// The mixture on one device: with one expert it equals chapter 01, and its gradients equal finite differences. Also its
-/// slots and its files.
+/// The mixture on one device: chapter 01's results with one expert, finite differences, slots, and files.
 
 #include "01_single_device/single_device.hpp"
 #include "05_expert/dispatch.hpp"

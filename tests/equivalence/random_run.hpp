@@ -79,8 +79,8 @@ struct RandomRun {
   }
 };
 
-/// The run of the first seed for which rounding changes no choice of an expert and no sign before a ReLU. (Otherwise
-/// some bound would be wide.)
+/// The run of the first seed for which rounding changes no choice of an expert and no sign before a ReLU: then all
+/// bounds are small.
 inline RandomRun random_run(const Case& c) {
   for (std::uint64_t seed = 7; seed < 70; ++seed)
     if (RandomRun run(c, seed); run.expected.widest() < 0x1p-7) return run;

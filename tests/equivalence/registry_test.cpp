@@ -1,5 +1,4 @@
-/// The registry: numbers and titles come from folders, a name belongs to one chapter, and a variant refuses options that
-/// it does not have.
+/// The registry: numbers and titles come from folders, a name belongs to one chapter, and unknown options are refused.
 
 #include "engine/program/registry.hpp"
 

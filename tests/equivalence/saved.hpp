@@ -44,8 +44,7 @@ inline void save_for_test(ShardedEngine& engine, Optimizer& optimizer, const Wor
                 {step, network.kind().name(), {{"--seed", "0"}}});
 }
 
-/// The first difference of a checkpoint from these weights and momenta, or an empty text. A parameter without momenta
-/// has zeros.
+/// The first difference of a checkpoint from these weights and momenta, or an empty text. Missing momenta are 0.
 inline std::string difference_of_saved(const std::string& folder, const std::string& format,
                                        const std::map<std::string, HostTensor>& weights,
                                        const std::map<std::string, std::vector<float>>& momenta) {

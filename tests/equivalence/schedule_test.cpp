@@ -270,7 +270,7 @@ TEST_CASE("layers are cut into stages") {
   CHECK(sizes(cut_into_stages({6, 8, 4}, 2, "bytes")) == Sizes{3, 3});
   CHECK(sizes(cut_into_stages({9, 8, 4}, 3, "flops")) == Sizes{3, 3, 3});
   CHECK(sizes(cut_into_stages({5, 8, 4}, 2, "flops")) == Sizes{3, 2});
-  // The first layer computes two products, and other layers three: 8, 6 and 6. If it had three, this would be 9, 9, 3.
+  // The first layer computes two products, and other layers three: 8, 6 and 6. With three, it would be 9, 9, 3.
   CHECK(sizes(cut_into_stages({7, 8, 4}, 3, "flops")) == Sizes{3, 2, 2});
   CHECK(sizes(cut_into_stages({7, 8, 8}, 5, "flops")) == Sizes{2, 2, 1, 1, 1});
   CHECK(sizes(cut_into_stages({4, 8, 4}, 3, "flops")) == Sizes{2, 1, 1});

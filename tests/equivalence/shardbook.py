@@ -444,7 +444,7 @@ def mlp_gradients(problem, params, batch):
 
 @dataclass
 class Kept:
-    """For each layer, and behind the last one: the input after a ReLU and before it, and the ReLU's mask, if any."""
+    """For each layer, and behind the last one: the input, the same before a ReLU, and the ReLU's mask, if any."""
     inputs: list = field(default_factory=list)
     before: list = field(default_factory=list)
     masks: list = field(default_factory=list)

@@ -166,7 +166,7 @@ class Decoder(Network):
         return sees & (key > query - self.m.window) if self.m.window else sees
 
     def not_rescaled(self, p):
-        """Softmax weights of ring attention without rescaling: each piece is relative to the largest score so far."""
+        """Weights of ring attention without rescaling: each piece is relative to the largest score so far."""
         found, of, count = p.copy(), self.devices(), self.mistake.devices
         for device in range(count):
             rows, largest = of == device, 0

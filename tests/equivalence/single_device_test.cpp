@@ -1,4 +1,4 @@
-/// Compares chapter 01's gradients with finite differences. Otherwise, all chapters could agree on a wrong gradient.
+/// Compares chapter 01's gradients with finite differences: all chapters could agree on a wrong gradient.
 
 #include "01_single_device/single_device.hpp"
 

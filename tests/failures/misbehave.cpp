@@ -1,5 +1,5 @@
-// misbehave CASE: runs a program with a mistake. The tables say how its job must end. Some cases have no mistake, and
-// are only slow: they must end without an error.
+// misbehave CASE: runs a program with a mistake. The tables say how its job must end. Some cases have no mistake,
+// and are only slow: they must end without an error.
 
 #include "tests/failures/misbehave.hpp"
 

@@ -63,7 +63,7 @@ class Scripts(unittest.TestCase):
         return job.returncode, out, err
 
     def refused(self, code, text, *words, more="", **environment):
-        """Checks the exit code, and that the output is this line on standard error, then `more`, and nothing else."""
+        """Checks the exit code, and that standard error has this line, and only `more` after it."""
         given, out, err = self.run_script(*words, **environment)
         self.assertEqual((given, out), (code, ""), err)
         self.assertRegex(err, f"^error: [^\n]*{text}[^\n]*\n{more}$")
@@ -165,7 +165,7 @@ class Launching(Scripts):
                      *self.host_file("localhost slots=many\n"))
 
     def test_the_environment_of_other_hosts(self):
-        """Other hosts get the variables of libraries and devices, but not the folder of records, which is of this host."""
+        """Other hosts get the variables of libraries and devices, but not this host's folder of records."""
         self.play("mpirun", 'echo "$*"')
         out = self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n"), NCCL_SOCKET_IFNAME="eth1",
                               CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_SHARE_GPUS="1")[1]
@@ -308,7 +308,7 @@ class Launching(Scripts):
         self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
 
     def test_a_diagnosis(self):
-        """The diagnosis has the error, each device's last call, and what differs; after a good run there is none."""
+        """The diagnosis has the error, each device's last call, and what differs. A good run has none."""
         path = self.scratch / "diagnosis.json"
         train = ["chapters/on_devices", "--diagnosis", path, "3", build / "emu/03_tensor_parallel", "train",
                  "--steps", "2"]
@@ -491,7 +491,7 @@ class Ending(Scripts):
 
 class Watching(unittest.TestCase):
     def test_only_devices_that_stand_still_are_named(self):
-        """Device 0 waits. Device 1 makes calls for 20 s, and then none for 20 s. Then both poll. Each is named once."""
+        """Device 0 waits. Device 1 makes calls for 20 s, and then none for 20 s. Then both poll."""
         sys.path.append(str(root / "chapters"))
         import watch
         clock = [1e6]

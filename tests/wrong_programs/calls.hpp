@@ -1,7 +1,6 @@
 #pragma once
 
-/// The collective calls of a communicator, each in the form that most programs of the catalogue use, and in forms that
-/// do not match it.
+/// The collective calls of a communicator, each in its usual form, and in forms that do not match it.
 
 #include <functional>
 #include <memory>

@@ -34,7 +34,7 @@ using Programs = std::vector<Program>;
 inline constexpr int number_of_devices = 3;
 inline constexpr int odd = 1;  ///< the device that is wrong
 
-/// The source line of a call, and the call as a function of the communicator `g`. A macro gives both the same line,
+/// The source line of a call, and the call as a function of the communicator `g`. A macro gives both one line,
 /// however a table is formatted.
 #define CALL(call) \
   ::shard::SourceLine::current(), []([[maybe_unused]] ::shard::Communicator& g) { return call; }

@@ -166,7 +166,7 @@ std::string common_folder(Communicator& group, const std::unique_ptr<FolderRepla
   return group.gather_for_all("folder", folder ? folder->folder() : "")[0];
 }
 
-/// If a device could not write, device 0 removes the new folder. Then the failed device throws, which ends the job.
+/// If a device could not write, device 0 removes the new folder, and then the failed device ends the job.
 void agree(Communicator& group, const std::exception_ptr& failure,
            std::unique_ptr<FolderReplacement>& folder) {
   const std::vector<Index> failed = group.exchange("whether all is written", failure ? 1 : 0);

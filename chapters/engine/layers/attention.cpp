@@ -20,8 +20,8 @@ std::vector<Range> runs_of(std::span<const Index> at) {
   return runs;
 }
 
-/// A run of queries and a run of keys, in which some query sees some key: query i of the run sees the keys i + first to
-/// i + last of the other run.
+/// A run of queries and a run of keys, where some query sees some key: query i of its run sees the keys i + first
+/// to i + last of the other.
 struct Block {
   std::size_t query_run, key_run;
   Range queries, keys;

@@ -11,8 +11,7 @@ namespace shard {
 
 namespace {
 
-/// Cuts the list into `parts` parts with sums of at most `most`, the first ones as large as possible. Empty if there is
-/// no such cut.
+/// Cuts the list into parts with sums of at most `most`, the first ones as large as possible. Empty if this fails.
 std::vector<Range> cut_within(const std::vector<Index>& costs, int parts, Index most) {
   const auto size = static_cast<Index>(costs.size());
   std::vector<Range> cut;

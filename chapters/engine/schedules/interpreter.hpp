@@ -1,7 +1,7 @@
 #pragma once
 
-/// Interpreters of a schedule. The engine's computes and sends, the clock's adds up durations, the closed form's adds
-/// up memory, and the checker's looks for mistakes.
+/// Interpreters of a schedule. The engine's computes and sends, the clock's adds up durations, the closed form's
+/// adds up memory, and the checker's looks for mistakes.
 
 #include <vector>
 

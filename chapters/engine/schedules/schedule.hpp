@@ -50,8 +50,8 @@ struct Action {
 /// "forward of micro-batch 3, stage 1".
 std::string to_string(const Action& action);
 
-/// The actions of all devices. A stage is a number of consecutive layers. Stage s is on device s mod devices, so with
-/// v times as many stages as devices, each device has v stages, from different parts of the model.
+/// The actions of all devices. A stage is a number of consecutive layers. Stage s is on device s mod devices, so
+/// with v times as many stages as devices, each device has v stages, from different parts of the model.
 struct Schedule {
   int devices = 1;
   int stages = 1;

@@ -7,7 +7,7 @@
 
 namespace shard {
 
-/// A pipeline of chapters 08 and 09: its devices, or those along an axis of its mesh, have the stages of the network.
+/// A pipeline of chapters 08 and 09: its devices, or those along an axis of its mesh, have the network's stages.
 /// Base is the class that engines of the workload derive from. `Part` computes a device's stages (StageWorker).
 template <class Part, std::derived_from<ShardedEngine> Base>
 class StagedEngine : public Base {

@@ -40,8 +40,8 @@ Timeline simulate(const Schedule& schedule, const Durations& durations);
 /// backward (two slots); I3 and W3 are the halves of the backward. If a device has several stages, a letter
 /// behind the number says which one. A long drawing is cut into blocks, one below the other.
 std::string draw(const Schedule& schedule);
-/// The drawing, the idle share, the most micro-batches whose activations each device holds, and the devices that would
-/// wait for one another for ever if sends blocked.
+/// The drawing, the idle share, the most micro-batches that each device holds, and the devices that would wait for
+/// one another for ever if sends blocked.
 std::string describe(const Schedule& schedule);
 
 }  // namespace shard

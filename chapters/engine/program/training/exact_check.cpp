@@ -107,8 +107,8 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
   return missing;
 }
 
-/// The largest difference, in ulp, of the first wrong step of three: one with dL/dx, one without it, and one after the
-/// optimizer has halved the weights.
+/// The largest difference, in ulp, of the first wrong step of three: with dL/dx, without it, and after the optimizer
+/// has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
   Communicator& group = checked.run.group;  // does not verify claims of the unsharded engine
@@ -143,8 +143,8 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
 
 }  // namespace
 
-/// The first attempt throws at a false claim that all devices hold the same tensor. The second attempt does not check
-/// claims, and shows the differences that follow from the false one.
+/// The first attempt throws at a false claim that all devices hold the same tensor. The second attempt does not
+/// check claims, and shows the differences that follow from the false one.
 Index exact_difference(const Run& run) {
   const InFloat32 exact;
   constexpr Index rows = 13;  // few enough to stay exact, and prime, so that no cut is even

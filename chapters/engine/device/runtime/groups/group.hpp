@@ -121,8 +121,8 @@ class Group {
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
-  /// Slots that belong to no channel. They count control collectives, begun collective calls, and collectives at the
-  /// end of the program.
+  /// Slots of no channel, which count control collectives, begun collective calls, and collectives at the end of
+  /// the program.
   static constexpr Index control_slot = 0, calls_slot = 1, end_slot = 2;
 
   /// For a backend that sends tensor data over the wire, too. It reports its sends and receives by track().
@@ -145,8 +145,8 @@ class Group {
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
   /// The slot in which a device counts its posts on this side of a channel with this peer.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Calls in flight proceed meanwhile. If an error ends the wait, the request
-  /// goes on, so its `memory` then lives as long as the device.
+  /// Returns when the request is complete. Calls in flight proceed meanwhile. If an error ends the wait, the
+  /// request goes on, so its `memory` then lives as long as the device.
   void wait_for(const std::string& what, Started request, std::shared_ptr<void> memory,
                 Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);
