@@ -68,8 +68,8 @@ struct GpuChoices {
   bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
 };
 
-/// The k-th process on a machine takes the k-th GPU that it sees. Processes may see different GPUs, so they compare
-/// uuids. \throws Error usage when two chose the same GPU
+/// The k-th process on a machine takes the k-th GPU that it sees. Processes may see different GPUs, so they
+/// compare uuids. \throws Error usage when two chose the same GPU
 void choose_gpu() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);

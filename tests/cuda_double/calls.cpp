@@ -41,7 +41,7 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
 }
 
 /// Connects ranks at the first use, as NCCL does since 2.22: each direction between two ranks, and, unless
-/// NCCL_RUNTIME_CONNECT is 0, a ring for collectives. The host waits for its peers meanwhile, and streams progress.
+/// NCCL_RUNTIME_CONNECT is 0, a ring for collectives. The host waits for its peers, while streams progress.
 void connect(const std::vector<Call>& together) {
   ncclComm& comm = *together[0].comm;
   std::vector<MPI_Request> requests;

@@ -28,8 +28,8 @@ void in_library(const char* call, int k, const std::function<void()>& action) {
   action();
   group().synchronize();
 }
-/// While a message is in flight to device 1, both devices begin the first collective of a group. Device 0 continues
-/// both when device 1 already waits in the collective. Either may be first.
+/// While a message is in flight to device 1, both devices begin the first collective of a group. Device 0
+/// continues both when device 1 already waits in the collective. Either may be first.
 template <class Collective>
 void messages_beside(const Collective& collective) {
   std::vector<std::unique_ptr<Communicator>> parts;
@@ -48,8 +48,8 @@ void messages_beside(const Collective& collective) {
   group().synchronize();
 }
 /// A message and a collective are in flight. Each device waits for one of them, and then makes a call in which the
-/// driver may wait for the GPU. The other operation ends only if the other device continues, which may not yet have
-/// launched its part.
+/// driver may wait for the GPU. The other operation ends only if the other device continues, which may not yet
+/// have launched its part.
 void beside_both(const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) {
     Future<> sent;

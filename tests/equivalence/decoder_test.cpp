@@ -17,8 +17,8 @@ using decoders::SingleDecoder;
 
 namespace {
 
-/// Whether, with a sequence on each device, every expert has tokens of every device, and two devices send each other
-/// different numbers of tokens. `chosen`: a block's choices.
+/// Whether, with a sequence on each device, every expert has tokens of every device, and two devices send each
+/// other different numbers of tokens. `chosen`: a block's choices.
 bool is_live(const std::vector<Index>& chosen, int devices, Index experts) {
   std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // [from][to]
   std::set<std::pair<std::size_t, Index>> used;                               // device and expert

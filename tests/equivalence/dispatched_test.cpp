@@ -134,8 +134,8 @@ TEST_CASE("dispatched: a T5 may be cut between any two residual blocks, also wit
 TEST_CASE("dispatched: the encoder's result and the bias of positions go to each device once") {
   T5Model m = small_t5(true, Hidden::relu);
   m.decoder_blocks = 3;
-  // The decoder's modules from its first cross attention on are on device 1. There, three cross attentions read the
-  // encoder's output, and two self-attentions the bias.
+  // The decoder's modules from its first cross attention on are on device 1. There, three cross attentions read
+  // the encoder's output, and two self-attentions the bias.
   Places places(DispatchedT5::modules(m).size(), on(1));
   std::fill_n(places.begin(), 8, on(0));
   DispatchedT5 engine(group(), m, places);

@@ -18,8 +18,8 @@ const auto& once(const Case& c, const Make& make) {
   return found->second;
 }
 
-/// Calls check(case) for each variant's cases, the smallest first. With `--brief`, ends after a case that fails. On
-/// a part of a larger group, does nothing unless `also_in_parts`.
+/// Calls check(case) for each variant's cases, the smallest first. With `--brief`, ends after a case that fails.
+/// On a part of a larger group, does nothing unless `also_in_parts`.
 template <class Check>
 void for_each_case(const Check& check, bool also_in_parts = with_all()) {
   const bool is_part = id(devices() - 1) != devices() - 1;

@@ -149,8 +149,8 @@ inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t 
   throw Error(Code::internal, "exact mode: expected a network with small sums, given none");
 }
 
-/// The cases of a variant, the smallest first: each of its options for tests with all networks of the workload that
-/// it accepts, or, if these are too many, with one network. On processes, only the last options are tested.
+/// The cases of a variant, the smallest first: each of its options for tests with all networks of the workload
+/// that it accepts, or, if these are too many, with one network. On processes, only the last options are tested.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;

@@ -1,5 +1,5 @@
-/// Shows that the tests of sharded results can fail. In every variant, each call is left out once, and each message
-/// is corrupted once. The exact comparison of a step, or of the step after it, must notice it.
+/// Shows that the tests of sharded results can fail. In every variant, each call is left out once, and each
+/// message is corrupted once. The exact comparison of a step, or of the step after it, must notice it.
 
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"

@@ -1,5 +1,5 @@
 /// Each language model generates tokens with a key-value cache. They must equal those of the unsharded network,
-/// which has no cache and makes a pass over all tokens for each new one. A part of the suite of equivalence_test.cpp.
+/// which has no cache, and makes a pass over all tokens for each new one. Part of the suite of equivalence_test.cpp.
 
 #include <algorithm>
 

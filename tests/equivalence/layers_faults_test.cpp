@@ -1,5 +1,5 @@
-/// Shows that the tests of chapter 07 can fail: the comparison with the whole layer must notice each call left out,
-/// and each message corrupted.
+/// Shows that the tests of chapter 07 can fail: the comparison with the whole layer must notice each call left
+/// out, and each message corrupted.
 
 #include <algorithm>
 

@@ -40,8 +40,8 @@ struct Reached {
 };
 
 /// Counts for each gradient; the experts of a block count together. Without elements that depend on no token:
-/// embeddings of tokens that do not occur, experts that no token chose, hidden units that are 0 for all tokens, and
-/// buckets of distances that do not occur. `ids`: the tokens that occur, unless the embedding is also the head.
+/// embeddings of tokens that do not occur, experts that no token chose, hidden units that are 0 for all tokens,
+/// and buckets of distances that do not occur. `ids`: the tokens that occur; none if the embedding is the head.
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
                                               const std::optional<std::vector<Index>>& ids) {
   std::map<std::string, Reached> all;

@@ -1,4 +1,4 @@
-/// The registry: numbers and titles come from folders, a name belongs to one chapter, and unknown options are refused.
+/// The registry: numbers and titles come from folders, names are unique, and unknown options are refused.
 
 #include "engine/program/registry.hpp"
 

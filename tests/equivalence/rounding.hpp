@@ -2,13 +2,13 @@
 
 /// Bounds of the rounding errors of results in real numbers, estimated with the unsharded network.
 ///
-/// A float32 sum of k products, in any order, is the exact sum of products whose factors are changed by relative errors
-/// of at most γ_k = k u / (1 − k u), u = 2⁻²⁴ (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed.,
-/// section 3.1). So we repeat the computation several times, each time with every given number changed, up or down, by
-/// γ of the longest sum. We assume that rounding errors are independent and have mean 0 (Higham and Mary 2019, "A new
-/// approach to probabilistic rounding error analysis"). Then the root mean square of the changes of a result estimates
-/// the standard deviation of its error, and error / estimate has at most Student's distribution. Two computations
-/// differ by two errors.
+/// A float32 sum of k products, in any order, is the exact sum of products whose factors are changed by relative
+/// errors of at most γ_k = k u / (1 − k u), u = 2⁻²⁴ (Higham, "Accuracy and Stability of Numerical Algorithms",
+/// 2nd ed., section 3.1). So we repeat the computation several times, each time with every given number changed,
+/// up or down, by γ of the longest sum. We assume that rounding errors are independent and have mean 0 (Higham and
+/// Mary 2019, "A new approach to probabilistic rounding error analysis"). Then the root mean square of the changes
+/// of a result estimates the standard deviation of its error, and error / estimate has at most Student's
+/// distribution. Two computations differ by two errors.
 
 #include <algorithm>
 #include <cmath>

@@ -29,9 +29,9 @@ double objective(ShardedEngine& engine, const Tensors& weights, const HostTensor
   return sum;
 }
 
-/// Compares every element of every gradient with two central differences, extrapolated to a step of 0 (Richardson).
-/// The error is below the difference of the two, unless a ReLU or a choice changes within a step. To this we add a
-/// bound of rounding.
+/// Compares every element of every gradient with two central differences, extrapolated to a step of 0
+/// (Richardson). The error is below the difference of the two, unless a ReLU or a choice changes within a step. To
+/// this we add a bound of rounding.
 void check_gradients(const Workload& network) {
   const HostTensor input = network.random_input(2, 5),
                    dloss = random_tensor(network.output_shape(2), "weight of each loss", 3);

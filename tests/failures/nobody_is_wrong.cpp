@@ -7,7 +7,8 @@
 
 namespace {
 
-/// Sends a message back and forth between devices 1 and 2, while the others wait long enough to search for a deadlock.
+/// Sends a message back and forth between devices 1 and 2, while the others wait long enough to search for a
+/// deadlock.
 void play_slowly() {
   for (int turn = 0; turn < 8; ++turn) {
     std::this_thread::sleep_for(300ms);

@@ -11,8 +11,8 @@
 
 namespace shard {
 
-/// `Part` computes a micro-batch m in the stages of this device. Stages send each other a `Part::Value`, one tensor
-/// or several, and its gradient, another `Part::Value`. A stage keeps a `Part::Kept` for its backward pass.
+/// `Part` computes a micro-batch m in the stages of this device. Stages send each other a `Part::Value`, one
+/// tensor or several, and its gradient, another `Part::Value`. A stage keeps a `Part::Kept` for its backward pass.
 ///
 ///     Value input(Index m);                                            // what stage 0 reads
 ///     Value forward(Index m, int stage, Value x, Kept& kept);          // in the last stage: the output

@@ -22,8 +22,8 @@ class LanguageModel : public ShardedEngine {
   void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
 
   /// Sets whether forward passes continue one sequence: each pass has the next tokens, and the keys and values of
-  /// earlier ones are kept. Each call forgets these. (For inference: see InferenceMode.) An encoder-decoder gets its
-  /// source in the first pass, and a source without tokens in later ones.
+  /// earlier ones are kept. Each call forgets these. (For inference: see InferenceMode.) An encoder-decoder gets
+  /// its source in the first pass, and a source without tokens in later ones.
   void continue_sequence(bool wanted) {
     continues_ = wanted;
     next_position_ = 0;

@@ -107,8 +107,8 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
   return missing;
 }
 
-/// The largest difference, in ulp, of the first wrong step of three: with dL/dx, without it, and after the optimizer
-/// has halved the weights.
+/// The largest difference, in ulp, of the first wrong step of three: with dL/dx, without it, and after the
+/// optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
   Communicator& group = checked.run.group;  // does not verify claims of the unsharded engine

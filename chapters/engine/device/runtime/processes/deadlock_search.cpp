@@ -74,9 +74,9 @@ DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   return is_urgent_ || std::ranges::any_of(known_, &Known::is_asked) ? for_more_devices : 0s;
 }
 
-/// Answers arrive at different times, so the last ones only suggest which devices are stuck. The proof uses one moment.
-/// It knows a device's state at that moment if the first of its equal answers had arrived by then, and the question
-/// for the last one was sent later.
+/// Answers arrive at different times, so the last ones only suggest which devices are stuck. The proof uses one
+/// moment. It knows a device's state at that moment if the first of its equal answers had arrived by then, and the
+/// question for the last one was sent later.
 void DeadlockSearch::prove() {
   DeviceStates last;
   for (const Known& known : known_) last.push_back(known.state);
