@@ -12,7 +12,7 @@ namespace shard::layer_cuts {
 using Results = std::map<std::string, HostTensor>;
 /// Runs the layer forward and backward. Output and gradients, each as this device holds it. A collective.
 std::map<std::string, Placed> placed_results(Layer& layer, const LayerCase& of);
-/// The results of the whole layer, on one device. \throws Error internal when more than a tenth of a result is zeros,
+/// The results of the whole layer, on one device. \throws Error internal when more than a tenth of a result is 0,
 /// since such a case would notice few mistakes
 Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arithmetic);
 
