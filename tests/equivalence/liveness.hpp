@@ -39,7 +39,7 @@ struct Reached {
   double elements = 0, not_zero = 0;
 };
 
-/// Counts for each gradient; the experts of a block count together. Without elements that depend on no token:
+/// Counts each gradient; the experts of a block count together. Elements that depend on no token do not count:
 /// embeddings of tokens that do not occur, experts that no token chose, hidden units that are 0 for all tokens,
 /// and buckets of distances that do not occur. `ids`: the tokens that occur; none if the embedding is the head.
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
