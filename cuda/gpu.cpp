@@ -68,9 +68,8 @@ struct GpuChoices {
   bool is_shared() const { return static_cast<int>(gpus.size()) < processes; }
 };
 
-/// The k-th process on a machine takes the k-th GPU that it sees. A launcher may show each process other GPUs, so
-/// processes compare the uuids of those that they have chosen. Returns whether two of the job's chose the same one.
-/// \throws Error usage where there is none
+/// The k-th process on a machine takes the k-th GPU that it sees. Processes may see different GPUs, so they
+/// compare uuids. Returns whether two of the job chose the same GPU. \throws Error usage where there is none
 bool choose_gpu() {
   MPI_Comm machine;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);

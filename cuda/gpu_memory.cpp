@@ -78,18 +78,18 @@ BlockCache& cache() {
 /// The most bytes that the driver copies from the host to the GPU without a wait.
 constexpr std::size_t small = 64 << 10;
 
-/// Call it before a copy from the host to the GPU. In a large one the driver may wait for the stream, the stream for
-/// other devices, and these for this host. So wait here, where this device's calls proceed.
+/// Call it before a copy from the host to the GPU. In a large copy, the driver may wait for the stream, the stream
+/// for other devices, and these for this host. So we wait here first, where this device's calls proceed.
 void wait_before_copy(std::size_t bytes) {
   if (bytes > small) finish(gpu().computation());
 }
 
-/// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one goes that was
-/// not used for the longest time.
+/// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one that was
+/// used least recently is freed.
 constexpr std::size_t most_copies = 64;
 struct KeptCopy {
   std::shared_ptr<const Workspace> memory;
-  Index used;  ///< by which request
+  Index used;  ///< the number of the last request for it
 };
 std::unordered_map<std::string, KeptCopy>& copies() {
   static auto* kept = new std::unordered_map<std::string, KeptCopy>;

@@ -8,19 +8,19 @@ namespace shard::cuda {
 
 namespace {
 
-/// Copies `rows` pieces of `width` elements each. The distances are from one piece's begin to the next one's.
+/// Copies `rows` pieces of `width` elements each. Distances are between the beginnings of consecutive pieces.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
                  Index width, Index rows, cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
-  if (rows == 1)  // without distances, which must be below 2 GiB
+  if (rows == 1)  // needs no distances, which must be below 2 GiB
     SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes(width), kind, stream));
   else
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
                                       static_cast<std::size_t>(rows), kind, stream));
 }
 
-/// Elements of a slice of extent 1.
+/// The number of elements of a slice of extent 1.
 Index slice_of_one(const Tensor& t, int axis) {
   return num_elements(runtime::with_extent(t.shape(), axis, 1));
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """against_accelerate.py [--programs FOLDER] [--settings N] [--seed S]
 
-Holds the maps of chapter 10 against Hugging Face's Accelerate: random networks of three families, random memory,
-and random classes that stay whole. Each map must be the same, module for module, and so must the memory that
-balancing leaves to each device. Needs torch, transformers and accelerate, in any Python; ./tests/run does without
+Compares the maps of chapter 10 with those of Hugging Face's Accelerate: random networks of three families, random
+memory, and random classes that stay whole. Each map must be the same, module for module, and so must each device's
+memory after balancing. Needs torch, transformers and accelerate, in any Python; ./tests/run does without
 them. No network has weights: its tensors are on torch's device `meta`, and its folder has config.json alone."""
 import argparse
 import collections
@@ -59,13 +59,13 @@ def build(config_class, sizes, tied, dtype):
     with accelerate.init_empty_weights():
         model = kind.from_config(config, dtype=dtype)
     model.tie_weights()
-    if config.model_type == "t5" and not tied:  # the config class says that it is tied, whatever it is told
+    if config.model_type == "t5" and not tied:  # the config class always ties it
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     return model
 
 
 def random_memory(draw, total):
-    """Memory such that what is to be placed often does not fit."""
+    """Random memory, often too little for the network."""
     devices = draw.randint(0, 5)
     share = total / max(devices, 1) * draw.choice((0.2, 0.5, 0.9, 1.1, 1.5, 3))
     memory = {d: int(share * draw.uniform(0.3, 1.3)) * (draw.random() > 0.05) for d in range(devices)}
@@ -87,7 +87,7 @@ def random_classes(draw, model):
 
 
 def random_setting(draw, folder):
-    """A network's folder, the network, and what is asked."""
+    """A random network, written to the folder, and settings for its map."""
     config_class, sizes, tied = random_config(draw)
     own, asked = draw.choice(list(DTYPES)), draw.choice([None, *DTYPES])
     model = build(config_class, sizes, tied, DTYPES[own])
@@ -115,7 +115,7 @@ def theirs(model, memory, whole, dtype, way):
 
 
 def ours(program, folder, memory, whole, dtype, way):
-    """The same of chapter 10, and the shares from its picture."""
+    """Chapter 10's map, and the memory that it prints."""
     command = [program, "map", "--params", str(folder), "--device-map", way, "--no-split", ",".join(whole) or "none",
                "--memory", ",".join(f"{place}={size}B" for place, size in memory.items()),
                "--json", str(folder / "map.json"), *(["--dtype", dtype] if dtype else [])]
@@ -171,7 +171,7 @@ def main():
     parser.add_argument("--settings", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)  # that there are no such GPUs here
+    logging.disable(logging.WARNING)  # warns of missing GPUs
     warnings.simplefilter("ignore")
     draw = random.Random(arguments.seed)
     same, divided, seen = 0, 0, collections.Counter()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """against_transformers.py [--programs FOLDER] [--models NAMES] [--variants NAMES] [--devices 1,2,3]
 
-Holds the engines of chapter 08 against Hugging Face's transformers: small networks with random weights, made with
+Compares the engines of chapter 08 with Hugging Face's transformers: small networks with random weights, made with
 its own config classes and saved by save_pretrained in many files; or a network in a folder of yours, whose path
 stands among the names. Logits, loss, and every gradient must be within 1e-5 of float64, relative to the largest
 element of each tensor. The tokens that follow a prompt must be the same, up to one that ends a sequence, and so
@@ -67,7 +67,7 @@ def make(name, folder):
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
     if config.model_type == "t5":
         enliven(model)
-    if name.endswith("own-head"):  # the config class says that it is tied, whatever it is told
+    if name.endswith("own-head"):  # the config class always ties it
         model.lm_head.weight = torch.nn.Parameter(torch.randn(101, 48) / 48**0.5)
     model.save_pretrained(folder, max_shard_size="20KB")
     if name == "mistral-window":
@@ -95,7 +95,7 @@ def make_odd(folder, name, ties, head, refused):
 
 
 def enliven(model):
-    """Lets a T5 with random weights say different tokens: the place of a token counts for more, and the token
+    """Changes a T5's random weights so that it generates different tokens: positions count for more, and the token
     itself and the source, which is always the same, for less."""
     model.shared.weight.data *= 0.1
     for name, parameter in model.named_parameters():
@@ -128,7 +128,7 @@ def spell_as_older(folder):
 
 
 def batch(path, config):
-    """Sequences of 11 tokens, three of whose labels are missing. A T5 reads them, and says sequences of 7."""
+    """Sequences of 11 tokens, without three labels. For a T5 they are sources, and targets have 7 tokens."""
     generator = torch.Generator().manual_seed(5)
     ids = torch.randint(0, config.vocab_size, (3, 12), generator=generator)
     tensors = {"input_ids": ids[:, :-1].contiguous()}
@@ -159,7 +159,7 @@ def on_disk(name, gradient):
 
 
 def expected(model, tensors):
-    """Logits, loss and gradients by transformers, and a loss of our own, as labels are aligned already."""
+    """Logits and gradients by transformers. The loss is computed here, since labels are aligned already."""
     model.zero_grad()
     logits = model(**{name: ids for name, ids in tensors.items() if name != "labels"}).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tensors["labels"].flatten())
@@ -171,13 +171,13 @@ def expected(model, tensors):
 
 
 def generated(model, prompt):
-    """The tokens that transformers says after a prompt."""
+    """The tokens that transformers generates after a prompt."""
     ids = model.generate(prompt[None], max_new_tokens=NEW_TOKENS, do_sample=False)[0].tolist()
     return ids[1 if model.config.is_encoder_decoder else len(prompt):]
 
 
 def let_one_end(model, prompt, folder):
-    """Lets the token that is said last, for the first time, end a sequence: generation_config.json names it."""
+    """Lets the generated token that first occurs latest end a sequence, in generation_config.json."""
     model.generation_config.eos_token_id = None
     ids = generated(model, prompt)
     path = folder / "generation_config.json"

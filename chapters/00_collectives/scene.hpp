@@ -39,7 +39,7 @@ class Scene {
   Outcome ends();
 
  private:
-  /// Everybody's mistake; "" where there is none.
+  /// Collects the mistakes of all devices; "" is none.
   void notes(const std::string& mine);
 
   Communicator& group_;

@@ -21,7 +21,7 @@ enum class Verdict {
 
 /// Makes a layer on this group of devices.
 using MakeLayer = std::function<std::unique_ptr<Layer>(Communicator& group, Arithmetic)>;
-/// What device `me` of n sends, forward and backward.
+/// The closed form of what device `me` of n sends, forward and backward.
 using Form = std::function<Traffic(int n, int me)>;
 
 /// A way to cut a layer along one of its axes.

@@ -12,11 +12,11 @@ namespace shard::layer_cuts {
 using Results = std::map<std::string, HostTensor>;
 /// Runs the layer forward and backward. Output and gradients, each as this device holds it. A collective.
 std::map<std::string, Placed> placed_results(Layer& layer, const LayerCase& of);
-/// Of the whole layer, on one device. \throws Error internal when more than a tenth of a result is zeros: such
-/// a case would not notice much
+/// The results of the whole layer, on one device. \throws Error internal when more than a tenth of a result is 0,
+/// since such a case would notice few mistakes
 Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arithmetic);
 
-/// What came of a claim; the same on all devices.
+/// The result of testing a claim; the same on all devices.
 struct Finding {
   double relative = 0;     ///< largest difference, relative to the largest element of the tensor
   std::string difference;  ///< the first one, of the first device that has one

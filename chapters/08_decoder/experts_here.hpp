@@ -50,7 +50,7 @@ std::pair<Tensor, std::vector<FeedForwardGradients<X, C, R>>> answers_backward(
   return {std::move(dn), std::move(dw)};
 }
 
-/// What a block keeps whose experts are on several devices. X: the tokens that came to an expert.
+/// Kept by a block whose experts are on several devices. X: the layout of the tokens that came to an expert.
 template <class BlockKept, Layout X, Layout C>
 struct AskedKept : BlockKept {
   ExpertChoice choice;  // of my tokens

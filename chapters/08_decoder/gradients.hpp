@@ -1,6 +1,6 @@
 #pragma once
 
-/// What becomes of the gradient of a weight that a block has computed: put(what, gradient). `what` is a part
+/// Functions put(what, gradient), which take the gradient of a weight that a block has computed. `what` is a part
 /// of a block, or a name.
 
 #include "blocks.hpp"

@@ -116,9 +116,9 @@ struct T5Kept {
 inline std::vector<Index> all_positions(const Tokens& tokens) {
   return positions_from(0, tokens.positions.empty() ? 0 : tokens.positions.back() + 1);
 }
-/// Whether no pass before has begun these sequences. In a pass that goes on
-/// (LanguageModel::continue_sequence), the encoder has nothing to read, and what the decoder's cross
-/// attentions made of its result is kept.
+/// Whether this is the first pass of these sequences. In later passes (LanguageModel::continue_sequence), the
+/// encoder has nothing to read, and the keys and values that the decoder's cross attentions computed from its
+/// result are kept.
 inline bool begins(const Tokens& target) {
   return target.positions.empty() || target.positions.front() == 0;
 }

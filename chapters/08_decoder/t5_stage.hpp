@@ -36,15 +36,15 @@ struct T5Stage {
     const C& copy = copies.stack(side).position_bias;
     return copy.is_empty() ? w.stack(side).position_bias : copy;
   }
-  /// No rows: what the encoder returns in a pass that goes on (begins).
+  /// A tensor without rows: the encoder's result in later passes of a generation, where it does not run.
   X nothing() const {
     const Shape none = {0, m.model_dim};
     return detail::Access::make<X>(engine.group(), Tensor(none), none, engine.device_id());
   }
 
   /// ## Forward
-  /// Through the blocks here. The device that has a stack's first block makes its stream of the tokens. What
-  /// the encoder returned is kept, as keys' gradients need it, so that a copy goes on to the next device.
+  /// Through the blocks here. The device with a stack's first block looks up the tokens. The encoder's result is
+  /// kept, since keys' gradients need it, so the next device gets a copy.
   T5Stream<X> forward(T5Stream<X> x, Kept& kept) const {
     if (begins(kept.decoder.tokens) && split.has(Side::encoder, device)) read(Side::encoder, x.encoder, kept);
     if (!split.has(Side::decoder, device)) return x;
@@ -53,7 +53,7 @@ struct T5Stage {
     if (!is_last()) x.encoder = detail::relaid(kept.encoder.n.local().clone(), kept.encoder.n);
     return x;
   }
-  /// Of what the last device's blocks have made: (T, 1).
+  /// The losses (T, 1), from the result of the last device's blocks.
   X losses(Kept& kept) const {
     const auto& target = kept.decoder;
     C z = scale(matmul(target.n, transposed(head())), m.how.logit_scale);  // (T, V)   R·S0ᵀ = S1
@@ -62,14 +62,14 @@ struct T5Stage {
   }
 
   /// ## Backward
-  /// Of the losses, (T, 1): the gradient of what the last norm read, (T, D).
+  /// The gradient of the last norm's input, (T, D), from that of the losses, (T, 1).
   template <class Put>
   X losses_backward(const X& dlosses, Kept& kept, R& dhead, const Put& put) const {
     return decoders::losses_backward(*this, dlosses, w.decoder.final_norm, head(), kept.decoder.tokens,
                                      kept.decoder, dhead, put, t5_name(Side::decoder, "final_norm"));
   }
-  /// d is the gradient of what `forward` returned. Every block of the decoder adds to the gradient of what
-  /// the encoder returned. Adds that of the embedding to `dtable`. Returns that of x.
+  /// d is the gradient of forward's result. Every block of the decoder adds to the gradient of the encoder's
+  /// result. Adds the embedding's gradient to `dtable`. Returns the gradient of x.
   template <class Put>
   T5Stream<X> backward(T5Stream<X> d, Kept& kept, R& dtable, const Put& put) const {
     Y dsource;  // (T_e, D)
@@ -86,7 +86,7 @@ struct T5Stage {
   /// \name As a division (decoder_block.hpp)
   /// @{
   static const X& all_rows(const X& n) { return n; }
-  /// What the addends of all devices make, P → R; or what this device has.
+  /// The sum of the addends of all devices, P → R, or y itself if it is no addend.
   X sum(Y y, SourceLine where = SourceLine::current()) const {
     if constexpr (std::same_as<X, Y>)
       return y;

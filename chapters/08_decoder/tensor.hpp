@@ -74,7 +74,7 @@ struct DividedHeads {
   }
 
  private:
-  /// What a device needs of keys' gradients for its rows: all rows of its heads, or its rows of all heads.
+  /// The part of keys' gradients that a device needs: all rows of its heads, or its rows of all heads.
   const K& for_my_rows(const K& d) const
       requires(std::same_as<X, Replicated> || !std::same_as<K, Replicated>) {
     return d;

@@ -70,7 +70,6 @@ struct GeluSlope {
   }
 };
 
-/// Applies f to each element.
 template <class F>
 struct Mapped {
   F f;

@@ -119,7 +119,7 @@ struct SoftmaxBackward {
     dp[i] = p[i] * (dp[i] - dots[i / n]);
   }
 };
-/// Index i stands for an element of a stack of heads, and of the rows of which it is a part.
+/// Index i stands for an element of the stack.
 struct StackHeads {
   Index heads, rows, d;          ///< of the stack, for each sequence
   Index first, length, columns;  ///< the first row of the block, and the rows and columns of a sequence
@@ -129,7 +129,7 @@ struct StackHeads {
     stack[i] = t[(first + number / heads * length + row) * columns + head[number % heads] * d + i % d];
   }
 };
-/// Index i stands for an element of the rows. It adds all matrices of its head.
+/// Index i stands for an element of `into`. The kernel adds all matrices of its head to it.
 struct AddHeads {
   Index heads, rows, d;
   Index first, length, columns;
@@ -157,7 +157,7 @@ Tensor folded_rows(Kernel kernel, const Tensor& t, Args... args) {
   return result;
 }
 
-/// Sums each column of t: first each of some groups of rows, so that there is work for all threads, then their sums.
+/// Sums each column of t. Many rows are summed in groups first, so that there is work for all threads.
 template <class Kernel, class... Args>
 Tensor folded_columns(Kernel kernel, const Tensor& t, Args... args) {
   if (t.size() == 0) return Tensor({t.extent(1)});
@@ -175,7 +175,6 @@ Tensor folded_columns(Kernel kernel, const Tensor& t, Args... args) {
   return result;
 }
 
-/// A kernel of a block of heads of t.
 template <class Kernel>
 Kernel in_block(const Tensor& t, const HeadBlock& block) {
   const Index length = t.extent(0) / block.all_sequences;

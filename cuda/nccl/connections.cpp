@@ -73,7 +73,6 @@ Connections& connections_for(const Group& group) {
   return made;
 }
 
-/// Calls `action` for all NCCL communicators of this device.
 template <class Action>
 void for_each_communicator(const Action& action) {
   for (auto& [group, connections] : all_connections()) {

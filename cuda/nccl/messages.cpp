@@ -69,7 +69,7 @@ Task send(Call& call) {
   Turn turn(pair.launched, position[0]);
   co_await turn;
   launch_send(pair, call);
-  co_await position_sent;  // not before the launch: the receiver's GPU may have begun
+  co_await position_sent;  // after the launch, for which the receiver's GPU may already wait
 }
 
 /// A post_receive's tensor has its shape and memory already.
@@ -104,7 +104,7 @@ Task receive(Call& call) {
   Turn turn(pair.launched, position[0]);
   co_await turn;
   launch_receive(pair, call, shape);
-  co_await answer;  // not before the launch: the sender's GPU may have begun
+  co_await answer;  // after the launch, for which the sender's GPU may already wait
 }
 
 }  // namespace shard::cuda

@@ -32,7 +32,7 @@ class Scheduler {
   /// The current device waits. Returns when it should test again whether it can proceed. \throws Error deadlock
   /// when it can never continue
   void wait(const std::function<runtime::Blocked()>& describe);
-  /// The current device stays runnable. Once in some calls, the others run first.
+  /// Lets the other devices run first, once in 64 calls. The current device stays runnable.
   void yield();
   /// Prints what each device does on stderr, a line each. For debuggers.
   void print() const;

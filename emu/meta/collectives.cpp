@@ -1,5 +1,5 @@
-/// The collectives: members agree on each call as always, and what the emulator would send is booked by its closed
-/// form. Tensors and buffers are made and freed in the emulator's order.
+/// The collectives. Members agree on each call, and book what the emulator would send, by its closed form. Tensors
+/// and buffers are made and freed in the emulator's order.
 
 #include <fmt/format.h>
 
@@ -9,13 +9,13 @@
 
 namespace shard::runtime {
 
-/// Whether the host has written the tensor: what each member tells the others.
+/// The number that a member announces: 1 if the host has written its tensor.
 Index is_written(const Tensor& t) {
   return meta::host_values(t).empty() ? 0 : 1;
 }
 
-/// What the host has written goes along, so that engines can tell each other how many rows come. `leave` and `arrive`
-/// say where the parts for each member, and from each, lie in a row. Members without elements have written nothing.
+/// Sends values that the host has written, since engines read numbers of rows that arrive in this way. `leave` and
+/// `arrive`: the ranges of the parts for each member and from each. A member without elements announces 0.
 class HostValues {
  public:
   HostValues(Call& call, const Tensor& t, const std::vector<Range>& leave, const std::vector<Range>& arrive) {

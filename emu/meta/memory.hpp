@@ -6,8 +6,8 @@
 
 namespace shard {
 
-/// A block that is booked and not there. What the host has written as a whole is kept, since engines read it again:
-/// tokens, and how many rows go to whom.
+/// A block that is booked and not allocated. Values are kept if the host has written the whole tensor, since
+/// engines read them again: tokens, and numbers of rows.
 class Storage {
  public:
   Storage(Index bytes, Purpose purpose);

@@ -1,4 +1,4 @@
-/// The operations: what is checked and booked, and the shapes of results.
+/// The operations check their arguments, book their costs, and return tensors of the right shape.
 
 #include <cmath>
 
@@ -48,7 +48,7 @@ Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, SourceL
   return std::move(t);
 }
 
-/// A number for each index of an axis of a matrix, from one matrix or from two of a shape.
+/// Reduces one matrix, or two of one shape, to a number for each index of an axis.
 Tensor folded(const char* call, const Tensor& a, const Tensor& b, int axis, SourceLine where) {
   const CallSite site(where);
   note_elementwise(call, a.size());

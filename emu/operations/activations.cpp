@@ -12,7 +12,6 @@ using runtime::note_elementwise;
 
 namespace {
 
-/// Applies f to each element.
 template <class F>
 Tensor mapped(const char* call, Tensor&& t, const F& f) {
   note_elementwise(call, t.size());

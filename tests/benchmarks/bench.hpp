@@ -66,7 +66,6 @@ struct Statistics {
   std::string text() const;
 };
 
-/// The result of a comparison.
 struct Pair {
   Statistics ours, reference;
   int repetitions;

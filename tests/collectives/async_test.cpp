@@ -27,7 +27,6 @@ Range part_of_mine(Index extent) {
   return part(extent, devices(), me());
 }
 
-/// A call in flight, and its expected result.
 struct InFlight {
   Future<Tensor> future;
   HostTensor expected;

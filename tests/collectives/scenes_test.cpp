@@ -24,14 +24,12 @@ bool is_right(const Shape& shape, std::vector<float> values) {
   return scene.ends().is_right;
 }
 
-/// A row of a drawing, with cells of this width.
 Row row(int devices, int width) {
   Row row{"label", {}, true};
   for (int d = 0; d < devices; ++d) row.cells.push_back({std::string(static_cast<std::size_t>(width), 'x')});
   return row;
 }
 
-/// The lines of a drawing.
 Lines lines_of(const std::string& picture) {
   return split_lines(picture);
 }

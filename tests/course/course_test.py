@@ -229,7 +229,7 @@ class Starters(unittest.TestCase):
                 self.require_solvable(out, [ALL[i] for i in ids])
 
     def require_solvable(self, out, some):
-        """Checks that the functions are holes, that nothing else of their files is missing, nor what they need."""
+        """Checks that the functions are holes, and that the rest of their files, and what they need, is there."""
         for e in some:
             for hole in e.holes:
                 text = (out / "chapters" / hole.file).read_text()

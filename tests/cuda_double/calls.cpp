@@ -13,7 +13,6 @@ namespace {
 
 std::vector<Call> grouped;
 
-/// The memory that a call accesses.
 std::vector<Access> accesses_of(const Call& c) {
   std::vector<Access> accesses;
   const std::size_t bytes = bytes_of(c.line.count, c.line.type);
@@ -26,8 +25,7 @@ std::vector<Access> accesses_of(const Call& c) {
   return accesses;
 }
 
-/// Refuses memory of the result that overlaps the source's, unless the two are equal, or a part lies at its
-/// place in the whole.
+/// Refuses a result that overlaps the source, unless they are equal, or one is the rank's part of the other.
 void require_in_place_or_apart(const Call& c, const std::vector<Access>& accesses) {
   const std::size_t part = static_cast<std::size_t>(c.comm->rank) * bytes_of(c.line.count, c.line.type);
   const char* from = static_cast<const char*>(c.from) + (c.line.kind == Kind::reduce_scatter ? part : 0);
@@ -42,9 +40,8 @@ void require_apart(const std::vector<Access>& of_one, const std::vector<Access>&
       if ((a.is_write || b.is_write) && overlap(a, b)) violation("two calls of a group use the same memory");
 }
 
-/// As NCCL does since 2.22: what is used for the first time is connected first, and the host waits for its
-/// peers. Streams go on meanwhile, the program does not. Each peer that is sent to, each that is received from,
-/// and, unless NCCL_RUNTIME_CONNECT is 0, a ring for collectives.
+/// Connects ranks at the first use, as NCCL does since 2.22: each direction between two ranks, and, unless
+/// NCCL_RUNTIME_CONNECT is 0, a ring for collectives. The host waits for its peers, while streams progress.
 void connect(const std::vector<Call>& together) {
   ncclComm& comm = *together[0].comm;
   std::vector<MPI_Request> requests;

@@ -55,8 +55,7 @@ Introduction introduction(int rank) {
   return mine;
 }
 
-/// In the process that made the id: collects the process of every rank. Each rank must come once, with its
-/// own GPU.
+/// The process of every rank, for the process that made the id. Each rank must come once, with its own GPU.
 std::vector<int> introduced(int ranks, int tag) {
   std::vector<int> processes(static_cast<std::size_t>(ranks), -1);
   std::set<std::pair<std::size_t, std::string>> gpus;
@@ -89,7 +88,7 @@ int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   return PMPI_Test(request, done, status);
 }
 
-/// The same where the host does nothing else.
+/// Streams progress while a host waits here, too.
 int MPI_Ssend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
   MPI_Request request;
   MPI_Issend(data, count, type, to, tag, comm, &request);

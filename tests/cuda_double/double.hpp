@@ -14,7 +14,7 @@ namespace cuda_double {
 
 /// Ends the program with code 70 and one line.
 [[noreturn]] void violation(const std::string& what);
-/// Ends the program if a group of NCCL is open. Then no function may be called that waits or orders work.
+/// Ends the program if a group of NCCL is open: no function that waits or orders work may be called then.
 extern int open_groups;
 void require_no_open_group(const char* call);
 
@@ -35,7 +35,7 @@ void deliver();
 
 /// Does all launched work that need not wait.
 void progress();
-/// The host waits in a call, and does nothing else; streams go on. Ends the program where this takes too long.
+/// Waits in a call, while streams progress. Ends the program if this takes too long.
 void block_host(const std::string& call, const std::function<bool()>& is_done);
 /// How long a call may wait for its peers. The default is long enough for a machine that is busy.
 std::chrono::seconds patience();

@@ -16,7 +16,8 @@ namespace cuda_double {
 namespace {
 
 constexpr int most_processes = 16;
-constexpr std::uint64_t most_launches = 256;  // of a process, that other processes have not made yet
+constexpr std::uint64_t most_launches =
+    256;  // of a process, for which other processes have not launched their part
 
 struct Launch {
   int communicator;  // its tag

@@ -22,14 +22,14 @@ Tensor some() {
   return Tensor({6, 4});
 }
 
-/// Leaves out the k-th call from now on, or lets it fail.
+/// Leaves out the k-th of these calls in the action.
 void in_library(const char* call, int k, const std::function<void()>& action) {
   plant(call, k, left_out);
   action();
   group().synchronize();
 }
-/// While a message is on its way to device 1, both devices begin the first collective of a group. Device 0 goes
-/// on with either when device 1 has long gone into the collective. Which one comes first is left to chance.
+/// While a message is in flight to device 1, both devices begin the first collective of a group. Device 0
+/// continues both when device 1 already waits in the collective. Either may be first.
 template <class Collective>
 void messages_beside(const Collective& collective) {
   std::vector<std::unique_ptr<Communicator>> parts;
@@ -47,9 +47,9 @@ void messages_beside(const Collective& collective) {
   }
   group().synchronize();
 }
-/// Each device waits for one of two operations, and then makes a call in which the driver may wait for the GPU.
-/// Both operations can end only when the other device goes on, too. Whether it has launched its part of the other
-/// one by then is left to chance.
+/// A message and a collective are in flight. Each device waits for one of them, and then makes a call in which the
+/// driver may wait for the GPU. The other operation ends only if the other device continues, which may not yet
+/// have launched its part.
 void beside_both(const std::vector<std::function<void()>>& calls) {
   for (const auto& call : calls) {
     Future<> sent;
@@ -187,7 +187,7 @@ const std::vector<Case> mistakes_in_library = {
      {"expected every device to be there, given NCCL's", "words of the test double"},
      [] {
        Tensor sum = group().all_reduce_async(some(), ReduceOp::sum).get();
-       plant("cudaEventQuery", 0, cudaErrorNotReady);  // so that the host waits at least once
+       plant("cudaEventQuery", 0, cudaErrorNotReady);  // so the host waits at least once
        plant("asynchronous error", 0, ncclRemoteError);
        sum.to_host();
      }},
@@ -210,7 +210,7 @@ const std::vector<Case> mistakes_in_library = {
                     [] { sum_of_squares(some()); }, [] { column_sums(some()); }, [] { row_sums(some()); },
                     [] { softmax(some()); }});
      }},
-    // A variable that other programs want, and that would let collectives and messages wait for one another.
+    // Other programs need this variable. Here, collectives and messages would wait for one another.
     {"one_queue_for_all_streams",
      {2},
      0,
@@ -229,7 +229,7 @@ const std::vector<Case> mistakes_in_library = {
      },
      Where::emulator,
      {{"NVIDIA_TF32_OVERRIDE", "1"}}},
-    // What it says then is the test `cuda_double.slow_gpu`.
+    // `cuda_double.slow_gpu` tests what it prints.
     {"host_is_away",
      {2},
      0,
@@ -239,7 +239,7 @@ const std::vector<Case> mistakes_in_library = {
        if (me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
        sum.get().to_host();
      }},
-    // Alone, too, without a launcher: there the GPU is given back when the program ends.
+    // 0: one process without a launcher. It frees the GPU when it ends.
     {"gpu_breaks_while_a_collective_uses_memory",
      {0, 2},
      70,

@@ -14,7 +14,6 @@
 namespace cuda_double {
 
 enum class Kind : std::int64_t { all_reduce, reduce, broadcast, reduce_scatter, all_gather, send };
-/// The name of NCCL's function.
 const char* name_of(Kind kind);
 
 /// The line sent before the data of a call.

@@ -126,7 +126,7 @@ void given_back(const char* kind, const void* thing, const char* call) {
 
 }  // namespace cuda_double
 
-/// Of the last call that failed, whatever has succeeded since.
+/// The error of the last call that failed, even if later calls have succeeded.
 cudaError_t cudaGetLastError() {
   using namespace cuda_double;
   return static_cast<cudaError_t>(std::exchange(last_error, broken));

@@ -1,4 +1,4 @@
-/// The decoder on one device by itself: its problems leave nothing out, and integer optimizers count in its units.
+/// The decoder on one device: exact problems have few gradients of 0, and integer optimizers count in its units.
 
 #include "engine/workloads/decoder/decoder.hpp"
 
@@ -17,9 +17,10 @@ using decoders::SingleDecoder;
 
 namespace {
 
-/// Of a block's choices, one sequence on each device.
+/// Whether, with a sequence on each device, every expert has tokens of every device, and two devices send each
+/// other different numbers of tokens. `chosen`: a block's choices.
 bool is_live(const std::vector<Index>& chosen, int devices, Index experts) {
-  std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // of each, for each device
+  std::vector<std::vector<Index>> tokens(static_cast<std::size_t>(devices));  // [from][to]
   std::set<std::pair<std::size_t, Index>> used;                               // device and expert
   for (std::vector<Index>& of_device : tokens) of_device.resize(tokens.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -46,7 +47,7 @@ TEST_CASE("decoder: in exact problems, 90 % or more of each gradient's elements 
 
 TEST_CASE(
     "decoder: in live problems, every expert has tokens of every device, and some two devices have other "
-    "numbers of tokens for each other") {  // with the same ones, it would not matter whether they tell
+    "numbers of tokens for each other") {  // with equal numbers, devices need not exchange them
   for (const auto& [devices, blocks] : {std::pair{2, 1}, {2, 2}, {3, 1}, {3, 2}, {3, 3}, {5, 1}}) {
     const auto accepts = [blocks = blocks](const Workload& w) {
       return as_decoder(w).model().is_mixture() && w.num_layers() >= blocks;

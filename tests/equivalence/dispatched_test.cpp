@@ -1,5 +1,4 @@
-/// Networks that run by a map: wherever their parts are, losses and tokens are those of one device, bit for
-/// bit.
+/// Networks whose modules a map dispatches to places: losses and tokens equal those of one device, bit for bit.
 
 #include "08_decoder/single.hpp"
 #include "08_decoder/t5.hpp"
@@ -70,7 +69,7 @@ Said said_by(LanguageModel& engine, const Model& m, const Checkpoint& weights, c
   return said;
 }
 
-/// Places on as many devices as run: "2" is the last one, at most.
+/// The place of a device, or of the last one if there are fewer.
 std::string on(int device) {
   return std::to_string(std::min(device, devices() - 1));
 }
@@ -135,8 +134,8 @@ TEST_CASE("dispatched: a T5 may be cut between any two residual blocks, also wit
 TEST_CASE("dispatched: the encoder's result and the bias of positions go to each device once") {
   T5Model m = small_t5(true, Hidden::relu);
   m.decoder_blocks = 3;
-  // From the decoder's first cross attention on, all is elsewhere: three attentions there read what the encoder
-  // returned, and two the bias.
+  // The decoder's modules from its first cross attention on are on device 1. There, three cross attentions read
+  // the encoder's output, and two self-attentions the bias.
   Places places(DispatchedT5::modules(m).size(), on(1));
   std::fill_n(places.begin(), 8, on(0));
   DispatchedT5 engine(group(), m, places);

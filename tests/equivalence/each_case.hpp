@@ -1,13 +1,13 @@
 #pragma once
 
-/// Each variant of a chapter on each network of its own, and what should come of some steps of it.
+/// Calls a test for each variant and network of a chapter, and has the expected results of some steps.
 
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"
 
 namespace shard::testing {
 
-/// make(case), made once for all variants, on any number of devices, that are tested with the same network.
+/// make(case), computed once for each network and batch: all variants and numbers of devices share the result.
 template <class Make>
 const auto& once(const Case& c, const Make& make) {
   using Made = std::remove_const_t<decltype(make(c))>;
@@ -18,8 +18,8 @@ const auto& once(const Case& c, const Make& make) {
   return found->second;
 }
 
-/// Each variant's cases, the smallest first. Ends at the first case that fails on a device. A part of a larger group
-/// has the exact results of one step, and the rest only with `--all`.
+/// Calls check(case) for each variant's cases, the smallest first. With `--brief`, ends after a case that fails.
+/// On a part of a larger group, does nothing unless `also_in_parts`.
 template <class Check>
 void for_each_case(const Check& check, bool also_in_parts = with_all()) {
   const bool is_part = id(devices() - 1) != devices() - 1;
@@ -32,19 +32,18 @@ void for_each_case(const Check& check, bool also_in_parts = with_all()) {
     }
 }
 
-/// Checks that nothing differs. What does is a note: "w on device 1 at (0, 0): expected 4, given 1: ...".
+/// Fails with the first difference: "w on device 1 at (0, 0): expected 4, given 1: ...".
 inline void check_equal(const std::vector<Comparison>& comparisons) {
   const std::string difference = first_difference(comparisons);
   if (!difference.empty()) FAIL_CHECK(difference);
 }
 
-/// A problem and its solution.
 struct Solved {
   ExactProblem problem;
   Solution solution;
 };
 
-/// A problem of the case. \tparam seed of the problem
+/// The exact problem of the case with this seed, and its solution.
 template <std::uint64_t seed>
 const Solved& solved(const Case& c) {
   return once(c, [](const Case& of) {
@@ -54,17 +53,17 @@ const Solved& solved(const Case& c) {
   });
 }
 
-/// Steps of the integer optimizer, and then steps of that with momentum.
+/// The numbers of steps of the integer optimizer, and then of the one with momentum.
 inline constexpr int plain_steps = 2, momentum_steps = 3;
 
-/// One of these steps, and the momenta before it.
+/// One step, and the momenta before it.
 struct SolvedStep {
   ExactProblem problem;
   Solution solution;
   std::map<std::string, std::vector<float>> momenta;
 };
 
-/// The problems of these steps.
+/// The problem of each step: its weights are those after the steps before.
 inline const std::vector<SolvedStep>& solved_steps(const Case& c) {
   return once(c, [](const Case& of) {
     std::vector<SolvedStep> steps;

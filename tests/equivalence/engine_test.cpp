@@ -1,5 +1,4 @@
-/// What chapters stand on: the rule that cuts, random numbers, checkpoints, operations, optimizers, loss,
-/// data.
+/// What all chapters use: cuts, random numbers, checkpoints, operations, optimizers, loss and data.
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +99,7 @@ TEST_CASE("initial values fill ±bound evenly, in each parameter with numbers of
   std::unique_ptr<Checkpoint> checkpoint = generate_checkpoint(Mlp(model).parameters(), 42);
   for (Index l = 0; l < model.num_layers; ++l) {
     CAPTURE(l);
-    const float gain = relu_before(l) ? 6 : 3;  // a ReLU halves the mean square of what it lets through
+    const float gain = relu_before(l) ? 6 : 3;  // a ReLU halves the mean square
     const float bound = std::sqrt(gain / static_cast<float>(model.width(l)));
     const std::vector<float> weights = checkpoint->whole(layer_name(l)).to_host();
     const auto [least, most] = std::ranges::minmax(weights);
@@ -129,7 +128,7 @@ TEST_CASE("loading a slice charges just that slice to parameters") {
   Tensor slice = checkpoint->slice("layer_0/weights", 1, 2, 4);
   CHECK(ledger().live(Purpose::parameters) - before == 5 * 2 * 4);
   CHECK(ledger().peak() == ledger().live());
-  const Tensor copy = slice.clone();  // charged like what it is a copy of
+  const Tensor copy = slice.clone();  // booked under the same purpose
   CHECK(ledger().live(Purpose::parameters) - before == 2 * 5 * 2 * 4);
 }
 
@@ -318,7 +317,7 @@ TEST_CASE("exact problems are exact, have their kink, and refuse to overflow") {
   for (auto& [name, weights] : problem.weights) std::ranges::fill(weights.values, 3.0F);
   Refusal o = refusal([&] { solve(problem, group()); });
   CHECK_THAT(o.message, contains("2^24"));
-  // Each term is exact, and so is their sum; the sum of their magnitudes leaves no doubt in any order.
+  // Each product is exact, and their sum, 2^24 + 1, is not.
   exact::Matrix row(1, 3), column(3, 1);
   row.values = {0x1p23, 0x1p23, 1};
   column.values = {1, 1, 1};

@@ -1,7 +1,6 @@
 #pragma once
 
-/// What the equivalence tests share: run one step of an engine on a problem, and hold every result against
-/// what was expected, on the slice that this device owns.
+/// Runs one step of an engine on a problem, and compares this device's part of every result with the expected one.
 
 #include <map>
 #include <memory>
@@ -18,18 +17,16 @@
 
 namespace shard::testing {
 
-/// What a step produced on this device.
 struct Results {
   std::vector<OutputRows> output;
   Gradients gradients;  ///< with dL/dx, if wanted
 };
 
-/// Rows of a host tensor, as a device tensor.
 inline Tensor rows_of(const HostTensor& t, Range rows) {
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
 }
 
-/// The part of a whole input that an engine is given on this device.
+/// The part of a whole input that the engine takes on this device.
 inline Tensor input_of(const ShardedEngine& engine, const HostTensor& input) {
   return rows_of(input, engine.input_rows(input.shape[0]));
 }
@@ -49,15 +46,15 @@ inline Results run_step(ShardedEngine& engine, const HostTensor& input, const Ho
   return results;
 }
 
-/// A variant with options that it declares worth testing, and a network that it accepts with them.
+/// A variant with some of its options for tests, and a network that it accepts with them.
 struct Case {
   const Variant& variant;
   Options options;
   std::shared_ptr<const Workload> network;
   Index batch;
 
-  /// An engine with these weights. `of`: the network as a problem wants it. Training wants no dL/dx, and
-  /// `gradients` wants it: a backward pass may do different things.
+  /// An engine with these weights. `of`: the network of the problem. Training computes no dL/dx, and the command
+  /// `gradients` does, so both are tested.
   std::unique_ptr<ShardedEngine> engine(const std::map<std::string, HostTensor>& weights, const Workload& of,
                                         bool input_grad) const {
     std::unique_ptr<ShardedEngine> made = variant.make(group(), of, options);
@@ -69,11 +66,11 @@ struct Case {
     return engine(problem.weights, *problem.workload, input_grad);
   }
   ExactProblem exact_problem(std::uint64_t seed) const { return network->exact_problem(batch, seed); }
-  /// What a closed form is told of this case on this device.
+  /// The arguments of a closed form, on this device.
   Setting setting(bool input_grad, std::shared_ptr<const StepData> data) const {
     return {network.get(), batch, input_grad, group().num_devices(), group().device_id(), std::move(data)};
   }
-  /// Elements of the parameters, for each row of the batch.
+  /// The number of parameters times the number of rows: a measure of the work.
   Index size() const {
     Index elements = 0;
     for (const Parameter& p : network->parameters()) elements += num_elements(p.shape);
@@ -85,7 +82,7 @@ struct Case {
   }
 };
 
-/// An integer optimizer, with momentum or without, that leaves alone what the problem's network says.
+/// An integer optimizer, with momentum or without, which does not change the parameters that must stay.
 template <class AnyIntegerOptimizer>
 AnyIntegerOptimizer integer_optimizer(const ExactProblem& problem) {
   return AnyIntegerOptimizer(
@@ -93,46 +90,46 @@ AnyIntegerOptimizer integer_optimizer(const ExactProblem& problem) {
       problem.workload->gradient_unit());
 }
 
-/// What `expected` has for an engine that is not asked for dL/dx.
+/// The results that are expected of an engine that computes no dL/dx.
 inline Solution without_input_grad(Solution expected) {
   expected.erase(Gradients::input_grad);
   return expected;
 }
 
-/// Comparisons of everything a step produced with `expected`: "output", "input_grad" and each parameter.
+/// Compares all results of a step: "output", "input_grad" and each parameter's gradient.
 inline std::vector<Comparison> compare_all(const Results& results, const Solution& expected,
                                            const Background& background = {}) {
   return shard::compare_all(group(), results.output, results.gradients, expected, background);
 }
 
-/// The first difference of all, or nothing.
+/// The first difference, or an empty text.
 inline std::string first_difference(const std::vector<Comparison>& comparisons) {
   for (const Comparison& c : comparisons)
     if (!c.is_equal()) return c.first_difference;
   return "";
 }
 
-/// What a wrong result of this problem may be mistaken for.
+/// Results of this problem that may explain a wrong one.
 inline Background background_of(const ExactProblem& problem) {
   return {.addends = [&problem] { return addends_by_rows(problem, group().num_devices(), group()); },
           .others = [&problem] { return other_versions(problem, group().num_devices(), group()); }};
 }
 
-/// Whether a variant, with these options, takes a network on this group.
+/// Whether the variant accepts a network with these options on this group.
 inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& options) {
   return [&](const Workload& network) { return variant.accepts(group().num_devices(), network, options); };
 }
 
-/// The most devices that the suite has. On more (./tests/large_meshes) a step takes long.
+/// On more devices, each of a variant's options is tested with one network, since a step takes long.
 inline constexpr int most_devices = 8;
 
-/// The first network of this description, so that what is made of it once serves all variants (once).
+/// The first network with this description, so that all variants share what `once` has computed for it.
 inline std::shared_ptr<const Workload> only_one(const std::shared_ptr<const Workload>& network) {
   static std::map<std::pair<const WorkloadKind*, std::string>, std::shared_ptr<const Workload>> all;
   return all.try_emplace({&network->kind(), network->describe()}, network).first->second;
 }
 
-/// Whether float32 has all sums of its exact problem. Those of a pipeline of 16 stages may be too large.
+/// Whether all sums of its exact problem are exact in float32. Those of a pipeline of 16 stages may be too large.
 inline bool is_exact(const TestCase& c) {
   static std::map<std::pair<std::shared_ptr<const Workload>, Index>, bool> all;
   const auto [found, is_new] = all.try_emplace({only_one(c.workload), c.batch}, true);
@@ -145,16 +142,15 @@ inline bool is_exact(const TestCase& c) {
   return found->second;
 }
 
-/// The first one that is exact, from the place `turn` on and around. \throws Error when none is
+/// The first exact one from the index `turn` on, cyclically. \throws Error if none is exact
 inline TestCase exact_one_of(const std::vector<TestCase>& networks, std::size_t turn) {
   for (std::size_t i = 0; i < networks.size(); ++i)
     if (const TestCase& c = networks[(turn + i) % networks.size()]; is_exact(c)) return c;
   throw Error(Code::internal, "exact mode: expected a network with small sums, given none");
 }
 
-/// All that a variant is tested on: networks that its workload declares, without those that it refuses. The
-/// smallest come first. Where each with each would take long, each of its options gets one network, in turn; on
-/// processes, the last option alone.
+/// The cases of a variant, the smallest first: each of its options for tests with all networks of the workload
+/// that it accepts, or, if these are too many, with one network. On processes, only the last options are tested.
 inline std::vector<Case> cases(const Variant& variant) {
   std::multimap<Index, Case> by_size;
   std::size_t turn = 0;
@@ -179,7 +175,7 @@ inline std::vector<Case> cases(const Variant& variant) {
   return all;
 }
 
-/// The variants of the chapter under test, or of all.
+/// The variants of the chapter under test, or of all chapters.
 inline std::vector<std::reference_wrapper<const Variant>> variants_under_test() {
   std::vector<std::reference_wrapper<const Variant>> all;
   const std::string& wanted = chapter_under_test();
@@ -193,14 +189,14 @@ inline std::vector<std::reference_wrapper<const Variant>> variants_under_test() 
   return all;
 }
 
-/// Those that run on this number of devices. (Some take square meshes only, for example.)
+/// Those that run on this number of devices. (Some need a square number, for example.)
 inline std::vector<std::reference_wrapper<const Variant>> variants_here() {
   auto all = variants_under_test();
   std::erase_if(all, [](const Variant& v) { return v.test_options(group().num_devices()).empty(); });
   return all;
 }
 
-/// One uneven case, with the last of the options.
+/// The workload's case in which rows do not depend on one another, with the last options.
 inline Case streamed_case(const Variant& variant) {
   const Options options = variant.test_options(group().num_devices()).back();
   const TestCase c = variant.workload->streamed_case(accepted_by(variant, options));

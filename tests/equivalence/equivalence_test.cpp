@@ -1,5 +1,4 @@
-/// Every chapter and variant against the unsharded network, per tensor, on the slice that each device owns.
-/// Linked once for each folder in chapters/, also a reader's own: what its chapter.cpp registers is tested.
+/// Compares every variant of every chapter, also of a reader's own, with the unsharded network, tensor by tensor.
 
 #include <cmath>
 
@@ -14,8 +13,8 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4}, .with_all = {5, 6, 7, 8, 12, 16}, .proce
 
 namespace {
 
-/// Checks that each token of the engine's step chose the experts that it chooses by definition, or else in the
-/// unsharded network.
+/// Compares the experts that tokens chose in the engine's step with the definitions or, for networks without
+/// definitions, with the unsharded network.
 void check_choices(const ExactProblem& problem, const ShardedEngine& engine) {
   const auto chosen = problem.workload->step_data(engine);
   if (!chosen) return;
@@ -64,7 +63,7 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
     const Index devices = group().num_devices();
     const std::string of_even = refusal_of(4 * devices), of_odd = refusal_of(6 * devices - 1);
     CAPTURE(variant.name);
-    if (of_odd == of_even) continue;  // whatever it refuses, it is not how many layers there are
+    if (of_odd == of_even) continue;  // the number of layers makes no difference
     CHECK(of_even.empty());
     CHECK_THAT(of_odd, contains("expected an even number of layers, given "));
     CHECK_THAT(of_odd, !contains("\n"));
@@ -111,7 +110,7 @@ TEST_CASE("the norm of all gradients counts each element once, and clipping scal
     Results results = run_step(*engine, problem.input, problem.output_grad);
     CHECK(gradient_norm(group(), results.gradients) == norm);
     CHECK(clip_gradients(group(), results.gradients, 2 * norm) == norm);
-    CHECK(gradient_norm(group(), results.gradients) == norm);  // not larger: left alone
+    CHECK(gradient_norm(group(), results.gradients) == norm);  // clipping changed nothing
     clip_gradients(group(), results.gradients, norm / 2);
     const auto factor = static_cast<float>(norm / 2 / (norm + 1e-6));
     Solution scaled = expected;
@@ -190,7 +189,7 @@ TEST_CASE(
       CHECK(ledger().live(Purpose::activations) == all_grads.bytes());
       CHECK(ledger().live(Purpose::buffers) == 0);
       if (!c.variant.costs) continue;
-      // Adam moves a router, too, so the engine says where tokens went.
+      // Adam changes a router, too, so the choices are the engine's.
       const Costs costs = c.variant.costs(c.setting(false, problem.workload->step_data(*engine)), c.options);
       for (std::size_t i = 0; i < num_collectives; ++i) {
         auto collective = static_cast<Collective>(i);
@@ -208,8 +207,8 @@ TEST_CASE(
 
 namespace {
 
-/// The problem of solved<3> with another batch. Some problems are exact only for rows like their own: this one repeats
-/// every other row, so that a mixture counts other choices, too.
+/// The problem of solved<3> with another batch: each even row is copied to the next one, so that a mixture counts
+/// other choices. (With new rows, some problems would not be exact.)
 Solved with_other_rows(const Case& c) {
   ExactProblem problem = solved<3>(c).problem;
   const Index width = problem.input.shape[1];
@@ -228,7 +227,7 @@ TEST_CASE("several forwards of different batches may precede their backwards, fi
   bool input_grad = false;
   for_each_case([&](const Case& c) {
     const Solved* const both[] = {&solved<3>(c), &once(c, with_other_rows)};
-    input_grad = !input_grad;  // from case to case
+    input_grad = !input_grad;  // alternates between cases
     std::unique_ptr<ShardedEngine> engine = c.engine(both[0]->problem, input_grad);
     std::vector<Tensor> waiting;
     for (const Solved* s : both) {

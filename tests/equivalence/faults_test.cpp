@@ -1,6 +1,5 @@
-/// The tests of sharded results have been seen to fail: every call left out, and every message corrupted, in
-/// every chapter and variant, is noticed by the exact comparison of a step, or of the step after it. Built
-/// once, and linked with each folder in chapters/.
+/// Shows that the tests of sharded results can fail. In every variant, each call is left out once, and each
+/// message is corrupted once. The exact comparison of a step, or of the step after it, must notice it.
 
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/harness/catch.hpp"
@@ -16,13 +15,12 @@ HalvingOptimizer halving_optimizer(const Workload& network) {
   return HalvingOptimizer([&network](const std::string& name) { return network.must_stay(name); });
 }
 
-/// Whether any device says so. A control message.
+/// Whether any device passes true. A control message.
 bool any_device(bool mine) {
   return std::ranges::max(group().exchange("noticed", mine ? 1 : 0)) > 0;
 }
 
-/// A step, and, if that is as expected on every device, a second one after the optimizer's: whether anything
-/// differs from what was expected.
+/// Whether the results of a step differ on any device, or else those of a second step, after the optimizer.
 bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const Solution& expected,
                       const Solution& after_halving) {
   Results first = run_step(engine, problem.input, problem.output_grad);
@@ -32,17 +30,16 @@ bool two_steps_differ(ShardedEngine& engine, const ExactProblem& problem, const 
   return !first_difference(compare_all(second, after_halving)).empty();
 }
 
-/// Whether an error tells of a fault: of a shape that no longer fits, or of devices that wait for such a one.
+/// Whether an error may follow from a fault: a shape that does not fit, or devices that make different calls.
 bool is_of_fault(const Error& error) {
   return error.code() == Code::internal || error.code() == Code::argument || error.code() == Code::mismatch ||
          error.code() == Code::deadlock;
 }
 
-/// Whether, on any device, the comparison notices what was planted.
 bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expected,
                 const Solution& after_halving, const Faults& faults) {
   plant_faults(faults);
-  std::unique_ptr<ShardedEngine> engine = c.engine(problem);  // its parts of the group have the fault, too
+  std::unique_ptr<ShardedEngine> engine = c.engine(problem);  // splits its groups from the faulty one
   bool differs = false;
   try {
     try {
@@ -59,8 +56,7 @@ bool is_noticed(const Case& c, const ExactProblem& problem, const Solution& expe
   return any_device(differs);
 }
 
-/// A step without faults, the optimizer's included: how many calls there are, and messages with content from
-/// each device, as the ledger counts them. (The second step makes the same again.)
+/// Counts the calls of a step without faults, and each device's messages with content.
 void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector<Index>& messages) {
   plant_faults({});
   std::unique_ptr<ShardedEngine> engine = c.engine(problem);
@@ -72,7 +68,7 @@ void count(const Case& c, const ExactProblem& problem, Index& calls, std::vector
   CHECK(messages_sent() == ledger().traffic().messages);
 }
 
-/// Plants each fault there is: at least one for each message that the ledger counts.
+/// Plants each fault in turn: a call left out, or a message corrupted.
 void plant_all(const Case& c, const ExactProblem& problem) {
   const Solution expected = solve(problem, group());
   const Solution after_halving = solve(with_halved_weights(problem), group());
@@ -95,10 +91,9 @@ void plant_all(const Case& c, const ExactProblem& problem) {
     }
 }
 
-/// Every fault there is in a variant with these options.
 void plant_in(const Variant& variant, const Options& options) {
   const int devices = group().num_devices();
-  // All slices alike, so that a shape that no longer fits is one on every device at once.
+  // All slices have the same shape, so a shape that does not fit is noticed on every device.
   const std::vector<ExactProblem> problems =
       variant.workload->live_problems(devices, accepted_by(variant, options));
   CAPTURE(variant.name);
@@ -118,7 +113,8 @@ TEST_CASE("every call left out and every message corrupted is noticed", "[faults
   for (const Variant& variant : variants_under_test()) {
     std::vector<Options> all = variant.test_options(group().num_devices());
     const bool is_one_enough = !variant.tested_on || (group().num_devices() > 2 && !with_all());
-    if (is_one_enough && !all.empty()) all = {all.back()};  // none: the variant wants another number of devices
+    if (is_one_enough && !all.empty())
+      all = {all.back()};  // empty if the variant does not run on this number of devices
     for (const Options& options : all) plant_in(variant, options);
   }
 }

@@ -1,4 +1,4 @@
-/// What is particular to chapter 06: weights that are kept between forward and backward.
+/// Chapter 06: weights that are kept between forward and backward.
 
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/zero3.hpp"
@@ -19,7 +19,6 @@ namespace {
 const Model model{4, 5, 7};
 constexpr Index batch = 9;
 
-/// My rows of a host tensor.
 Tensor my_rows_of(const HostTensor& t) {
   Range rows = part(t.shape[0], group().num_devices(), group().device_id());
   return slice(Tensor::from_host(t.shape, t.values), 0, rows.begin, rows.end);
@@ -39,7 +38,7 @@ Traffic gathered() {
   return ledger().traffic(Collective::all_gather);
 }
 
-/// Gradients of a forward before a step of the optimizer whose backward comes after it.
+/// The gradients of a backward pass whose forward pass came before a step of the optimizer.
 template <class Engine>
 std::map<std::string, std::vector<float>> gradients_across_a_step() {
   Trained<Engine> t;

@@ -1,6 +1,5 @@
-/// Generation by each language model of a chapter, with the keys and values that it keeps: the tokens are those
-/// of whole passes of the variant that it is held against, where nothing is kept. A part of the suite of
-/// equivalence_test.cpp.
+/// Each language model generates tokens with a key-value cache. They must equal those of the unsharded network,
+/// which has no cache, and makes a pass over all tokens for each new one. Part of the suite of equivalence_test.cpp.
 
 #include <algorithm>
 
@@ -18,7 +17,7 @@ namespace {
 constexpr std::ptrdiff_t prompt_length = 4;
 constexpr Index count = 6;
 
-/// A sequence without labels, behind its source if it has one.
+/// The input for a sequence without labels, after its source if it has one.
 HostTensor sequence_of(const Prompt& sequence) {
   std::vector<float> numbers;
   if (sequence.source) {
@@ -30,8 +29,7 @@ HostTensor sequence_of(const Prompt& sequence) {
   return {{1, static_cast<Index>(numbers.size())}, numbers};
 }
 
-/// The tokens behind a prompt, by an engine that has all logits: each the first of the largest, after a pass
-/// over all tokens before it.
+/// The tokens after a prompt, by an engine that has all logits. Each takes a pass over all tokens before it.
 std::vector<Index> by_whole_passes(LanguageModel& engine, Prompt sequence) {
   InferenceMode no_tape;
   std::vector<float> last;
@@ -47,7 +45,6 @@ std::vector<Index> by_whole_passes(LanguageModel& engine, Prompt sequence) {
   return {sequence.tokens.end() - count, sequence.tokens.end()};
 }
 
-/// The losses of the tokens of an input.
 std::vector<float> losses_of(ShardedEngine& engine, const HostTensor& input) {
   InferenceMode no_tape;
   return engine.whole(engine.forward(input_of(engine, input))).to_host();
@@ -55,13 +52,13 @@ std::vector<float> losses_of(ShardedEngine& engine, const HostTensor& input) {
 
 Prompt prompt_of(const Case& c, std::uint64_t seed) {
   const std::vector<float> input = c.network->random_input(1, seed).values;
-  const bool has_source = c.network->kind().reads_sources();  // its length stands before it
+  const bool has_source = c.network->kind().reads_sources();  // an input begins with its length
   const std::ptrdiff_t ids = has_source ? static_cast<std::ptrdiff_t>(input[0]) : std::ssize(input) / 2;
   const auto first = input.begin() + (has_source ? 1 : 0);
   return c.network->prompt_of({first, first + std::min(prompt_length, ids)});
 }
 
-/// Two prompts, and the tokens behind each, by the unsharded network.
+/// Two prompts, and the tokens after each, by the unsharded network.
 std::vector<std::pair<Prompt, std::vector<Index>>> continued(const Case& c) {
   const ExactProblem& problem = solved<3>(c).problem;
   const auto engine = problem.workload->unsharded(group());
@@ -93,7 +90,7 @@ TEST_CASE("generated tokens are those of whole passes, in which nothing is kept,
     Prompt unknown = prompt_of(c, 5);
     unknown.tokens.back() = 1 << 20;  // no token of any network here
     if (devices() == 1) CHECK_THROWS_AS(generate_greedily(model, unknown, count), Error);
-    for (int pass = 0; pass < 2; ++pass)  // nothing is kept for other inputs
+    for (int pass = 0; pass < 2; ++pass)  // the cache does not change other passes
       CHECK(losses_of(*engine, problem.input) == before);
   });
 }

@@ -8,7 +8,7 @@
 
 namespace shard::testing {
 
-/// For every claim of every layer: check(layer, claim, the whole layer's results).
+/// Calls check(layer, claim, results of the whole layer) for every claim of every layer.
 template <class Check>
 void for_each_claim(Arithmetic arithmetic, const Check& check) {
   const std::unique_ptr<Communicator> alone = group().split(me(), 0);

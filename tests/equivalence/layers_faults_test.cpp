@@ -1,5 +1,5 @@
-/// The tests of chapter 07 have been seen to fail: each call that is left out, and each message that is
-/// corrupted, is noticed by the comparison with the whole layer.
+/// Shows that the tests of chapter 07 can fail: the comparison with the whole layer must notice each call left
+/// out, and each message corrupted.
 
 #include <algorithm>
 
@@ -14,22 +14,21 @@ using namespace layer_cuts;
 
 namespace {
 
-/// Whether the claim does not hold any more, on any device, with this planted.
 bool is_noticed(const LayerCase& layer, const Claim& claim, const layer_cuts::Results& whole,
                 const Faults& faults) {
   plant_faults(faults);
   bool differs = false;
   try {
     differs = find(layer, claim, whole, group(), grid()).relative > 0;
-  } catch (const Error&) {  // devices that disagree, or a shape that does not fit
+  } catch (const Error&) {  // a mismatch, or a shape that does not fit
     differs = true;
   }
   plant_faults({});
   return std::ranges::max(group().exchange("noticed", differs ? 1 : 0)) > 0;
 }
 
-/// Whether a message may have a number that no result depends on: the largest element of a row cancels, the keys
-/// of later tokens are masked, and a row of the halo need not be the largest.
+/// Whether a message may have a number on which no result depends: the largest element of a softmax's row, a key
+/// that the mask hides, or an element of a halo that is not the largest.
 bool may_be_idle(const LayerCase& layer, const Claim& claim) {
   return (layer.name == "cross entropy" && claim.axis == "vocabulary") || layer.name == "max pooling" ||
          (layer.name.ends_with("attention") && claim.axis == "sequence");

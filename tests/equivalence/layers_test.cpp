@@ -51,7 +51,7 @@ LayerCase with_real_numbers(LayerCase layer) {
   return layer;
 }
 
-/// Σ output · output_grad, whose gradients are those of the backward pass.
+/// Σ output · output_grad. The backward pass computes its gradients.
 double objective(const LayerCase& layer, Communicator& alone) {
   const layer_cuts::Results results = results_of(layer, alone, real_numbers());
   double sum = 0;
@@ -243,7 +243,7 @@ Rows lstm_rows(const LayerCase& c) {
   return out;
 }
 
-/// By the layer's name. Dropout has a test of its own.
+/// The definitions, by the layer's name. Dropout has a test of its own.
 const std::map<std::string, Rows (*)(const LayerCase&)> definitions = {
     {"linear", linear_rows},
     {"residual block", residual_rows},

@@ -1,6 +1,6 @@
 #pragma once
 
-/// How much of an exact problem's gradients of a language model is not 0: only that proves anything.
+/// Counts the elements of an exact problem's gradients that are not 0: comparing zeros proves little.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace shard::testing {
 
-/// A feed-forward's, an expert's, or a router's.
+/// Whether a parameter is a feed-forward's, an expert's, or a router's.
 inline bool is_gated(const std::string& name) {
   return std::ranges::any_of(std::array{"/gate", "/up", "/down", "/router"},
                              [&](const char* end) { return name.ends_with(end); });
@@ -34,14 +34,14 @@ inline std::vector<std::vector<float>> lines_of(const std::string& name, const H
   return lines;
 }
 
-/// Elements of a gradient that any token reaches, and how many of them are not 0.
+/// The number of elements of a gradient that depend on some token, and of those that are not 0.
 struct Reached {
   double elements = 0, not_zero = 0;
 };
 
-/// Of each gradient, and of the same one of all experts of a block together. No token reaches the embeddings
-/// of others, an expert that it has not chosen, a hidden unit whose gate is closed to it, and distances that
-/// there are not. `ids`: the tokens that occur, unless the table of embeddings is also the head.
+/// Counts each gradient; the experts of a block count together. Elements that depend on no token do not count:
+/// embeddings of tokens that do not occur, experts that no token chose, hidden units that are 0 for all tokens,
+/// and buckets of distances that do not occur. `ids`: the tokens that occur; none if the embedding is the head.
 inline std::map<std::string, Reached> reached(const ExactProblem& problem,
                                               const std::optional<std::vector<Index>>& ids) {
   std::map<std::string, Reached> all;
@@ -63,7 +63,7 @@ inline std::map<std::string, Reached> reached(const ExactProblem& problem,
   return all;
 }
 
-/// Checks that 90 % or more of each gradient's elements that are reached are not 0.
+/// Checks that 90 % or more of these elements of each gradient are not 0.
 inline void check_live(const ExactProblem& problem, const std::optional<std::vector<Index>>& ids) {
   for (const auto& [name, of] : reached(problem, ids)) {
     CAPTURE(problem.workload->describe(), name);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_t5.py FOLDER: a small T5 of Hugging Face's transformers, as save_pretrained writes it, in many files.
-And what two of its feed-forward blocks give in float64: for each a NAME.batch, and a NAME.expected with
-output, dL/dx and the gradients of its weights, under the names of the T5."""
+For two of its feed-forward blocks, a NAME.batch, and a NAME.expected with output, dL/dx and the gradients of its
+weights in float64, under the names of the T5."""
 import sys
 from pathlib import Path
 

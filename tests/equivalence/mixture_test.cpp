@@ -1,5 +1,4 @@
-/// The mixture on one device by itself: with one expert it is chapter 01, its gradients are finite
-/// differences, and its slots and files are as the text says.
+/// The mixture on one device: chapter 01's results with one expert, finite differences, slots, and files.
 
 #include "01_single_device/single_device.hpp"
 #include "05_expert/dispatch.hpp"
@@ -109,7 +108,7 @@ struct Problem {
     counts = last;
   }
 
-  /// L = Σ out · dout + weight E Σ f P, with f as it is at the point: choices are constants.
+  /// L = Σ out · dout + weight E Σ f P. f is constant, since a small step changes no choice.
   double loss() {
     InferenceMode no_tape;
     SingleMixture engine(group(), routing);
@@ -168,8 +167,7 @@ struct Problem {
   }
 };
 
-/// The first of some problems in which every expert has a token and no step of h, twice as far, turns a
-/// choice.
+/// The first problem in which every expert has a token, and no step of 2 h changes a choice.
 Problem undisturbed_problem(const RoutingRule& routing, float h) {
   for (std::uint64_t seed = 0;; ++seed) {
     Problem problem(routing, seed);
@@ -216,14 +214,14 @@ TEST_CASE("a mixture's gradients, the balancing loss included, are the central d
       for (std::size_t i = 0; i < tensor.values.size(); ++i) {
         const double near = problem.central_difference(tensor.values[i], h);
         const double far = problem.central_difference(tensor.values[i], 2 * h);
-        // The error of the difference is c h² and more; far − near is 3 c h² and more. The rest is rounding.
+        // The error of `near` is about c h², and far − near is about 3 c h². The rest is rounding.
         const double tolerance = std::abs(far - near) + noise / h + step.bounds.at(name).values[i];
         CHECK(std::abs(derivative[i] - near) <= tolerance);
         largest = std::max(largest, std::abs(near));
         widest = std::max(widest, tolerance);
       }
       CHECK(largest > 0);
-      CHECK(widest < 0.05 * largest);  // or else it would show nothing
+      CHECK(widest < 0.05 * largest);  // wider bounds would hide mistakes
     };
     for (auto& [name, w] : problem.weights) check(name, w, name == router_name() ? h_of_others : h_of_expert);
     check(Gradients::input_grad, problem.x, h_of_others);

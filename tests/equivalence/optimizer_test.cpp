@@ -1,4 +1,4 @@
-/// Optimizers: their steps, on just the rows that they are given.
+/// The steps of optimizers, on the rows that a device updates.
 
 #include "engine/engines/optimizer.hpp"
 
@@ -51,7 +51,8 @@ TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
   Tensor m({3}), v({3});
   std::array<double, 3> expected = {1, -1, 0}, mean{}, variance{};
   for (int t = 1; t <= 20; ++t) {
-    std::array<float, 3> g = {0.5F * static_cast<float>(t), -0.25F, 1e-6F};  // the last one feels epsilon
+    std::array<float, 3> g = {0.5F * static_cast<float>(t), -0.25F,
+                              1e-6F};  // for the last one, epsilon matters
     adam_update(Rows(w), Tensor::from_host({3}, g), m, v, {rate, beta1, beta2, epsilon}, t);
     for (std::size_t i = 0; i < 3; ++i) {
       mean[i] = beta1 * mean[i] + (1 - beta1) * double{g[i]};
@@ -60,8 +61,7 @@ TEST_CASE("Adam takes the steps of Kingma and Ba's algorithm 1") {
       expected[i] -= rate * corrected / (std::sqrt(variance[i] / (1 - std::pow(beta2, t))) + epsilon);
     }
   }
-  // A step is at most about `rate`; each of the 20 makes some ten roundings of relative 2^-24 in step and
-  // weight.
+  // Weights and steps are at most about 1. Each of the 20 steps has about ten roundings of relative 2^-24.
   for (std::size_t i = 0; i < 3; ++i) CHECK(std::abs(w.to_host()[i] - expected[i]) < 20 * 10 * 0x1p-24);
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("optimizers by name: several steps of one engine, with a state of thei
         rate * mean / (1 - std::pow(beta1, t)) / (std::sqrt(variance / (1 - std::pow(beta2, t))) + epsilon);
     sum -= rate * double{g};
   }
-  // As above: some ten roundings of each of 4 steps, which are at most about `rate`.
+  // As above, with 4 steps, each at most about `rate`.
   CHECK(std::abs(by_adam.w.to_host()[1] - expected) < 4 * 10 * rate * 0x1p-24);
   CHECK(by_sgd.w.to_host()[1] == static_cast<float>(sum));
   CHECK(by_adam.w.to_host()[0] == 0);

@@ -1,4 +1,4 @@
-/// What proofs say: the likely cause of a difference, and whether two loss curves agree.
+/// The likely causes of differences, and the comparison of loss curves.
 
 #include <bit>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 
-/// A run on random numbers, and what should come of it: what comes of it unsharded, within rounding.
+/// Training on random real numbers, and the expected results: those of the unsharded network, within rounding.
 
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/equivalence.hpp"
@@ -18,14 +18,12 @@ inline HostTensor random_tensor(const Shape& shape, const std::string& name, std
   return t;
 }
 
-/// A network, its weights, and a batch.
 struct RealProblem {
   const Workload& network;
   Tensors weights;
   HostTensor input, output_grad;
 
-  /// Initial weights as for training: deep stacks of larger ones would leave the range of float32 within a few
-  /// steps.
+  /// The weights are initial values of training: in deep stacks, larger ones would overflow within a few steps.
   RealProblem(const Case& c, std::uint64_t seed)
       : network(*c.network),
         input(network.random_input(c.batch, seed)),
@@ -37,7 +35,8 @@ struct RealProblem {
   }
 };
 
-/// Steps of SGD: the whole gradients of each, by its number and their names, and the output behind it. A collective.
+/// Makes steps of SGD. Returns the whole gradients of each step ("0 layer_0/weights"), and the output after it. A
+/// collective.
 inline Tensors sgd_steps(ShardedEngine& engine, const Tensors& weights, const HostTensor& input,
                          const HostTensor& output_grad, int steps) {
   auto whole = [&](Placed placed) -> HostTensor {
@@ -59,10 +58,10 @@ inline Tensors sgd_steps(ShardedEngine& engine, const Tensors& weights, const Ho
   return all;
 }
 
-/// What should come of such steps.
+/// A problem, and the expected results of its steps.
 struct RandomRun {
   RealProblem problem;
-  /// A deep network of tokens takes one: with more, there is not much left that a bound could notice.
+  /// Deep networks of tokens make one step: after more steps, the bounds would be too wide to notice a mistake.
   int steps = problem.network.kind().has_tokens() && problem.network.num_layers() > 2 ? 1 : 3;
   Bounded expected{};
 
@@ -80,8 +79,8 @@ struct RandomRun {
   }
 };
 
-/// The first of some seeds whose data leave no doubt, in any step, about what rounding may not decide: an expert's
-/// choice, or the side of a ReLU. A bound that holds another decision is wide.
+/// The run of the first seed for which rounding changes no choice of an expert and no sign before a ReLU: then all
+/// bounds are small.
 inline RandomRun random_run(const Case& c) {
   for (std::uint64_t seed = 7; seed < 70; ++seed)
     if (RandomRun run(c, seed); run.expected.widest() < 0x1p-7) return run;

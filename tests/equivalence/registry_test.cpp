@@ -1,5 +1,4 @@
-/// Chapters register themselves: numbers and titles come from folders, names must be of one chapter, and what
-/// a variant does not take is refused.
+/// The registry: numbers and titles come from folders, names are unique, and unknown options are refused.
 
 #include "engine/program/registry.hpp"
 
@@ -10,7 +9,7 @@ namespace shard::testing {
 
 namespace {
 
-/// The message of the usage error that a call ends in; else nothing.
+/// The message of a call's usage error; empty without an error.
 std::string complaint(const std::function<void()>& call) {
   try {
     call();

@@ -1,4 +1,4 @@
-/// What a training run's report says: figures, their marks, and whether all is as it should be.
+/// Reports of training runs: figures, their marks, and whether the run is good.
 
 #include "engine/program/reports/report.hpp"
 
@@ -38,7 +38,7 @@ TEST_CASE("a report is good only if each figure of each device is its form's") {
   CHECK(report.is_good());
   for (Figure Report::*figure : {&Report::bytes, &Report::messages, &Report::flops, &Report::peak}) {
     Report wrong = report;
-    (wrong.*figure).measured[2] = 5;  // and the largest is right
+    (wrong.*figure).measured[2] = 5;  // the largest one is right
     CHECK_FALSE((wrong.*figure).is_met());
     CHECK_FALSE(wrong.is_good());
     if (figure != &Report::flops) CHECK_THAT(table({wrong}), contains("8 not 8"));

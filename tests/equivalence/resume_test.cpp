@@ -1,4 +1,4 @@
-/// Training that is saved and goes on, in each format: a part of the suite of equivalence_test.cpp.
+/// Training is saved, loaded and continued, in each format. A part of the suite of equivalence_test.cpp.
 
 #include "tests/equivalence/each_case.hpp"
 #include "tests/equivalence/saved.hpp"
@@ -10,9 +10,9 @@ namespace shard::testing {
 
 namespace {
 
-constexpr std::size_t saved_after = plain_steps + 1;  // one step has made momenta
+constexpr std::size_t saved_after = plain_steps + 1;  // one step with momentum
 
-/// One step with momentum; then all is saved, and another engine, with an optimizer of its own, goes on.
+/// Makes one step with momentum, and saves. Another engine with another optimizer loads this, and continues.
 void save_and_go_on(const Case& c, const std::string& format) {
   const std::vector<SolvedStep>& steps = solved_steps(c);
   const CommonFolder folder(group());

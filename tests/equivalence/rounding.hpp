@@ -1,14 +1,14 @@
 #pragma once
 
-/// What rounding may make of results in real numbers: the unsharded network says it, when its numbers are moved.
+/// Bounds of the rounding errors of results in real numbers, estimated with the unsharded network.
 ///
-/// A float32 sum of k products, in any order, is the exact sum of products of numbers that differ from the given
-/// ones by at most γ_k, relatively; γ_k = k u / (1 − k u), u = 2⁻²⁴ (Higham, "Accuracy and Stability of Numerical
-/// Algorithms", 2nd ed., section 3.1). So a network computes once more, some times, with each number that it is
-/// given moved up or down by γ of its longest sum. The bound takes roundings to be independent, and none to
-/// prefer a side (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis"). Then the root
-/// mean square of what moves make of a result estimates its error's deviation, and error / estimate has at most
-/// Student's distribution. Two computations differ by two errors.
+/// A float32 sum of k products, in any order, is the exact sum of products whose factors are changed by relative
+/// errors of at most γ_k = k u / (1 − k u), u = 2⁻²⁴ (Higham, "Accuracy and Stability of Numerical Algorithms",
+/// 2nd ed., section 3.1). So we repeat the computation several times, each time with every given number changed,
+/// up or down, by γ of the longest sum. We assume that rounding errors are independent and have mean 0 (Higham and
+/// Mary 2019, "A new approach to probabilistic rounding error analysis"). Then the root mean square of the changes
+/// of a result estimates the standard deviation of its error, and error / estimate has at most Student's
+/// distribution. Two computations differ by two errors.
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ namespace shard::testing {
 
 using Tensors = std::map<std::string, HostTensor>;
 
-/// Results, and how far those of another float32 computation may be: one in 10⁹ is farther.
+/// Results, and bounds: another float32 computation differs by more in one element of 10⁹.
 struct Bounded {
   Tensors values, bounds;
 
@@ -40,14 +40,14 @@ struct Bounded {
   }
 };
 
-/// The most products that one sum of the network has, for an output of `rows` rows.
+/// The largest number of products in a sum of the network, for an output of `rows` rows.
 inline Index longest_sum(const Workload& network, Index rows) {
   Index longest = rows;
   for (const Parameter& p : network.parameters()) longest = std::max(longest, std::ranges::max(p.shape));
   return longest;
 }
 
-/// compute(given), and again with each number moved.
+/// The results of compute(given), with bounds from repetitions with changed numbers.
 template <class Compute>
 Bounded with_bounds(const Tensors& given, Index longest_sum, const Compute& compute) {
   constexpr int samples = 16;
@@ -79,7 +79,7 @@ Bounded with_bounds(const Tensors& given, Index longest_sum, const Compute& comp
   return all;
 }
 
-/// How far the worst element is from the expected one, in units of its bound; more than 1 is an error.
+/// The largest difference in units of its bound; more than 1 is an error.
 inline double worst_in_bounds(const HostTensor& given, const HostTensor& expected, const HostTensor& bound) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.values.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Training that is saved, and compared with the unsharded network's.
+/// Saves training for tests, and compares a checkpoint with expected weights and momenta.
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 namespace shard::testing {
 
-/// A folder that all devices of a group see, in memory where the system has such files; gone at the end.
+/// A folder that all devices of a group see, in memory (/dev/shm) if possible. The destructor removes it.
 class CommonFolder {
  public:
   explicit CommonFolder(Communicator& on) : group_(on) {
@@ -35,7 +35,7 @@ class CommonFolder {
 
 inline const std::vector<std::string> formats = {"gathered", "sharded", "distributed"};
 
-/// Saves with files so small that tensors stand alone.
+/// Saves in files of at most 64 bytes, so that most tensors have a file of their own.
 inline void save_for_test(ShardedEngine& engine, Optimizer& optimizer, const Workload& network,
                           const std::string& folder, const std::string& format, Index step) {
   std::vector<std::string> order;
@@ -44,8 +44,7 @@ inline void save_for_test(ShardedEngine& engine, Optimizer& optimizer, const Wor
                 {step, network.kind().name(), {{"--seed", "0"}}});
 }
 
-/// Where a checkpoint first differs from these weights and momenta; nothing if nowhere. A parameter without
-/// momenta has zeros.
+/// The first difference of a checkpoint from these weights and momenta, or an empty text. Missing momenta are 0.
 inline std::string difference_of_saved(const std::string& folder, const std::string& format,
                                        const std::map<std::string, HostTensor>& weights,
                                        const std::map<std::string, std::vector<float>>& momenta) {

@@ -1,4 +1,4 @@
-/// Training saved by one strategy, and continued by another, on as many devices as either wants: random pairs.
+/// Random pairs of strategies: one trains and saves, and the other continues, each on its own number of devices.
 
 #include <fmt/format.h>
 
@@ -44,7 +44,6 @@ class Choice {
   std::uint64_t number_ = 0;
 };
 
-/// The kinds of networks that chapters train.
 std::vector<std::string> kinds() {
   std::set<std::string> names;
   for (const Chapter& chapter : chapters())
@@ -52,7 +51,6 @@ std::vector<std::string> kinds() {
   return {names.begin(), names.end()};
 }
 
-/// One that trains networks of this kind.
 Strategy random_strategy(Choice& choice, const std::string& kind) {
   for (;;) {
     const Chapter& chapter = choice.of(chapters());
@@ -65,7 +63,7 @@ Strategy random_strategy(Choice& choice, const std::string& kind) {
   }
 }
 
-/// An exact problem, and what it should be after each step of the integer optimizer with momentum.
+/// An exact problem, and its weights and momenta after each step of the integer optimizer with momentum.
 struct Steps {
   ExactProblem problem;
   std::vector<std::map<std::string, HostTensor>> weights;
@@ -88,7 +86,7 @@ const Steps& steps_of(const TestCase& c) {
   return steps;
 }
 
-/// A network that both train, and whose exact problem stays exact for all steps.
+/// A network that both accept, and whose exact problem stays exact in all steps.
 std::optional<TestCase> common_network(Choice& choice, const Strategy& a, const Strategy& b) {
   std::vector<TestCase> fitting;
   for (const TestCase& c : a.variant->workload->cases([&](const Workload& w) { return a.accepts(w); }))
@@ -106,8 +104,7 @@ std::unique_ptr<Communicator> first_of(Communicator& all, int devices) {
   return all.split(all.device_id() < devices ? std::optional<Index>(0) : std::nullopt, all.device_id());
 }
 
-/// A strategy's engine on the first devices: makes its steps, from a checkpoint or from the beginning, and
-/// saves.
+/// Trains on the strategy's devices, from a checkpoint or from the beginning, and saves.
 void train_and_save(const Strategy& strategy, const TestCase& c, const std::string& from,
                     const std::string& to, const std::string& format) {
   const std::unique_ptr<Communicator> part = first_of(group().inner(), strategy.devices);
@@ -124,7 +121,7 @@ void train_and_save(const Strategy& strategy, const TestCase& c, const std::stri
   save_for_test(*engine, optimizer, *c.workload, to, format, optimizer.steps());
 }
 
-/// A pair's line, or nothing where the two have no network in common.
+/// Tests a random pair. Returns its description, or nothing if the two have no network in common.
 std::optional<std::string> try_pair(Choice& choice) {
   const std::string kind = choice.of(kinds());
   const Strategy a = random_strategy(choice, kind), b = random_strategy(choice, kind);
@@ -149,7 +146,7 @@ std::optional<std::string> try_pair(Choice& choice) {
 }  // namespace
 
 TEST_CASE("what a device holds may begin anywhere in a tensor of its own, and be rows or columns") {
-  // Of (5, 8), every device holds two columns, behind a row that is nobody's; of (4, 3), a row.
+  // Each device holds two columns of (5, 8), and a row of (4, 3), behind a first row that belongs to neither.
   const Index place = group().device_id();
   std::vector<float> columns = {-1, -1}, row = {-1, -1, -1}, all_columns, all_rows;
   for (Index r = 0; r < 5; ++r)

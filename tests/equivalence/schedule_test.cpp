@@ -1,4 +1,4 @@
-// Chapter 04's schedules as data: proved, timed and broken on purpose.
+// Chapter 04's schedules: checked, timed, and with mistakes.
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ using namespace pipeline;
 
 namespace {
 
-/// A schedule, and what is known of it.
+/// A schedule, and the sizes that it was made for.
 struct Known {
   std::string name;
   int devices;
@@ -31,7 +31,7 @@ Known known(const std::string& name, int k, int v, Index m, const Work& work) {
   return {name, k, v, m, with_messages(k * v, m, work)};
 }
 
-/// Every schedule at all these numbers of devices, stages a device and micro-batches.
+/// Calls check(schedule) for many numbers of devices, of stages on a device, and of micro-batches.
 template <class Check>
 void for_each_schedule(const Check& check) {
   for (int k = 1; k <= 8; ++k)
@@ -56,7 +56,7 @@ std::string complaint(const Schedule& schedule) {
   }
 }
 
-/// Writes down what one device is told, and when, counted over all devices.
+/// Records one device's actions, numbered over all devices.
 class Diary : public Interpreter {
  public:
   explicit Diary(Index& clock) : clock_(clock) {}
@@ -197,7 +197,7 @@ TEST_CASE("a backward before its forward, a cycle, and receives in another order
   std::swap(work[0][0], work[0][1]);
   CHECK_THAT(complaint(with_messages(2, 1, work)), contains("a forward before it"));
   work = gpipe(2, 2);
-  std::swap(work[1][0], work[1][2]);  // the last stage goes back before it went forward
+  std::swap(work[1][0], work[1][2]);  // the last stage's backward comes first
   CHECK_THAT(complaint(with_messages(2, 2, work)), contains("a forward before it"));
   Schedule schedule = with_messages(2, 2, gpipe(2, 2));
   std::vector<Action>& mine = schedule.actions[1];
@@ -219,7 +219,7 @@ TEST_CASE("a backward before its forward, a cycle, and receives in another order
 }
 
 TEST_CASE("a backward before its gradient has come, and a message to oneself, are refused") {
-  // Stage 0 goes back after its forward, but before it has waited for the gradient.
+  // Stage 0's backward comes after its forward, but before the wait for its gradient.
   Schedule schedule = with_messages(2, 1, gpipe(2, 1));
   std::vector<Action>& mine = schedule.actions[0];
   const auto wait = std::ranges::find(mine, Action::Kind::wait_received, &Action::kind);
@@ -237,7 +237,7 @@ TEST_CASE("a backward before its gradient has come, and a message to oneself, ar
 }
 
 TEST_CASE("a sender waits in the timeline until its receiver posts") {
-  // Device 0 sends after its forward of 1 and waits; device 1 posts its receive only after work of 5.
+  // Device 0 sends after a forward of 1 slot, and waits. Device 1 posts its receive after a backward of 5 slots.
   Schedule schedule{2, 4, 1, {}};
   auto of = [](Action::Kind kind, int stage) { return Action{kind, 0, stage}; };
   schedule.actions = {{of(Action::Kind::forward, 0), of(Action::Kind::post_send, 1),
@@ -270,7 +270,7 @@ TEST_CASE("layers are cut into stages") {
   CHECK(sizes(cut_into_stages({6, 8, 4}, 2, "bytes")) == Sizes{3, 3});
   CHECK(sizes(cut_into_stages({9, 8, 4}, 3, "flops")) == Sizes{3, 3, 3});
   CHECK(sizes(cut_into_stages({5, 8, 4}, 2, "flops")) == Sizes{3, 2});
-  // The first layer has two products, each other one three: 8, 6 and 6. With three, it would be 9, 9 and 3.
+  // The first layer computes two products, and other layers three: 8, 6 and 6. With three, it would be 9, 9, 3.
   CHECK(sizes(cut_into_stages({7, 8, 4}, 3, "flops")) == Sizes{3, 2, 2});
   CHECK(sizes(cut_into_stages({7, 8, 8}, 5, "flops")) == Sizes{2, 2, 1, 1, 1});
   CHECK(sizes(cut_into_stages({4, 8, 4}, 3, "flops")) == Sizes{2, 1, 1});

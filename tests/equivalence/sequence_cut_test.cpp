@@ -35,8 +35,8 @@ TEST_CASE("each place of each sequence belongs to one device, and rows follow on
 
 namespace {
 
-/// What each device computes in a step more than the first one, as scores of one head: a score costs seven products
-/// of the head's width, forward and backward. On device 0.
+/// The number of scores that each device computes in a step, less those of device 0. A score costs seven products
+/// of the head's width, forward and backward. Empty on other devices than 0.
 std::vector<Index> more_scores(const std::string& balance, Index length) {
   DecoderModel m;
   m.num_blocks = 1, m.model_dim = 4, m.heads = 1, m.key_heads = 1, m.head_dim = 2, m.hidden_dim = 3;

@@ -1,4 +1,4 @@
-"""Holds a sharded implementation, in any framework, against the same network on one device. Needs NumPy.
+"""Compares a sharded implementation, in any framework, with the same network on one device. Needs NumPy.
 
 Inside your own test, on every process:
 
@@ -110,30 +110,30 @@ def rounded(values, dtype):
 # ---- Problems --------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Mistake:
-    """What a wrong version does otherwise. What it computes then may explain a result that differs."""
+    """What a wrong version does differently. Its results may explain a result that differs."""
     forgets: str = ""  # "mask_forgotten", "gates", "capacity", "clipping" ...: see mistakes()
     rounds: str = ""  # "weights" or "products": what is rounded to `to`
     to: str = ""  # "BF16" or "F16"
     scale: float = 1.0  # of all gradients of a step of training
     rows: tuple = ()  # [begin, end): only these rows of the batch count
     layers: tuple = ()  # the order in which layers are applied
-    taken: tuple = ()  # whose weights the backward pass takes for each layer
-    kept: tuple = ()  # whose activations
-    misses_step: bool = False  # the last step of training
-    stages: int = 1  # into which the layers are divided: each clips its gradients by a norm of its own
-    devices: int = 1  # between which something is divided
-    device: int = 0  # whose share alone counts
+    taken: tuple = ()  # the layer whose weights the backward pass takes for each layer
+    kept: tuple = ()  # the layer whose activations it takes
+    misses_step: bool = False  # makes no last step of training
+    stages: int = 1  # parts of the layers that each clip gradients by their own norm
+    devices: int = 1  # that divide something
+    device: int = 0  # the one whose share alone counts
 
 
 class WithResults:
-    """What must come out of a problem."""
+    """The expected results of a problem."""
     @cached_property
     def expected(self):
-        """{name: what must come out}, in float64."""
+        """{name: expected result}, in float64."""
         return {name: result.value for name, result in self.results("float32").items()}
 
     def bounds(self, precision="float32"):
-        """{name: how far from that each element may be} where sums are computed in this precision."""
+        """{name: bound of each element's error}, with sums in this precision."""
         return {name: result.error for name, result in self.results(precision).items()}
 
     def results(self, precision, **more):
@@ -143,7 +143,7 @@ class WithResults:
 
 @dataclass(frozen=True)
 class Problem(WithResults):
-    """A network, a batch, and what must come out. Kinds:
+    """A network, a batch, and the expected results. Kinds:
 
     exact   output, dL/dx (`input_grad`) and every gradient; small integers, and gates that are powers of two,
             so that float32 makes no error
@@ -155,7 +155,7 @@ class Problem(WithResults):
     workload: str  # "mlp" or "mixture"
     kind: str
     batch_size: int
-    widths: tuple  # of the input, and of each layer's output; of an expert's, in a mixture
+    widths: tuple  # of the input, and of each layer's output; in a mixture, of each expert
     seed: int = 0
     steps: int = 1
     learning_rate: float = 0.0
@@ -257,7 +257,7 @@ class OfTokens(WithResults):
 
     @property
     def wrong_means(self):
-        """(factor, what has it)."""
+        """(factor, cause) of means over a wrong number."""
         labels = int((self.batch["labels"] >= 0).sum())
         if self.kind == "exact":
             return ()
@@ -396,7 +396,7 @@ LOGIT_STEP = 1024.0  # exp(-1024) is 0, in float64 too
 
 @cache
 def after(problem, **mistake):
-    """{name: what comes out} of a wrong version; nothing where that is not decided."""
+    """{name: result} of a wrong version; empty if rounding may decide a result."""
     wrong = replace(problem, mistake=Mistake(**mistake))
     try:
         return {name: result.value for name, result in wrong.solved(Precision(0, 0)).items()}
@@ -405,20 +405,20 @@ def after(problem, **mistake):
 
 
 def weights_of(problem):
-    """Its parameters, as they are computed with."""
+    """Its parameters, rounded if that is the mistake."""
     mistake = problem.mistake
     return {name: rounded(w, mistake.to) if mistake.rounds == "weights" else w for name, w in problem.params.items()}
 
 
 def vars_of(problem):
-    """What a manifest says of a problem."""
+    """A problem's entry in a manifest."""
     grid = {"grid": problem.grid} if problem.workload == "decoder" and problem.kind == "exact" else {}
     return {**{name: getattr(problem, name) for name in problem.__dataclass_fields__ if name != "mistake"},
             **grid}
 
 
 def counted(problem):
-    """1 for each row that counts, all of them but for a mistake, (B, 1)."""
+    """Whether each row counts, (B, 1): all do, unless a mistake says otherwise."""
     begin, end = problem.mistake.rows or (0, problem.batch_size)
     rows = np.arange(problem.batch_size)[:, None]
     return (begin <= rows) & (rows < end)
@@ -444,14 +444,14 @@ def mlp_gradients(problem, params, batch):
 
 @dataclass
 class Kept:
-    """Of each layer, and behind the last one: its input, the same before a ReLU, and this ReLU's mask, if any."""
+    """For each layer, and behind the last one: the input, the same before a ReLU, and the ReLU's mask, if any."""
     inputs: list = field(default_factory=list)
     before: list = field(default_factory=list)
     masks: list = field(default_factory=list)
 
 
 def has_relu(layer, layers, mistake):
-    """Whether a ReLU stands before a layer, or behind the last one. Right is: before each odd layer."""
+    """Whether a ReLU comes before a layer, or behind the last one. Without a mistake: before each odd layer."""
     return {"relus_forgotten": False, "relu_before_each": layer < layers, "relu_behind_each": layer > 0,
             "relu_between": 0 < layer < layers}.get(mistake.forgets, layer % 2 == 1 and layer < layers)
 
@@ -501,7 +501,7 @@ def input_kept(kept, layer, mistake):
 
 
 def softmax(z):
-    """Of each row. Its error: each power at one end of its interval, all others at the other."""
+    """The softmax of each row. Bounds take a power at one end of its interval, and all others at the other end."""
     largest = z.value.max(axis=1, keepdims=True)
     low, middle, high = (np.exp(z.value - largest + sign * z.error) for sign in (-1, 0, 1))
     p = middle / middle.sum(axis=1, keepdims=True)
@@ -515,7 +515,7 @@ def softmax(z):
 def mixture_gradients(problem, params, batch):
     """Each token goes to its top_k likeliest experts, with their softmax as gates: for top_k > 1 divided by
     their sum. An expert takes at most ceil(capacity_factor top_k B / E) choices. All tokens' first choices
-    come before any second one, and what is too much is dropped. The gradients have those of the balancing
+    come before any second one, and the rest is dropped. The gradients have those of the balancing
     loss, aux_weight E sum_e f_e P_e: f_e is the share of choices that went to expert e, dropped ones too, and
     P_e the mean of its probability (Fedus et al. 2021, section 2.2)."""
     x, tokens, experts = batch["input"], problem.batch_size, problem.experts
@@ -679,8 +679,8 @@ class Letter:
     """How a tensor lies on one axis of a mesh: replicated (R), sharded along an axis of its own (S), partial
     (P), or owned by one device (O)."""
     kind: str
-    axis: int = 0  # of the tensor, where sharded; of the mesh's axis the index, where owned
-    offsets: tuple = ()  # where each slice begins, if not where the one before it ends
+    axis: int = 0  # S: the tensor's axis; O: the owner's index on the mesh's axis
+    offsets: tuple = ()  # where each slice begins; empty: where the one before ends
 
     def __str__(self):
         return {"R": "replicated", "P": "partial", "S": f"sharded along axis {self.axis}",
@@ -723,7 +723,7 @@ def letter_of(word):
 
 
 class Placement:
-    """The pieces of one tensor, one for each device (None: it has none), on a mesh."""
+    """The pieces of a tensor on a mesh: one for each device, or None."""
     def __init__(self, pieces, sizes, letters):
         self.pieces, self.sizes, self.letters = pieces, sizes, letters
         self.starts, self.is_whole = [None] * len(pieces), True
@@ -742,7 +742,7 @@ class Placement:
         return letter, [(*prefix, index) for index in indices]
 
     def extent(self, prefix):
-        """The shape of what the devices that begin with these indices hold together; None for nothing."""
+        """The shape of the joined pieces of the devices whose indices begin with `prefix`; None without pieces."""
         if len(prefix) == len(self.sizes):
             piece = self.pieces[self.device(prefix)]
             return None if piece is None else list(piece.shape)
@@ -785,7 +785,7 @@ class Placement:
                 if all(letter.kind in "RP" or a == b for letter, a, b in zip(self.letters, at, indices[device]))]
 
     def group(self, device):
-        """The devices whose addends, with this one's, make the sum: itself where nothing is partial."""
+        """The devices whose addends make one sum with this one's; itself alone if nothing is partial."""
         indices = list(np.ndindex(*self.sizes))
         mine = indices[device]
         return [other for other, at in enumerate(indices)
@@ -793,7 +793,7 @@ class Placement:
 
 
 def inferred(pieces, expected):
-    """The letter that fits pieces of devices in a line, and what was seen."""
+    """The letter that fits the pieces of devices on one axis."""
     have = [device for device, piece in enumerate(pieces) if piece is not None]
     shapes = {pieces[device].shape for device in have}
     if len(have) == 1 and len(pieces) > 1 and shapes == {expected.shape}:
@@ -819,7 +819,7 @@ TENSOR_AXES = {**{name: Letter("S", 1) for name in ("query", "key", "value", "ga
 
 
 def letter_by_strategy(strategy, name):
-    """How a result lies on the devices of a strategy; None where that is not fixed."""
+    """The letter of a result in a strategy; None if the strategy does not determine it."""
     kind = STRATEGIES.get(strategy)
     is_whole = name in ("output", "input_grad") if kind == "tensor" else name not in OF_ROWS
     if kind == "single" or kind in ("data", "tensor") and is_whole:
@@ -845,7 +845,7 @@ class Difference:
     expected: float | None = None
     given: float | None = None
     bound: float | None = None
-    ratio: float | None = None  # of the largest difference to its bound; None where the bound is 0
+    ratio: float | None = None  # the largest difference, in units of its bound; None if the bound is 0
 
     def __str__(self):
         where = self.tensor + ("" if self.device is None else f" on device {self.device}")
@@ -859,7 +859,7 @@ class Difference:
 
 @dataclass
 class Evidence:
-    """What is known of a piece that differs."""
+    """The facts about a piece that differs."""
     problem: Problem
     devices: int
     name: str
@@ -867,21 +867,21 @@ class Evidence:
     given: np.ndarray
     want: np.ndarray
     limit: np.ndarray
-    whole: np.ndarray  # the tensor that is wanted
-    slices: list  # where the piece of each device lies in it
-    results: dict  # {name: (pieces, by device, where these lie, bound)} of this tensor and those before it
+    whole: np.ndarray  # the expected tensor
+    slices: list  # of each device's piece in it
+    results: dict  # {name: (pieces by device, their slices, bound)} of this tensor and those before it
 
     @property
     def pieces(self):
         return self.results[self.name][0]
 
     def after(self, **mistake):
-        """This piece, as a wrong version would compute it; None where that cannot be said."""
+        """This piece as a wrong version would compute it, or None."""
         found = after(self.problem, **mistake)
         return found[self.name][self.slices[self.device]] if found else None
 
     def pieces_like(self, **mistake):
-        """Of each device's piece that is known, of all results so far, whether a wrong version would compute it, too."""
+        """For each known piece of all results so far: whether a wrong version would compute it, too."""
         wholes = after(self.problem, **mistake)
         return [piece.shape == wholes[name][here].shape and
                 bool((np.abs(piece - wholes[name][here]) <= 8 * bound[here] + 2.0**-20 * np.abs(piece)).all())
@@ -889,18 +889,18 @@ class Evidence:
                 for piece, here in zip(pieces, slices) if piece is not None]
 
     def addend(self, begin, end):
-        """What these rows of the batch add to a parameter's gradient; None for other results, or training."""
+        """The addend of these rows of the batch to a parameter's gradient; None for other results, or training."""
         is_sum = self.name not in OF_ROWS and not self.problem.is_training
         return self.after(rows=(begin, end)) if is_sum else None
 
     def device_addends(self):
-        """(device, what its rows of the batch add), on several devices."""
+        """(device, the addend of its rows of the batch), on several devices."""
         devices = range(self.devices if self.devices > 1 else 0)
         found = [(d, self.addend(*part(self.problem.batch_size, self.devices, d))) for d in devices]
         return [(d, addend) for d, addend in found if addend is not None and np.any(addend)]
 
 
-OF_ROWS = ("output", "input_grad", "logits", "losses")  # results that have rows of the batch
+OF_ROWS = ("output", "input_grad", "logits", "losses")  # results with a row for each row of the batch
 
 
 def diagnose(e):
@@ -917,14 +917,14 @@ def is_close(e, given, other):
         return False
     slack = e.limit if e.limit.shape == given.shape else e.limit.max(initial=0)
     largest = np.abs(e.want).max(initial=0)
-    # A wrong result may be larger, and then its error is, too.
+    # A larger result has a larger error.
     growth = max(1, np.abs(other).max() / largest) if largest else 1
     rounding = 2.0**-22 * np.abs(other) if e.limit.any() else 0
     return bool((np.abs(given - other) <= 4 * growth * slack + rounding).all())
 
 
 def explains(e, other):
-    """Whether what is given is this, which is not what is wanted."""
+    """Whether the given piece is `other`, and not the expected one."""
     return other is not None and is_close(e, e.given, other) and not is_close(e, other, e.want)
 
 
@@ -958,10 +958,10 @@ def in_16_bits(e):
 
 
 def is_nearly(e, other):
-    """Whether the difference from what is wanted is that of this other result, but for an eighth: where a number is
-    rounded up in one order of a sum, and down in another, some elements differ."""
+    """Whether `other` explains all but an eighth of the difference. In another order of a sum,
+    some elements are rounded differently."""
     by = other - e.want
-    if by.size < 4 or not np.isfinite(by).all():  # one number is near another by chance
+    if by.size < 4 or not np.isfinite(by).all():  # few numbers agree by chance
         return False
     return np.linalg.norm(by) > 8 * np.linalg.norm(e.limit) and np.linalg.norm(e.given - other) <= np.linalg.norm(by) / 8
 
@@ -984,7 +984,7 @@ def one_addend(e):
 
 
 def share_of_device(e):
-    """Of a decoder's parameters that every device has: what one device alone adds."""
+    """A decoder's parameter that every device has: its gradient is the share of one device."""
     if e.problem.workload not in TOKENS or e.devices == 1:
         return None
     last = e.name.split("/")[-1]
@@ -1018,7 +1018,7 @@ def averaged_over_own_rows(e):
         if not total.any():
             return
         total = total * (e.given * total).sum() / (total * total).sum()
-        # The weights are rounded, and so is what they are multiplied with.
+        # Both the factors and the addends are rounded.
         if np.abs(e.given - total).max() <= 2.0**-20 * np.abs(total).max() < np.abs(e.want - total).max():
             return SAYS["averaged_over_own_rows"]
 
@@ -1075,21 +1075,21 @@ def reordered(e):
         given, want = np.moveaxis(e.given, axis, 0), np.moveaxis(e.want, axis, 0)
         off = np.abs(given[:, None] - want[None]).reshape(len(given), len(given), -1).max(axis=2, initial=0)
         is_same = off <= 4 * e.limit.max(initial=0)
-        is_noise = is_same.diagonal().all()  # each is near what it should be
+        is_noise = is_same.diagonal().all()  # every row is near its expected one
         is_other = is_same.any(axis=0).all() and is_same.any(axis=1).all() and not is_noise
         if is_other and len(np.unique(want, axis=0)) > 1:
             return f"its {words} in another order"
 
 
 def wrong_scale(e):
-    if np.count_nonzero(e.want) > 3:  # a factor says nothing of fewer elements
+    if np.count_nonzero(e.want) > 3:  # fewer elements agree by chance
         factor = (e.given * e.want).sum() / (e.want * e.want).sum()
         if is_multiple(e, factor):
             return SAYS["scaled"].format(f"{factor:.4g}")
 
 
 def not_reduced_behind(e):
-    """Of a tensor parallel mlp: what comes out of a device's own hidden units alone, behind the last block."""
+    """A tensor parallel mlp: dL/dx of a block behind is that of the device's own hidden units, not reduced."""
     if e.problem.workload != "mlp" or e.problem.is_training or e.devices == 1 or e.problem.layers < 3:
         return None
     mine = {"forgets": "dx_not_reduced", "devices": e.devices}
@@ -1102,7 +1102,7 @@ def not_reduced_behind(e):
 
 
 def another_computation(e):
-    """Of what explains this piece, the one that fits most of the other pieces."""
+    """The wrong version that explains this piece and most of the other pieces."""
     likeliest_text, most = None, -1
     for text, mistake in mistakes(e.problem, e.devices):
         other = e.after(**mistake)
@@ -1120,7 +1120,7 @@ OF_RELUS = ("mask_forgotten", "relus_forgotten", "relu_between", "relu_before_ea
 
 
 def mistakes(problem, devices):
-    """What may have been done otherwise, and as which fields of a Mistake."""
+    """Yields (cause, fields of a Mistake) of possible wrong versions."""
     if problem.workload in TOKENS:
         yield from mistakes_with_tokens(problem, devices)
         return
@@ -1227,7 +1227,7 @@ def mistakes_with_tokens(problem, devices):
 
 
 def other_layers(problem):
-    """(words, the layer whose weights or activations are taken for each one), of layers with equal shapes."""
+    """Yields (words, layers): for each layer, a layer of the same shape whose weights or activations are taken."""
     if not problem.layers:
         return
     shapes, layers = list(zip(problem.widths, problem.widths[1:])), range(problem.layers)
@@ -1249,8 +1249,7 @@ def other_layers(problem):
 
 
 def with_swapped_stages(problem, devices, first, other):
-    """The layers, divided over the devices, with those of two devices exchanged; nothing where widths forbid
-    it."""
+    """The layers in the order of stages, if two devices exchange their stages; empty if widths do not fit."""
     stages = [range(*part(problem.layers, devices, device)) for device in range(devices)]
     stages[first], stages[other] = stages[other], stages[first]
     layers = tuple(layer for stage in stages for layer in stage)
@@ -1275,7 +1274,7 @@ class Verdict:
     differences: list = field(default_factory=list)
     notes: list = field(default_factory=list)  # what was inferred
     results: dict = field(default_factory=dict)  # see Evidence
-    worst: float = 0.0  # of what is right: the largest difference, as a share of its bound
+    worst: float = 0.0  # the largest difference of a right result, in units of its bound
 
     @property
     def is_right(self):
@@ -1292,8 +1291,8 @@ class Verdict:
 
 
 def check(grads, problem, strategy=None, rank=0, world=1, precision="float32"):
-    """Holds what one process of `world` has, {name: array}, against a problem. `strategy` ("dp", "tp",
-    "fsdp", "ep", "single") says which slice this rank is to have; without one, its shape does."""
+    """Compares the results of one process of `world`, {name: array}, with a problem. `strategy` ("dp", "tp",
+    "fsdp", "ep", "single") determines this rank's slice; without one, the shape does."""
     if isinstance(problem, str):
         problem = usable(listed_by_name()[problem])
     verdict = Verdict(problem.name, world)
@@ -1321,8 +1320,8 @@ def dtype_of(value):
 
 
 def slices_by_rule(shape, letter, given, device, world, width=1):
-    """A device's slice: as part() divides, or, where the given length says so, as torch.chunk does. `width`:
-    of a head, where heads are divided. A device may have all key-value heads."""
+    """A device's slice: as part() divides, or as torch.chunk does, if the given length is that one. `width`: of a
+    head, if heads are divided. A device may have all key-value heads."""
     slices = [slice(0, size) for size in shape]
     if width > 1 and given == shape:
         return tuple(slices)
@@ -1342,7 +1341,7 @@ def unknown_name(name, problem):
 
 
 def of_piece(verdict, problem, name, given, want, bound, slices, device, pieces):
-    """What differs in one device's piece: nothing, or one Difference."""
+    """The differences of one device's piece: none, or one."""
     verdict.results[name] = pieces, slices, bound
     here = slices[device]
     part_of_want, limit = want[here], bound[here]
@@ -1419,7 +1418,7 @@ def check_pieces(problem, devices, pieces, layout=None, precision="float32"):
 
 
 def as_of_one(differ, pieces):
-    """Of a tensor's differences, one without a known cause on one device of several: that it is the only one."""
+    """If one device of several differs, without a known cause, the cause says that it is the only one."""
     if len(differ) == 1 and differ[0].cause == SAYS["unknown"] and sum(p is not None for p in pieces) > 1:
         differ[0].cause = SAYS["one_device"]
     return differ
@@ -1488,7 +1487,8 @@ def t5(text, *sizes, **more):
 
 @cache
 def usable(problem):
-    """The problem with the first seed for which rounding decides nothing and its bounds are small."""
+    """The problem with the first seed for which rounding decides nothing; in an exact problem, at least half of each
+    result is also not 0."""
     for seed in range(problem.seed, 1000):
         candidate = replace(problem, seed=seed)
         try:
@@ -1503,10 +1503,10 @@ def usable(problem):
 
 
 def listed():
-    """Every problem, with the first seed that `usable` may take. Shapes that nothing divides, one with fewer
-    rows and columns than devices."""
+    """Every problem, with the seed at which `usable` begins. Few numbers of devices divide the shapes, and one shape
+    has fewer rows and columns than devices."""
     training = {"steps": 5, "learning_rate": 2.0**-4}
-    # Some steps are clipped and some are not, and epsilon counts: else a wrong scale would not show.
+    # Some steps are clipped and some are not, and epsilon matters: otherwise, Adam would hide a wrong scale.
     adam = {"steps": 5, "learning_rate": 2.0**-5, "epsilon": 2.0**-4}
     return [mlp("exact", 13, 7, 11, 7), mlp("exact", 13, 7, 11, 7, 11, 7), mlp("exact", 3, 5, 2, 5),
             mlp("exact", 16, 8, 24, 8, 24, 8), mlp("real", 13, 7, 11, 7), mlp("real", 16, 8, 24, 8),
@@ -1523,8 +1523,8 @@ def listed():
 
 
 def decoders():
-    """More key-value heads than devices and fewer; a window; one table for both ends; experts. The seeds are
-    the first that are usable."""
+    """Decoders with more key-value heads than devices, and with fewer; with a window, a tied head, and experts. Given
+    seeds are the first usable ones."""
     plain, even = {"blocks": 2}, {"devices": (1, 2, 4, 8)}
     tied = {"window": 3, "is_tied": True, "blocks": 2, "rope_base": 100.0}
     experts = {"experts": 5, "top_k": 2, "blocks": 2}
@@ -1539,7 +1539,7 @@ def decoders():
 
 
 def problems():
-    """Every problem. To find their seeds takes a second."""
+    """All problems. Finding their seeds takes a second."""
     return [usable(problem) for problem in listed()]
 
 

@@ -65,7 +65,7 @@ class Network:
         return [part(size, self.mistake.devices, device) for device in range(self.mistake.devices)]
 
     def in_vocabulary(self, tokens, forgets):
-        """1 at each row's token, (T, V). A wrong version takes a token for the number of a row of a slice."""
+        """1 at each row's token, (T, V). A wrong version takes tokens for row numbers of a slice."""
         found, tokens = np.zeros((tokens.size, self.m.vocabulary)), tokens.ravel()
         begins = self.parts(self.m.vocabulary) if self.mistake.forgets == forgets else \
             [(0, self.m.vocabulary)]
@@ -75,7 +75,7 @@ class Network:
         return found
 
     def rows_of_norms(self, rows):
-        """The rows that add to gradients of norms."""
+        """The rows that count in gradients of norms."""
         if self.mistake.forgets == "rows of norms":
             return slice(*part(rows, self.mistake.devices, self.mistake.device))
         if self.mistake.forgets == "positions of norms":
@@ -88,7 +88,7 @@ class Network:
         return "embedding" if self.m.is_tied else "head"
 
     def put(self, name, gradient, use=""):
-        """Adds what one use of a parameter gives. A wrong version leaves a use out, or has it twice."""
+        """Adds the gradient of one use of a parameter. A wrong version leaves a use out, or counts it twice."""
         times = {f"the {use}": 0, f"that the {use} is one of two": 2}.get(self.mistake.forgets, 1)
         gradient = gradient * times if use and self.m.is_tied else gradient
         before = self.gradients.get(name)
@@ -116,14 +116,14 @@ class Decoder(Network):
         self.ids = batch["input_ids"].astype(int)
         base = 10000.0 if self.mistake.forgets == "rope base" else self.m.rope_base
         at = turns(self.positions(), self.m.head_dim, base)
-        # Some wrong programs turn neighbours, 2j and 2j + 1, where the halves j and j + d/2 are meant.
+        # Some wrong programs rotate the pairs 2j and 2j + 1 instead of j and j + d/2.
         order = np.arange(self.m.head_dim).reshape(-1, 2).T.ravel()
         self.pairs = order if self.mistake.forgets == "halves" else np.arange(self.m.head_dim)
         self.at, self.sees = at, self.seen()
 
     # ---- Where a wrong version differs -------------------------------------------------------------------
     def positions(self):
-        """Of the tokens of a sequence."""
+        """The positions of a sequence's tokens."""
         if self.mistake.forgets == "positions":
             return np.concatenate([np.arange(end - begin) for begin, end in self.parts(self.length)])
         return np.arange(self.length)
@@ -148,16 +148,16 @@ class Decoder(Network):
         return sees
 
     def devices(self):
-        """Of each token of a sequence."""
+        """The device of each token of a sequence."""
         return np.concatenate([[device] * (end - begin)
                                for device, (begin, end) in enumerate(self.parts(self.length))])
 
     def same_device(self):
-        """Whether a query and a key are of one device, (S, S)."""
+        """Whether one device has the query and the key, (S, S)."""
         return self.devices() == self.devices()[:, None]
 
     def seen_around(self):
-        """What each query sees where pieces of keys come from one side, and their positions from the other."""
+        """The keys that each query sees if keys go around the ring one way, and their positions the other way."""
         starts, of = np.array(self.parts(self.length))[:, 0], self.devices()
         at, query = np.arange(self.length) - starts[of], np.arange(self.length)[:, None]
         other = (2 * of[:, None] - of) % self.mistake.devices
@@ -166,8 +166,7 @@ class Decoder(Network):
         return sees & (key > query - self.m.window) if self.m.window else sees
 
     def not_rescaled(self, p):
-        """Softmax weights where pieces of keys come around a ring, and what was added up before is not rescaled
-        to a larger score: each piece is relative to the largest score of the pieces until then."""
+        """Weights of ring attention without rescaling: each piece is relative to the largest score so far."""
         found, of, count = p.copy(), self.devices(), self.mistake.devices
         for device in range(count):
             rows, largest = of == device, 0
@@ -180,7 +179,7 @@ class Decoder(Network):
         return found
 
     def with_own_values(self, p, v):
-        """Sums of values, where each device takes its own for those of every piece that is as long."""
+        """Sums of values, if each device takes its own values for those of every piece of the same length."""
         found, parts = np.zeros((*p.shape[:-1], v.shape[-1])), self.parts(self.length)
         for begin, end in parts:
             for first, last in parts:
@@ -189,13 +188,13 @@ class Decoder(Network):
         return found
 
     def key_heads(self):
-        """Of each query head."""
+        """The key-value head of each query head."""
         if self.mistake.forgets == "neighbours":
             return np.arange(self.m.heads) % self.m.key_heads
         return np.arange(self.m.heads) // (self.m.heads // self.m.key_heads)
 
     def queries_that_count(self):
-        """1 for each query head whose gradient keys and values get."""
+        """1 for each query head that counts in the gradients of keys and values."""
         counted = np.ones(self.m.heads)
         if self.mistake.forgets == "other queries":
             begin, end = part(self.m.heads, self.mistake.devices, self.mistake.device)
@@ -257,7 +256,7 @@ class Decoder(Network):
         if self.mistake.forgets == "queries elsewhere":
             here = self.same_device()
             dk, dv = (a.product(transposed(t * here), other) for t, other in ((a.scaled(ds), q), (p, dout)))
-        if self.mistake.forgets == "values' sums":  # those of the last device that the piece comes to
+        if self.mistake.forgets == "values' sums":  # the sum on the last device of the ring alone
             last = (self.devices() - 1) % self.mistake.devices == self.devices()[:, None]
             dv = a.product(transposed(p * last), dout)
         if self.mistake.forgets == "the ring's direction":
@@ -272,7 +271,7 @@ class Decoder(Network):
         return self.norm_backward(block + "attention_norm", dn, kept["attention_norm"])
 
     def of_projections(self, dq, dk, dv):
-        """Gradients of what the weights of query, key and value give."""
+        """Gradients by the products with the query, key and value weights."""
         dk, dv = self.summed_by_key_heads(dk), self.summed_by_key_heads(dv)
         return {"query": self.rows_of(self.turned(dq, -1)), "key": self.rows_of(self.turned(dk, -1)),
                 "value": self.rows_of(dv)}
@@ -343,8 +342,8 @@ class Decoder(Network):
 
 
 class T5(Network):
-    """An encoder reads `input_ids`, and a decoder, whose blocks attend to what the encoder gives, too, says
-    `labels` for `decoder_input_ids`. Scores are not scaled, and have a bias by distance."""
+    """An encoder reads `input_ids`. A decoder, whose blocks also attend to the encoder's output, predicts `labels`
+    from `decoder_input_ids`. Scores are not scaled, and have a bias by distance."""
     def __init__(self, problem, layers, params, batch):
         super().__init__(problem, layers, params, batch)
         names = {"encoder": "input_ids", "decoder": "decoder_input_ids"}
@@ -383,12 +382,12 @@ class T5(Network):
         return [("self_", self.attend), *cross, ("feed_forward_", self.feed_forward_block)]
 
     def scaled(self, z):
-        """The logits of a tied table."""
+        """Scales logits of a tied head, or their gradient."""
         is_scaled = self.m.is_tied and self.mistake.forgets != "logit scale"
         return self.layers.rounded(z * self.m.model_dim**-0.5, 3) if is_scaled else z
 
     def buckets(self, side):
-        """Of each query and key."""
+        """The bucket of each query and key."""
         query, key = np.ogrid[:self.ids[side].shape[1], :self.ids[side].shape[1]]
         is_encoder = side == "encoder"
         count = self.m.buckets // 2 if is_encoder and self.mistake.forgets != "direction" else self.m.buckets
@@ -467,7 +466,7 @@ def solved(problem, layers, params, batch):
 
 
 def weights_of(problem, batch):
-    """What the loss of each token counts, (T)."""
+    """The weight of each token's loss, (T)."""
     labels, mistake = batch["labels"], problem.mistake
     begin, end = mistake.rows or (0, len(labels))
     counted = (begin <= np.arange(len(labels))) & (np.arange(len(labels)) < end)
@@ -477,7 +476,7 @@ def weights_of(problem, batch):
     if mistake.forgets not in ("sequences elsewhere", "positions elsewhere"):
         return (is_labelled / is_labelled.sum() * counted[:, None]).ravel()
     axis = 0 if mistake.forgets == "sequences elsewhere" else 1
-    weights, n = np.moveaxis(is_labelled, axis, 0).copy(), mistake.devices  # means of devices' means
+    weights, n = np.moveaxis(is_labelled, axis, 0).copy(), mistake.devices  # the mean of the devices' means
     for begin, end in (part(len(weights), n, device) for device in range(n)):
         weights[begin:end] /= n * max(weights[begin:end].sum(), 1)
     return np.moveaxis(weights, 0, axis).ravel()

@@ -51,8 +51,8 @@ class Layers:
 
 
 class Real(Layers):
-    """Real numbers. On a first axis, behind the number itself, they have samples of what rounding may make of
-    it. Each operation moves each sample, up or down, by the most that it can be wrong."""
+    """Real numbers. The first axis has the number itself, and then samples with rounding errors: each operation
+    changes each sample, up or down, by the bound of its error."""
     EXP, ROOT, DIVISION = 4, 4, 4  # units u of relative error that libraries and GPUs promise
     SIGMOID = EXP + 1 + DIVISION
     QUANTILE = 12.61  # of Student's distribution of 16 degrees of freedom: one in 10^9 lies outside
@@ -65,7 +65,7 @@ class Real(Layers):
         return np.repeat(np.asarray(values, float)[None], self.samples + 1, axis=0)
 
     def bound(self, t):
-        """How far a result may be from t[0]: in one of 10^9 it is farther, if roundings are independent."""
+        """The bound of the difference from t[0]: one in 10^9 is larger, if rounding errors are independent."""
         squares = ((t[1:] - t[0])**2).mean(axis=0) if self.samples else 0 * t[0]
         return self.QUANTILE * np.sqrt(squares)
 
@@ -198,9 +198,9 @@ class OnGrid(Layers):
     """float32 numbers on a grid. Each nonlinear result is rounded to a multiple of `unit`, ties to even, and
     kept within ±limit. Exponents are integers from -4 to 4, and the base is 2. Then all sums are exact.
 
-    `is_checked`: refuses numbers of which it hangs on float32 where they are rounded to."""
+    `is_checked`: refuses numbers that float32 errors may round to another multiple."""
     LARGEST_EXPONENT = 4
-    MARGIN = 2.0**-21  # what float32 makes of a nonlinear result may be so far from it: 8 roundings
+    MARGIN = 2.0**-21  # the largest relative error of a nonlinear result in float32: 8 roundings
 
     def __init__(self, grid, epsilon, is_checked=False):
         self.unit, self.limit, self.epsilon = grid["unit"], grid["limit"], epsilon
@@ -208,7 +208,7 @@ class OnGrid(Layers):
         self.is_checked = is_checked
 
     def rounded(self, t, size=None):
-        """`size`: of the numbers from which it was computed, by which it may be wrong."""
+        """`size`: the size of the numbers from which t was computed, which bounds its error."""
         t = np.asarray(t, float)
         if self.is_checked:
             off = np.abs(t / self.unit - np.floor(t / self.unit) - 0.5) * self.unit

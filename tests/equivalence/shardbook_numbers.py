@@ -1,4 +1,4 @@
-"""Numbers of problems, the same on every machine, and values that know how wrong rounding can make them."""
+"""Numbers of problems, the same on every machine, and values with bounds of their rounding errors."""
 from __future__ import annotations
 
 import math
@@ -32,21 +32,21 @@ def uniform(seed, name, shape, scale=1.0):
     return (bits.astype(float) * 2.0**-23 - 1).reshape(shape) * scale
 
 
-# ---- Bounds: values that know how wrong they can be -----------------------------------------------------
+# ---- Bounds: values with bounds of their errors ----------------------------------------------------------
 @dataclass(frozen=True)
 class Precision:
     """How products are computed: unit roundoff of their operands, of sums, and of everything else."""
     operands: float
     sums: float = 2.0**-24
     if_unsure: str = "counts"  # a ReLU whose sign rounding can change: as an error; "refused" or "ignored"
-    is_exact: bool = False  # whether every sum must be one that float32 holds, in any order
-    is_probable: bool = False  # whether a sum's roundings are taken for independent of each other
+    is_exact: bool = False  # whether every sum must be exact in float32, in any order
+    is_probable: bool = False  # whether a sum's rounding errors count as independent
     rounds: object = None  # what is done to operands of products, where something is
 
     def gamma(self, k):
-        """How far a sum of k products may be from the exact one, as a share of the sum of their sizes, in any
-        order: k u / (1 - k u) (Higham 2002, section 3.1). If roundings are independent, not k but 6 sqrt(k)
-        of them add up, but for one sum in ten million (Higham and Mary 2019, theorem 2.4)."""
+        """The bound of the error of a sum of k products, in any order, divided by the sum of their absolute values:
+        k u / (1 - k u) (Higham 2002, section 3.1). If rounding errors are independent, 6 sqrt(k) takes the place
+        of k, and one sum in ten million exceeds the bound (Higham and Mary 2019, theorem 2.4)."""
         k = np.minimum(k, 6 * np.sqrt(k)) if self.is_probable else k
         return k * self.sums / (1 - k * self.sums)
 
@@ -57,7 +57,7 @@ PRECISIONS = {"float64": Precision(0, 2.0**-53), "float32": Precision(0), "tf32"
 
 
 class Undecided(Exception):
-    """A comparison that rounding can turn round: a ReLU's zero, say. The problem is of no use."""
+    """Rounding can change the result of a comparison, such as a ReLU's sign. The problem cannot be used."""
 
 
 def unit_of(values):
@@ -68,16 +68,16 @@ def unit_of(values):
 
 
 def require_exact(precision, magnitude, unit):
-    """Of an exact problem, float32 must hold a sum in any order: its addends are multiples of `unit`, a power
-    of two, and their sizes add up to `magnitude`."""
+    """In an exact problem, a sum must be exact in float32 in any order. Its addends are multiples of `unit`, a power
+    of two, and their absolute values add up to `magnitude`."""
     if precision.is_exact and np.max(magnitude, initial=0) > 2**24 * unit:
         raise Undecided("a sum that float32 does not hold exactly")
 
 
 @dataclass
 class Bounded:
-    """What real arithmetic gives, and how far from it an element of a floating point result can be,
-    in any order of summation, on any number of devices (Higham 2002, sections 3.1 and 3.5)."""
+    """A result in real arithmetic, and the bound of each element's error in floating point, in any order of
+    summation, on any number of devices (Higham 2002, sections 3.1 and 3.5)."""
     value: np.ndarray
     error: np.ndarray
     precision: Precision
@@ -88,7 +88,7 @@ class Bounded:
         return cls(value, np.zeros_like(value), precision)
 
     def rounded_once(self, value, error):
-        """A result with this error of its operands, which is rounded once more."""
+        """A result with this error from its operands, and one more rounding."""
         u = self.precision.sums
         require_exact(self.precision, 4 * np.abs(value), unit_of(value))  # 4: p (d - s) may be p d - p s
         return Bounded(value, error * (1 + u) + u * np.abs(value), self.precision)
@@ -105,7 +105,7 @@ class Bounded:
         a, b = map(self.precision.rounds or (lambda t: t), (self.value, other.value))
         operands = np.maximum(largest - np.abs(self.value) @ np.abs(other.value), 0)
         rounding = (gamma + operand * (1 + gamma)) * largest
-        # Where all that is added is 0, nothing is rounded: differences of equal numbers are 0 above.
+        # A sum of zeros is not rounded. (Differences of equal numbers are 0.)
         error = np.where(largest > 0, operands + rounding, 0)
         return Bounded(a @ b, error, self.precision)
 
@@ -145,7 +145,7 @@ class Bounded:
         return Bounded(value, error, self.precision)
 
     def sum(self):
-        """Of all elements."""
+        """The sum of all elements."""
         gamma = self.precision.gamma(self.value.size)
         return Bounded(self.value.sum(), self.error.sum() + gamma * (np.abs(self.value) + self.error).sum(),
                        self.precision)
@@ -155,7 +155,7 @@ class Bounded:
         return self.rounded_once(root, np.maximum(root - least, most - root))
 
     def is_positive(self):
-        """Where an element is above 0, and where rounding can change that."""
+        """Masks of the elements above 0, and of those for which rounding can change that."""
         unsure = (np.abs(self.value) <= self.error) & (self.error > 0)
         if self.precision.if_unsure == "refused" and unsure.any():
             raise Undecided("a ReLU's argument that can be on either side of 0")

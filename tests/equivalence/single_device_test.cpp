@@ -1,4 +1,4 @@
-/// Chapter 01 against finite differences, so that all chapters cannot agree on a wrong gradient.
+/// Compares chapter 01's gradients with finite differences: all chapters could agree on a wrong gradient.
 
 #include "01_single_device/single_device.hpp"
 
@@ -16,10 +16,10 @@ namespace {
 constexpr Index B = 4, D = 5, F = 6;
 constexpr float delta = 0x1p-6F;
 
-/// Numbers for which central differences are not approximate but exact. The output is linear in each single
-/// weight and input as long as no pre-activation changes its sign: rows of the input have odd sums and W0 is
-/// made of odd halves, so |x W0| ≥ 1/2, and a step of 2⁻⁶ moves it by at most 16 · 2⁻⁶. All numbers are
-/// multiples of 2⁻⁸ and small, so that float32 holds them, and their sums, exactly.
+/// Numbers for which central differences are exact. The output is linear in each single weight and input if no
+/// pre-activation changes its sign. Rows of the input have odd sums, and W0 has odd multiples of 1/2, so |x W0| ≥
+/// 1/2, and a step of 2⁻⁶ changes it by at most 16 · 2⁻⁶. All numbers are small multiples of 2⁻⁸, so that float32
+/// holds them and their sums exactly.
 struct Problem {
   HostTensor x{{B, D}, {}};
   HostTensor w0{{D, F}, {}};

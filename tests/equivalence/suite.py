@@ -1,4 +1,4 @@
-"""Problems as folders, the calls of a program that solves them, and verdicts as text, JSON and JUnit."""
+"""Problems in folders, the calls of a program that solves them, and verdicts as text, JSON and JUnit."""
 import argparse
 import fnmatch
 import hashlib
@@ -53,7 +53,7 @@ def export(folder, problems, names):
 
 
 def read_manifest(folder):
-    """The problems of a folder, which must be as this version makes them."""
+    """The problems of a folder, which must equal those of this version."""
     path = folder / "manifest.json"
     try:
         manifest = json.loads(path.read_text())
@@ -70,7 +70,7 @@ def read_manifest(folder):
 
 
 def read_results(folder, devices, names):
-    """The results of each device, and their layout, of a folder; None where nothing has been written."""
+    """The results of each device, and their layout, in a folder; None without results."""
     whole = folder / "results.safetensors"
     if whole.exists():
         return [shardbook.to_ours(shardbook.read(whole), names)], None
@@ -101,7 +101,7 @@ def of_our_names(layout, names, path, devices):
 
 
 def held(problem, devices, folder, names, precision):
-    """The verdict on what lies in a folder; None where nothing does."""
+    """The verdict on the results in a folder; None without results."""
     try:
         pieces, layout = read_results(folder, devices, names)
     except (Refused, OSError) as error:
@@ -116,7 +116,7 @@ def held(problem, devices, folder, names, precision):
 
 # ---- Calls -----------------------------------------------------------------------------------------------
 def call(problem, devices, command, names, precision, seconds):
-    """Lets a program solve a problem. A Verdict, or a text: why the program refused it."""
+    """Runs a program on a problem. Returns a Verdict, or the reason for which the program refused it."""
     with tempfile.TemporaryDirectory(prefix="equivalence-") as name:
         folder, out = Path(name), Path(name, "out")
         out.mkdir()
@@ -145,7 +145,7 @@ def failed(problem, devices, who, text):
 
 
 def words_of(problem, devices, folder):
-    """What the words in braces stand for, of a problem in a folder."""
+    """The values of the words in braces, for a problem in a folder."""
     return {**shardbook.vars_of(problem), "layers": problem.layers, "devices": devices,
             "step": problem.steps, "mesh": f"devices={devices}", "problem": folder / "problem.json",
             "params": folder / "params.safetensors", "batch": folder / "batch.safetensors",
@@ -153,7 +153,7 @@ def words_of(problem, devices, folder):
 
 
 def require_known(command):
-    """That the words in braces are those that are filled in."""
+    """Refuses unknown words in braces."""
     known = {word for problem in shardbook.listed() for word in words_of(problem, 1, Path())}
     if wrong := [name for word in command for name in re.findall(r"{(\w+)}", word) if name not in known]:
         sys.exit(refuse(64, f"{{{wrong[0]}}}: expected one of {', '.join(sorted(known))}"))
@@ -167,7 +167,7 @@ def filled(word, values):
 
 # ---- Verdicts --------------------------------------------------------------------------------------------
 class Report:
-    """Says each verdict at once, and all of them in the end."""
+    """Prints each verdict at once, and a summary at the end."""
     def __init__(self):
         self.verdicts, self.refused = [], []
 
@@ -182,7 +182,7 @@ class Report:
               flush=True)
 
     def end(self, json_file, junit_file):
-        """Writes the files, says the sum, and returns the exit code."""
+        """Writes the files, prints the summary, and returns the exit code."""
         wrong = [verdict for verdict in self.verdicts if not verdict.is_right]
         print(f"{len(self.verdicts)} held: {len(self.verdicts) - len(wrong)} right, {len(wrong)} wrong; "
               f"{len(self.refused)} refused by the program")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""suite_test.py PROGRAMS: the suite for foreign implementations. Its golden vectors, right and wrong
-implementations, what it says of each, and its answers to bad files. PROGRAMS holds the chapters' programs."""
+"""suite_test.py PROGRAMS: tests the suite for foreign implementations: its golden vectors, its verdicts on right and
+wrong implementations, and its answers to bad files. PROGRAMS has the chapters' programs."""
 import json
 import os
 import re
@@ -62,7 +62,7 @@ class Suite(unittest.TestCase):
                          "{devices}", code=code)
 
     def wrong_versions(self, name, table, devices, **more):
-        """Each version must be found wrong: on this device, in this tensor, for this cause."""
+        """The suite must find each wrong version, and name the device, the tensor and the cause."""
         for text, instead, problem, tensor, device, cause in table:
             with self.subTest(instead):
                 said = self.adapter(name, problem, devices, (text, instead), code=86, **more)
@@ -73,7 +73,7 @@ class Suite(unittest.TestCase):
 
 class Problems(Suite):
     def test_golden_vectors(self):
-        """Inputs and exact results bit for bit; others far within the verdict's bound."""
+        """Inputs and exact results are equal bit for bit; others are far within the verdict's bound."""
         self.call("export", self.scratch / "new")
         golden = {path.relative_to(here / "golden"): path for path in (here / "golden").rglob("*.*")}
         new = {path.relative_to(self.scratch / "new") for path in self.scratch.rglob("*.*")}
@@ -302,7 +302,7 @@ class Implementations(Suite):
         self.assertEqual(known - named - same, set())
 
     def test_nothing_is_accused_without_a_reason(self):
-        """Noise above the bound, an element, rows and every second element that are anything have no known cause."""
+        """Random values have no known cause: as noise above the bound, or in an element, rows, or every second element."""
         random = np.random.default_rng(3)
         for name in (SMALL, REAL_MLP, ADAM, SGD, TOP_2, REAL):
             problem = shardbook.problem(name)
@@ -329,7 +329,7 @@ class Implementations(Suite):
         self.assertEqual(cause(13), {"7 times it in every element: a wrong scale?"})  # a row each
 
     def test_the_cause_that_explains_all_devices_counts(self):
-        """On device 0, the first in each order, no choice is dropped by any of these mistakes."""
+        """Device 0 comes first in each order, so none of these mistakes drops its choices."""
         problem = shardbook.problem(FULL)
         bounds = [shardbook.part(problem.batch_size, 3, device) for device in range(3)]
         for forgets, cause in (("capacity", "choices that an expert has no room for not dropped?"),
@@ -632,7 +632,7 @@ class HuggingFace(Suite):
 
 
 class Results(Suite):
-    """Results as a folder that was brought back, in all forms in which they may lie."""
+    """Results in a folder, in all allowed forms."""
     def setUp(self):
         super().setUp()
         self.problem = shardbook.problem(SMALL)

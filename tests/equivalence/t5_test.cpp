@@ -1,4 +1,4 @@
-/// The problems of encoder-decoders leave nothing out.
+/// The exact problems of encoder-decoders have few gradients of 0.
 
 #include "engine/workloads/t5/t5.hpp"
 

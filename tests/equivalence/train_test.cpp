@@ -1,4 +1,4 @@
-/// What `train` says of engines that are wrong: the exit code, the report, and the lines that explain it.
+/// `train` with wrong engines: its exit code, its report, and the lines that explain what is wrong.
 
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 enum class Mistake {
   none,
   reduced_if_wanted,  // weights' gradients are summed only where dL/dx is wanted, too
-  mask_if_wanted,     // so is the ReLU's derivative applied
+  mask_if_wanted,     // the ReLU's derivative is applied only where dL/dx is wanted, too
   averaged,           // gradients are means over the devices
   one_device,         // device 1 alone adds 1 to a weight's gradient
   no_input_grad,      // device 1 does not return dL/dx
@@ -35,12 +35,12 @@ enum class Mistake {
   not_trained,        // the optimizer does not know layer 1
   not_trained_on_1,   // the same on device 1 alone
   later_steps,        // gradients are 0 from the third step on
-  operations,         // device 1 makes a product too many, from step 2 on
-  message,            // device 1 is told of a message too many
-  memory,             // and of four bytes more than it holds
-  claim,              // what device 1 says is the same on all devices is not, and is not used
-  claim_then_call,    // and then the devices reduce tensors of different shapes
-  claim_of_part       // the same, said by devices 0 and 1 alone
+  operations,         // device 1 computes a product too many, from step 2 on
+  message,            // device 1's closed form has a message too many
+  memory,             // device 1's closed form has four bytes too many
+  claim,              // a tensor that is not used is claimed to be equal on all devices, and is not
+  claim_then_call,    // as claim; and then the devices reduce tensors of different shapes
+  claim_of_part       // as claim, by a group of devices 0 and 1
 };
 
 /// Data parallel, with plain tensors, and one mistake.
@@ -115,7 +115,7 @@ class Mistaken : public ShardedEngine {
   std::vector<Sharded<0>> inputs_;
 };
 
-/// What an engine without a mistake sends and computes; bytes held are what they are.
+/// The costs of an engine without a mistake. The bytes held are taken from the ledger.
 Costs costs_of(const MlpSetting& s, Mistake mistake) {
   Costs costs;
   for (Index l = 0; l < s.model.num_layers; ++l)
@@ -152,14 +152,13 @@ const RegisteredChapter registered(
          variant("false-claim", Mistake::claim), variant("false-claim-then-call", Mistake::claim_then_call),
          variant("false-claim-of-part", Mistake::claim_of_part)}});
 
-/// How a run ended.
 struct Ended {
   int code = 0;
   std::string printed;  // by this device
   Report report;        // on device 0
 };
 
-/// What is printed while it lives goes to a file.
+/// Redirects standard output to a file during its lifetime.
 class Printed {
  public:
   explicit Printed(const std::string& path) : path_(path), before_(dup(STDOUT_FILENO)) {
@@ -310,7 +309,7 @@ TEST_CASE(
   }
 }
 
-/// The others have not heard of it: there is no second attempt, and they wait for the first one's end.
+/// Device 2 does not notice the false claim. So there is no second attempt, and device 2 waits in the first one.
 TEST_CASE("train: a false claim of some devices ends their run") {
   const Refusal refused = refusal([] { train("false-claim-of-part"); });
   CHECK(refused.code == 81);
@@ -325,7 +324,7 @@ TEST_CASE("train: a mistake in later steps alone is noticed by the losses") {
   if (!speaks()) return;
   CHECK(ended.report.max_ulp == 0);
   REQUIRE(ended.report.curve.has_value());
-  CHECK(ended.report.curve->wrong_step == 4);  // the loss of a step is that of the weights before it
+  CHECK(ended.report.curve->wrong_step == 4);  // a wrong update in step 3 changes the loss of step 4
   CHECK_FALSE(ended.report.is_good());
 }
 
@@ -357,7 +356,7 @@ TEST_CASE("train: bytes held that miss their form are named, too") {
                                   contains(": most at tests/equivalence/train_test.cpp:"));
 }
 
-/// The unsharded network is trained by the same step, so its losses would not show that clipping comes too late.
+/// The unsharded network is trained by the same code, so its losses would not show clipping after the step.
 TEST_CASE("train: gradients are clipped before the step: half the norm and twice the rate are the same") {
   const Ended clipped = train("right", "sgd", {"--clip-norm", "0.01", "--learning-rate", "0.5"});
   const Ended halved = train("right", "sgd", {"--clip-norm", "0.005", "--learning-rate", "1"});

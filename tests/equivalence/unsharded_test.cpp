@@ -1,5 +1,5 @@
-/// What the unsharded networks of tokens and of experts are held against, so that all engines cannot agree on
-/// something wrong: finite differences, and vectors that NumPy made (golden/, by ./tests/equivalence/export).
+/// Compares the unsharded networks with finite differences, and with results that NumPy computed (golden/, by
+/// ./tests/equivalence/export). Otherwise, all engines could agree on a wrong result.
 
 #include <filesystem>
 #include <fstream>
@@ -29,8 +29,9 @@ double objective(ShardedEngine& engine, const Tensors& weights, const HostTensor
   return sum;
 }
 
-/// Checks every element of every gradient: two central differences, extrapolated to a step of 0 (Richardson).
-/// What is left of the error is below their difference, unless a ReLU or a choice turns. The rest is rounding.
+/// Compares every element of every gradient with two central differences, extrapolated to a step of 0
+/// (Richardson). The error is below the difference of the two, unless a ReLU or a choice changes within a step. To
+/// this we add a bound of rounding.
 void check_gradients(const Workload& network) {
   const HostTensor input = network.random_input(2, 5),
                    dloss = random_tensor(network.output_shape(2), "weight of each loss", 3);
@@ -47,7 +48,7 @@ void check_gradients(const Workload& network) {
         return all;
       });
   CHECK(gradients.values.size() == weights.size() + 1);
-  double noise = 0;  // of the objective
+  double noise = 0;  // of the objective, by rounding
   for (std::size_t i = 0; i < dloss.values.size(); ++i)
     noise += std::pow(double{dloss.values[i]} * gradients.bounds.at("output").values[i], 2);
   noise = std::sqrt(noise);
@@ -68,7 +69,7 @@ void check_gradients(const Workload& network) {
       const double error =
           std::abs(wide - narrow) + 2 * noise / wide_step + gradients.bounds.at(name).values[i];
       CHECK(std::abs(gradients.values.at(name).values[i] - (4 * narrow - wide) / 3) <= error);
-      CHECK(error < 0.02);  // of gradients of about 1
+      CHECK(error < 0.02);  // gradients are about 1
     }
 }
 
@@ -100,7 +101,6 @@ TEST_CASE("the gradients of unsharded networks of tokens are finite differences"
 
 namespace {
 
-/// One of the problems that the suite for foreign implementations has.
 class Golden {
  public:
   explicit Golden(const nlohmann::json& said) : said_(said) {
@@ -139,7 +139,7 @@ class Golden {
       all[tensor] = {stored->shape(tensor), stored->read(tensor, all_of(stored->shape(tensor)))};
     return all;
   }
-  /// What the unsharded network makes of these weights and the problem's batch, by the names of what NumPy has made.
+  /// The unsharded network's results for these weights and the problem's batch, under NumPy's names.
   Tensors results(const Tensors& weights) const {
     if (is_on_grid()) return results_on_grid(weights);
     const std::unique_ptr<GivenBatch> batch = network->given_batch(open("batch"), [](Index) { return ""; });
@@ -197,7 +197,8 @@ TEST_CASE(
   const nlohmann::json manifest = nlohmann::json::parse(file);
   int held = 0;
   for (const nlohmann::json& said : manifest["problems"]) {
-    if (said["kind"] != "exact" && said["kind"] != "real") continue;  // optimizers' are those of engines
+    if (said["kind"] != "exact" && said["kind"] != "real")
+      continue;  // problems of optimizers have no gradients
     const Golden problem(said);
     const Tensors weights = problem.tensors("params"), expected = problem.tensors("expected");
     const auto results = [&](const Tensors& of) { return problem.results(of); };

@@ -1,4 +1,4 @@
-// Which devices can never go on, from what they say of themselves, and how one device asks the others: no MPI.
+// Finds stuck devices from the states of all, and searches for them by questions and answers. Without MPI.
 
 #include "engine/device/runtime/watchdog/deadlock.hpp"
 
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr Index world = 0;
 
-/// A device that waits until each of these has posted to its slot for it: slot `10 + awaiting` of the peer.
+/// The state of device `me`, which waits until each peer has counted a post in the slot 10 + me.
 DeviceState waits_for(int me, const std::vector<int>& peers, bool is_polling = false) {
   DeviceState state;
   Blocked::Dependencies needs;
@@ -41,8 +41,8 @@ DeviceState at_end(int me, const std::vector<int>& peers) {
   return state;
 }
 
-/// What device 0 finds, whose own state is this, of two others. `answer` is asked, for so long after the first
-/// question, what a device says: nothing if it is silent. The search ends after `limit`.
+/// The deadlock that device 0 finds among three devices. `mine` is its own state. answer(device, after) is another
+/// device's answer at this time after the start, or nothing if it does not answer. The search ends after `limit`.
 using Answer = std::function<std::optional<DeviceState>(int device, DeadlockSearch::Clock::duration after)>;
 std::optional<DeadlockSearch::Found> found_by_0(const DeviceState& mine, const Answer& answer,
                                                 DeadlockSearch::Clock::duration limit = 4s) {
@@ -83,7 +83,7 @@ TEST_CASE("a search finds devices that are stuck while another one talks, or is 
     CAPTURE(talks);
     const auto found = found_by_0(waits_for(0, {1}), [&](int device, auto after) {
       if (device == 1) return std::optional(waits_for(1, {0}));
-      DeviceState state = waits_for(2, {});  // for nothing that is missing
+      DeviceState state = waits_for(2, {});  // for no post: it runs
       state.calls = after / 30ms;
       return talks ? std::optional(state) : std::nullopt;
     });

@@ -18,13 +18,13 @@ void talk_for_ever() {
       group().receive(5 - me());
 }
 
-/// Asks five times a second whether one of two messages has come.
+/// Polls two messages, five times a second, until one of them is done.
 void poll_two_messages_of_1() {
   Future<Tensor> one = group().post_receive(1, {2}), other = group().post_receive(1, {2});
   while (!one.ready() && !other.ready()) std::this_thread::sleep_for(200ms);
 }
 
-/// Each device meets the next one in a group of the two before the one before it: nobody comes first.
+/// Each device calls a barrier with the next device first, and then one with the device before it: a circle.
 void meet_in_groups_of_two() {
   std::unique_ptr<Communicator> with_next, with_previous;
   for (int first = 0; first < devices(); ++first) {
@@ -94,7 +94,7 @@ const std::vector<Case> everybody_waits = {
          0, [] { (void)group().post_receive(1, {3}); }, nothing)},
 };
 
-/// Devices that can never go on while others do: those are accused of nothing.
+/// Some devices can never go on, and others can. The error must not name the others.
 const std::vector<Case> some_wait_for_ever = {
     {"1_and_2_face_each_other_while_0_computes",
      {3},

@@ -1,5 +1,5 @@
-// misbehave CASE: a program whose devices go wrong in the way of that name, and how its job must end then.
-// Cases that are no mistake, only slow, are among them: they must end well.
+// misbehave CASE: runs a program with a mistake. The tables say how its job must end. Some cases have no mistake,
+// and are only slow: they must end without an error.
 
 #include "tests/failures/misbehave.hpp"
 
@@ -16,9 +16,9 @@ void throw_file_error() {
   throw Error(Code::file, fmt::format("device {}: no such file", me()));
 }
 
-/// The others come to what they wait in: they are ended at once when a device is lost.
+/// Gives the others time to begin their wait. When a device is lost, they are ended at once.
 void let_others_wait() {
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // on a busy machine, too
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // enough on a busy machine, too
 }
 
 // ---- Bodies of more than a line ---------------------------------------------------------------------------
@@ -35,14 +35,14 @@ void begin_a_job() {
 void reduce_more_on_1() {
   group().all_reduce_async(Tensor({me() == 1 ? 60'000 : 30}), ReduceOp::sum).get();
 }
-/// Everybody posts `sent` elements to the right; device 1 expects another number from the left.
+/// Each device posts `sent` elements to the right. Device 1 expects another number from the left.
 void expect_another_length(Index sent, Index expected_on_1) {
   Future<> on_its_way = group().post_send(right(), Tensor({sent}));
   group().post_receive(left(), {me() == 1 ? expected_on_1 : sent}).get();
   on_its_way.wait();
 }
 
-/// A second thread makes a call, while the first goes on, or waits for it.
+/// A second thread makes a call, while the first one makes calls, too, or waits for the second one.
 void call_from_two_threads() {
   std::thread second(all_reduce);
   for (;;) all_reduce();
@@ -207,7 +207,7 @@ const std::vector<Case> threads_and_sizes = {
 
 }  // namespace
 
-/// Goes before Open MPI's function, and calls it.
+/// Replaces Open MPI's function, and calls it.
 extern "C" int MPI_Finalize() {
   const int code = PMPI_Finalize();
   if (crashes_in_finalize) std::raise(SIGSEGV);

@@ -24,7 +24,7 @@ using testing::Where;
 
 /// Devices that wait for one another, all of them or some.
 extern const std::vector<Case> everybody_waits, some_wait_for_ever;
-/// Slow devices, and others that look as if something were wrong: they must end well.
+/// Programs that are slow or look suspicious, and must end without an error.
 extern const std::vector<Case> nobody_is_wrong;
 
 constexpr int line_of_all_reduce = __LINE__ + 2;

@@ -1,4 +1,4 @@
-// Programs in which nobody is wrong: devices that are slow, that poll, or that let others wait.
+// Programs without a mistake, whose devices are slow, poll, or let others wait.
 
 #include <sstream>
 
@@ -7,7 +7,8 @@
 
 namespace {
 
-/// A message back and forth between devices 1 and 2, with pauses, for longer than anybody's patience.
+/// Sends a message back and forth between devices 1 and 2, while the others wait long enough to search for a
+/// deadlock.
 void play_slowly() {
   for (int turn = 0; turn < 8; ++turn) {
     std::this_thread::sleep_for(300ms);
@@ -18,8 +19,7 @@ void play_slowly() {
   }
 }
 
-/// Asks for longer than anybody's patience whether a message has come, and only then sends what its sender
-/// waits for.
+/// Device 0 polls a message for 2 s, and then sends what the message's sender waits for.
 void poll_and_then_send() {
   if (me() == 1) {
     group().receive(0);
@@ -79,7 +79,7 @@ void print_before_messages_are_met() {
   early.get(), received.get(), sent.wait();
 }
 
-/// From here to the end of the program, this device hears up to half a second late what others have done.
+/// From now on, messages of calls reach this device up to half a second late.
 void hear_late() {
   testing::delay_messages({.of_calls = 1, .of_control = 0, .longest = 500ms});
 }
@@ -90,7 +90,7 @@ void meet_in_a_group_that_1_removes_soon() {
   me() == 0 ? (void)pair->receive(1) : pair->send(0, Tensor({2}));
 }
 
-/// A call that the devices do not agree on, and a message.
+/// The devices disagree on a call. After its error they exchange a message.
 void disagree_and_send() {
   if (me() == 1) hear_late();
   try {

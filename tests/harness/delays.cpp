@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 Delays delays{0, 0, {}};
 
-/// The keys asked for, and the time from which each may be seen.
+/// Messages, by key, and the time from which each is visible.
 template <class Key>
 class Held {
  public:
@@ -55,7 +55,7 @@ using namespace shard::testing;
 extern "C" __attribute__((weak)) int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   const MPI_Request key = *request;
   if (key != MPI_REQUEST_NULL && requests.is_held(key, delays.of_calls))
-    return PMPI_Request_get_status(key, done, MPI_STATUS_IGNORE), *done = 0, MPI_SUCCESS;  // MPI goes on
+    return PMPI_Request_get_status(key, done, MPI_STATUS_IGNORE), *done = 0, MPI_SUCCESS;  // MPI progresses
   const int result = PMPI_Test(request, done, status);
   if (*done) requests.forget(key);
   return result;

@@ -1,4 +1,5 @@
-/// Attention in pieces of keys is attention at once; numbers on the grid; the order of sums on the CPU.
+/// Attention with keys in pieces equals attention with all keys at once, and is exact on the grid. The order of sums
+/// on the CPU.
 
 #include "engine/layers/attention.hpp"
 
@@ -45,19 +46,17 @@ Tensor at_places(const Tensor& t, const Places& places) {
   return gather_rows(t, rows);
 }
 
-/// Queries, keys, values, and the gradient of the result.
 struct Problem {
   Tensor q = on_grid(query_heads, "q"), k = on_grid(key_heads, "k"), v = on_grid(key_heads, "v"),
          dout = on_grid(query_heads, "dout");
 };
 
-/// What comes of it: the result, and the gradients.
 struct Outcome {
   Values o, dq, dk, dv;
   bool operator==(const Outcome&) const = default;
 };
 
-/// Keys come in these pieces; queries are at these places.
+/// Attention of the queries at these places, with keys in these pieces.
 Outcome in_pieces(const Problem& p, const AttentionHeads& heads, const std::vector<Places>& pieces,
                   const Places& queries) {
   const Tensor q = at_places(p.q, queries), dout = at_places(p.dout, queries);

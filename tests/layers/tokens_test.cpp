@@ -1,4 +1,4 @@
-/// Tokens, the text that they come from, the mean of their losses, and the experts that they choose.
+/// Tokens, their text, the mean of their losses, and the experts that they choose.
 
 #include "engine/layers/tokens/tokens.hpp"
 
@@ -119,7 +119,7 @@ TEST_CASE(
   T5 made(model, 4, 3, file.path());
   made.open_data();
   const Values row =
-      made.batch(2, 1, 1)->input({1, 2}).to_host();  // 4, a source, ids and labels of its target
+      made.batch(2, 1, 1)->input({1, 2}).to_host();  // 4, the source, the ids and labels of its target
   const Indices source(row.begin() + 1, row.begin() + 5);
   CHECK(made.prompt_of(source).source == source);
   CHECK(made.prompt_of(source).tokens == Indices{static_cast<Index>(row[5])});
@@ -152,14 +152,14 @@ TEST_CASE("the mean loss of tokens is over those with a label; pieces count once
   CHECK(first.to_host() == Values{0.25F, 0.25F, 0.25F});
   CHECK(first.shape() == Shape{3, 1});
   loss.gradient(matrix(2, 1, {5, 0}), 3);
-  loss.gradient(matrix(3, 1, {1, 0, 2}), 0);  // again, by another device
+  loss.gradient(matrix(3, 1, {1, 0, 2}), 0);  // the same rows, as from another device
   CHECK(loss.gradient(Tensor({0, 1}), 3).size() == 0);
   CHECK(loss.value(group()) == 2);
 }
 
 namespace {
 
-constexpr float much = 30;  // the powers of others are nothing beside e^30
+constexpr float much = 30;  // other powers vanish beside e^30
 
 ExpertChoice some_choice(const Arithmetic& how) {
   return choose_experts(matrix(3, 4, {0, much, 2, 2, 3, 1, 0, 3, 0, 0, -much, 1}), 2, how);

@@ -13,7 +13,6 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {
 
 namespace {
 
-/// How a call's message must end.
 std::string at_line(unsigned line) {
   return fmt::format(", at tests/layouts/source_lines_test.cpp:{}", line);
 }

@@ -172,7 +172,6 @@ TEST_CASE("parameters come as slices of a checkpoint") {
 
 namespace {
 
-/// A Placed must describe the layout that it was made from.
 void check_placed(const Placed& placed, const HostTensor& whole, const HostTensor& local,
                   const Placement& placement, Index offset) {
   CHECK(placed.global_shape() == whole.shape);

@@ -2,7 +2,7 @@
 
 A chapter's suites are a run of `train` (exact mode, the closed forms and the loss curve) and, if that
 notices nothing, its equivalence suite. For other parts, the mistake names the tests.
-Then two more figures: what a comparison of loss curves alone, and a test on two devices, would have noticed."""
+Two more figures follow: what a comparison of loss curves alone would notice, and what a test on two devices would."""
 import json
 import math
 import os

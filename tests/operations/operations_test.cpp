@@ -13,7 +13,6 @@ RUNS_ON(.on_cuda = {1});
 
 namespace {
 
-/// Whether a call refuses its arguments.
 template <class Call>
 bool is_refused(const Call& call) {
   try {

@@ -25,7 +25,6 @@ int code_of(Code code) {
   return static_cast<int>(code);
 }
 
-/// The item of the call with the fault.
 int faulty_item(const Plan& plan, const Fault& fault) {
   Index calls = 0;
   for (const Action& action : plan.actions[static_cast<std::size_t>(fault.device)])

@@ -82,7 +82,6 @@ std::string describe(const Plan& plan);
 HostTensor input_of(const Plan& plan, int item, int place);
 /// The expected result of member `place`, computed on the host from the arguments of all members.
 HostTensor expected_result(const Plan& plan, int item, int place, const std::vector<HostTensor>& inputs);
-/// The arguments of all members.
 std::vector<HostTensor> inputs_of(const Plan& plan, int item);
 
 }  // namespace shard::testing

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""scripts_test.py BUILD: what the scripts that a user calls do beside running programs, in a copy of the
-project whose path has a space. Small scripts play package managers and ninja; chapters that chapters/new
-makes are built in earnest, beside the objects in the folder BUILD."""
+"""scripts_test.py BUILD: tests the scripts that a user calls, in a copy of the project whose path has a space. Small
+scripts replace package managers and ninja. Chapters made by chapters/new are compiled, and linked with the objects in
+the folder BUILD."""
 import fcntl
 import json
 import os
@@ -63,7 +63,7 @@ class Scripts(unittest.TestCase):
         return job.returncode, out, err
 
     def refused(self, code, text, *words, more="", **environment):
-        """One line on standard error says it, and nothing else is said, but for `more`."""
+        """Checks the exit code, and that standard error has this line, and only `more` after it."""
         given, out, err = self.run_script(*words, **environment)
         self.assertEqual((given, out), (code, ""), err)
         self.assertRegex(err, f"^error: [^\n]*{text}[^\n]*\n{more}$")
@@ -90,7 +90,7 @@ class Packages(Scripts):
             self.refused(69, "no right to install them: sudo apt-get install g\\+\\+", "chapters/run", "03")
 
     def test_old_python(self):
-        """It is refused before anything is imported that it lacks, or installed."""
+        """An old Python is refused before a script imports modules that it lacks, or installs packages."""
         as_old = ("import runpy, sys; del sys.argv[0]; sys.path[0], script, minor, *_ = sys.argv; "
                   "sys.version_info = (3, int(minor)); sys.modules['tomllib'] = None; "
                   "runpy.run_path(script, run_name='__main__')")
@@ -148,7 +148,7 @@ class Building(Scripts):
 
 
 class Launching(Scripts):
-    """What stands between a script and its devices."""
+    """The launcher between a script and its devices."""
     train = ("chapters/run", "03", "-n", "2", "--steps", "2")
 
     def host_file(self, text, name="a host file"):
@@ -165,7 +165,7 @@ class Launching(Scripts):
                      *self.host_file("localhost slots=many\n"))
 
     def test_the_environment_of_other_hosts(self):
-        """What libraries and devices read here, they read there. The folder of records is of this host."""
+        """Other hosts get the variables of libraries and devices, but not this host's folder of records."""
         self.play("mpirun", 'echo "$*"')
         out = self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n"), NCCL_SOCKET_IFNAME="eth1",
                               CUDA_VISIBLE_DEVICES="0,1", SHARDBOOK_GPU_PATIENCE="60")[1]
@@ -174,7 +174,7 @@ class Launching(Scripts):
         self.assertNotIn("-x NCCL", self.run_script(*self.train, NCCL_DEBUG="INFO")[1])
 
     def test_as_many_devices_as_gpus(self):
-        """Asked once, if they will not do. The program is the emulator's: only its number of devices matters."""
+        """Each command starts devices once. The program is the emulator's: only the number of devices matters."""
         self.play("nvidia-smi", 'printf "GPU 0: H100\\n  MIG 1g.10gb\\nGPU 1: H100\\n"')
         self.play("mpirun", 'echo "$*" >>"$0.calls"; exit 64')
         words = ["chapters/run", "--backend", "cuda"]
@@ -213,13 +213,13 @@ class Launching(Scripts):
         self.assertEqual(self.run_script(*self.train, *self.host_file("10.9.0.2 slots=4\n")), (86, "", ""))
 
     def test_a_device_draws_lines(self):
-        """As the launcher does around its own words. Those are left out, and nothing else."""
+        """The launcher draws such lines around its own words. Only these words are left out."""
         bar, version = "-" * 74, 'case "$*" in --version) echo "mpirun (Open MPI) 4.1.4"; exit;; esac'
         own, said = f"{bar}\nlayer 1\n", f"{bar}\n  loss\n{bar}\nerror: device 1: no\n"
         about = f"{bar}\nMPI_ABORT was invoked on rank 1\n{bar}\n"
         for words in (own, said, own + about + said, said + about, about + own + about):
             (self.scratch / "words").write_text(words)
-            for ends in ("", "\\0"):  # Open MPI 5 has a NUL byte behind its words
+            for ends in ("", "\\0"):  # Open MPI 5 ends its words with a NUL byte
                 self.play("mpirun", f"{version}\ncat '{self.scratch}/words' >&2; printf '{ends}' >&2; exit 7")
                 job = self.run_script(*self.train)
                 rest = words.replace(about, "")
@@ -228,10 +228,10 @@ class Launching(Scripts):
                 self.assertRegex(job[2], f"^{re.escape(rest) if code == 7 else ''}{more}$")
 
     def test_what_the_launcher_cannot_do(self):
-        """It is said in one line: its own first words, or that it has none."""
+        """One line has the launcher's first words, or says that it gave no reason."""
         starts = "mpirun: expected devices to start, given: "
         in_init = '[ "$1" = --version ] || { echo "[vm:1] PMIX ERROR: no room in a.c\n[vm:1] MPI_Init"; exit 1; } >&2'
-        self.play("launcher", in_init)  # as where the folder for temporary files is full
+        self.play("launcher", in_init)  # as with a full folder for temporary files
         launcher = str(self.scratch / "bin/launcher")
         rows = [("BIND_TO", "nonsense", starts + "[A-Z].*nonsense"),
                 ("MPIRUN", launcher, ".*given: PMIX ERROR: no room in a.c$"),
@@ -251,7 +251,7 @@ class Launching(Scripts):
             self.assertRegex(job.stderr, f"^error: {words}.*\n$")
 
     def test_a_soft_limit_of_open_files(self):
-        """It is raised to what the launcher needs: with less that waits for ever."""
+        """The script raises the limit to what the launcher needs, which would otherwise wait for ever."""
         command = [self.project / "chapters/on_devices", "16", build / "emu/03_tensor_parallel", "train", "--steps",
                    "1"]
         job = subprocess.run(["bash", "-c", 'ulimit -Sn 64; exec "$@"', "bash", *command], capture_output=True,
@@ -308,7 +308,7 @@ class Launching(Scripts):
         self.assertRegex(job.stderr, rf"^error: [^\n]*{text}[^\n]*\n$")
 
     def test_a_diagnosis(self):
-        """What is said of an error, each device's last call, and what differs; and nothing where all is well."""
+        """The diagnosis has the error, each device's last call, and what differs. A good run has none."""
         path = self.scratch / "diagnosis.json"
         train = ["chapters/on_devices", "--diagnosis", path, "3", build / "emu/03_tensor_parallel", "train",
                  "--steps", "2"]
@@ -342,29 +342,29 @@ class Launching(Scripts):
                          ["bin", "diagnosis.json", "elsewhere", "project"])
 
     def test_a_launcher_that_stays(self):
-        """Its devices are gone; or one has failed, and another one stays."""
+        """The launcher stays after its devices have ended, or after one has failed and another one stays."""
         program = f"'{build}/emu/03_tensor_parallel'"
         for text, code, says in ((f"{program} --steps 0; exec sleep 1000", 64, "--steps: expected"),
                                  (f"{program} --steps 0; sleep 1000", 64, "--steps: expected"),
                                  ("sleep 2; exec sleep 1000", 70, "given one that stays: ended"),
-                                 # Its device has gone before anybody looked.
+                                 # The device ended before the script looked.
                                  ('touch "$SHARDBOOK_RECORDS/device_0"; exec sleep 1000', 70,
                                   "given one that stays: ended")):
             with self.subTest(launcher=text):
                 self.play("launcher", f'[ "$1" = --version ] && exit\n{text}')
                 start = time.monotonic()
-                # A shell says "Killed" of its program.
+                # The shell prints "Killed" for its program.
                 self.refused(code, says, "chapters/on_devices", "2", build / "emu/03_tensor_parallel",
                              more="(Killed\n)?", MPIRUN=str(self.scratch / "bin/launcher"))
                 self.assertLess(time.monotonic() - start, 20)
-        # All had ended together, with this code.
+        # All devices had agreed on this code.
         self.play("launcher", f'[ "$1" = --version ] && exit\n{program} variants; exec sleep 1000')
         code, out, err = self.run_script("chapters/on_devices", "1", build / "emu/03_tensor_parallel",
                                          MPIRUN=str(self.scratch / "bin/launcher"))
         self.assertEqual((code, err), (0, ""), out)
 
     def test_a_launcher_that_crashes(self):
-        """By itself; or once a device has failed, whose words count."""
+        """The launcher crashes alone, or after a device has failed: then the device's error counts."""
         program = f"'{build}/emu/03_tensor_parallel'"
         for first, code, says in (("", 69, "launcher: expected devices to start, given: a launcher that ended by SIGSEGV"),
                                   (f"{program} --steps 0", 64, "--steps: expected")):
@@ -380,8 +380,8 @@ class Ending(Scripts):
             os.kill(int(process.parent.name), signal.SIGKILL)
 
     def end_each_way(self, script, *words):
-        """Sends a signal in the first step: to all processes, as Ctrl-C does, or to the script alone. Gives
-        what is said from then on."""
+        """Sends a signal in the first step: to all processes, as Ctrl-C does, or to the script alone. Returns the
+        output from then on."""
         said = []
         for number, of_all in ((signal.SIGINT, True), (signal.SIGQUIT, False), (signal.SIGTERM, False)):
             with self.subTest(script=script, signal=number, of_all=of_all):
@@ -405,7 +405,7 @@ class Ending(Scripts):
                 self.assertRegex(err, r"^error: interrupted at step \d+\n$")
 
     def test_a_script_that_is_killed(self):
-        """Its devices end, too. What it leaves is removed by the next one."""
+        """The devices of a killed script end, too. The next script removes its files."""
         temporary = self.scratch / "temporary"
         temporary.mkdir()
         train = [3, build / "emu/03_tensor_parallel", "train", "--seed", str(os.getpid()), "--steps"]
@@ -421,7 +421,7 @@ class Ending(Scripts):
         self.assertEqual(list(temporary.iterdir()), [])
 
     def test_a_script_that_is_killed_at_once(self):
-        """Before the launcher was told to end with it: that does not begin."""
+        """If the script is killed before the launcher is tied to it, the launcher does not start."""
         self.play("setpriv", f'touch "$0.called"; sleep 0.5; exec {shutil.which("setpriv")} "$@"')
         self.play("mpirun", '[ "$1" = --version ] || touch "$0.called"')
         job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel")
@@ -436,11 +436,11 @@ class Ending(Scripts):
         train = ["train", "--steps", "100000000", "--seed", str(os.getpid())]
         self.end_each_way("chapters/run", "03", "-n", "3", "--diagnosis", path, *train)
         said = json.loads(path.read_text())
-        self.assertEqual((said["code"], said["kind"]), (143, "interrupted"))  # of the last way, SIGTERM
+        self.assertEqual((said["code"], said["kind"]), (143, "interrupted"))  # the last signal is SIGTERM
         self.assertRegex(said["message"], r"^interrupted at step \d+$")
 
     def test_a_stopped_device_is_named(self):
-        """Once, after ten seconds. It is not accused: when it goes on, all is well."""
+        """A stopped device is named once, after ten seconds. When it continues, the run ends without an error."""
         job = self.start("chapters/on_devices", "2", build / "emu/03_tensor_parallel", "train", "--steps", "3",
                          "--seed", str(os.getpid()), "--fault", "device=1,call=6,kind=stop")
         self.assertRegex(job.stderr.readline(), r"^waiting 10 s for device 1 \(its process is stopped\), last "
@@ -461,7 +461,7 @@ class Ending(Scripts):
         self.assertRegex(err, r"^error: interrupted at step \d+\n$")
 
     def test_a_signal_ends_the_tour(self):
-        """And no chapter comes after it. Here each takes for ever, so that a signal meets the first."""
+        """No chapter starts after the signal. Here each takes for ever, so the first one gets it."""
         self.play("mpirun", f"""case "$*" in
             *' train '*) exec {shutil.which("mpirun")} "$@" --steps 100000000 --seed {os.getpid()};;
             *) exec {shutil.which("mpirun")} "$@";;
@@ -476,7 +476,7 @@ class Ending(Scripts):
         self.end_each_way("tests/run")
 
     def devices(self):
-        """The devices of this test: no other has its seed."""
+        """The processes of this test's devices, found by their seed."""
         found = []
         for process in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -491,7 +491,7 @@ class Ending(Scripts):
 
 class Watching(unittest.TestCase):
     def test_only_devices_that_stand_still_are_named(self):
-        """Once. Device 0 waits; device 1 makes calls for 20 seconds, and none in 20 more; then both poll."""
+        """Device 0 waits. Device 1 makes calls for 20 s, and then none for 20 s. Then both poll."""
         sys.path.append(str(root / "chapters"))
         import watch
         clock = [1e6]
@@ -541,7 +541,7 @@ class New(Scripts):
         self.assertRegex(err, "^chapters/20_mine: expected .* given shard::data_parallel as in .*/02_data")
 
     def test_chapters_of_ones_own(self):
-        """Beside all others in one program, they train as chapter 01 does; and nothing else has changed."""
+        """New chapters train in one program with all others, as chapter 01 does. No other file changes."""
         before = {path: path.read_bytes() for path in self.project.glob("**/*") if path.is_file()}
         for words in (("mine", "--from", "03"), ("20_bare_bones", "--bare"), ("copied", "--from", "05")):
             self.assertEqual(self.run_script("chapters/new", *words)[0], 0)

@@ -1,4 +1,4 @@
-/// Arguments that cannot be right: device 1 hears of it before anything is sent, and goes on.
+/// Bad arguments: device 1 gets the error before it sends anything, and continues.
 
 #include "tests/wrong_programs/program.hpp"
 

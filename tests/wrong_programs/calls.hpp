@@ -1,7 +1,6 @@
 #pragma once
 
-/// The collective calls of a communicator, each in the form that the programs of the catalogue make, and in
-/// others that do not belong together with it.
+/// The collective calls of a communicator, each in its usual form, and in forms that do not match it.
 
 #include <functional>
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace shard::testing {
 
-/// A call that was started: a future of any type, or nothing where the call is done.
+/// A call in progress: a future of any type, or nothing if the call is done.
 class InProgress {
  public:
   InProgress() = default;
@@ -31,7 +30,7 @@ class InProgress {
   std::function<void()> get_;
 };
 
-/// A call, and the line on which it stands.
+/// A call, and its source line.
 struct Form {
   template <class Action>
   Form(std::string name_in_errors, SourceLine line, Action action)
@@ -59,13 +58,12 @@ struct CollectiveCall {
   std::string name;       ///< "all_gather, kept"
   std::string in_errors;  ///< as a deadlock names it: "all_gather"
   bool is_async;
-  bool is_agreed;  ///< whether members compare it with other calls; gathers are made beside them
+  bool is_agreed;  ///< whether another call in its place is a mismatch; with a gather, the members wait
   Form form;
   std::vector<OtherForm> others;
 };
 
 const std::vector<CollectiveCall>& collective_calls();
-/// A call that is none of this name.
 const Form& another_call(const CollectiveCall& call);
 
 }  // namespace shard::testing

@@ -1,4 +1,4 @@
-"""Runs the programs of the catalogue, and judges what is said of each."""
+"""Runs the programs of the catalogue, and judges the lines that each prints."""
 import json
 import os
 import re
@@ -17,27 +17,27 @@ AT_ONCE = len(os.sched_getaffinity(0)) + 1
 
 @dataclass
 class Said:
-    """How a program ended: its code, and the lines that were said of it."""
+    """The end of a program: its code, and its lines."""
     code: int
     lines: list
 
 
 @dataclass
 class Verdict:
-    """What is right about what was said of a program."""
+    """What is right in the lines of a program."""
     program: dict
     said: Said
     detected: bool  # the right code
-    line: bool      # all lines of the source that are to be named
-    cause: bool     # all that is to be said, with the devices
-    noise: list = field(default_factory=list)  # lines that say something else
+    line: bool      # all lines of the source that must be named
+    cause: bool     # all expected lines, with the devices
+    noise: list = field(default_factory=list)  # unexpected lines
 
     @property
     def is_right(self):
         return self.detected and self.line and self.cause and not self.noise
 
     def complaint(self):
-        """What a reader needs to see why it is not right."""
+        """The details of a verdict that is not right."""
         p = self.program
         wanted = "\n".join(f"    {line}" for line in p["says"])
         given = "\n".join(f"    {line}" for line in self.said.lines)
@@ -46,13 +46,13 @@ class Verdict:
 
 
 def pattern(line):
-    """What a line must be: `#` stands for a number, `*` for any words; a place may be said repeatedly."""
+    """The pattern of a line: `#` stands for a number, `*` for any words; a place may be repeated."""
     text = re.escape(line).replace(r"\#", r"\d+").replace(r"\*", ".*")
     return re.sub(r"\\\((call.*?)\\\)", r"\\((?:\1(?:, )?)+\\)", text)
 
 
 def judge(program, said):
-    """Holds what was said against the program's row."""
+    """Compares the lines with the program's row."""
     patterns = [pattern(line) for line in program["says"]]
     text = "\n".join(said.lines)
     places = re.findall(r"tests/\S+?:\d+", "\n".join(program["says"]))
@@ -62,7 +62,7 @@ def judge(program, said):
 
 
 def run_together(programs, executable):
-    """All that need no job of their own: by their number, what was said."""
+    """Runs all programs that need no job of their own. Returns their lines, by number."""
     ended = jobs.run([executable, "--together"], DEVICES, seconds=120)
     rows = [json.loads(line) for line in ended.out.splitlines()]
     said = {row["number"]: heard(row["said"]) for row in rows}
@@ -71,7 +71,7 @@ def run_together(programs, executable):
 
 
 def heard(by_device):
-    """What the devices say: a line that several say in the same words once."""
+    """The lines of the devices. A line that several print counts once."""
     lines = dict.fromkeys(line for device in by_device for line in device["text"].splitlines())
     return Said(max(device["code"] for device in by_device), list(lines))
 

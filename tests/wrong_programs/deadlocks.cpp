@@ -77,7 +77,7 @@ Program left_out_by_one_of_two() {
           Runs::alone};
 }
 
-/// Gathers are no calls of a stream, so they and other calls wait for each other.
+/// Gathers do not belong to the stream. So members in a gather and members in another call wait for each other.
 void add_another_call(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);

@@ -15,11 +15,11 @@ DEVICES = 4
 
 @dataclass
 class Outcome:
-    """What the compiler, or a run, says of a mistake."""
+    """The message of the compiler, or of a run, about a mistake."""
     mistake: Mistake
     code: object
     lines: list     # without the compiler's excerpts of the source
-    excerpts: int   # how many lines these are
+    excerpts: int   # the number of its lines
     names_line: bool
 
     @property
@@ -65,7 +65,7 @@ def of_run(mistake, program):
 
 
 def run(build, mistakes):
-    """What is said of each of the mistakes."""
+    """The messages about each mistake."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         workshop = Workshop(build, folder)
         return list(pool.map(lambda mistake: outcome(workshop, mistake), mistakes))

@@ -25,7 +25,7 @@ void expect(int from, const Shape& shape) { group().post_receive(from, shape).ge
 void post(int to, Communicator& g) { g.post_send(to, message()).wait(); }
 // clang-format on
 
-/// "receive (call # at …)", of the function that stands so many lines below.
+/// "receive (call # at FILE:LINE)" for the function that stands `line` lines below `first`.
 std::string at(const char* call, unsigned line) {
   return fmt::format("{} (call # at tests/wrong_programs/messages.cpp:{})", call, first + line);
 }
@@ -36,7 +36,7 @@ const std::string in_send = at("send", 1), in_receive = at("receive", 2),
 std::string waits(int device, const std::string& call, const std::string& whom) {
   return fmt::format("  device {} waits in {} for {}", device, call, whom);
 }
-/// The others have come to the end of the program, after as many calls.
+/// A device waits for `whom`. The two others have ended, after equal numbers of calls.
 Lines waits_for_ended(int device, const std::string& call, int whom) {
   const int other = 3 - device - whom;
   return {all_stuck, waits(device, call, fmt::format("device {}", whom)),
@@ -44,7 +44,7 @@ Lines waits_for_ended(int device, const std::string& call, int whom) {
                       std::min(whom, other), std::max(whom, other)),
           has_ended};
 }
-/// Device 1 waits for device 2; the others have ended, after another number of calls each.
+/// Device 1 waits for device 2. The two others have ended, after different numbers of calls.
 Lines waits_once_more(const std::string& call) {
   return {all_stuck, waits(1, call, "device 2"), "  device 0 waits in the end of the program (after 0 calls)",
           "  device 2 waits in the end of the program (after 1 calls)", has_ended};

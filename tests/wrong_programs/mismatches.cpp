@@ -1,4 +1,4 @@
-/// Devices that do not make the same call: all of them hear of it, and go on.
+/// Devices that do not make the same call: all of them get the error, and continue.
 
 #include "tests/wrong_programs/calls.hpp"
 
@@ -22,7 +22,7 @@ std::vector<std::string> one_calls_another(int culprit, const Form& its, const F
                      fmt::format("look at what device {} alone does{}", culprit, order));
 }
 
-/// The call is made or left out, in an order of its own, by one device.
+/// One device makes another sequence of calls than the others.
 void add_other_sequences(Programs& programs, const CollectiveCall& call) {
   const Form& mine = call.form;
   const Form& other = another_call(call);

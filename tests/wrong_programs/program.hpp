@@ -1,6 +1,6 @@
 #pragma once
 
-/// A program of the catalogue: what its devices do, and what must be said of it.
+/// A program of the catalogue, and the lines that it must print.
 
 #include <fmt/format.h>
 
@@ -14,18 +14,17 @@
 
 namespace shard::testing {
 
-/// How a program of the catalogue is run.
 enum class Runs {
-  together,  ///< one behind the other in one job: after the error, the devices go on
+  together,  ///< one after the other in one job: after an error, the devices continue
   alone      ///< in a job of its own, which the error ends
 };
 
 /// A program, on three devices. Where one device alone is wrong, it is device 1.
 struct Program {
   std::string call;    ///< "all_reduce"
-  std::string class_;  ///< of the mistake: "left out in the middle"; of a right one: why it looks suspicious
+  std::string class_;  ///< the mistake: "left out in the middle"; or why a right program looks suspicious
   int code = 0;        ///< 0: nobody is wrong
-  /// The lines that must be said, and no others. `#` stands for any number.
+  /// All lines that it must print. `#` stands for any number.
   std::vector<std::string> says;
   Body body;
   Runs runs = Runs::together;
@@ -35,8 +34,8 @@ using Programs = std::vector<Program>;
 inline constexpr int number_of_devices = 3;
 inline constexpr int odd = 1;  ///< the device that is wrong
 
-/// A call as a function of the communicator `g`, behind the line that errors name. In a macro, as that is
-/// the same line for both, however a table is broken into lines.
+/// The source line of a call, and the call as a function of the communicator `g`. A macro gives both one line,
+/// however a table is formatted.
 #define CALL(call) \
   ::shard::SourceLine::current(), []([[maybe_unused]] ::shard::Communicator& g) { return call; }
 
@@ -45,13 +44,13 @@ inline std::string call_at(SourceLine where) {
   return fmt::format("(call # at {})", to_string(where));
 }
 
-/// \name What is said of deadlocks: of all devices, where a device has ended, and where one is alone
+/// \name Lines about deadlocks
 /// @{
 inline constexpr const char* all_stuck = "deadlock: devices 0 to 2 can never go on";
 inline constexpr const char* has_ended =
     "  a device has ended, and others wait for calls that it never made: do all make the same number of "
     "calls (uneven batches)?";
-/// Of devices in calls of two kinds, one of them alone.
+/// If one device waits in a call, and all others in another one.
 inline std::string alone(int device) {
   return fmt::format("  they wait in calls that do not belong together: look at what device {} alone does",
                      device);

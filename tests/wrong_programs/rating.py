@@ -55,12 +55,12 @@ def of_fifteen(outcomes):
 
 
 def explaining(outcome):
-    """The lines that explain: without the compiler's list of who includes whom."""
+    """The lines that explain, without the compiler's list of includes."""
     return [line for line in outcome.lines if not re.match(r"In file included from|\s+from |cc1plus: ", line)]
 
 
 def essence(outcome):
-    """The sentence that names the cause, with its line; of a run, all that is said."""
+    """The compiler's sentence that names the cause, with its line; all lines of a run."""
     m = outcome.mistake
     if m.code == DOES_NOT_COMPILE:
         said = m.says if m.says in "\n".join(outcome.lines) else outcome.lines[0]

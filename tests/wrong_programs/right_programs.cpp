@@ -11,14 +11,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Longer than a device waits before it asks the others what they wait for.
+/// Sleeps for longer than a device waits before it searches for a deadlock.
 void be_late() {
   std::this_thread::sleep_for(120ms);
 }
 
 using Action = std::function<void()>;
 
-/// Programs of one call of all devices.
+/// Programs in which all devices make one call.
 void add_in_world(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   auto add = [&](const char* class_, const Action& action) {
@@ -43,7 +43,7 @@ void add_in_world(Programs& programs, const CollectiveCall& call) {
   });
 }
 
-/// The same, beside something else that a device does.
+/// Programs in which a device also does something else.
 void add_beside_others(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
@@ -74,7 +74,7 @@ void add_beside_others(Programs& programs, const CollectiveCall& call) {
   });
 }
 
-/// Programs of one call of all members of a group.
+/// Programs in which the members of a group make one call.
 void add_in_groups(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
@@ -107,7 +107,7 @@ void add_in_groups(Programs& programs, const CollectiveCall& call) {
   });
 }
 
-/// Programs of a call that is started, and awaited later.
+/// Programs that start a call, and await it later.
 void add_of_future(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
@@ -143,7 +143,7 @@ void add_of_future(Programs& programs, const CollectiveCall& call) {
   });
 }
 
-/// A row: what looks suspicious in which call.
+/// Programs of calls whose arguments differ between devices.
 void add_uneven(Programs& programs) {
   auto add = [&](const char* call, const char* class_, const Action& action) {
     programs.push_back({call, class_, 0, {}, action});
@@ -189,7 +189,7 @@ Program of_messages(const char* class_, const Action& action) {
   return {"send, receive", class_, 0, {}, action};
 }
 
-/// Sends that are posted long before they are met, or in an order of their own.
+/// Sends that are posted long before their receives, or in another order.
 void add_posts(Programs& programs) {
   auto add = [&](const char* class_, const Action& action) {
     programs.push_back(of_messages(class_, action));

@@ -5,7 +5,7 @@
 
 namespace shard {
 
-/// A tensor on the host: as many values as the product of `shape` says, row-major.
+/// A row-major tensor on the host.
 struct HostTensor {
   std::vector<std::int64_t> shape;
   std::vector<float> values;

@@ -26,7 +26,7 @@ std::vector<Piece> pieces_of(const Ranges& part) {
   return pieces;
 }
 
-/// Whether every part has whole rows, and begins where the part before ends.
+/// Whether every part has whole rows. Then each part begins where the part before ends.
 bool follow_each_other(const PlannedTensor& tensor) {
   return std::ranges::all_of(tensor.parts, [&](const PlannedPart& part) {
     return std::equal(part.ranges.begin() + 1, part.ranges.end(), tensor.shape.begin() + 1,

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t max_parts = 4096;  // of a tensor, as many as devices at most; each two are compared
+constexpr std::size_t max_parts = 4096;  // of a tensor: each pair of parts is compared
 
 nlohmann::ordered_json to_json(const Ranges& ranges) {
   auto all = nlohmann::ordered_json::array();

@@ -47,7 +47,7 @@ Line line_of(const SavedTensors& saved, const Plan& plan, const std::string& nam
 void write(SafetensorsWriter& writer, std::span<const float> values, const std::string& dtype = "F32") {
   if (dtype == "F32") return writer.write(values.data(), values.size_bytes());
   const std::span<const std::byte> bytes = std::as_bytes(values);
-  std::int64_t overflows = 0;  // none: this type held these values before
+  std::int64_t overflows = 0;  // stays 0: the values were read from this type
   const std::vector<std::byte> elements =
       safetensors::converted({bytes.begin(), bytes.end()}, "F32", dtype, overflows);
   writer.write(elements.data(), elements.size());
@@ -166,7 +166,7 @@ std::string common_folder(Communicator& group, const std::unique_ptr<FolderRepla
   return group.gather_for_all("folder", folder ? folder->folder() : "")[0];
 }
 
-/// If a device could not write, removes the new folder, and only then lets that device throw, which ends all.
+/// If a device could not write, device 0 removes the new folder, and then the failed device ends the job.
 void agree(Communicator& group, const std::exception_ptr& failure,
            std::unique_ptr<FolderReplacement>& folder) {
   const std::vector<Index> failed = group.exchange("whether all is written", failure ? 1 : 0);
@@ -174,7 +174,7 @@ void agree(Communicator& group, const std::exception_ptr& failure,
   folder.reset();
   group.barrier();
   if (failure) std::rethrow_exception(failure);
-  group.barrier();  // never returns: the failed device's error ends this one
+  group.barrier();  // does not return: the failed device's error ends the job
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class Tensor {
       : shape_(std::move(shape)), storage_(std::move(storage)) {}
   static const Shape& shape_of_nothing();
 
-  Shape shape_;  // without extents, and without memory: (0), so that an empty tensor allocates nothing
+  Shape shape_;  // no extents and no storage mean (0), so that an empty tensor allocates nothing
   std::shared_ptr<Storage> storage_;  // shared only with a call in progress
 };
 

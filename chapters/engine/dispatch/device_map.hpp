@@ -45,7 +45,7 @@ struct FilledMap {
 /// place. The rest is on the disk. A module whose children have one place becomes one line.
 FilledMap fill_places(const Network& network, const MapSettings& settings);
 
-/// The place of a module or a tensor: that of the longest line that contains it; none without such a line.
+/// The place of a module or a tensor, from the line with the longest path that contains it; nothing without one.
 std::optional<std::string> place_of(const DeviceMap& map, const std::string& path);
 
 /// Reads a map, a JSON object from modules to places. \throws Error file for an invalid place, a module that

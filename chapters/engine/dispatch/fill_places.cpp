@@ -48,7 +48,7 @@ class Filling {
  private:
   const std::string& place() const { return places_[current_].place; }
   bool is_disk() const { return place() == disk_place; }
-  /// Whether modules on other places run here: on the first device and on the host.
+  /// Modules that lie elsewhere run on the first device or the host, so both keep room for the largest layer.
   bool keeps_free() const {
     return !is_disk() && (place() == host_place || place() == places_.front().place);
   }
@@ -65,7 +65,6 @@ class Filling {
     }
     return others;
   }
-  /// The item that contains a tensor.
   Items::iterator holder(const std::string& tensor) {
     const auto found = std::ranges::find_if(
         items_, [&](const Item& item) { return item.path != tensor && is_within(tensor, item.path); });

@@ -140,7 +140,7 @@ class ShardedEngine {
   /// Rows at the same place in the batch as those of `like`; the width may differ. Needs no message.
   Sharded<0> my_rows(Tensor rows, const Sharded<0>& like, SourceLine where = SourceLine::current()) const;
 
-  /// The numbers of all devices, in device order. Every device passes as many. Numbers are exact up to 2^24.
+  /// The numbers of all devices, in device order. All devices pass equally many. Numbers are exact up to 2^24.
   std::vector<Index> all_gather(const std::vector<Index>& numbers, SourceLine where = SourceLine::current());
 
   /// Calls on layouts for which they have no meaning. The compiler answers each with one sentence.

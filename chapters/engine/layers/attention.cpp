@@ -20,15 +20,15 @@ std::vector<Range> runs_of(std::span<const Index> at) {
   return runs;
 }
 
-/// A run of queries and a run of keys of each sequence, in which some query sees some key: query i of the run sees the
-/// keys i + first to i + last of theirs.
+/// A run of queries and a run of keys, where some query sees some key: query i of its run sees the keys i + first
+/// to i + last of the other.
 struct Block {
   std::size_t query_run, key_run;
   Range queries, keys;
   Index first, last;
 };
 
-/// The blocks of a piece.
+/// The runs of a piece, and its blocks in which a query sees a key.
 struct Blocks {
   std::vector<Range> of_q, of_k;
   std::vector<Block> visible;
@@ -52,7 +52,7 @@ struct Part {
   Range sequences, heads;
 };
 
-/// All heads of all sequences.
+/// Divides all heads of all sequences into parts.
 std::vector<Part> parts_of(const AttentionHeads& heads, const OnlineSoftmax& softmax) {
   std::vector<Part> parts;
   const auto all = static_cast<Index>(heads.key_head.size());
@@ -63,7 +63,7 @@ std::vector<Part> parts_of(const AttentionHeads& heads, const OnlineSoftmax& sof
   return parts;
 }
 
-/// Calls body(part, k) for part k of all.
+/// Calls body(part, k) for each part, counted by k.
 template <class Body>
 void for_each_part(const AttentionHeads& heads, const OnlineSoftmax& softmax, const Body& body) {
   const std::vector<Part> parts = parts_of(heads, softmax);
@@ -75,19 +75,18 @@ void for_each_part(const AttentionHeads& heads, const OnlineSoftmax& softmax, co
   for (Index k = 0; k < std::ssize(parts); ++k) call(k);
 }
 
-/// The queries of a part in a run, as rows of their heads.
 HeadBlock queries(const AttentionHeads& heads, const Part& part, Range run) {
   HeadBlock block{heads.sequences, part.sequences, run, heads.head_dim, {}};
   for (Index h = part.heads.begin; h < part.heads.end; ++h) block.heads.push_back(h);
   return block;
 }
-/// The keys that these queries see in a run: a head for each query head.
+/// The keys of a part in a run: for each query head, its key-value head.
 HeadBlock keys(const AttentionHeads& heads, const Part& part, Range run) {
   HeadBlock block = queries(heads, part, run);
   for (Index& h : block.heads) h = heads.key_head[static_cast<std::size_t>(h)];
   return block;
 }
-/// The bias of the part's scores, once for each of its sequences: numbers of each pair of a query and a key.
+/// The bias of each head of the part, repeated for each of its sequences. A row is a pair of a query and a key.
 HeadBlock biases(const AttentionHeads& heads, const Part& part) {
   HeadBlock block{1, {0, 1}, {0, heads.bias->extent(0)}, 1, {}};
   for (Index s = part.sequences.begin; s < part.sequences.end; ++s)
@@ -129,7 +128,7 @@ void attend_heads(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& larg
   largest = std::move(m);
 }
 
-/// Decides on the parts, and gives each run of queries of each of them its initial values.
+/// Chooses the size of parts, and makes the initial state of each part and run of queries.
 void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const AttentionPiece& piece,
            const AttentionHeads& heads) {
   const Index s = std::ssize(piece.at_q), n = std::ssize(piece.at_k);

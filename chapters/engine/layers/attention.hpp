@@ -38,10 +38,10 @@ struct AttentionHeads {
 /// counted from `first_key_head`.
 std::vector<Index> key_heads_of(Range mine, Index shared, Index first_key_head);
 
-/// The state of the online softmax. Some heads of some sequences are computed at once: as many as need no more memory
-/// for their scores, and for their queries and keys, than all queries take, or all keys; at least one. Each such part
-/// has a tensor for each of its runs of queries: the positions of a run are consecutive. Most devices have one run; a
-/// device with two pieces of each sequence has two.
+/// The state of the online softmax. A part is some heads of some sequences, which are computed together: as many
+/// as need no more memory, for scores or for queries and keys, than all queries or all keys take. A part has a
+/// tensor for each run of queries with consecutive positions. Most devices have one run; a device with two pieces
+/// of each sequence has two.
 struct OnlineSoftmax {
   Index sequences_at_once = 1, heads_at_once = 1;
   std::vector<Tensor> largest;   // (b s) each, for b heads of sequences

@@ -37,7 +37,6 @@ Comparison unlike(const std::string& name, const Diagnosis& says) {
   return unlike(name, says.text, says.cause);
 }
 
-/// A difference between two shapes.
 Comparison wrong_shape(const std::string& name, const Shape& given, const Shape& expected) {
   const bool is_transposed = given == Shape(expected.rbegin(), expected.rend());
   const Diagnosis says(is_transposed ? Cause::transposed : Cause::unknown);

@@ -35,14 +35,14 @@ struct CurveComparison {
 /// Mary 2019, "A New Approach to Probabilistic Rounding Error Analysis", theorem 2.4: 2 exp(−4²/2)).
 double rounding_of_sum(Index products);
 
-/// Compares the losses of a run with those of the unsharded network, `reference`. `moved` are the losses of
-/// the unsharded network when each weight is changed, in each step, by the relative error `rounding`. So
-/// `moved` shows the effect of such an error on this curve, however well the training is conditioned.
+/// Compares the losses of a run with those of the unsharded network, `reference`. `moved` has the losses of the
+/// unsharded network if each step begins by changing each weight by the relative error `rounding`. So `moved`
+/// shows how such errors change this curve.
 ///
 /// In step t, |loss − reference| may be 4 (rounding reference + m), where m is the largest difference between
 /// `moved` and `reference` up to step t. The comparison ends before the step in which this bound is 1 % of
-/// the reference. It also ends before a step in which one choice has changed, or at most as many as in
-/// `moved` so far: from then on the networks differ. More changed choices are a difference.
+/// the reference. It also ends before a step in which rounding may have changed choices: one, or at most as many
+/// as in a step of `moved` so far. From then on the networks differ. More changed choices are a difference.
 CurveComparison compare_curves(const LossCurve& run, const LossCurve& reference, const LossCurve& moved,
                                double rounding);
 

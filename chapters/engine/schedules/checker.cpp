@@ -23,7 +23,7 @@ void require(bool condition, const char* expected, const Action& given, int devi
   if (!condition) refuse_schedule(expected, fmt::format("{} on device {}", to_string(given), device));
 }
 
-/// That a device works on its own stages, and posts and awaits its own messages.
+/// Requires each action to belong to this device: work on its stages, and their messages.
 void check_places(const Schedule& schedule, int device) {
   for (const Action& a : schedule.of(device)) {
     const bool is_send = a.kind == Kind::post_send || a.kind == Kind::wait_sent;
@@ -36,12 +36,12 @@ void check_places(const Schedule& schedule, int device) {
   }
 }
 
-/// What a device has done, and what is wrong with what it does next.
+/// Records the actions of one device, and refuses one that comes too early or a second time.
 class Bookkeeper : public Interpreter {
  public:
   Bookkeeper(const Schedule& schedule, int device) : schedule_(schedule), device_(device) {}
 
-  /// That all has been done that is this device's to do.
+  /// Requires that no action of this device is missing, and no wait for a message.
   void close() const {
     for (int s = device_; s < schedule_.stages; s += schedule_.devices)
       for (Index m = 0; m < schedule_.micro_batches; ++m)
@@ -98,7 +98,7 @@ class Bookkeeper : public Interpreter {
     const Kind by = m.flow == Flow::activation ? Kind::forward : Kind::backward_input;
     return done_.contains({by, m.micro_batch, m.from_stage()});
   }
-  /// Whether a stage's work has what it reads.
+  /// Whether the message has arrived that a stage reads, or was made on this device.
   bool has(const Message& m) const {
     if (m.from_stage() < 0 || m.from_stage() >= schedule_.stages) return true;  // the model's input, the loss
     return schedule_.sender(m) == device_ ? is_made(m) : arrived_.contains(m);
@@ -154,7 +154,7 @@ std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends) {
     path.push_back(*at);
     at = std::ranges::find(stuck, at->waits_for, &Stuck::device);
   }
-  return path;  // of nobody, or to a device that has come to its end
+  return path;  // empty, or to a device that has ended
 }
 
 std::string to_string(const std::vector<Stuck>& cycle) {

@@ -17,7 +17,8 @@ namespace shard {
 /// \throws Error internal naming the first property that does not hold.
 void check(const Schedule& schedule);
 
-/// The devices of a cycle in which each waits for the next one; empty when all devices come to the end.
+/// Devices of which each waits for the next one: a cycle, or a path to a device that has ended. Empty if no device
+/// is stuck.
 std::vector<Stuck> find_cycle(const Schedule& schedule, Sends sends);
 /// "device 0 waits for device 1 (post send: ...); device 1 waits for device 0 (...)".
 std::string to_string(const std::vector<Stuck>& cycle);

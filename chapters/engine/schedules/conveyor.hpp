@@ -1,6 +1,6 @@
 #pragma once
 
-/// Inference: the tensors that the stages send each other while requests follow one another.
+/// Sends the activations of successive requests from stage to stage, for inference.
 
 #include <deque>
 
@@ -8,10 +8,10 @@
 
 namespace shard {
 
-/// Sends tensors from stage to stage. It sends each one at once, and receives one when it is needed.
+/// Posts a send at once, and receives a tensor when the stage needs it.
 class Conveyor {
  public:
-  /// `in_flight`: how many sends may be on their way. The oldest one has arrived by then.
+  /// With more than `in_flight` sends in flight, pass_on waits for the oldest one.
   Conveyor(Communicator& group, int in_flight) : group_(group), in_flight_(in_flight) {}
 
   /// Sends a tensor to a device. A tensor for this device is stored until it is taken.
@@ -32,7 +32,7 @@ class Conveyor {
     return t;
   }
 
-  /// Returns when all tensors have left.
+  /// Waits for all sends.
   void finish() {
     for (Future<>& sent : sent_) sent.wait();
     sent_.clear();

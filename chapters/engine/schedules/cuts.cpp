@@ -11,8 +11,7 @@ namespace shard {
 
 namespace {
 
-/// Parts of at most `most` each, as many as it takes, the first ones as large as they can be while one index
-/// is left for each part behind them; empty if `parts` do not suffice.
+/// Cuts the list into parts with sums of at most `most`, the first ones as large as possible. Empty if this fails.
 std::vector<Range> cut_within(const std::vector<Index>& costs, int parts, Index most) {
   const auto size = static_cast<Index>(costs.size());
   std::vector<Range> cut;
@@ -35,7 +34,7 @@ std::vector<Range> cut_within(const std::vector<Index>& costs, int parts, Index 
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts) {
   Index low = 0;
   Index high = std::accumulate(costs.begin(), costs.end(), Index{0});
-  while (low < high) {  // the smallest limit that suffices
+  while (low < high) {  // finds the smallest limit
     const Index middle = low + (high - low) / 2;
     if (cut_within(costs, parts, middle).empty())
       low = middle + 1;

@@ -13,8 +13,8 @@ namespace shard {
 /// small as possible. Of several such cuts it takes the one whose first parts are largest.
 std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts);
 
-/// Parts of the sizes that a text says, such as "3,1,1", of all `size` layers or blocks, which are `what`.
-/// \throws Error usage, of this option, which also has these `rules`, for another text, or other sums
+/// Parts of the sizes in `text`, such as "3,1,1", which must add up to `size`. The error names the option, what
+/// is cut ("layers"), and the words (`rules`) that the option takes instead of sizes. \throws Error usage
 std::vector<Range> cut_by_list(const std::string& text, Index size, int parts, const std::string& what,
                                const std::string& option, const std::string& rules);
 

@@ -38,24 +38,24 @@ void interpret(const Schedule& schedule, int device, Interpreter& interpreter) {
 
 namespace {
 
-/// Where all devices are in their actions, and which messages have been posted.
+/// The position of each device in its list of actions, and the posted messages.
 class SideBySide {
  public:
   SideBySide(const Schedule& schedule, Sends sends)
       : schedule_(schedule), is_blocking_(sends == Sends::blocking), at_(schedule.actions.size()) {}
 
-  /// The device's next action; nothing at its end.
+  /// The device's next action; null at the end.
   const Action* next(int device) const {
     const std::size_t at = at_[static_cast<std::size_t>(device)];
     return at < schedule_.of(device).size() ? &schedule_.of(device)[at] : nullptr;
   }
-  /// The same, if it need not wait.
+  /// The next action, if it need not wait; else null.
   const Action* ready(int device) const {
     const Action* a = next(device);
     return a && waits_for(*a) < 0 ? a : nullptr;
   }
 
-  /// The device that an action has to wait for now; -1: none.
+  /// The device that an action waits for now, or -1.
   int waits_for(const Action& a) const {
     const Message m = a.message();
     if (a.kind == Kind::wait_received) return sent_.contains(m) ? -1 : schedule_.sender(m);
@@ -79,7 +79,7 @@ class SideBySide {
   const Schedule& schedule_;
   bool is_blocking_;
   std::vector<std::size_t> at_;
-  std::set<Message> sent_, awaited_;  // whose sends, whose receives have been posted
+  std::set<Message> sent_, awaited_;  // posted sends, and posted receives
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 #pragma once
 
-/// Interpreters of a schedule. Each one does something else with the actions: an engine computes and sends, a
-/// clock adds up durations, a closed form adds up memory, the checker looks for mistakes. One of the two
-/// functions below calls an interpreter for each action.
+/// Interpreters of a schedule. The engine's computes and sends, the clock's adds up durations, the closed form's
+/// adds up memory, and the checker's looks for mistakes.
 
 #include <vector>
 
@@ -10,12 +9,12 @@
 
 namespace shard {
 
-/// Does something for each action of one device. It ignores the actions whose function it does not override.
+/// Has a function for each kind of action, which does nothing unless a derived class overrides it.
 class Interpreter {
  public:
   virtual ~Interpreter() = default;
 
-  /// Calls the function below that belongs to the action's kind.
+  /// Calls the function of the action's kind.
   void act(const Action& action);
 
  protected:
@@ -37,25 +36,24 @@ class Interpreter {
   /// @}
 };
 
-/// One device's actions, one after the other.
+/// Interprets one device's actions, in order.
 void interpret(const Schedule& schedule, int device, Interpreter& interpreter);
 
-/// How a send behaves.
 enum class Sends {
-  posted,   ///< goes on at once; waiting for it ends when its receive has been posted
-  blocking  ///< returns when the receiver has come to the point where it waits for it
+  posted,   ///< the call returns at once, and the wait for it when the receive has been posted
+  blocking  ///< the call returns when the receiver waits for the message
 };
 
-/// A device that cannot go on: what it is about to do, and which device it waits for.
+/// A device that waits for ever: its next action, and the device that it waits for.
 struct Stuck {
   int device;
   Action action;
   int waits_for;
 };
 
-/// Runs all devices' actions together. Each device goes on as far as it can, and waits for messages as in a
-/// real run. `interpreters` has one interpreter for each device, or is empty if only the result matters.
-/// Returns the devices that do not come to their end.
+/// Interprets the actions of all devices together. Each device waits for messages as in a real run. `interpreters`
+/// has one interpreter for each device, or is empty if only the result matters. Returns the devices that wait for
+/// ever.
 std::vector<Stuck> interpret_together(const Schedule& schedule, Sends sends,
                                       const std::vector<Interpreter*>& interpreters = {});
 

@@ -23,7 +23,6 @@ std::string to_string(const Action& action) {
 
 namespace {
 
-/// Adds messages to the work of one device after the other.
 class Messages {
  public:
   Messages(Schedule& schedule, const Work& work) : schedule_(schedule), work_(work) {
@@ -37,7 +36,7 @@ class Messages {
     const std::vector<Action>& work = work_[static_cast<std::size_t>(device)];
     std::vector<Action> actions;
     std::map<int, std::size_t> posted;              // from each device
-    std::map<Flow, std::optional<Message>> unsent;  // posted, not waited for
+    std::map<Flow, std::optional<Message>> unsent;  // posted, and not waited for
     if (!work.empty()) post_receives(device, work[0], posted, actions);
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (i + 1 < work.size()) post_receives(device, work[i + 1], posted, actions);
@@ -56,7 +55,7 @@ class Messages {
   }
 
  private:
-  /// A message between stages; nothing where it would stay on its device.
+  /// The message, if both stages exist and lie on different devices.
   std::optional<Message> between_devices(const Message& m) const {
     bool is_there = m.stage >= 0 && m.stage < schedule_.stages && m.from_stage() >= 0 &&
                     m.from_stage() < schedule_.stages;
@@ -74,7 +73,7 @@ class Messages {
         {a.kind == Kind::forward ? Flow::activation : Flow::gradient, a.micro_batch, a.stage});
   }
 
-  /// Posts the receive that `next` needs, and before it those that its sender sends earlier.
+  /// Posts the receive that `next` needs, after the receives of what the same device sends before it.
   void post_receives(int device, const Action& next, std::map<int, std::size_t>& posted,
                      std::vector<Action>& actions) const {
     std::optional<Message> needed = needed_by(next);
@@ -88,7 +87,7 @@ class Messages {
 
   Schedule& schedule_;
   const Work& work_;
-  std::map<std::pair<int, int>, std::vector<Message>> in_order_;  // sent, from one device to another
+  std::map<std::pair<int, int>, std::vector<Message>> in_order_;  // by sender and receiver
 };
 
 }  // namespace

@@ -19,26 +19,26 @@ struct Message {
   Index micro_batch;
   int stage;
 
-  /// The stage that makes it.
+  /// The stage that sends it.
   int from_stage() const { return flow == Flow::activation ? stage - 1 : stage + 1; }
   auto operator<=>(const Message&) const = default;
 };
 
-/// One thing to do.
+/// One entry of a device's list.
 struct Action {
   enum class Kind {
     forward,           ///< of a micro-batch through a stage
-    backward,          ///< both halves of it
-    backward_input,    ///< dL/da only: what the stage before waits for
-    backward_weights,  ///< dL/dw only: nobody waits for it
+    backward,          ///< both halves: dL/da and dL/dw
+    backward_input,    ///< dL/da, for which the stage before waits
+    backward_weights,  ///< dL/dw, for which no stage waits
     post_send,
     post_receive,
-    wait_sent,     ///< until a posted send has left
-    wait_received  ///< until what a posted receive waits for is here
+    wait_sent,     ///< waits for a posted send
+    wait_received  ///< waits for a posted receive
   };
   Kind kind;
   Index micro_batch;
-  int stage;                     ///< that works; for messages: that reads it
+  int stage;                     ///< the stage that works, or that reads the message
   Flow flow = Flow::activation;  ///< of messages
 
   static Action on(Kind kind, const Message& m) { return {kind, m.micro_batch, m.stage, m.flow}; }
@@ -50,14 +50,13 @@ struct Action {
 /// "forward of micro-batch 3, stage 1".
 std::string to_string(const Action& action);
 
-/// The actions of all devices. Stage s, a number of consecutive layers, is on device s mod devices. If there
-/// are as many stages as devices, each device has one. If there are v times as many, it has v of them, from
-/// different parts of the model.
+/// The actions of all devices. A stage is a number of consecutive layers. Stage s is on device s mod devices, so
+/// with v times as many stages as devices, each device has v stages, from different parts of the model.
 struct Schedule {
   int devices = 1;
   int stages = 1;
   Index micro_batches = 1;
-  std::vector<std::vector<Action>> actions;  ///< of each device
+  std::vector<std::vector<Action>> actions;  ///< by device
 
   const std::vector<Action>& of(int device) const { return actions[static_cast<std::size_t>(device)]; }
   int device_of(int stage) const { return stage % devices; }

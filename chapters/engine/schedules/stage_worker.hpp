@@ -11,11 +11,11 @@
 
 namespace shard {
 
-/// `Part`: what this device does with a micro-batch m. What goes from stage to stage is a `Part::Value`, one
-/// tensor or more, and so is its gradient. What a stage keeps of a micro-batch is a `Part::Kept`.
+/// `Part` computes a micro-batch m in the stages of this device. Stages send each other a `Part::Value`, one
+/// tensor or several, and its gradient, another `Part::Value`. A stage keeps a `Part::Kept` for its backward pass.
 ///
 ///     Value input(Index m);                                            // what stage 0 reads
-///     Value forward(Index m, int stage, Value x, Kept& kept);          // behind the last stage: the output
+///     Value forward(Index m, int stage, Value x, Kept& kept);          // in the last stage: the output
 ///     Value backward(Index m, int stage, Value d, Kept kept);          // adds up gradients of weights
 ///     Value output_gradient(Index m, const Value& output, const LossGradient& of_rows);
 ///     std::vector<Shape> shapes(const Message& message);               // of the tensors that are sent
@@ -29,8 +29,7 @@ class StageWorker : public Interpreter {
   /// `along`: the devices of the pipeline.
   StageWorker(Communicator& along, Part part) : part(std::move(part)), along_(along) {}
 
-  /// Carries out this device's part of the schedule. At the last stage, `loss_gradient` is called; if there is
-  /// none, the worker keeps the output.
+  /// Carries out this device's actions. The last stage calls `loss_gradient` or, without one, keeps the output.
   void run(const Schedule& schedule, const LossGradient& loss_gradient) {
     schedule_ = &schedule;
     last_ = schedule.stages - 1;
@@ -39,7 +38,7 @@ class StageWorker : public Interpreter {
   }
   /// The output of the only micro-batch, on the device of the last stage.
   Value take_output() { return take({Flow::activation, 0, last_ + 1}); }
-  /// Gives its gradient, which goes back through the stages.
+  /// Passes the gradient of the output to the last stage.
   void give_output_grad(Value d) { put({Flow::gradient, 0, last_}, std::move(d)); }
 
   Part part;
@@ -86,8 +85,8 @@ class StageWorker : public Interpreter {
   Value take(const Message& m) { return std::move(values_.extract(m).mapped()); }
 
   Communicator& along_;
-  const Schedule* schedule_ = nullptr;  // while it runs
-  int last_ = 0;                        // stage
+  const Schedule* schedule_ = nullptr;  // null before run()
+  int last_ = 0;                        // the last stage
   LossGradient loss_gradient_;
   std::map<Message, Value> values_;
   std::map<Piece, typename Part::Kept> kept_;

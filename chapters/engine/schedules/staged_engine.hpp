@@ -7,9 +7,8 @@
 
 namespace shard {
 
-/// An engine of chapters 08 and 09 that is a pipeline: its devices, or those along an axis of its mesh, have
-/// stages of the network, and micro-batches follow one another through them. Base is the class that engines
-/// of the workload derive from. `Part` is what a device does with micro-batches (StageWorker).
+/// A pipeline of chapters 08 and 09: its devices, or those along an axis of its mesh, have the network's stages.
+/// Base is the class that engines of the workload derive from. `Part` computes a device's stages (StageWorker).
 template <class Part, std::derived_from<ShardedEngine> Base>
 class StagedEngine : public Base {
  public:
@@ -50,31 +49,31 @@ class StagedEngine : public Base {
   /// @{
   /// The devices of the pipeline.
   virtual Communicator& along() { return this->group(); }
-  /// On all devices.
+  /// The number of stages on all devices together.
   virtual int num_stages() { return places(); }
-  /// The worker of a batch, in this number of micro-batches. It may move the input.
+  /// Makes the worker for a batch that is cut into micro-batches. May move the input.
   virtual Worker begin(Tensor& input, Index micro_batches) = 0;
-  /// Of the only micro-batch, on all devices; the last stage's worker has it.
+  /// The output of a forward pass. The worker of the last stage has it. Called on all devices.
   virtual Placed output_of(Worker& worker) = 0;
-  /// Called at the last stage, with dL/dout.
+  /// The gradient for the last stage, from dL/dout.
   virtual typename Part::Value output_gradient_of(Part& part, Tensor dout) = 0;
   virtual Gradients gradients_of(Part& part) = 0;
-  /// May choose another schedule for this batch.
+  /// Called before a step. May set another schedule for this batch.
   virtual void before_step(const Part&) {}
   /// @}
 
   int places() { return along().num_devices(); }
   bool is_at_end() { return along().device_id() == places() - 1; }
-  /// Of the next steps, in this number of micro-batches. \throws Error internal for a schedule that is wrong
+  /// Sets the schedule of the next steps. \throws Error internal for a wrong schedule
   void set_schedule(Index micro_batches, const Work& work) {
     schedule_ = with_messages(num_stages(), micro_batches, work);
     check(schedule_);
   }
 
-  Index micro_batches_ = 1;  // of a step
+  Index micro_batches_ = 1;  // in a step
 
  private:
-  Schedule schedule_;  // of the last step
+  Schedule schedule_;
   Tape<std::unique_ptr<Worker>> tape_;
 };
 

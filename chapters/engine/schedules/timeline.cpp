@@ -33,12 +33,11 @@ double Timeline::idle_share() const {
 
 namespace {
 
-/// When messages were posted.
 struct PostTimes {
   std::map<Message, Index> sends, receives;
 };
 
-/// What a device's actions take of its time.
+/// Adds up the time of one device.
 class Clock : public Interpreter {
  public:
   Clock(const Durations& durations, PostTimes& posts) : durations_(durations), posts_(posts) {}

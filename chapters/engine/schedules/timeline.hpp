@@ -1,6 +1,6 @@
 #pragma once
 
-/// A schedule on a clock: when each device would do what, if messages took no time.
+/// The times at which devices carry out the actions of a schedule, if messages take no time.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace shard {
 
-/// How long the work on one micro-batch in one stage takes, in slots; `backward` takes the sum of its halves.
+/// The durations, in slots, of work on one micro-batch in one stage. `backward` takes the sum of its halves.
 struct Durations {
   Index forward = 1;
   Index backward_input = 1;
@@ -18,7 +18,7 @@ struct Durations {
   Index of(const Action& action) const;
 };
 
-/// When one piece of work is done, in slots.
+/// The begin and the end of one action, in slots.
 struct Slot {
   Action action;
   Index begin;
@@ -26,23 +26,22 @@ struct Slot {
 };
 
 struct Timeline {
-  std::vector<std::vector<Slot>> work;  ///< of each device
+  std::vector<std::vector<Slot>> work;  ///< by device
   Index length = 0;                     ///< until the last device is done
 
   Index busy(int device) const;
-  /// Part of all devices' time in which they wait.
+  /// The fraction of all devices' time in which they idle.
   double idle_share() const;
 };
 
-/// Messages take no time, but are waited for as the schedule says.
 Timeline simulate(const Schedule& schedule, const Durations& durations);
 
 /// Draws a row for each device and a column for each slot. F3 is the forward of micro-batch 3. B3 is its
 /// backward (two slots); I3 and W3 are the halves of the backward. If a device has several stages, a letter
 /// behind the number says which one. A long drawing is cut into blocks, one below the other.
 std::string draw(const Schedule& schedule);
-/// The drawing, the idle share, how many micro-batches' activations each device holds at most, and which
-/// devices would wait for one another for ever if sends blocked.
+/// The drawing, the idle share, the most micro-batches that each device holds, and the devices that would wait for
+/// one another for ever if sends blocked.
 std::string describe(const Schedule& schedule);
 
 }  // namespace shard

@@ -58,7 +58,6 @@ HostTensor MatrixPieces::gather(Communicator& group, const Shape& shape, Index c
 
 namespace {
 
-/// Rows of one tensor of a file.
 Tensor read_rows(const Checkpoint& file, const std::string& name, Range rows) {
   Tensor t = file.slice(name, 0, rows.begin, rows.end);
   t.charge_to(Purpose::activations);

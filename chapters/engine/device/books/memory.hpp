@@ -19,9 +19,9 @@ std::optional<Room> room_for_devices();
 /// Whether tensors have elements. Without elements, operations only book their costs (emu/meta/).
 bool tensors_have_elements();
 
-/// Calls `body(k)` for k from 0 to n − 1. All calls must have the same costs, as equal parts of attention have. Where
-/// tensors have no elements, it stops after the first call that leaves the bytes held unchanged and makes no call
-/// of a communicator, and books that call's operations for the rest.
+/// Calls `body(k)` for k from 0 to n − 1. All calls must have the same costs, as equal parts of attention.
+/// If tensors have no elements, the loop ends early: after the first call that leaves the bytes held unchanged and
+/// sends nothing. Its operations are then booked for the remaining calls, too.
 void for_each_alike(Index n, const std::function<void(Index)>& body);
 
 }  // namespace shard

@@ -5,8 +5,8 @@
 
 namespace shard {
 
-/// The error that members of a group hold different tensors where an engine claims the same one. All members
-/// throw it, and no other device.
+/// The error of a false claim that all members of a group hold the same tensor. All members throw it, and no other
+/// device does.
 class FalseClaim : public Error {
  public:
   FalseClaim(int members, const std::string& message) : Error(Code::mismatch, message), members_(members) {}

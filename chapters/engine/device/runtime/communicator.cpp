@@ -121,8 +121,8 @@ void prepare(Call& call) {
   }
 }
 
-/// During its lifetime, this device makes a group. It begins before the last exchange, when all members are in
-/// split.
+/// While such an object lives, this device makes a group. It is made when all members have called split, before
+/// their last exchange.
 struct MakingGroup {
   MakingGroup() { stream().is_making_a_group = true; }
   ~MakingGroup() { stream().is_making_a_group = false; }
@@ -164,7 +164,6 @@ class GroupCommunicator : public Communicator {
   }
 
  private:
-  /// Starts the call on the stream.
   Future<CallResult> start(Request&& request) const {
     if (request.is_counted()) stream().count_call();
     request.call = stream().calls();
@@ -196,7 +195,7 @@ class GroupCommunicator : public Communicator {
     return make_communicator(group_->part(id, places));
   }
 
-  /// An id that is larger than those of all groups of this device. The members take the largest of theirs.
+  /// An id larger than those of all groups of this device. A new group gets the largest one of its members.
   static Index& next_group_id() {
     struct Next {
       Index id = 1;

@@ -40,7 +40,6 @@ class ArgmaxToken {
   Index token_ = 0;
 };
 
-/// The input for one sequence, without labels.
 Tensor input_of(const Prompt& sequence) {
   std::vector<float> numbers;
   if (sequence.source) {

@@ -4,9 +4,8 @@
 
 namespace shard {
 
-/// The tokens that follow a prompt, each the likeliest after those before it; of equally likely ones, the
-/// lowest. `count` tokens, or fewer if one of `ends` is reached, which is then the last. A collective: all
-/// devices return the same. Each device sends only its largest logit, with the token.
+/// Generates `count` tokens after a prompt, each the likeliest one, or the lowest of several. A token of `ends` is
+/// the last one. A collective: all devices return the same. A device sends only its largest logit, with the token.
 std::vector<Index> generate_greedily(LanguageModel& engine, Prompt prompt, Index count,
                                      const std::vector<Index>& ends = {});
 

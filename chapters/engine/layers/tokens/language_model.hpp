@@ -21,9 +21,9 @@ class LanguageModel : public ShardedEngine {
   using SeeLogits = std::function<void(const Tensor& logits, const Tokens& tokens, Index first_column)>;
   void see_logits(SeeLogits see) { see_logits_ = std::move(see); }
 
-  /// Whether forward passes continue one sequence: the tokens of a pass come behind those of the passes
-  /// before, whose keys and values are kept. Any call forgets them. (For inference: see InferenceMode.) An
-  /// encoder-decoder gets its source in the first pass, and a source without tokens in later ones.
+  /// Sets whether forward passes continue one sequence: each pass has the next tokens, and the keys and values of
+  /// earlier ones are kept. Each call forgets these. (For inference: see InferenceMode.) An encoder-decoder gets
+  /// its source in the first pass, and a source without tokens in later ones.
   void continue_sequence(bool wanted) {
     continues_ = wanted;
     next_position_ = 0;

@@ -46,7 +46,7 @@ struct Checked {
   }
 };
 
-/// One step of this device.
+/// The results of one step on this device.
 struct Step {
   std::vector<OutputRows> output;
   Gradients gradients;
@@ -107,11 +107,11 @@ std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& pro
   return missing;
 }
 
-/// The largest difference, in ulp, in a step with dL/dx. Without one, that of a step without dL/dx, and then
-/// that of a step after the optimizer has halved the weights.
+/// The largest difference, in ulp, of the first wrong step of three: with dL/dx, without it, and after the
+/// optimizer has halved the weights.
 Index difference_on(const Checked& checked, const ExactProblem& problem) {
   const int devices = checked.devices();
-  Communicator& group = checked.run.group;  // believes what the unsharded engine claims
+  Communicator& group = checked.run.group;  // does not verify claims of the unsharded engine
   Solution expected = solve(problem, group);
   Background background{.addends = [&] { return addends_by_rows(problem, devices, group); },
                         .rows = problem.input.shape.at(0),
@@ -143,11 +143,11 @@ Index difference_on(const Checked& checked, const ExactProblem& problem) {
 
 }  // namespace
 
-/// In the first attempt, a false claim that all devices hold the same throws. The second attempt does not
+/// The first attempt throws at a false claim that all devices hold the same tensor. The second attempt does not
 /// check claims, and shows the differences that follow from the false one.
 Index exact_difference(const Run& run) {
   const InFloat32 exact;
-  constexpr Index rows = 13;  // few enough to stay exact, and odd, so that no cut is even
+  constexpr Index rows = 13;  // few enough to stay exact, and prime, so that no cut is even
   const ExactProblem problem = run.network.exact_problem(rows, run.arguments.seed);
   try {
     CheckedCommunicator checking(run.group);
@@ -158,7 +158,7 @@ Index exact_difference(const Run& run) {
     try {
       worst = difference_on({run, run.group}, problem);
     } catch (const Error&) {
-      throw error;  // the other one follows from it
+      throw error;  // the second error follows from the false claim
     }
     if (worst == 0) throw;
     if (run.group.device_id() == 0) {

@@ -73,7 +73,7 @@ void require_room_for_step(Communicator& group, const Variant& variant, const Wo
   const double parameters =  // each once, with gradient and state
       network.parameter_elements() * bytes_per_element *
       static_cast<double>(2 + state_per_element(arguments));
-  // Forms of sizes that do not fit could overflow, so rows are doubled until the memory is exceeded.
+  // With too many rows, a closed form could overflow. So rows are doubled until the memory is exceeded.
   const bool has_form = variant.costs && network.step_data(engine) == nullptr;
   for (Index rows = 1;; rows = std::min(2 * rows, arguments.batch)) {
     double all = network.kept_elements(rows) * bytes_per_element + parameters;

@@ -55,12 +55,13 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
     const bool is_as_with = ledger().flops() == with.flops && ledger().traffic() == with.total();
     return is_as_with ? ": as many as with dL/dx, which this step does not want" : "";
   });
-  peak_.add(
-      step, ledger().peak(),
-      form([&](const Costs& c) { return c.step_peak_bytes(optimizer.state_per_element(), step == 1); }), [] {
-        const std::string line = to_string(ledger().peak_line());  // of the optimizer's state: the library's
-        return line.empty() || line.starts_with('/') ? "" : ": most at " + line;
-      });
+  peak_.add(step, ledger().peak(),
+            form([&](const Costs& c) { return c.step_peak_bytes(optimizer.state_per_element(), step == 1); }),
+            [] {
+              const std::string line =
+                  to_string(ledger().peak_line());  // for the optimizer's state, a line of the C++ library
+              return line.empty() || line.starts_with('/') ? "" : ": most at " + line;
+            });
   for (const auto& [axes, sent] : engine.sent_along()) {
     Traffic& most = along_[axes];
     most = {std::max(most.messages, sent.messages), std::max(most.bytes, sent.bytes)};

@@ -17,7 +17,7 @@ struct WorstStep {
   Index measured = 0;
   Index formula = 0;
   Index step = 0;
-  std::string why = {};  ///< the two differ
+  std::string why = {};  ///< why the two differ
 
   /// `explain` is called where the two differ.
   void add(Index step_now, Index measured_now, std::optional<Index> formula_now,

@@ -25,7 +25,6 @@ bool speaks(Communicator& group) {
   return group.device_id() == 0;
 }
 
-/// The state of a training run.
 struct Training {
   std::vector<double> losses;
   std::vector<double> milliseconds;

@@ -20,7 +20,8 @@ class Perturbation {
  public:
   Perturbation(double relative, std::uint64_t seed) : relative_(static_cast<float>(relative)), seed_(seed) {}
 
-  /// Call before each step. Rounding errors of different steps are independent, so the signs are drawn again.
+  /// Call before each step. The signs of the weights are drawn once. Each step draws one more sign, which
+  /// multiplies all of them, since rounding errors of different steps are independent.
   void apply(ShardedEngine& engine, Index step) {
     const bool is_negated = CounterRandom(seed_, "turned").bits(static_cast<std::uint64_t>(step)) % 2 == 1;
     for (const Trainable& t : engine.trainable()) {

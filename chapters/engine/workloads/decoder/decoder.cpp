@@ -41,7 +41,6 @@ class NextCharacters : public TrainingBatch {
     if (ends_with_sentence_) end_with_sentence(text_, pieces);
     return pieces;
   }
-  /// The number of tokens with a label in these rows.
   Index labels_of(Range rows) const {
     const HostTensor pieces = pieces_of(rows);
     return num_elements(pieces.shape) / 2 -

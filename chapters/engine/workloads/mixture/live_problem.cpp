@@ -17,8 +17,8 @@ namespace {
 /// - Type 2N + s: the first and the third expert of device s, or, as expert 0 is full, the same as type N.
 ///   Every device has one token of this type.
 ///
-/// Each device has as many experts without a token: none, or with one expert a token its third one. So all
-/// devices make the same number of calls, also where gradients of an expert's copies are reduced.
+/// All devices have equally many experts without a token: none, or, with one expert for each token, the third one.
+/// So all devices make the same number of calls, also where gradients of an expert's copies are reduced.
 HostTensor live_router(const MixtureModel& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};

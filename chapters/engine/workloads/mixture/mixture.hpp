@@ -35,7 +35,7 @@ class Mixture : public DenoisingWorkload {
   }
   std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
   Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
-  /// The router: with other weights, gates would not be exact.
+  /// True for the router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
   std::shared_ptr<const StepData> step_data(const ExactProblem& problem, int devices) const override;

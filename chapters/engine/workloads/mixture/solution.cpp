@@ -84,7 +84,7 @@ std::vector<double> softmax_backward(const std::vector<double>& d, const std::ve
   }
   std::vector<double> result;
   for (std::size_t i = 0; i < d.size(); ++i) {
-    // No product is smaller than p's unit times the difference's, which is p's times d's.
+    // The addends of the difference are multiples of unit_p · unit_d.
     require_exact(std::abs(d[i]) + magnitude, unit_p * unit_d);
     result.push_back(p[i] * (d[i] - sum));
   }

@@ -39,7 +39,6 @@ void require_parameter(const Checkpoint& from, const std::string& name, const Sh
 
 namespace {
 
-/// Whether a name is that of a layer below `num_layers`.
 bool is_layer_name(const std::string& name, Index num_layers) {
   constexpr std::string_view before = "layer_";
   Index layer = -1;

@@ -65,7 +65,8 @@ const Index* Agreement::word(int place) const {
   return &words_[word_size * static_cast<std::size_t>((place - group_->device_id() + n) % n)];
 }
 
-/// Sends all words that are here to the member heard_ places behind, and receives as many from heard_ ahead.
+/// One round: sends the words that are here to the member heard_ places before, and receives new ones from the
+/// member heard_ places after.
 void Agreement::pass_on() {
   const int n = group_->num_devices();
   if (heard_ >= n) return;

@@ -16,7 +16,7 @@ namespace shard::runtime {
 
 namespace {
 
-/// What a collective reads and writes.
+/// The memory that a collective reads and writes.
 template <class T>
 struct Exchanged {
   T mine, all;
@@ -28,7 +28,7 @@ std::shared_ptr<Numbers> numbers_of(std::vector<Index> mine, std::size_t all) {
   return std::make_shared<Numbers>(Numbers{std::move(mine), std::vector<Index>(all)});
 }
 
-/// Collectives that nobody waits for any more, with their memory: MPI cannot take them back.
+/// Collectives whose wait has ended in an error, and their memory: MPI cannot cancel a collective.
 struct Abandoned {
   std::vector<std::pair<Started, std::shared_ptr<void>>> all;
 };
@@ -70,7 +70,7 @@ Index Group::slot(Side side, Channel channel, int peer) const {
 
 int Group::tag(Channel channel) const {
   constexpr int of_calls = static_cast<int>(first_of_messages);
-  constexpr int calls_apart = first_free_tag / of_calls - 1;  // the number of calls until tags repeat
+  constexpr int calls_apart = first_free_tag / of_calls - 1;  // tags repeat after this number of calls
   const int c = static_cast<int>(channel);
   if (c >= of_calls) return of_calls * calls_apart + c - of_calls;
   return c + of_calls * static_cast<int>(calls_begun() % calls_apart);

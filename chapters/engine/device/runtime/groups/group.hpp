@@ -63,7 +63,7 @@ class Posts : public Awaited {
   friend class Group;
   struct Post {
     Started request;
-    Index* posted;  // the group's count of such posts
+    Index* posted;  // the count in the group's slot
   };
   std::vector<Post> requests_;
   Blocked::Dependencies dependencies_;
@@ -94,7 +94,7 @@ class Group {
   Index id() const { return id_; }
   int device_id() const { return wire_->place(); }
   int num_devices() const { return static_cast<int>(members_.size()); }
-  /// By their ids in the job.
+  /// The members' ids in the job.
   const std::vector<int>& members() const { return members_; }
   int member(int place) const { return members_[static_cast<std::size_t>(place)]; }
   /// The group's name in errors: " in group {4, 1, 3}", and an empty text for the world.
@@ -125,8 +125,8 @@ class Group {
   /// The tag of messages on a channel.
   int tag(Channel channel) const;
 
-  /// The slots that count no posts on a channel, but control collectives, collective calls begun, and
-  /// collectives at the end of the program.
+  /// Slots of no channel, which count control collectives, begun collective calls, and collectives at the end of
+  /// the program.
   static constexpr Index control_slot = 0, calls_slot = 1, end_slot = 2;
 
   /// For a backend that sends tensor data over the wire, too. It reports its sends and receives by track().
@@ -136,10 +136,10 @@ class Group {
   /// Returns all members' texts, in order, on member 0 or on all; nothing on other members. A collective that
   /// does not wait for the stream.
   std::vector<std::string> gather(const Request& request);
-  /// Returns the largest exit code when all devices are at the end of the program. Of the world. It has a wire
-  /// of its own, so it never matches a gather.
+  /// Returns the largest exit code when all devices are at the end of the program. A collective of the world, on a
+  /// wire of its own, so that it never matches a gather.
   Index max_at_end(Index exit_code);
-  /// An all-to-all after that: returns the number that each member has for this one.
+  /// An all-to-all after max_at_end: returns the number that each member has for this one.
   std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
   /// Null where all data goes over the wire.
@@ -149,8 +149,8 @@ class Group {
   Group(std::unique_ptr<Wire> wire, Index id, std::vector<int> members);
   /// The slot in which a device counts its posts on this side of a channel with this peer.
   Index slot(Side side, Channel channel, int peer) const;
-  /// Returns when the request is complete. Operations in flight go on while it waits. `memory` is what the request
-  /// reads and writes. If an error ends the wait, it stays for as long as the device, since the request goes on.
+  /// Returns when the request is complete. Calls in flight proceed meanwhile. If an error ends the wait, the
+  /// request goes on, so its `memory` then lives as long as the device.
   void wait_for(const std::string& what, Started request, std::shared_ptr<void> memory,
                 Index slot = control_slot);
   std::vector<Index> all_gather(const std::string& what, Index mine);

@@ -102,7 +102,7 @@ void ControlPlane::start(int& argc, char**& argv) {
   peers_->count_devices_per_core();
 }
 
-/// The more devices share a core, the longer a waiting device sleeps.
+/// Counts the devices per core of this host: the more there are, the longer a waiting device sleeps.
 void ControlPlane::Peers::count_devices_per_core() {
   MPI_Comm neighbours;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours);
@@ -162,7 +162,8 @@ void ControlPlane::Peers::receive_verdict(const ControlPlane& plane,
 }
 
 ControlPlane::Wait::~Wait() {
-  const bool has_failed = std::uncaught_exceptions() > 0;  // then the record keeps its state, waits or polls
+  const bool has_failed =
+      std::uncaught_exceptions() > 0;  // then the record still says that it waits or polls
   if (is_noted_ && !has_failed) FlightRecord::instance().note_state(FlightRecord::State::runs);
 }
 

@@ -13,7 +13,7 @@ constexpr auto answer_after = 4ms;  // of waiting
 constexpr auto ask_after = 10ms;    // of waiting
 constexpr auto between_rounds = 100ms;
 constexpr auto for_more_devices = 2s;      // after the proof, to include slow devices
-constexpr auto defer_after_lower = 300ms;  // after its question: it will ask again
+constexpr auto defer_after_lower = 300ms;  // after a question of a lower device
 
 }  // namespace
 
@@ -74,15 +74,15 @@ DeadlockSearch::Clock::duration DeadlockSearch::time_to_grow() const {
   return is_urgent_ || std::ranges::any_of(known_, &Known::is_asked) ? for_more_devices : 0s;
 }
 
-/// The last answers are of different moments, so they only suggest which devices are stuck. The proof uses one
-/// moment, and the devices whose state is known then: the first of their equal answers arrived before it, and
-/// the question for the last one was sent after it.
+/// Answers arrive at different times, so the last ones only suggest which devices are stuck. The proof uses one
+/// moment. It knows a device's state at that moment if the first of its equal answers had arrived by then, and the
+/// question for the last one was sent later.
 void DeadlockSearch::prove() {
   DeviceStates last;
   for (const Known& known : known_) last.push_back(known.state);
   const std::vector<int> candidates = stuck_devices(last);
   auto moment = Clock::time_point::min();
-  for (const Known& known : known_)  // of all devices, also those that are not stuck
+  for (const Known& known : known_)  // also of devices that are not stuck
     if (known.first < known.confirmed) moment = std::max(moment, known.first);
   Found found;
   for (const Known& known : known_)

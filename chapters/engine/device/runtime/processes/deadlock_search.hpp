@@ -7,13 +7,13 @@
 ///    Sends and receives count when they are posted, so a message in flight is not missing.
 /// 2. If two answers of a device are equal, its state did not change between them: a device that proceeds makes
 ///    calls and posts, whose numbers only grow.
-/// 3. So the state at a moment is known of each device with two equal answers, one before it and one after it.
-///    Any other device may do anything, and so may one that polls.
-/// 4. Take the devices that may do anything. Add, repeatedly, each device with a call that depends only on posts
-///    that are made, or that a device of the set may make. The others never post again: the first post of one of
-///    them would depend on an earlier post of another one of them.
-/// 5. A device can never continue if each call that it waits for depends on such a post. If it polls, this means
-///    each call that it polls: none of them will ever be done.
+/// 3. So we know the state of a device at a moment if it gave equal answers before and after that moment. Any other
+///    device may do anything, and so may one that polls.
+/// 4. Begin with the set of devices that may do anything. Repeatedly add each device with a call that depends only on
+///    posts that are made, or that a device of the set may make. The devices outside of the set never post again: the
+///    first of their posts would depend on an earlier one of them.
+/// 5. A device can never continue if each call that it waits for, or that it polls, depends on a missing post of a
+///    device outside of the set.
 
 #include <chrono>
 #include <functional>
