@@ -25,6 +25,7 @@ class SameRows : public TrainingBatch {
     Shape shape = row_.shape;
     shape[0] = rows.size();
     std::vector<float> values;
+    values.reserve(row_.values.size() * static_cast<std::size_t>(rows.size()));
     for (Index row = rows.begin; row < rows.end; ++row)
       values.insert(values.end(), row_.values.begin(), row_.values.end());
     return Tensor::from_host(std::move(shape), values);
