@@ -20,7 +20,6 @@ void clear(float* data, cudaStream_t in) {
 
 int main(int argc, char** argv) {
   setenv("CUDA_DOUBLE_PATIENCE", "3", 0);  // seconds to wait for a missing message
-  return shard::testing::run_cases(
-      argc, argv, {mistakes_in_streams, mistakes_in_groups, mistakes_in_order, mistakes_in_library},
-      shard::testing::Reporters::each_device);
+  return shard::testing::run_cases(argc, argv, {mistakes_in_streams, mistakes_in_groups, mistakes_in_library},
+                                   shard::testing::Reporters::each_device);
 }

@@ -14,13 +14,20 @@ using shard::testing::Where;
 
 /// Mistakes with memory, streams and events.
 extern const std::vector<Case> mistakes_in_streams;
-/// Mistakes with communicators and groups.
+/// Mistakes with communicators and groups, and with launches of several communicators.
 extern const std::vector<Case> mistakes_in_groups;
-/// Mistakes with several communicators: launches in different orders.
-extern const std::vector<Case> mistakes_in_order;
 /// Mistakes within cuda/, made by leaving out a call there. The double must accept the cases that are
 /// correct.
 extern const std::vector<Case> mistakes_in_library;
+
+/// A mistake that the double ends with this part of an error, on this number of devices.
+inline Case caught(std::string name, int devices, std::string says, shard::testing::Body body) {
+  return {std::move(name), {devices}, 70, {std::move(says)}, std::move(body)};
+}
+/// A program that the double lets end.
+inline Case accepted(std::string name, int devices, shard::testing::Body body) {
+  return {std::move(name), {devices}, 0, {}, std::move(body)};
+}
 
 float* memory(std::size_t elements = 8);
 cudaStream_t new_stream();

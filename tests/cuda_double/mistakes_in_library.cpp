@@ -72,44 +72,33 @@ void reduce() {
 }  // namespace
 
 const std::vector<Case> mistakes_in_library = {
-    {"library_collective_does_not_wait_for_its_argument",
-     {2},
-     70,
-     {"ncclAllReduce reads memory that another stream writes (a kernel)"},
-     [] { in_library("cudaStreamWaitEvent", 0, reduce); }},
-    {"library_computation_does_not_wait_for_a_collective",
-     {2},
-     70,
-     {"a kernel writes memory that another stream writes (ncclAllReduce)"},
-     [] { in_library("cudaStreamWaitEvent", 1, reduce); }},
-    {"library_does_not_record_its_argument",
-     {2},
-     70,
-     {"cudaStreamWaitEvent: an event that was never recorded"},
-     [] { in_library("cudaEventRecord", 1, reduce); }},
-    {"library_does_not_close_a_group",
-     {2},
-     70,
-     {"in an open group"},
-     [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }},
-    {"library_block_is_taken_while_another_stream_uses_it",
-     {2},
-     70,
-     {"cudaMemsetAsync writes memory that another stream writes (ncclAllReduce)"},
-     [] {
-       // Freed while its collective may still run, so the next user of the block must wait for it.
-       group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // makes free blocks of these sizes
-       Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
-       group().exchange("it is in its stream", 0);  // no host has waited for it
-       try {
-         Future<Tensor> lost = std::move(given_up);
-         throw 1;
-       } catch (int) {
-       }
-       plant("cudaStreamWaitEvent", 0, left_out);
-       Tensor({500});
-       group().synchronize();
-     }},
+    caught("library_collective_does_not_wait_for_its_argument", 2,
+           "ncclAllReduce reads memory that another stream writes (a kernel)",
+           [] { in_library("cudaStreamWaitEvent", 0, reduce); }),
+    caught("library_computation_does_not_wait_for_a_collective", 2,
+           "a kernel writes memory that another stream writes (ncclAllReduce)",
+           [] { in_library("cudaStreamWaitEvent", 1, reduce); }),
+    caught("library_does_not_record_its_argument", 2, "cudaStreamWaitEvent: an event that was never recorded",
+           [] { in_library("cudaEventRecord", 1, reduce); }),
+    caught("library_does_not_close_a_group", 2, "in an open group",
+           [] { in_library("ncclGroupEnd", 0, [] { group().all_to_all_async(some(), 0, 0).get(); }); }),
+    caught(
+        "library_block_is_taken_while_another_stream_uses_it", 2,
+        "cudaMemsetAsync writes memory that another stream writes (ncclAllReduce)",
+        [] {
+          // Freed while its collective may still run, so the next user of the block must wait for it.
+          group().all_reduce_async(Tensor({500}), ReduceOp::sum).get();  // makes free blocks of these sizes
+          Future<Tensor> given_up = group().all_reduce_async(Tensor({500}), ReduceOp::sum);
+          group().exchange("it is in its stream", 0);  // no host has waited for it
+          try {
+            Future<Tensor> lost = std::move(given_up);
+            throw 1;
+          } catch (int) {
+          }
+          plant("cudaStreamWaitEvent", 0, left_out);
+          Tensor({500});
+          group().synchronize();
+        }),
     {"library_chooses_no_gpu",
      {2},
      70,
@@ -118,27 +107,15 @@ const std::vector<Case> mistakes_in_library = {
      Where::emulator,
      {},
      [] { plant("cudaSetDevice", 0, left_out); }},
-    {"library_keeps_an_event",
-     {2},
-     70,
-     {"not given back: 1 events"},
-     [] { in_library("cudaEventDestroy", 0, reduce); }},
-    {"library_keeps_memory", {2}, 70, {"not given back: 1 memory"}, [] { plant("cudaFree", 0, left_out); }},
-    {"library_keeps_a_stream",
-     {2},
-     70,
-     {"not given back: 1 streams"},
-     [] { plant("cudaStreamDestroy", 0, left_out); }},
-    {"library_keeps_its_handle",
-     {2},
-     70,
-     {"not given back: 1 cuBLAS handles"},
-     [] { plant("cublasDestroy", 0, left_out); }},
-    {"library_keeps_a_communicator",
-     {2},
-     70,
-     {"not given back: 1 communicators"},
-     [] { plant("ncclCommDestroy", 0, left_out); }},
+    caught("library_keeps_an_event", 2, "not given back: 1 events",
+           [] { in_library("cudaEventDestroy", 0, reduce); }),
+    caught("library_keeps_memory", 2, "not given back: 1 memory", [] { plant("cudaFree", 0, left_out); }),
+    caught("library_keeps_a_stream", 2, "not given back: 1 streams",
+           [] { plant("cudaStreamDestroy", 0, left_out); }),
+    caught("library_keeps_its_handle", 2, "not given back: 1 cuBLAS handles",
+           [] { plant("cublasDestroy", 0, left_out); }),
+    caught("library_keeps_a_communicator", 2, "not given back: 1 communicators",
+           [] { plant("ncclCommDestroy", 0, left_out); }),
     {"product",
      {3},
      0,
@@ -164,23 +141,18 @@ const std::vector<Case> mistakes_in_library = {
     {"old_driver",
      {2},
      64,
-     {"given 0: CUDA driver version is insufficient for CUDA runtime version (driver 12.4, runtime 13.0)"},
+     {"given none: CUDA driver version is insufficient for CUDA runtime version (driver 12.4, runtime 13.0)"},
      reduce,
      Where::emulator,
      {},
      [] { plant("cudaGetDeviceCount", 0, cudaErrorInsufficientDriver); }},
-    {"messages_beside_first_all_reduces",
-     {2},
-     0,
-     {},
-     [] {
-       messages_beside([](Communicator& part) { return part.all_reduce_async(some(), ReduceOp::sum); });
-     }},
-    {"messages_beside_first_all_to_alls",
-     {2},
-     0,
-     {},
-     [] { messages_beside([](Communicator& part) { return part.all_to_all_async(some(), 0, 0); }); }},
+    accepted("messages_beside_first_all_reduces", 2,
+             [] {
+               messages_beside(
+                   [](Communicator& part) { return part.all_reduce_async(some(), ReduceOp::sum); });
+             }),
+    accepted("messages_beside_first_all_to_alls", 2,
+             [] { messages_beside([](Communicator& part) { return part.all_to_all_async(some(), 0, 0); }); }),
     {"nccl_finds_out_later_that_a_peer_is_gone",
      {2},
      83,
@@ -191,25 +163,19 @@ const std::vector<Case> mistakes_in_library = {
        plant("asynchronous error", 0, ncclRemoteError);
        sum.to_host();
      }},
-    {"large_copies_beside_a_message_and_a_collective",
-     {2},
-     0,
-     {},
-     [] {
-       const std::vector<float> much(40000);
-       beside_both(std::vector<std::function<void()>>(12, [&] { Tensor::from_host({40000}, much); }));
-     }},
-    {"first_launches_beside_a_message_and_a_collective",
-     {2},
-     0,
-     {},
-     [] {
-       beside_both({[] { scale(some(), 2); }, [] { relu(some()); }, [] { silu(some()); },
-                    [] { gelu(some()); }, [] { sigmoid(some()); }, [] { hyperbolic_tangent(some()); },
-                    [] { multiply(some(), some()); }, [] { all_finite(some()); },
-                    [] { sum_of_squares(some()); }, [] { column_sums(some()); }, [] { row_sums(some()); },
-                    [] { softmax(some()); }});
-     }},
+    accepted("large_copies_beside_a_message_and_a_collective", 2,
+             [] {
+               const std::vector<float> much(40000);
+               beside_both(std::vector<std::function<void()>>(12, [&] { Tensor::from_host({40000}, much); }));
+             }),
+    accepted("first_launches_beside_a_message_and_a_collective", 2,
+             [] {
+               beside_both({[] { scale(some(), 2); }, [] { relu(some()); }, [] { silu(some()); },
+                            [] { gelu(some()); }, [] { sigmoid(some()); }, [] { hyperbolic_tangent(some()); },
+                            [] { multiply(some(), some()); }, [] { all_finite(some()); },
+                            [] { sum_of_squares(some()); }, [] { column_sums(some()); },
+                            [] { row_sums(some()); }, [] { softmax(some()); }});
+             }),
     // Other programs need this variable. Here, collectives and messages would wait for one another.
     {"one_queue_for_all_streams",
      {2},
@@ -230,15 +196,12 @@ const std::vector<Case> mistakes_in_library = {
      Where::emulator,
      {{"NVIDIA_TF32_OVERRIDE", "1"}}},
     // `cuda_double.slow_gpu` tests what it prints.
-    {"host_is_away",
-     {2},
-     0,
-     {},
-     [] {
-       Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
-       if (me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-       sum.get().to_host();
-     }},
+    accepted("host_is_away", 2,
+             [] {
+               Future<Tensor> sum = group().all_reduce_async(some(), ReduceOp::sum);
+               if (me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+               sum.get().to_host();
+             }),
     // 0: one process without a launcher. It frees the GPU when it ends.
     {"gpu_breaks_while_a_collective_uses_memory",
      {0, 2},

@@ -15,155 +15,104 @@ struct Fill {
 }  // namespace
 
 const std::vector<Case> mistakes_in_streams = {
-    {"host_reads",
-     {1},
-     70,
-     {"device memory was touched on the host"},
-     [] { std::printf("%g\n", *memory()); }},
-    {"host_writes", {1}, 70, {"device memory was touched on the host"}, [] { *memory() = 1; }},
-    {"host_memory_in_a_kernel",
-     {1},
-     70,
-     {"a kernel uses what is no device memory"},
-     [] {
-       float value = 0;
-       cuda_double::launch_kernel(Fill(), 1, new_stream(), &value);
-     }},
-    {"device_memory_as_the_hosts",
-     {1},
-     70,
-     {"device memory given as the host's"},
-     [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, new_stream()); }},
-    {"beyond_the_end",
-     {1},
-     70,
-     {"cudaMemsetAsync goes beyond the end of its memory"},
-     [] { cudaMemsetAsync(memory(8), 0, 33, new_stream()); }},
-    {"kernel_beyond_the_end",
-     {1},
-     70,
-     {"a kernel goes beyond the end of its memory"},
-     [] { cuda_double::launch_kernel(Fill(), 9, new_stream(), memory(8)); }},
-    {"copy_onto_a_part_of_itself",
-     {1},
-     70,
-     {"a copy onto a part of itself"},
-     [] {
-       float* data = memory(8);
-       cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, new_stream());
-     }},
-    {"reads_without_waiting",
-     {1},
-     70,
-     {"reads memory that another stream writes (cudaMemsetAsync), without waiting for it"},
-     [] {
-       float* data = memory();
-       clear(data, new_stream());
-       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, new_stream());
-     }},
-    {"writes_without_waiting_for_a_writer",
-     {1},
-     70,
-     {"writes memory that another stream writes"},
-     [] {
-       float* data = memory();
-       clear(data, new_stream());
-       clear(data, new_stream());
-     }},
-    {"writes_without_waiting_for_a_reader",
-     {1},
-     70,
-     {"writes memory that another stream reads"},
-     [] {
-       float* data = memory();
-       cudaStream_t reader = new_stream();
-       cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, reader);
-       clear(data, new_stream());
-     }},
-    {"kernel_in_the_wrong_stream",
-     {1},
-     70,
-     {"a kernel writes memory that another stream writes"},
-     [] {
-       float* data = memory();
-       clear(data, new_stream());
-       cuda_double::launch_kernel(Fill(), 8, new_stream(), data);
-     }},
-    {"waits_for_an_earlier_record",
-     {1},
-     70,
-     {"writes memory that another stream writes"},
-     [] {
-       float* data = memory();
-       cudaStream_t first = new_stream(), second = new_stream();
-       cudaEvent_t event;
-       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-       cudaEventRecord(event, first);
-       clear(data, first);  // launched after the record, so the other stream does not wait for it
-       cudaStreamWaitEvent(second, event, 0);
-       clear(data, second);
-     }},
-    {"event_never_recorded",
-     {1},
-     70,
-     {"an event that was never recorded"},
-     [] {
-       cudaEvent_t event;
-       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-       cudaStreamWaitEvent(new_stream(), event, 0);
-     }},
-    {"query_of_an_event_never_recorded",
-     {1},
-     70,
-     {"an event that was never recorded"},
-     [] {
-       cudaEvent_t event;
-       cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-       cudaEventQuery(event);
-     }},
-    {"freed_while_in_use",
-     {1},
-     70,
-     {"cudaFree of memory that a stream still uses"},
-     [] {
-       float* data = memory();
-       clear(data, new_stream());
-       cudaFree(data);
-     }},
-    {"freed_twice",
-     {1},
-     70,
-     {"cudaFree: not one of memory"},
-     [] {
-       float* data = memory();
-       cudaFree(data);
-       cudaFree(data);
-     }},
-    {"used_after_it_was_freed",
-     {1},
-     70,
-     {"uses what is no device memory"},
-     [] {
-       float* data = memory();
-       cudaFree(data);
-       clear(data, new_stream());
-     }},
-    {"stream_used_after_it_was_destroyed",
-     {1},
-     70,
-     {"no such stream"},
-     [] {
-       cudaStream_t in = new_stream();
-       cudaStreamDestroy(in);
-       clear(memory(), in);
-     }},
-    {"leaks_memory", {1}, 70, {"not given back: 1 memory"}, [] { memory(); }},
-    {"leaks_a_stream", {1}, 70, {"not given back: 1 streams"}, [] { new_stream(); }},
-    {"matrix_of_the_wrong_distance", {1}, 70, {"a of 2 rows and 2 columns at a distance of 1"}, [] {
-       cublasHandle_t blas;
-       cublasCreate(&blas);
-       cublasSetStream(blas, new_stream());
-       const float one = 1;
-       cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, memory(), CUDA_R_32F, 1, memory(),
-                       CUDA_R_32F, 2, &one, memory(), CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-     }}};
+    caught("host_reads", 1, "device memory was touched on the host", [] { std::printf("%g\n", *memory()); }),
+    caught("host_writes", 1, "device memory was touched on the host", [] { *memory() = 1; }),
+    caught("host_memory_in_a_kernel", 1, "a kernel uses what is no device memory",
+           [] {
+             float value = 0;
+             cuda_double::launch_kernel(Fill(), 1, new_stream(), &value);
+           }),
+    caught("device_memory_as_the_hosts", 1, "device memory given as the host's",
+           [] { cudaMemcpyAsync(memory(), memory(), 4, cudaMemcpyHostToDevice, new_stream()); }),
+    caught("beyond_the_end", 1, "cudaMemsetAsync goes beyond the end of its memory",
+           [] { cudaMemsetAsync(memory(8), 0, 33, new_stream()); }),
+    caught("kernel_beyond_the_end", 1, "a kernel goes beyond the end of its memory",
+           [] { cuda_double::launch_kernel(Fill(), 9, new_stream(), memory(8)); }),
+    caught("copy_onto_a_part_of_itself", 1, "a copy onto a part of itself",
+           [] {
+             float* data = memory(8);
+             cudaMemcpyAsync(data, data + 1, 4 * sizeof(float), cudaMemcpyDeviceToDevice, new_stream());
+           }),
+    caught("reads_without_waiting", 1,
+           "reads memory that another stream writes (cudaMemsetAsync), without waiting for it",
+           [] {
+             float* data = memory();
+             clear(data, new_stream());
+             cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, new_stream());
+           }),
+    caught("writes_without_waiting_for_a_writer", 1, "writes memory that another stream writes",
+           [] {
+             float* data = memory();
+             clear(data, new_stream());
+             clear(data, new_stream());
+           }),
+    caught("writes_without_waiting_for_a_reader", 1, "writes memory that another stream reads",
+           [] {
+             float* data = memory();
+             cudaStream_t reader = new_stream();
+             cudaMemcpyAsync(memory(), data, 4, cudaMemcpyDeviceToDevice, reader);
+             clear(data, new_stream());
+           }),
+    caught("kernel_in_the_wrong_stream", 1, "a kernel writes memory that another stream writes",
+           [] {
+             float* data = memory();
+             clear(data, new_stream());
+             cuda_double::launch_kernel(Fill(), 8, new_stream(), data);
+           }),
+    caught("waits_for_an_earlier_record", 1, "writes memory that another stream writes",
+           [] {
+             float* data = memory();
+             cudaStream_t first = new_stream(), second = new_stream();
+             cudaEvent_t event;
+             cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+             cudaEventRecord(event, first);
+             clear(data, first);  // launched after the record, so the other stream does not wait for it
+             cudaStreamWaitEvent(second, event, 0);
+             clear(data, second);
+           }),
+    caught("event_never_recorded", 1, "an event that was never recorded",
+           [] {
+             cudaEvent_t event;
+             cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+             cudaStreamWaitEvent(new_stream(), event, 0);
+           }),
+    caught("query_of_an_event_never_recorded", 1, "an event that was never recorded",
+           [] {
+             cudaEvent_t event;
+             cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+             cudaEventQuery(event);
+           }),
+    caught("freed_while_in_use", 1, "cudaFree of memory that a stream still uses",
+           [] {
+             float* data = memory();
+             clear(data, new_stream());
+             cudaFree(data);
+           }),
+    caught("freed_twice", 1, "cudaFree: not one of memory",
+           [] {
+             float* data = memory();
+             cudaFree(data);
+             cudaFree(data);
+           }),
+    caught("used_after_it_was_freed", 1, "uses what is no device memory",
+           [] {
+             float* data = memory();
+             cudaFree(data);
+             clear(data, new_stream());
+           }),
+    caught("stream_used_after_it_was_destroyed", 1, "no such stream",
+           [] {
+             cudaStream_t in = new_stream();
+             cudaStreamDestroy(in);
+             clear(memory(), in);
+           }),
+    caught("leaks_memory", 1, "not given back: 1 memory", [] { memory(); }),
+    caught("leaks_a_stream", 1, "not given back: 1 streams", [] { new_stream(); }),
+    caught("matrix_of_the_wrong_distance", 1, "a of 2 rows and 2 columns at a distance of 1", [] {
+      cublasHandle_t blas;
+      cublasCreate(&blas);
+      cublasSetStream(blas, new_stream());
+      const float one = 1;
+      cublasGemmEx_64(blas, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, memory(), CUDA_R_32F, 1, memory(),
+                      CUDA_R_32F, 2, &one, memory(), CUDA_R_32F, 2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    })};
