@@ -39,10 +39,7 @@ PARAMETER_FILES = {
     "layer_missing": without(PARAMS, "layer_1/weights"), "unknown_name": PARAMS | {"bias": tensor(4)},
     "rank_1": PARAMS | {"layer_0/weights": tensor(4)}, "rank_3": PARAMS | {"layer_1/weights": tensor(6, 4, 1)},
     "unchained": PARAMS | {"layer_1/weights": tensor(7, 4)},
-    "one_transposed": PARAMS | {"layer_1/weights": tensor(4, 6)},
     "two_layers": without(PARAMS, "layer_2/weights", "layer_3/weights"),
-    "transposed": {"layer_0/weights": tensor(6, 4), "layer_1/weights": tensor(4, 6)},
-    "pytorch_names": {"fc1.weight": tensor(6, 4)},
     "zero_hidden": {"layer_0/weights": tensor(4, 0), "layer_1/weights": tensor(0, 4)},
     "zero_width": {"layer_0/weights": tensor(0, 6), "layer_1/weights": tensor(6, 0)}}
 BATCH_FILES = {

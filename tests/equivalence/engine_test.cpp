@@ -147,12 +147,6 @@ TEST_CASE("a model is read from names and shapes, and what does not fit is named
     CHECK(o.code == 65);
     return o.message;
   };
-  CHECK_THAT(complaint({}), contains("some file: layer_0/weights"));
-  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_2/weights", {5, 7}}}),
-             contains("layer_1/weights"));
-  CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {7, 6}}}),
-             contains("layer_1/weights: expected (7, 5), given (7, 6)"));
-  CHECK_THAT(complaint({{"layer_0/weights", {5}}}), contains("a matrix"));
   CHECK_THAT(complaint({{"layer_0/weights", {5, 7}}, {"layer_1/weights", {5, 7}}}),
              contains("layer_1/weights: expected (7, 5), given (5, 7): PyTorch stores (out, in)?"));
   CHECK_THAT(
@@ -231,24 +225,10 @@ TEST_CASE("mean squared error: over the global batch, each row once") {
   CHECK(loss.gradient(Tensor({0, 2}), 4).shape() == Shape{0, 2});
 }
 
-TEST_CASE("the digits are all there, and files that are not digits are refused by line") {
+TEST_CASE("the digits are all there") {
   Digits digits(Digits::default_path());
   CHECK(digits.size() == 1797);
   CHECK(digits.pixel(0, 2) == 5);
-  std::string good = "0";
-  for (int i = 0; i < 64; ++i) good += ",1";
-  auto complaint = [](const std::string& text) {
-    TextFile file(text);
-    Refusal o = refusal([&] { Digits d(file.path()); });
-    CHECK(o.code == 65);
-    return o.message;
-  };
-  CHECK_THAT(complaint(good + "\n1,2,3\n"),
-             contains("line 2: expected 64 pixels and a label, given 3 numbers"));
-  CHECK_THAT(complaint("17" + good.substr(1) + "\n"), contains("pixels of 0 to 16"));
-  CHECK_THAT(complaint("x" + good.substr(1) + "\n"), contains("line 1: expected integers"));
-  CHECK_THAT(complaint(""), contains("empty"));
-  CHECK(refusal([] { Digits d("/nowhere/digits.csv"); }).code == 65);
 }
 
 TEST_CASE("a batch's rows do not depend on who asks for them") {
