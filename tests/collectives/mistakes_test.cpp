@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/harness/refused.hpp"
 
 using namespace shard;
 using namespace shard::testing;
@@ -13,16 +12,6 @@ RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {
         .on_cuda = {1, 2, 3, 4});
 
 namespace {
-
-/// Checks that an action is refused with this code and these words, on this device.
-void check_refused(Code code, const std::string& words, const std::function<void()>& action) {
-  CAPTURE(words);
-  const Refusal refused = refusal(action);
-  CHECK(refused.code == static_cast<int>(code));
-  CHECK_THAT(refused.message, contains(fmt::format("device {}: ", this_device())));
-  CHECK_THAT(refused.message, contains(words));
-  CHECK_THAT(refused.message, !contains("\n"));
-}
 
 /// Checks that an action is refused as a mismatch with these words, in one message for all devices.
 void check_mismatch(const std::vector<std::string>& words, const std::function<void()>& action) {
@@ -146,18 +135,13 @@ TEST_CASE("an axis that is not there is refused") {
       const std::string expected =
           fmt::format(": expected an axis of {}, given axis {}", to_string(shape), axis);
       const std::vector<Index> counts(static_cast<std::size_t>(devices()), 0);
-      const auto check = [&](const std::string& call, const std::function<void()>& action) {
-        check_refused(Code::argument, call + expected, action);
-      };
-      check("all_gather", [&] { engine().all_gather(Tensor(shape), axis); });
-      check("reduce_scatter", [&] { engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis); });
-      check("all_to_all", [&] { engine().all_to_all(Tensor(shape), axis); });
-      check("all_to_all", [&] { engine().all_to_all(Tensor(shape), counts, axis); });
+      REFUSED("all_gather" + expected, engine().all_gather(Tensor(shape), axis));
+      REFUSED("reduce_scatter" + expected, engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis));
+      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), axis));
+      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), counts, axis));
       if (shape.empty()) continue;
-      check_refused(Code::argument, "all_to_all" + expected,
-                    [&] { engine().all_to_all(Tensor(shape), axis, 0); });
-      check_refused(Code::argument, "all_to_all" + expected,
-                    [&] { engine().all_to_all(Tensor(shape), 0, axis); });
+      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), axis, 0));
+      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), 0, axis));
     }
   check_going_on();
 }
@@ -172,7 +156,7 @@ std::string in_group(const std::string& call) {
 
 }  // namespace
 
-TEST_CASE("a device that is not there is refused") {
+TEST_CASE("a device that is not there, and a message to oneself, are refused") {
   const Tensor t({2});
   Tensor dst({2});
   for (int place : {-1, devices(), 1000}) {
@@ -180,52 +164,43 @@ TEST_CASE("a device that is not there is refused") {
     const std::string any = fmt::format(": expected a device of 0 to {}, {}", devices() - 1, given);
     const std::string other =
         fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
-    check_refused(Code::argument, in_group("broadcast") + any,
-                  [&] { engine().broadcast(Tensor({2}), place); });
-    check_refused(Code::argument, in_group("send_async") + any,
-                  [&] { (void)engine().send_async(t, dst, place); });
-    check_refused(Code::argument, in_group("send") + other, [&] { engine().send(place, t); });
-    check_refused(Code::argument, in_group("receive") + other, [&] { engine().receive(place); });
+    REFUSED(in_group("broadcast") + any, engine().broadcast(Tensor({2}), place));
+    REFUSED(in_group("send_async") + any, (void)engine().send_async(t, dst, place));
+    REFUSED(in_group("send") + other, engine().send(place, t));
+    REFUSED(in_group("receive") + other, engine().receive(place));
   }
-  check_going_on();
-}
-
-TEST_CASE("a message to oneself is refused") {
-  const std::string given = fmt::format("given device {}", me());
-  check_refused(Code::argument, given, [] { engine().send(me(), Tensor({2})); });
-  check_refused(Code::argument, given, [] { engine().receive(me()); });
+  const std::string oneself = fmt::format("given device {}", me());
+  REFUSED(oneself, engine().send(me(), t));
+  REFUSED(oneself, engine().receive(me()));
   check_going_on();
 }
 
 TEST_CASE("counts that do not add up are refused") {
   const auto n = static_cast<std::size_t>(devices());
-  std::vector<Index> too_many(n, 0), too_few(n, 0), negative(n, 0), one_too_short(n - 1, 0),
-      one_too_long(n + 1, 0);
-  too_many[0] = 4;
-  too_few[0] = 2;
-  negative[0] = -1;
+  auto counts_of = [](std::size_t number, Index first) {
+    std::vector<Index> counts(number, 0);
+    if (number > 0) counts[0] = first;
+    return counts;
+  };
+  const std::vector<Index> too_many = counts_of(n, 4);
+  std::vector<Index> negative = counts_of(n, -1);
   negative[n - 1] += 4;
-  one_too_long[0] = 3;
-  if (n > 1) one_too_short[0] = 3;
-  for (const std::vector<Index>& counts : {too_many, too_few, one_too_short, one_too_long})
-    check_refused(
-        Code::argument,
-        fmt::format("all_to_all: expected {} counts that add up to 3, given {}", n, to_string(counts)), [&] {
-          engine().all_to_all(Tensor({3, 2}), counts);
-        });
-  if (n > 1)
-    check_refused(Code::argument, "given " + to_string(negative), [&] {
-      engine().all_to_all(Tensor({3, 2}), negative);
-    });
-  check_refused(Code::argument, "add up to 2", [&] { engine().all_to_all(Tensor({3, 2}), too_many, 1); });
+  for (const std::vector<Index>& counts :
+       {too_many, counts_of(n, 2), counts_of(n - 1, 3), counts_of(n + 1, 3)})
+    REFUSED(fmt::format("all_to_all: expected {} counts that add up to 3, given {}", n, to_string(counts)),
+            engine().all_to_all(Tensor({3, 2}), counts));
+  if (n > 1) REFUSED("given " + to_string(negative), engine().all_to_all(Tensor({3, 2}), negative));
+  REFUSED("add up to 2", engine().all_to_all(Tensor({3, 2}), too_many, 1));
   check_going_on();
 }
 
-TEST_CASE("send_async refuses one memory as src and dst") {
+TEST_CASE("one memory as src and dst, and tensors of too many axes, are refused") {
   Tensor t({2});
-  check_refused(Code::argument, "send_async: expected src and dst to be different tensors",
-                [&] { (void)engine().send_async(t, t, {}); });
-  check_refused(Code::argument, "the same memory twice", [&] { (void)engine().send_async(t, t, me()); });
+  REFUSED("send_async: expected src and dst to be different tensors", (void)engine().send_async(t, t, {}));
+  REFUSED("the same memory twice", (void)engine().send_async(t, t, me()));
+  const Shape many(33, 1);  // axes, for which a header has no room
+  REFUSED("all_reduce: expected at most 32 axes, given 33", engine().all_reduce(Tensor(many)));
+  CHECK(engine().all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
   check_going_on();
 }
 
@@ -237,18 +212,11 @@ TEST_CASE("send_async refuses two devices with one target, on every device") {
         Tensor dst({2});
         const bool names_it = me() == first || me() == second;
         check_refused(
-            Code::mismatch,
-            fmt::format("expected distinct targets, given device {} as the target of both {} and {}",
-                        id(target), id(first), id(second)),
-            [&] { engine().send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); });
+            [&] { engine().send_async(src, dst, names_it ? std::optional(target) : std::nullopt).wait(); },
+            fmt::format("device {}: {}: expected distinct targets, given device {} as the target of both {} "
+                        "and {}",
+                        this_device(), in_group("send_async"), id(target), id(first), id(second)),
+            Code::mismatch);
       }
-  check_going_on();
-}
-
-TEST_CASE("tensors of more axes than a header has room for are refused") {
-  const Shape many(33, 1);
-  check_refused(Code::argument, "all_reduce: expected at most 32 axes, given 33",
-                [&] { engine().all_reduce(Tensor(many)); });
-  CHECK(engine().all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
   check_going_on();
 }

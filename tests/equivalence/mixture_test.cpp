@@ -1,4 +1,5 @@
-/// The mixture on one device: chapter 01's results with one expert, finite differences, slots, and files.
+/// The mixture on one device by itself: with one expert it is chapter 01, and its slots and files are as the text
+/// says. (unsharded_test.cpp has its gradients.)
 
 #include "01_single_device/single_device.hpp"
 #include "05_expert/dispatch.hpp"
@@ -6,9 +7,8 @@
 #include "05_expert/single_mixture.hpp"
 #include "engine/proof/compare.hpp"
 #include "engine/weights/host_checkpoint.hpp"
-#include "engine/workloads/mixture/problem.hpp"
+#include "engine/workloads/mixture/model.hpp"
 #include "engine/workloads/random.hpp"
-#include "tests/equivalence/rounding.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -67,164 +67,6 @@ TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
     }
     // A softmax of one logit is 1, whatever it is.
     CHECK(given.local(router_name()).to_host() == std::vector<float>(5, 0.0F));
-  }
-}
-
-namespace {
-
-constexpr Index B = 6, D = 5, F = 6, E = 4;
-
-/// As in single_device_test.cpp, no hidden unit is near the kink of its ReLU: rows of x have odd sums and W0
-/// is made of odd halves, so |x W0| ≥ 1/2, and two steps of 2⁻⁴ move it by at most 2 · 4 · 2⁻⁴. The router's
-/// weights are real numbers.
-struct Problem {
-  RoutingRule routing;
-  HostTensor x{{B, D}, {}};
-  Weights weights;
-  HostTensor dout = random_tensor({B, D}, "dout");
-  RoutedCounts counts;  // at the point where the gradient is taken
-
-  Problem(const RoutingRule& r, std::uint64_t seed) : routing(r) {
-    CounterRandom random(seed, "finite differences of a mixture");
-    std::uint64_t draw = 0;
-    for (Index row = 0; row < B; ++row) {
-      int sum = 0;
-      for (Index c = 0; c < D; ++c) {
-        x.values.push_back(static_cast<float>(random.integer(draw++, 0, 3)));
-        sum += static_cast<int>(x.values.back());
-      }
-      if (sum % 2 == 0) x.values.back() += 1;
-    }
-    for (Index e = 0; e < E; ++e) {
-      HostTensor w0{{D, F}, {}};
-      for (Index i = 0; i < D * F; ++i)
-        w0.values.push_back(static_cast<float>(random.integer(draw++, -2, 1)) + 0.5F);
-      weights[expert_layer_name(e, 0)] = w0;
-      weights[expert_layer_name(e, 1)] = random_tensor({F, D}, expert_layer_name(e, 1));
-    }
-    weights[router_name()] = {{D, E}, {}};
-    for (Index i = 0; i < D * E; ++i) weights[router_name()].values.push_back(random.uniform(draw++) - 0.5F);
-    loss();
-    counts = last;
-  }
-
-  /// L = Σ out · dout + weight E Σ f P. f is constant, since a small step changes no choice.
-  double loss() {
-    InferenceMode no_tape;
-    SingleMixture engine(group(), routing);
-    load(engine, weights);
-    std::vector<float> out = engine.forward(on_device(x)).local().to_host();
-    double sum = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) sum += double{out[i]} * dout.values[i];
-    last = engine.routed();
-    if (counts.devices > 0)
-      for (Index e = 0; e < E; ++e)
-        sum += routing.aux_weight * E * static_cast<double>(counts.chosen_for(e)) /
-               static_cast<double>(routing.top_k * B) * mean_probability(e);
-    return sum;
-  }
-
-  /// (L(p + h) − L(p − h)) / 2h.
-  double central_difference(float& p, float h) {
-    const float before = p;
-    p = before + h;
-    const double above = loss(), upper = p;
-    CHECK(last == counts);
-    p = before - h;
-    const double below = loss(), lower = p;
-    CHECK(last == counts);
-    p = before;
-    return (above - below) / (upper - lower);
-  }
-
-  /// The smallest distance of two logits of a token.
-  double margin() const {
-    double smallest = HUGE_VAL;
-    for (Index t = 0; t < B; ++t)
-      for (Index a = 0; a < E; ++a)
-        for (Index b = 0; b < a; ++b) smallest = std::min(smallest, std::abs(logit(t, a) - logit(t, b)));
-    return smallest;
-  }
-
-  RoutedCounts last;
-
- private:
-  double logit(Index t, Index e) const {
-    double sum = 0;
-    for (Index c = 0; c < D; ++c)
-      sum += double{x.values[static_cast<std::size_t>(t * D + c)]} *
-             weights.at(router_name()).values[static_cast<std::size_t>(c * E + e)];
-    return sum;
-  }
-  double mean_probability(Index e) const {
-    double mean = 0;
-    for (Index t = 0; t < B; ++t) {
-      double sum = 0;
-      for (Index other = 0; other < E; ++other) sum += std::exp(logit(t, other));
-      mean += std::exp(logit(t, e)) / sum / B;
-    }
-    return mean;
-  }
-};
-
-/// The first problem in which every expert has a token, and no step of 2 h changes a choice.
-Problem undisturbed_problem(const RoutingRule& routing, float h) {
-  for (std::uint64_t seed = 0;; ++seed) {
-    Problem problem(routing, seed);
-    bool all_used = true;
-    for (Index e = 0; e < E; ++e) all_used = all_used && problem.counts.kept_for(e) > 0;
-    if (all_used && problem.margin() > 2 * h * 4) return problem;  // x is 4 at most
-    REQUIRE(seed < 1000);
-  }
-}
-
-}  // namespace
-
-TEST_CASE("a mixture's gradients, the balancing loss included, are the central differences of its loss") {
-  // The loss is linear in an expert's weight, so its step may be large.
-  constexpr float h_of_expert = 0x1p-4F, h_of_others = 0x1p-7F;
-  // With drops: an expert takes no more than 2 of 6 tokens, or 3 of 12 choices.
-  for (const RoutingRule& routing : {RoutingRule{1, 1.0, 0.7, 0}, RoutingRule{2, 1.0, 0.7, 0}}) {
-    CAPTURE(routing.top_k);
-    Problem problem = undisturbed_problem(routing, h_of_others);
-    Index kept = 0;
-    for (Index e = 0; e < E; ++e) kept += problem.counts.kept_for(e);
-    CHECK(kept < routing.top_k * B);
-    Tensors point = problem.weights;
-    point["x"] = problem.x, point["dout"] = problem.dout;
-    const Bounded step = with_bounds(point, std::max({B, D, F, E}), [&](Tensors at) {
-      const HostTensor x = at.extract("x").mapped(), dout = at.extract("dout").mapped();
-      SingleMixture engine(group(), routing);
-      load(engine, at);
-      const Placed out = engine.forward(on_device(x));
-      Tensors all = {{"output", {out.global_shape(), out.local().to_host()}}};
-      for (const auto& [name, gradient] : engine.backward(on_device(dout)))
-        all[name] = {gradient.global_shape(), gradient.local().to_host()};
-      return all;
-    });
-    double noise = 0;  // of the loss in float32
-    for (std::size_t i = 0; i < problem.dout.values.size(); ++i)
-      noise += std::pow(double{problem.dout.values[i]} * step.bounds.at("output").values[i], 2);
-    noise = std::sqrt(noise);
-
-    auto check = [&](const std::string& name, HostTensor& tensor, float h) {
-      CAPTURE(name);
-      const std::vector<float>& derivative = step.values.at(name).values;
-      double largest = 0, widest = 0;
-      for (std::size_t i = 0; i < tensor.values.size(); ++i) {
-        const double near = problem.central_difference(tensor.values[i], h);
-        const double far = problem.central_difference(tensor.values[i], 2 * h);
-        // The error of `near` is about c h², and far − near is about 3 c h². The rest is rounding.
-        const double tolerance = std::abs(far - near) + noise / h + step.bounds.at(name).values[i];
-        CHECK(std::abs(derivative[i] - near) <= tolerance);
-        largest = std::max(largest, std::abs(near));
-        widest = std::max(widest, tolerance);
-      }
-      CHECK(largest > 0);
-      CHECK(widest < 0.05 * largest);  // wider bounds would hide mistakes
-    };
-    for (auto& [name, w] : problem.weights) check(name, w, name == router_name() ? h_of_others : h_of_expert);
-    check(Gradients::input_grad, problem.x, h_of_others);
   }
 }
 

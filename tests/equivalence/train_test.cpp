@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "engine/files/safetensors/safetensors.hpp"
@@ -23,30 +24,32 @@ RUNS_ON(.in_one_process = {}, .processes = {3});
 
 namespace {
 
-enum class Mistake {
-  none,
-  reduced_if_wanted,  // weights' gradients are summed only where dL/dx is wanted, too
-  mask_if_wanted,     // the ReLU's derivative is applied only where dL/dx is wanted, too
-  averaged,           // gradients are means over the devices
-  one_device,         // device 1 alone adds 1 to a weight's gradient
-  no_input_grad,      // device 1 does not return dL/dx
-  no_layer,           // there is no gradient of layer 1
-  other_name,         // the gradient of layer 1 has another name
-  not_trained,        // the optimizer does not know layer 1
-  not_trained_on_1,   // the same on device 1 alone
-  later_steps,        // gradients are 0 from the third step on
-  operations,         // device 1 computes a product too many, from step 2 on
-  message,            // device 1's closed form has a message too many
-  memory,             // device 1's closed form has four bytes too many
-  claim,              // a tensor that is not used is claimed to be equal on all devices, and is not
-  claim_then_call,    // as claim; and then the devices reduce tensors of different shapes
-  claim_of_part       // as claim, by a group of devices 0 and 1
+/// The variants, each named by its mistake.
+const char* const mistakes[] = {
+    "right",
+    "without-forms",
+    "reduced-if-wanted",      // weights' gradients are summed only where dL/dx is wanted, too
+    "mask-if-wanted",         // so is the ReLU's derivative applied
+    "averaged",               // gradients are means over the devices
+    "one-device",             // device 1 alone adds 1 to a weight's gradient
+    "no-input-grad",          // device 1 does not return dL/dx
+    "no-layer",               // there is no gradient of layer 1
+    "other-name",             // the gradient of layer 1 has another name
+    "not-trained",            // the optimizer does not know layer 1
+    "not-trained-on-1",       // the same on device 1 alone
+    "later-steps",            // gradients are 0 from the third step on
+    "operations",             // device 1 computes a product too many, from step 2 on
+    "message",                // device 1's closed form has a message too many
+    "memory",                 // and four bytes too many
+    "false-claim",            // a tensor that is not used is claimed to be equal on all devices, and is not
+    "false-claim-then-call",  // and then the devices reduce tensors of different shapes
+    "false-claim-of-part"     // as false-claim, by a group of devices 0 and 1
 };
 
 /// Data parallel, with plain tensors, and one mistake.
 class Mistaken : public ShardedEngine {
  public:
-  Mistaken(Communicator& group, Mistake mistake) : ShardedEngine(group), mistake_(mistake) {}
+  Mistaken(Communicator& group, std::string mistake) : ShardedEngine(group), mistake_(std::move(mistake)) {}
 
   void load_checkpoint(const Checkpoint& checkpoint) override {
     weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
@@ -69,20 +72,19 @@ class Mistaken : public ShardedEngine {
     for (std::size_t l = weights_.size(); l-- > 0;) {
       const Tensor addend = matmul(transposed(inputs_[l].local()), d.local());
       Replicated sum(group(), sum_of(addend));
-      if (l != 1 || !is(Mistake::no_layer))
-        gradients.put(layer_name(static_cast<Index>(l == 1 && is(Mistake::other_name) ? 7 : l)),
-                      std::move(sum));
+      if (l != 1 || !is("no-layer"))
+        gradients.put(layer_name(static_cast<Index>(l == 1 && is("other-name") ? 7 : l)), std::move(sum));
       if (l > 0 || wants_input_grad()) d = matmul(d, transposed(weights_[l]));
-      const bool has_mask = is(Mistake::mask_if_wanted) ? wants_input_grad() : true;
+      const bool has_mask = is("mask-if-wanted") ? wants_input_grad() : true;
       if (relu_before(static_cast<Index>(l)) && has_mask) d = relu_backward(std::move(d), inputs_[l]);
     }
-    if (wants_input_grad() && (!is(Mistake::no_input_grad) || device_id() != 1))
+    if (wants_input_grad() && (!is("no-input-grad") || device_id() != 1))
       gradients.put(Gradients::input_grad, std::move(d));
-    if (is(Mistake::operations) && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
+    if (is("operations") && device_id() == 1 && steps_ >= 2) matmul(Tensor({2, 2}), Tensor({2, 2}));
     const Shape other{device_id() == 1 ? 2 : 3};
-    if (is(Mistake::claim) || is(Mistake::claim_then_call)) Replicated(group(), Tensor(other));
-    if (is(Mistake::claim_then_call)) group().all_reduce_async(Tensor(other), ReduceOp::sum).get();
-    if (is(Mistake::claim_of_part)) {
+    if (is("false-claim") || is("false-claim-then-call")) Replicated(group(), Tensor(other));
+    if (is("false-claim-then-call")) group().all_reduce_async(Tensor(other), ReduceOp::sum).get();
+    if (is("false-claim-of-part")) {
       const std::unique_ptr<Communicator> part = group().split(device_id() < 2 ? 0 : 1, device_id());
       Replicated(*part, Tensor({device_id() == 1 ? 2 : 3}));
     }
@@ -91,17 +93,17 @@ class Mistaken : public ShardedEngine {
   Placement input_layout() const override { return Placement::sharded(0); }
   Trainables trainable() override {
     Trainables all = layers(weights_);
-    if (is(Mistake::not_trained) || (is(Mistake::not_trained_on_1) && device_id() == 1)) all.pop_back();
+    if (is("not-trained") || (is("not-trained-on-1") && device_id() == 1)) all.pop_back();
     return all;
   }
 
  private:
-  bool is(Mistake mistake) const { return mistake_ == mistake; }
+  bool is(std::string_view mistake) const { return mistake_ == mistake; }
   Tensor sum_of(const Tensor& addend) {
-    if (is(Mistake::reduced_if_wanted) && !wants_input_grad()) return addend.clone();
-    Tensor sum = all_reduce(addend.clone(), is(Mistake::averaged) ? ReduceOp::avg : ReduceOp::sum);
-    if (is(Mistake::later_steps) && steps_ >= 3) return Tensor(sum.shape());
-    if (is(Mistake::one_device) && device_id() == 1) {
+    if (is("reduced-if-wanted") && !wants_input_grad()) return addend.clone();
+    Tensor sum = all_reduce(addend.clone(), is("averaged") ? ReduceOp::avg : ReduceOp::sum);
+    if (is("later-steps") && steps_ >= 3) return Tensor(sum.shape());
+    if (is("one-device") && device_id() == 1) {
       std::vector<float> values = sum.to_host();
       values.back() += 1;
       return Tensor::from_host(sum.shape(), values);
@@ -109,48 +111,41 @@ class Mistaken : public ShardedEngine {
     return sum;
   }
 
-  Mistake mistake_;
+  std::string mistake_;
   Index steps_ = 0;
   std::vector<Replicated> weights_;
   std::vector<Sharded<0>> inputs_;
 };
 
 /// The costs of an engine without a mistake. The bytes held are taken from the ledger.
-Costs costs_of(const MlpSetting& s, Mistake mistake) {
+Costs costs_of(const MlpSetting& s, std::string_view mistake) {
   Costs costs;
   for (Index l = 0; l < s.model.num_layers; ++l)
     costs[Collective::all_reduce] += ring_all_reduce(s.model.weights(l), s.devices, s.device);
-  if (mistake == Mistake::message && s.device == 1) ++costs[Collective::all_reduce].messages;
+  if (mistake == "message" && s.device == 1) ++costs[Collective::all_reduce].messages;
   const Index rows = part(s.batch, s.devices, s.device).size();
   for (Index l = 0; l < s.model.num_layers; ++l)
     costs.flops += (l > 0 ? 3 : 2) * product_flops(rows, s.model.width(l), s.model.width(l + 1));
-  costs.peak_bytes = ledger().peak() + (mistake == Mistake::memory && s.device == 1 ? 4 : 0);
+  costs.peak_bytes = ledger().peak() + (mistake == "memory" && s.device == 1 ? 4 : 0);
   return costs;
 }
 
-Variant variant(const std::string& name, Mistake mistake, bool has_costs = true) {
-  Variant v;
-  v.name = name;
-  v.make = [=](Communicator& group, const Workload&, const Options&) {
-    return std::make_unique<Mistaken>(group, mistake);
-  };
-  if (has_costs) v.costs = [=](const Setting& s, const Options&) { return costs_of(s, mistake); };
-  return v;
+std::vector<Variant> variants() {
+  std::vector<Variant> all;
+  for (const std::string mistake : mistakes) {
+    Variant v;
+    v.name = mistake;
+    v.make = [=](Communicator& group, const Workload&, const Options&) {
+      return std::make_unique<Mistaken>(group, mistake);
+    };
+    if (mistake != "without-forms")
+      v.costs = [=](const Setting& s, const Options&) { return costs_of(s, mistake); };
+    all.push_back(v);
+  }
+  return all;
 }
 
-const RegisteredChapter registered(
-    {.workload = &mlp(),
-     .variants = {
-         variant("right", Mistake::none), variant("without-forms", Mistake::none, false),
-         variant("reduced-if-wanted", Mistake::reduced_if_wanted),
-         variant("mask-if-wanted", Mistake::mask_if_wanted), variant("averaged", Mistake::averaged),
-         variant("one-device", Mistake::one_device), variant("no-input-grad", Mistake::no_input_grad),
-         variant("no-layer", Mistake::no_layer), variant("other-name", Mistake::other_name),
-         variant("not-trained", Mistake::not_trained), variant("not-trained-on-1", Mistake::not_trained_on_1),
-         variant("later-steps", Mistake::later_steps), variant("operations", Mistake::operations),
-         variant("message", Mistake::message), variant("memory", Mistake::memory),
-         variant("false-claim", Mistake::claim), variant("false-claim-then-call", Mistake::claim_then_call),
-         variant("false-claim-of-part", Mistake::claim_of_part)}});
+const RegisteredChapter registered({.workload = &mlp(), .variants = variants()});
 
 struct Ended {
   int code = 0;
@@ -191,19 +186,10 @@ Ended train(const std::string& variant, const std::string& optimizer = "adam",
   Ended ended;
   {
     const Printed printed(folder / "printed");
-    std::vector<std::string> words = {"train",
-                                      "--variant",
-                                      variant,
-                                      "--steps",
-                                      "6",
-                                      "--batch",
-                                      "10",
-                                      "--hidden-dim",
-                                      "7",
-                                      "--optimizer",
-                                      optimizer,
-                                      "--report",
-                                      folder / "report.json"};
+    std::istringstream always("train --steps 6 --batch 10 --hidden-dim 7");
+    std::vector<std::string> words(std::istream_iterator<std::string>(always), {});
+    words.insert(words.end(),
+                 {"--variant", variant, "--optimizer", optimizer, "--report", folder / "report.json"});
     words.insert(words.end(), more.begin(), more.end());
     ended.code = run_chapter(group(), only_chapter(), words);
     ended.printed = printed.text();

@@ -1,10 +1,11 @@
-/// Compares the unsharded networks with finite differences, and with results that NumPy computed (golden/, by
-/// ./tests/equivalence/export). Otherwise, all engines could agree on a wrong result.
+/// Compares the unsharded networks with finite differences, and with results that NumPy computed when the tests were
+/// built (by ./tests/equivalence/export). Otherwise, all engines could agree on a wrong result.
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "01_single_device/single_device.hpp"
 #include "engine/files/file_checkpoint.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/exact_values.hpp"
@@ -17,51 +18,52 @@ namespace shard::testing {
 
 namespace {
 
-/// The objective Σ loss · weight over a network's tokens.
-double objective(ShardedEngine& engine, const Tensors& weights, const HostTensor& input,
-                 const HostTensor& dloss) {
+/// The objective Σ output · weight, of these parameters, and of this input unless they have another one.
+double objective(ShardedEngine& engine, Tensors numbers, const HostTensor& input, const HostTensor& dout) {
   InferenceMode no_tape;
-  engine.load_checkpoint(*host_checkpoint(weights, "test"));
-  const std::vector<float> losses =
-      engine.forward(Tensor::from_host(input.shape, input.values)).local().to_host();
+  const auto other = numbers.extract(Gradients::input_grad);
+  const HostTensor& x = other ? other.mapped() : input;
+  engine.load_checkpoint(*host_checkpoint(numbers, "test"));
+  const std::vector<float> out = engine.forward(Tensor::from_host(x.shape, x.values)).local().to_host();
   double sum = 0;
-  for (std::size_t i = 0; i < losses.size(); ++i) sum += double{losses[i]} * dloss.values[i];
+  for (std::size_t i = 0; i < out.size(); ++i) sum += double{out[i]} * dout.values[i];
   return sum;
 }
 
-/// Compares every element of every gradient with two central differences, extrapolated to a step of 0
-/// (Richardson). The error is below the difference of the two, unless a ReLU or a choice changes within a step. To
-/// this we add a bound of rounding.
-void check_gradients(const Workload& network) {
+/// Checks every element of every gradient, and of dL/dx if there is one: two central differences, extrapolated to a
+/// step of 0 (Richardson). The error is below the difference of the two, unless a ReLU or a choice changes within a
+/// step. To this we add a bound of rounding.
+void check_gradients(const Workload& network, std::unique_ptr<ShardedEngine> engine, bool has_input_grad) {
   const HostTensor input = network.random_input(2, 5),
-                   dloss = random_tensor(network.output_shape(2), "weight of each loss", 3);
-  Tensors weights;
-  for (const Parameter& p : network.parameters()) weights[p.name] = random_tensor(p.shape, p.name, 3);
-  const std::unique_ptr<ShardedEngine> engine = network.unsharded(group());
-  const Bounded gradients =
-      with_bounds(weights, longest_sum(network, dloss.shape[0]), [&](const Tensors& given) {
-        engine->load_checkpoint(*host_checkpoint(given, "test"));
-        Results results = run_step(*engine, input, dloss);
-        Tensors all = {{"output", results.output.at(0).rows}};
-        for (const auto& [name, gradient] : results.gradients)
-          all[name] = {gradient.local().shape(), gradient.local().to_host()};
-        return all;
-      });
-  CHECK(gradients.values.size() == weights.size() + 1);
-  double noise = 0;  // of the objective, by rounding
-  for (std::size_t i = 0; i < dloss.values.size(); ++i)
-    noise += std::pow(double{dloss.values[i]} * gradients.bounds.at("output").values[i], 2);
+                   dout = random_tensor(network.output_shape(2), "weight of each loss", 3);
+  Tensors numbers;
+  for (const Parameter& p : network.parameters()) numbers[p.name] = random_tensor(p.shape, p.name, 3);
+  if (has_input_grad) numbers[Gradients::input_grad] = input;
+  engine->want_input_grad(has_input_grad);
+  const Bounded gradients = with_bounds(numbers, longest_sum(network, dout.shape[0]), [&](Tensors given) {
+    const auto other = given.extract(Gradients::input_grad);
+    engine->load_checkpoint(*host_checkpoint(given, "test"));
+    Results results = run_step(*engine, other ? other.mapped() : input, dout);
+    Tensors all = {{"output", results.output.at(0).rows}};
+    for (const auto& [name, gradient] : results.gradients)
+      all[name] = {gradient.local().shape(), gradient.local().to_host()};
+    return all;
+  });
+  CHECK(gradients.values.size() == numbers.size() + 1);
+  double noise = 0;  // of the objective
+  for (std::size_t i = 0; i < dout.values.size(); ++i)
+    noise += std::pow(double{dout.values[i]} * gradients.bounds.at("output").values[i], 2);
   noise = std::sqrt(noise);
   constexpr float wide_step = 0x1p-7F;
-  for (auto& [name, w] : weights)
+  for (auto& [name, w] : numbers)
     for (std::size_t i = 0; i < w.values.size(); ++i) {
       CAPTURE(network.describe(), name, i);
       auto central = [&, &x = w.values[i]](float step) {
         const float here = x;
         x = here + step;
-        const double above = objective(*engine, weights, input, dloss), upper = x;
+        const double above = objective(*engine, numbers, input, dout), upper = x;
         x = here - step;
-        const double slope = (above - objective(*engine, weights, input, dloss)) / (upper - x);
+        const double slope = (above - objective(*engine, numbers, input, dout)) / (upper - x);
         x = here;
         return slope;
       };
@@ -93,10 +95,14 @@ T5Model tiny_t5(Hidden hidden) {
 
 }  // namespace
 
-TEST_CASE("the gradients of unsharded networks of tokens are finite differences") {
-  check_gradients(Decoder(tiny_decoder(0), 4));
-  check_gradients(Decoder(tiny_decoder(3), 4));
-  for (Hidden hidden : {Hidden::relu, Hidden::geglu}) check_gradients(T5(tiny_t5(hidden), 5, 4));
+TEST_CASE("the gradients of chapter 01, and of unsharded networks, are finite differences") {
+  check_gradients(Mlp({4, 5, 3}), std::make_unique<single_device::SingleDevice>(group()), true);
+  auto check = [](const Workload& network, bool has_input_grad = false) {
+    check_gradients(network, network.unsharded(group()), has_input_grad);
+  };
+  for (Index top_k : {1, 2}) check(Mixture({{2, 5, 3}, 3}, {top_k, std::nullopt, 0, 0}), true);
+  for (Index experts : {0, 3}) check(Decoder(tiny_decoder(experts), 4));
+  for (Hidden hidden : {Hidden::relu, Hidden::geglu}) check(T5(tiny_t5(hidden), 5, 4));
 }
 
 namespace {
@@ -123,9 +129,7 @@ class Golden {
     network = std::make_shared<Decoder>(model, said["length"].get<Index>());
   }
 
-  static std::filesystem::path folder() {
-    return std::filesystem::path(Characters::default_path()).parent_path() / "../../tests/equivalence/golden";
-  }
+  static std::filesystem::path folder() { return SHARDBOOK_GOLDEN_VECTORS; }
   std::string name() const { return said_["name"]; }
   bool is_exact() const { return said_["kind"] == "exact"; }
   Index longest_sum() const {

@@ -48,6 +48,19 @@ auto only(int culprit, Wrong wrong, Meanwhile meanwhile) {
   return [=] { me() == culprit ? wrong() : meanwhile(); };
 }
 
+/// A case on so many devices, which ends in this code.
+inline Case ends_in(int code, const std::string& name, int devices, const std::vector<std::string>& says,
+                    const testing::Body& body, Where where = Where::local_too) {
+  return {name, {devices}, code, says, body, where};
+}
+/// A case in which device 1 of three does this, and the others reduce. `says` begins behind "error: device 1".
+template <class Wrong>
+Case of_1(int code, const std::string& name, std::vector<std::string> says, Wrong wrong,
+          Where where = Where::local_too) {
+  says[0] = "error: device 1" + says[0];
+  return ends_in(code, "1_" + name, 3, says, only(1, wrong, all_reduce), where);
+}
+
 /// "call 1 at tests/failures/FILE:70", the call of that line.
 inline std::string call_1_at(const char* file, int line) {
   return fmt::format("call 1 at tests/failures/{}:{}", file, line);

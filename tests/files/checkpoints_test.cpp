@@ -197,11 +197,8 @@ TEST_CASE("checkpoints: what is missing or too much is named, and such a checkpo
   CHECK_THAT(stored.problems()[2], contains("model-00007-of-00009.safetensors: too much"));
   CHECK(show(to.path) == 65);
   const std::vector<std::string> before = to.names();
-  check_error(
-      [&] {
-        reshard(to.path, to.path, {"gathered", 0, std::nullopt});
-      },
-      Code::file, to.path, "missing");
+  const NewForm gathered = {"gathered", 0, std::nullopt};
+  check_error([&] { reshard(to.path, to.path, gathered); }, Code::file, to.path, "missing");
   CHECK(to.names() == before);
 }
 

@@ -111,9 +111,10 @@ TEST_CASE("dispatch: balancing leaves each device but the last its share and a b
   CHECK(shares({memory, {"MistralDecoderLayer"}, "BF16"}, false) == "0=3104 1=3104 2=9000 ");
   CHECK(shares({memory, {"MistralDecoderLayer"}, {}}, true) == "0=0 1=8072 2=9000 ");
   CHECK(shares({parse_memory("cpu=9000B"), {}, {}}, false) == "cpu=9000 ");
+  const Memory with_a_gap = parse_memory("0=1GB,2=1GB");
   check_error(
       [&] {
-        shares({parse_memory("0=1GB,2=1GB"), {}, {}}, true);
+        shares({with_a_gap, {}, {}}, true);
       },
       Code::usage, "--device-map", "expected devices 0, 1, ... with balanced_low_0, given none of number 1");
 }

@@ -39,15 +39,17 @@ void write_parts(const Folder& folder) {
   write_safetensors(folder / second, {{"b", {{2}, {4, 5}}}});
 }
 
+int reshard_to(const std::string& from, const std::string& to) {
+  return reshard(from, to, {"sharded", 8, std::nullopt});
+}
+
 /// Checks that show, diff and reshard refuse `folder` with this line, and that reshard leaves nothing behind.
 void check_commands_refuse(const std::string& folder, const std::string& path, const std::string& reason) {
   const Folder to;
   write_safetensors(to / "good", {{"a", {{1}, {1}}}});
   const std::vector<std::function<void()>> commands = {
       [&] { show(folder); }, [&] { diff(folder, to / "good"); }, [&] { diff(to / "good", folder); },
-      [&] {
-        reshard(folder, to / "new", {"sharded", 8, std::nullopt});
-      }};
+      [&] { reshard_to(folder, to / "new"); }};
   for (const auto& command : commands) check_error(command, Code::file, path, reason);
   CHECK(to.names() == std::vector<std::string>{"good"});
 }
@@ -59,37 +61,22 @@ void check_problem(const Folder& folder, const std::string& problem) {
   CHECK_THAT(stored.problems()[0], contains(problem));
   CHECK(show(folder.path) == 65);
   const Folder to;
-  check_error(
-      [&] {
-        reshard(folder.path, to / "new", {"sharded", 8, std::nullopt});
-      },
-      Code::file, folder.path, problem);
+  check_error([&] { reshard_to(folder.path, to / "new"); }, Code::file, folder.path, problem);
   CHECK(to.names().empty());
 }
 
 }  // namespace
 
+// model_folder_test.cpp has the faults of an index one by one: TensorIndex reads both.
 TEST_CASE("malformed checkpoints: commands refuse an index that is no table of files") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"", "malformed JSON"},
-      {"\xEF\xBB\xBF" + with_map(in("a", first)), "given a byte-order mark"},
       {"[]", "wrong kind of JSON, expected an object, given array"},
-      {"{}", "no weight_map, expected an object of tensors and their files, given none"},
       {R"({"weight_map":null})", "no weight_map, expected an object of tensors and their files, given null"},
-      {R"({"weight_map":[["a","b"]]})",
-       "no weight_map, expected an object of tensors and their files, given array"},
       {with_map("\"a\":{}"), "tensor \"a\", expected the name of a file, given object"},
       {with_map(in("a", first) + "," + in("\\u0061", first)), "duplicate name, expected every name once"},
       {"{" + good_map + "," + good_map + "}", "given \"weight_map\" twice"},
       {with_metadata(R"({"k":1,"k":2})"), "given \"k\" twice"},
-      {with_metadata("{\"k\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}"), "nested too deeply"},
-      {with_map(in("\xff", first)), "ill-formed UTF-8"},
-      {with_map(in("\\udfff", first)), "surrogate"},
       {with_map(in("a", first)) + "\0"s, "given NUL"},
-      {with_map(in("a", "../" + first)), "tensor \"a\", expected a file in the folder, given \"../model"},
-      {with_map(in("a", "/dev/zero")), "expected a file in the folder, given \"/dev/zero\""},
-      {with_map(in("a", std::string(10'000'000, 'n'))), "expected a file in the folder, given \"nnn"},
-      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "a Git LFS pointer"},
   };
   const Folder folder;
   write_parts(folder);
@@ -177,16 +164,12 @@ TEST_CASE("malformed checkpoints: paths that are no checkpoint are refused") {
   const std::string secret = folder / "secret";
   REQUIRE(mkdir(secret.c_str(), 0) == 0);
   const AsNobody nobody(folder);
-  const auto refused = [&](const std::function<void()>& command, const std::string& reason) {
-    check_error(command, Code::file, secret, reason);
+  const auto refused = [&](const std::function<void()>& command) {
+    check_error(command, Code::file, secret, "cannot list: Permission denied");
   };
-  refused([&] { show(secret); }, "cannot list: Permission denied");
-  refused([&] { diff(secret, secret); }, "cannot list: Permission denied");
-  refused(
-      [&] {
-        reshard(secret, folder / "new", {"sharded", 8, std::nullopt});
-      },
-      "cannot list: Permission denied");
+  refused([&] { show(secret); });
+  refused([&] { diff(secret, secret); });
+  refused([&] { reshard_to(secret, folder / "new"); });
 }
 
 TEST_CASE("malformed checkpoints: other things in the folder that is replaced are kept, whatever they are") {

@@ -70,7 +70,7 @@ TEST_CASE("safetensors: tensors that the format cannot hold are not written") {
   refused("__metadata__", {{1}, {1}}, "expected a name other than __metadata__");
   refused("a\0"s, {{1}, {1}}, "tensor \"a\\x00\": expected a name");
   refused("\xff", {{1}, {1}}, "expected a name in UTF-8");
-  refused(std::string(mebibyte, 'n'), {{1}, {1}}, "expected a name of at most 1048576 bytes");
+  refused(std::string(mebibyte - 1, 'n'), {{1}, {1}}, "expected a name of at most 1048576 bytes");
   CHECK(folder.names().empty());
 }
 
@@ -237,16 +237,11 @@ TEST_CASE("safetensors: the new file is on the disk before it takes its place, a
   CHECK((synced[1].is_folder && synced[1].has_watched));
 }
 
-TEST_CASE("safetensors: the longest name that is written is read again, and a longer one is refused") {
+TEST_CASE("safetensors: the longest name that is written is read again") {
   const Folder folder;
   const std::size_t longest = (1 << 20) - 2;  // without its two quotation marks
   write_safetensors(folder / "t", {{std::string(longest, 'n'), {{1}, {7}}}});
   CHECK(SafetensorsFile(folder / "t").read(std::string(longest, 'n'), 0, 0, 1) == std::vector<float>{7});
-  check_error(
-      [&] {
-        write_safetensors(folder / "t", {{std::string(longest + 1, 'n'), {{1}, {7}}}});
-      },
-      Code::argument, folder / "t", "a name of at most 1048576 bytes");
 }
 
 TEST_CASE("safetensors: white space and names are read up to their limits, and not above") {

@@ -63,16 +63,10 @@ TEST_CASE("renamed: what is not transposed is read as it is, and what is no matr
     return host_checkpoint({{"w", {{2, 2}, {1, 2, 3, 4}}}, {"b", {{2}, {1, 2}}}}, "it");
   };
   CHECK(renamed(stored(), {{"ours", {"w", false}}}, "it")->read("ours", 0, 1, 2) == std::vector<float>{3, 4});
-  check_error(
-      [&] {
-        renamed(stored(), {{"ours", {"b", true}}}, "it");
-      },
-      Code::file, "it", "b: expected a matrix, given (2,)");
-  check_error(
-      [&] {
-        renamed(stored(), {{"ours", {"v", true}}}, "it");
-      },
-      Code::file, "it", "expected a parameter v");
+  const ForeignNames no_matrix = {{"ours", {"b", true}}}, not_there = {{"ours", {"v", true}}};
+  check_error([&] { renamed(stored(), no_matrix, "it"); }, Code::file, "it",
+              "b: expected a matrix, given (2,)");
+  check_error([&] { renamed(stored(), not_there, "it"); }, Code::file, "it", "expected a parameter v");
 }
 
 TEST_CASE("renamed: a slice of what is transposed reads no byte of other devices' slices") {
@@ -140,7 +134,8 @@ TEST_CASE("T5: hyper-parameters that change what a block computes are refused") 
                         : name == "d_ff"     ? "(2048, 2)"
                                              : "(3, 512)");
   }
-  CHECK(t5_block(blocks_of_t5({{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
+  CHECK(t5_block(blocks_of_t5(
+                     {{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
                  "encoder.0")
             .size() == 2);
 }

@@ -3,14 +3,13 @@
 #include "engine/layers/tokens/tokens.hpp"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include "engine/engines/loss.hpp"
 #include "engine/layers/expert_choice.hpp"
 #include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"
+#include "tests/harness/text_file.hpp"
 #include "tests/operations/small_tensors.hpp"
 
 namespace shard::testing {
@@ -61,26 +60,6 @@ TEST_CASE("tokens in a slice of the vocabulary are counted from its first") {
   CHECK(in_slice({0, 3, 5, 4, -100, 3}, {3, 5}) == Indices{no_slot, 0, no_slot, 1, no_slot, 0});
   CHECK(in_slice({0, 1}, {1, 1}) == Indices{no_slot, no_slot});
 }
-
-namespace {
-
-/// A file with this text, as long as this object lives.
-class TextFile {
- public:
-  explicit TextFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / ("tokens_test_" + std::to_string(::getpid()))) {
-    std::ofstream(path_, std::ios::binary) << text;
-  }
-  ~TextFile() { std::filesystem::remove(path_); }
-  TextFile(const TextFile&) = delete;
-  TextFile& operator=(const TextFile&) = delete;
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-}  // namespace
 
 TEST_CASE("characters: a text's characters in ascending order are its vocabulary") {
   const TextFile file("beda \nbc");

@@ -24,9 +24,6 @@ std::string refused(const std::function<void()>& action) {
   CHECK_THAT(refusal.message, !contains("\n"));
   return refusal.message;
 }
-std::string refused(const std::string& text, int on) {
-  return refused([&] { mesh_shape(text, known, on); });
-}
 
 }  // namespace
 
@@ -126,18 +123,4 @@ TEST_CASE("--mesh: sizes as they are given, and the rest as even as possible, la
   CHECK(described("shard", 5) == "shard=5,data=1,tensor=1");
   CHECK(mesh_texts({"data", "tensor"}, 4) ==
         std::vector<std::string>{"data=1,tensor=4", "data=2,tensor=2", "data=4,tensor=1"});
-}
-
-TEST_CASE("--mesh that does not fit is refused in one line") {
-  CHECK(refused("data=2,tensor=3", 4) ==
-        "mesh: expected sizes whose product is the number of devices, 4, given data=2,tensor=3");
-  CHECK_THAT(refused("data=2,tensor=1", 4), contains("the number of devices, 4"));
-  CHECK_THAT(refused("data=3,tensor", 4), contains("the number of devices, 4"));
-  CHECK_THAT(refused("data=1048576,tensor=1048576", 4), contains("the number of devices, 4"));
-  CHECK(refused("pipeline=2,tensor=2", 4) ==
-        "mesh: expected axes that this variant cuts over, data and tensor and shard, given pipeline");
-  CHECK(refused("data,data=2", 4) == "mesh: expected each axis once, given data twice");
-  CHECK(refused("data=0,tensor", 4) == "mesh: expected a size of 1 or more for data, given 0");
-  CHECK(refused("data=x,tensor", 4) == "mesh: expected a size of 1 or more for data, given x");
-  CHECK_THAT(refused("data,", 4), contains("given an empty name"));
 }

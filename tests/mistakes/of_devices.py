@@ -109,7 +109,7 @@ PARTS["emulator"] = [
          "Somebody gives all messages between two devices one tag.", "nothing to see",
          "a race that no test provokes: two messages meet if the second one's shape arrives between two looks "
          "at the first one's")),
-    *of("emu elementwise", "emu/operations/elementwise.cpp", "02_data_parallel", "engine_test, collectives_test, train_test",
+    *of("emu elementwise", "emu/operations/elementwise.cpp", "02_data_parallel", "operations_test, collectives_test, train_test",
         ("infinity-is-finite", "std::isfinite", "!std::isnan", "Somebody looks for NaN alone.",
          "nothing to see")),
     *of("emu rows", "emu/operations/row_operations.cpp", TOP_K, "operations_test",

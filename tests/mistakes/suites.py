@@ -4,18 +4,19 @@ A chapter's suites are a run of `train` (exact mode, the closed forms and the lo
 notices nothing, its equivalence suite. For other parts, the mistake names the tests.
 Two more figures follow: what a comparison of loss curves alone would notice, and what a test on two devices would."""
 import json
-import math
 import os
-import random
 import re
-import struct
 import tempfile
 import threading
-from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 
 import jobs
+import shardbook
+import shardbook_decoder
 from workshop import NOTHING, ROOT, Change, Made, replaced
 
 DEVICES = 3   # divides no size of the networks
@@ -248,75 +249,30 @@ def write_problem(folder, chapter, options):
     """Parameters and a batch with even sizes: four layers, six experts of two layers, a decoder of four blocks, or an
     encoder-decoder of two and two."""
     rows, width, hidden = 16, 8, 12
-    rng = random.Random(7)
-    def values(*shape):
-        return shape, array("f", (rng.uniform(-1, 1) for _ in range(math.prod(shape))))
-    def tokens(*shape):
-        return shape, array("f", (rng.randrange(16) for _ in range(math.prod(shape))))
+    random = np.random.default_rng(7)
+    def values(shapes):
+        return {name: random.uniform(-1, 1, shape) for name, shape in shapes.items()}
+    def tokens(**lengths):
+        return {name: random.integers(16, size=(rows, length)) for name, length in lengths.items()}
     def stack(before, layers):
-        return {f"{before}layer_{i}/weights": values(*((width, hidden) if i % 2 == 0 else (hidden, width)))
-                for i in range(layers)}
+        return {f"{before}layer_{i}/weights": (hidden, width) if i % 2 else (width, hidden) for i in range(layers)}
+    sizes = dict(vocabulary=16, model_dim=width, heads=4, key_heads=2, head_dim=4, hidden_dim=hidden, experts=0)
+    batch = values({"input": (rows, width), "output_grad": (rows, width)})
     if "t5-tensor" in options:
-        write_values(folder / "params", t5_params(values))
-        write_values(folder / "batch", {"input_ids": tokens(rows, 8), "decoder_input_ids": tokens(rows, 6),
-                                        "labels": tokens(rows, 6)})
-        return
-    if chapter == "08_decoder" or any(option.startswith("decoder-") for option in options):
-        write_values(folder / "params", decoder_params(values))
-        write_values(folder / "batch", {"input_ids": tokens(rows, 6), "labels": tokens(rows, 6)})
-        return
-    params = stack("", 4)
-    if chapter == "05_expert" or "expert-data" in options:
-        params = {"router/weights": values(width, 6)}
-        for e in range(6):
-            params |= stack(f"expert_{e}/", 2)
-    write_values(folder / "params", params)
-    write_values(folder / "batch", {"input": values(rows, width), "output_grad": values(rows, width)})
-
-
-def decoder_params(values, vocabulary=16, width=8, heads=4, key_heads=2, head_dim=4, hidden=12):
-    """The parameters of four blocks, so that each of two devices can have two."""
-    params = {"embedding": values(vocabulary, width), "final_norm": values(width),
-              "head": values(vocabulary, width)}
-    for b in range(4):
-        params |= {f"block_{b}/{name}": values(*shape) for name, shape in {
-            "attention_norm": (width,), "query": (width, heads * head_dim),
-            "key": (width, key_heads * head_dim), "value": (width, key_heads * head_dim),
-            "output": (heads * head_dim, width), "feed_forward_norm": (width,),
-            "gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}.items()}
-    return params
-
-
-def t5_params(values, vocabulary=16, width=8, heads=4, head_dim=4, hidden=12, buckets=8):
-    """The parameters of two blocks in each stack. The head is tied."""
-    params = {"embedding": values(vocabulary, width)}
-    for side, attentions in {"encoder": ["self_"], "decoder": ["self_", "cross_"]}.items():
-        params |= {f"{side}/position_bias": values(buckets, heads), f"{side}/final_norm": values(width)}
-        for b in range(2):
-            parts = {"feed_forward_norm": (width,), "up": (width, hidden), "down": (hidden, width)}
-            for before in attentions:
-                parts |= {before + "norm": (width,), before + "output": (heads * head_dim, width)}
-                parts |= {before + name: (width, heads * head_dim) for name in ("query", "key", "value")}
-            params |= {f"{side}/block_{b}/{name}": values(*shape) for name, shape in parts.items()}
-    return params
-
-
-def write_values(path, tensors):
-    header, data = {}, b""
-    for name, (shape, values) in tensors.items():
-        raw = values.tobytes()
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+        shapes = shardbook_decoder.t5_shapes_of(SimpleNamespace(**sizes, blocks=2, buckets=8, is_tied=True))
+        batch = tokens(input_ids=8, decoder_input_ids=6, labels=6)
+    elif chapter == "08_decoder" or any(option.startswith("decoder-") for option in options):
+        shapes = shardbook_decoder.shapes_of(SimpleNamespace(**sizes, blocks=4, is_tied=False))
+        batch = tokens(input_ids=6, labels=6)
+    elif chapter == "05_expert" or "expert-data" in options:
+        experts = [stack(f"expert_{e}/", 2) for e in range(6)]
+        shapes = {"router/weights": (width, 6), **{name: shape for e in experts for name, shape in e.items()}}
+    else:
+        shapes = stack("", 4)
+    shardbook.write(folder / "params", values(shapes))
+    shardbook.write(folder / "batch", batch)
 
 
 def read_values(path):
-    """The tensors of a file, as flat lists."""
-    raw = path.read_bytes()
-    start = 8 + struct.unpack_from("<Q", raw)[0]
-    tensors = {}
-    for name, entry in json.loads(raw[8:start]).items():
-        begin, end = entry["data_offsets"]
-        tensors[name] = list(array("f", raw[start + begin:start + end]))
-    return tensors
+    """The tensors of a file, as flat arrays."""
+    return {name: stored.values.ravel() for name, stored in shardbook.read(path).items()}

@@ -80,33 +80,16 @@ TEST_CASE("rotated queries and keys see the difference of their positions alone"
 TEST_CASE("rotate refuses heads that do not fit") {
   const Indices two = {0, 1};
   for (Index head_dim : {0, -2, 3, 4})
-    check_refused(
-        [&] {
-          rotate(Tensor({2, 6}), two, head_dim, 100);
-        },
-        "rotate: expected an even head_dim that divides the columns of (2, 6), given " +
-            std::to_string(head_dim));
-  check_refused(
-      [&] {
-        rotate_backward(Tensor({3, 6}), two, 2, 100);
-      },
-      "rotate_backward: expected positions whose number divides the rows of (3, 6), given 2");
-  check_refused(
-      [&] {
-        rotate(Tensor({3, 6}), {}, 2, 100);
-      },
-      "rotate: expected positions whose number divides the rows of (3, 6), given 0");
-  check_refused([&] { rotate(Tensor({2}), two, 2, 100); }, "rotate: expected a matrix, given (2,)");
-  check_refused(
-      [&] {
-        rotate(Tensor({2, 6}), two, 2, 0);
-      },
-      "rotate: expected a finite base above 0, given 0");
-  check_refused(
-      [&] {
-        rotate(Tensor({2, 6}), two, 2, HUGE_VAL);
-      },
-      "rotate: expected a finite base above 0, given inf");
+    REFUSED("rotate: expected an even head_dim that divides the columns of (2, 6), given " +
+                std::to_string(head_dim),
+            rotate(Tensor({2, 6}), two, head_dim, 100));
+  REFUSED("rotate_backward: expected positions whose number divides the rows of (3, 6), given 2",
+          rotate_backward(Tensor({3, 6}), two, 2, 100));
+  REFUSED("rotate: expected positions whose number divides the rows of (3, 6), given 0",
+          rotate(Tensor({3, 6}), {}, 2, 100));
+  REFUSED("rotate: expected a matrix, given (2,)", rotate(Tensor({2}), two, 2, 100));
+  REFUSED("rotate: expected a finite base above 0, given 0", rotate(Tensor({2, 6}), two, 2, 0));
+  REFUSED("rotate: expected a finite base above 0, given inf", rotate(Tensor({2, 6}), two, 2, HUGE_VAL));
 }
 
 TEST_CASE("scatter_add_rows adds rows that may meet, and nothing for no_slot") {
@@ -146,33 +129,17 @@ TEST_CASE("scatter_add_rows is the gradient of gather_rows") {
 
 TEST_CASE("scatter_add_rows refuses rows that do not fit") {
   Tensor into({4, 2}), flat({4});
-  check_refused(
-      [&] {
-        scatter_add_rows(Tensor({1, 3}), Indices{0}, into);
-      },
-      "scatter_add_rows: expected rows of the length of those of (4, 2), given (1, 3)");
-  check_refused(
-      [&] {
-        scatter_add_rows(Tensor({2, 2}), Indices{0}, into);
-      },
-      "scatter_add_rows: expected 2 indices, one for each row of (2, 2), given 1");
-  check_refused(
-      [&] {
-        scatter_add_rows(Tensor({1, 2}), Indices{4}, into);
-      },
-      "scatter_add_rows: expected indices from 0 to below 4, given 4");
-  check_refused(
-      [&] {
-        scatter_add_rows(Tensor({1, 2}), Indices{-2}, into);
-      },
-      "scatter_add_rows: expected indices from 0 to below 4, given -2");
-  check_refused([&] { scatter_add_rows(Tensor({2}), Indices{0}, into); },
-                "scatter_add_rows: expected a matrix, given (2,)");
-  check_refused(
-      [&] {
-        scatter_add_rows(Tensor({1, 2}), Indices{0}, flat);
-      },
-      "scatter_add_rows: expected a matrix, given (4,)");
+  REFUSED("scatter_add_rows: expected rows of the length of those of (4, 2), given (1, 3)",
+          scatter_add_rows(Tensor({1, 3}), Indices{0}, into));
+  REFUSED("scatter_add_rows: expected 2 indices, one for each row of (2, 2), given 1",
+          scatter_add_rows(Tensor({2, 2}), Indices{0}, into));
+  REFUSED("scatter_add_rows: expected indices from 0 to below 4, given 4",
+          scatter_add_rows(Tensor({1, 2}), Indices{4}, into));
+  REFUSED("scatter_add_rows: expected indices from 0 to below 4, given -2",
+          scatter_add_rows(Tensor({1, 2}), Indices{-2}, into));
+  REFUSED("scatter_add_rows: expected a matrix, given (2,)", scatter_add_rows(Tensor({2}), Indices{0}, into));
+  REFUSED("scatter_add_rows: expected a matrix, given (4,)",
+          scatter_add_rows(Tensor({1, 2}), Indices{0}, flat));
 }
 
 TEST_CASE("losses of labels: in float64, rounded once, and 0 for a row without a label") {
@@ -184,12 +151,12 @@ TEST_CASE("losses of labels: in float64, rounded once, and 0 for a row without a
         Values{6, std::log2(3.0F), 0});
   CHECK(losses_of_labels(largest, sums, of_labels, labels, ExponentialBase::e).to_host() ==
         Values{static_cast<float>(3 + std::log(8.0)), static_cast<float>(std::log(3.0)), 0});
-  check_refused([&] { losses_of_labels(largest, sums, sums, labels, ExponentialBase::e); },
-                "losses_of_labels: expected (3, 1), given (3,)");
-  check_refused([&] { losses_of_labels(Tensor({2}), sums, of_labels, labels, ExponentialBase::e); },
-                "expected (3,), one number for each row of (3, 1), given (2,)");
-  check_refused([&] { losses_of_labels(largest, of_labels, of_labels, labels, ExponentialBase::e); },
-                "expected (3,), one number for each row of (3, 1), given (3, 1)");
+  REFUSED("losses_of_labels: expected (3, 1), given (3,)",
+          losses_of_labels(largest, sums, sums, labels, ExponentialBase::e));
+  REFUSED("expected (3,), one number for each row of (3, 1), given (2,)",
+          losses_of_labels(Tensor({2}), sums, of_labels, labels, ExponentialBase::e));
+  REFUSED("expected (3,), one number for each row of (3, 1), given (3, 1)",
+          losses_of_labels(largest, of_labels, of_labels, labels, ExponentialBase::e));
 }
 
 TEST_CASE("subtract_at_columns: a number for each row, in a column of its own") {
@@ -208,33 +175,18 @@ TEST_CASE("subtract_at_columns: a number for each row, in a column of its own") 
 TEST_CASE("subtract_at_columns refuses what take_columns would not take") {
   const Tensor values({2, 1});
   auto t = [] { return Tensor({2, 3}); };
-  check_refused(
-      [&] {
-        subtract_at_columns(t(), Indices{0, 3}, values);
-      },
-      "subtract_at_columns: expected indices from 0 to below 3, given 3");
-  check_refused(
-      [&] {
-        subtract_at_columns(t(), Indices{0, -2}, values);
-      },
-      "subtract_at_columns: expected indices from 0 to below 3, given -2");
-  check_refused([&] { subtract_at_columns(t(), Indices{0}, values); },
-                "subtract_at_columns: expected 2 columns, one for each of the values (2, 1), given 1");
-  check_refused(
-      [&] {
-        subtract_at_columns(t(), Indices{0, 0, 0}, Tensor({3, 1}));
-      },
-      "subtract_at_columns: expected values for each row of (2, 3), given (3, 1)");
-  check_refused(
-      [&] {
-        subtract_at_columns(Tensor({2}), Indices{0, 0}, values);
-      },
-      "subtract_at_columns: expected a matrix, given (2,)");
-  check_refused(
-      [&] {
-        subtract_at_columns(t(), Indices{0, 0}, Tensor({2}));
-      },
-      "subtract_at_columns: expected a matrix, given (2,)");
+  REFUSED("subtract_at_columns: expected indices from 0 to below 3, given 3",
+          subtract_at_columns(t(), Indices{0, 3}, values));
+  REFUSED("subtract_at_columns: expected indices from 0 to below 3, given -2",
+          subtract_at_columns(t(), Indices{0, -2}, values));
+  REFUSED("subtract_at_columns: expected 2 columns, one for each of the values (2, 1), given 1",
+          subtract_at_columns(t(), Indices{0}, values));
+  REFUSED("subtract_at_columns: expected values for each row of (2, 3), given (3, 1)",
+          subtract_at_columns(t(), Indices{0, 0, 0}, Tensor({3, 1})));
+  REFUSED("subtract_at_columns: expected a matrix, given (2,)",
+          subtract_at_columns(Tensor({2}), Indices{0, 0}, values));
+  REFUSED("subtract_at_columns: expected a matrix, given (2,)",
+          subtract_at_columns(t(), Indices{0, 0}, Tensor({2})));
 }
 
 }  // namespace shard::testing

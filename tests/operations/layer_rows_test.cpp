@@ -187,7 +187,7 @@ TEST_CASE("heads as a stack: those of each sequence, one behind the other, also 
 TEST_CASE("heads that a matrix does not have are refused") {
   const Tensor t({6, 4});
   auto refuses = [&](const HeadBlock& block, const std::string& words) {
-    check_refused([&] { stack_heads(t, block); }, words);
+    REFUSED(words, stack_heads(t, block));
   };
   const std::string sequences = " sequences of one length, and some of each, given (6, 4) with rows ";
   refuses({4, {0, 1}, {0, 1}, 2, {0}}, "expected rows of 4" + sequences + "0 to 1 of sequences 0 to 1");
@@ -199,52 +199,37 @@ TEST_CASE("heads that a matrix does not have are refused") {
   refuses({2, {0, 1}, {0, 1}, 0, {0}}, "expected a head_dim");
   refuses({2, {0, 1}, {0, 1}, 2, {1, 2}}, "stack_heads: expected heads from 0 to 1, given 2");
   Tensor into({6, 4});
-  check_refused(
-      [&] {
-        add_heads(Tensor({2, 1, 2}), {2, {0, 1}, {0, 1}, 2, {0}}, into);
-      },
-      "add_heads: expected (1, 1, 2), given (2, 1, 2)");
+  REFUSED("add_heads: expected (1, 1, 2), given (2, 1, 2)",
+          add_heads(Tensor({2, 1, 2}), {2, {0, 1}, {0, 1}, 2, {0}}, into));
 }
 
 TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
   const Tensor vector_of_3({3}), vector_of_2({2}), column({2, 1});
-  check_refused([] { row_sums(Tensor({3})); }, "row_sums: expected a matrix, given (3,)");
-  check_refused([] { row_max(Tensor({3})); }, "row_max: expected a matrix, given (3,)");
-  check_refused([&] { row_max(small(), vector_of_3); }, "row_max: expected (2,), one number for each row");
-  check_refused([&] { softmax_backward(small(), small(), vector_of_3); },
-                "softmax_backward: expected (2,), one number for each row");
-  check_refused(
-      [&] {
-        softmax_backward(small(), Tensor({2, 2}), vector_of_2);
-      },
-      "softmax_backward: expected equal shapes, given (2, 3) and (2, 2)");
-  check_refused([] { keep_band(Tensor({3}), 0, 0); }, "keep_band: expected a matrix, given (3,)");
-  check_refused([] { column_sums(Tensor({3})); }, "column_sums: expected a matrix, given (3,)");
-  check_refused(
-      [] {
-        row_dots(small(), Tensor({3, 2}));
-      },
-      "row_dots: expected equal shapes, given (2, 3) and (3, 2)");
-  check_refused([] { row_dots(Tensor({3}), Tensor({3})); }, "row_dots: expected a matrix, given (3,)");
-  check_refused(
-      [] {
-        column_dots(small(), Tensor({3, 2}));
-      },
-      "column_dots: expected equal shapes, given (2, 3) and (3, 2)");
-  check_refused([] { column_dots(Tensor({3}), Tensor({3})); }, "column_dots: expected a matrix, given (3,)");
+  REFUSED("row_sums: expected a matrix, given (3,)", row_sums(Tensor({3})));
+  REFUSED("row_max: expected a matrix, given (3,)", row_max(Tensor({3})));
+  REFUSED("row_max: expected (2,), one number for each row", row_max(small(), vector_of_3));
+  REFUSED("softmax_backward: expected (2,), one number for each row",
+          softmax_backward(small(), small(), vector_of_3));
+  REFUSED("softmax_backward: expected equal shapes, given (2, 3) and (2, 2)",
+          softmax_backward(small(), Tensor({2, 2}), vector_of_2));
+  REFUSED("keep_band: expected a matrix, given (3,)", keep_band(Tensor({3}), 0, 0));
+  REFUSED("column_sums: expected a matrix, given (3,)", column_sums(Tensor({3})));
+  REFUSED("row_dots: expected equal shapes, given (2, 3) and (3, 2)", row_dots(small(), Tensor({3, 2})));
+  REFUSED("row_dots: expected a matrix, given (3,)", row_dots(Tensor({3}), Tensor({3})));
+  REFUSED("column_dots: expected equal shapes, given (2, 3) and (3, 2)",
+          column_dots(small(), Tensor({3, 2})));
+  REFUSED("column_dots: expected a matrix, given (3,)", column_dots(Tensor({3}), Tensor({3})));
   const std::string for_rows = "expected (2,), one number for each row of (2, 3), given ";
   const std::string for_columns = "expected (3,), one number for each column of (2, 3), given ";
-  check_refused([&] { scale_rows(small(), vector_of_3); }, "scale_rows: " + for_rows + "(3,)");
-  check_refused([&] { scale_rows(small(), column); }, "scale_rows: " + for_rows + "(2, 1)");
-  check_refused([&] { divide_rows(small(), vector_of_3); }, "divide_rows: " + for_rows + "(3,)");
-  check_refused([&] { add_to_columns(small(), vector_of_3); }, "add_to_columns: " + for_rows + "(3,)");
-  check_refused([&] { exponentials(small(), vector_of_3, ExponentialBase::e); },
-                "exponentials: " + for_rows + "(3,)");
-  check_refused([&] { scale_columns(small(), vector_of_2); }, "scale_columns: " + for_columns + "(2,)");
-  check_refused([&] { add_to_rows(small(), vector_of_2); }, "add_to_rows: " + for_columns + "(2,)");
-  check_refused([&] { scale_rows(Tensor({2}), vector_of_2); }, "scale_rows: expected a matrix, given (2,)");
-  check_refused([&] { scale_columns(Tensor({2}), vector_of_2); },
-                "scale_columns: expected a matrix, given (2,)");
+  REFUSED("scale_rows: " + for_rows + "(3,)", scale_rows(small(), vector_of_3));
+  REFUSED("scale_rows: " + for_rows + "(2, 1)", scale_rows(small(), column));
+  REFUSED("divide_rows: " + for_rows + "(3,)", divide_rows(small(), vector_of_3));
+  REFUSED("add_to_columns: " + for_rows + "(3,)", add_to_columns(small(), vector_of_3));
+  REFUSED("exponentials: " + for_rows + "(3,)", exponentials(small(), vector_of_3, ExponentialBase::e));
+  REFUSED("scale_columns: " + for_columns + "(2,)", scale_columns(small(), vector_of_2));
+  REFUSED("add_to_rows: " + for_columns + "(2,)", add_to_rows(small(), vector_of_2));
+  REFUSED("scale_rows: expected a matrix, given (2,)", scale_rows(Tensor({2}), vector_of_2));
+  REFUSED("scale_columns: expected a matrix, given (2,)", scale_columns(Tensor({2}), vector_of_2));
 }
 
 }  // namespace shard::testing

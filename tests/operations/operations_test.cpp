@@ -13,16 +13,6 @@ RUNS_ON(.on_cuda = {1});
 
 namespace {
 
-template <class Call>
-bool is_refused(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code() == Code::argument;
-  }
-  return false;
-}
-
 constexpr Index none = no_slot;
 
 }  // namespace
@@ -37,14 +27,14 @@ TEST_CASE("softmax: rows sum to 1, ties are equal, what is far below counts noth
   CHECK(softmax(matrix(2, 1, {-3, 8})).to_host() == Values{1, 1});
   CHECK(softmax(Tensor({0, 4})).shape() == Shape{0, 4});
   CHECK(softmax(Tensor({3, 0})).shape() == Shape{3, 0});
-  CHECK(is_refused([] { softmax(Tensor({4})); }));
+  REFUSED("", softmax(Tensor({4})));
 }
 
 TEST_CASE("softmax_backward: p (dp - sum p dp), row by row") {
   Tensor p = matrix(2, 4, {0.5F, 0.25F, 0.25F, 0, 0, 1, 0, 0});
   CHECK(softmax_backward(matrix(2, 4, {8, 4, -4, 99, 1, 2, 3, 4}), p).to_host() ==
         Values{2, 0, -2, 0, 0, 0, 0, 0});
-  CHECK(is_refused([&] { softmax_backward(Tensor({2, 3}), p); }));
+  REFUSED("", softmax_backward(Tensor({2, 3}), p));
 }
 
 TEST_CASE("softmax_backward is the derivative of softmax") {
@@ -74,7 +64,7 @@ TEST_CASE("add_to_rows adds one row to each") {
   CHECK(add_to_rows(matrix(2, 3, {1, 2, 3, 4, 5, 6}), Values{10, 20, 30}).to_host() ==
         Values{11, 22, 33, 14, 25, 36});
   CHECK(add_to_rows(Tensor({0, 2}), Values{1, 2}).shape() == Shape{0, 2});
-  CHECK(is_refused([] { add_to_rows(Tensor({2, 3}), Values{1, 2}); }));
+  REFUSED("", add_to_rows(Tensor({2, 3}), Values{1, 2}));
 }
 
 TEST_CASE("top_k: the largest first, of equal ones the lower column") {
@@ -84,8 +74,8 @@ TEST_CASE("top_k: the largest first, of equal ones the lower column") {
   CHECK(top_k(t, 4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
   CHECK(top_k(Tensor({0, 4}), 2).empty());
   CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns are right
-  CHECK(is_refused([&] { top_k(t, 0); }));
-  CHECK(is_refused([&] { top_k(t, 5); }));
+  REFUSED("", top_k(t, 0));
+  REFUSED("", top_k(t, 5));
 }
 
 TEST_CASE("take_columns and put_columns are each other's reverse") {
@@ -96,11 +86,11 @@ TEST_CASE("take_columns and put_columns are each other's reverse") {
   CHECK(taken.to_host() == Values{3, 1, 5, 6});
   CHECK(put_columns(taken, columns, 3).to_host() == Values{1, 0, 3, 0, 5, 6});
   CHECK(take_columns(Tensor({0, 3}), Indices{}, 2).shape() == Shape{0, 2});
-  CHECK(is_refused([&] { take_columns(t, Indices{0, 1, 2}, 2); }));
-  CHECK(is_refused([&] { take_columns(t, Indices{0, 3}, 1); }));
-  CHECK(is_refused([&] { take_columns(t, Indices{0, -2}, 1); }));
-  CHECK(is_refused([&] { put_columns(taken, Indices{0, 1}, 3); }));
-  CHECK(is_refused([&] { put_columns(taken, Indices{0, 1, -1, 1}, 3); }));
+  REFUSED("", take_columns(t, Indices{0, 1, 2}, 2));
+  REFUSED("", take_columns(t, Indices{0, 3}, 1));
+  REFUSED("", take_columns(t, Indices{0, -2}, 1));
+  REFUSED("", put_columns(taken, Indices{0, 1}, 3));
+  REFUSED("", put_columns(taken, Indices{0, 1, -1, 1}, 3));
 }
 
 TEST_CASE("take_columns takes 0 where there is no column") {
@@ -118,11 +108,11 @@ TEST_CASE("gather_rows and scatter_rows are each other's reverse") {
   CHECK(gather_rows(Tensor({0, 2}), Indices{}).shape() == Shape{0, 2});
   scatter_rows(matrix(2, 2, {-1, -2, -3, -4}), Indices{2, 0}, t);
   CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
-  CHECK(is_refused([&] { gather_rows(t, Indices{3}); }));
-  CHECK(is_refused([&] { gather_rows(t, Indices{none}); }));
-  CHECK(is_refused([&] { scatter_rows(rows, Indices{0, 1}, t); }));
-  CHECK(is_refused([&] { scatter_rows(Tensor({1, 3}), Indices{0}, t); }));
-  CHECK(is_refused([&] { scatter_rows(Tensor({2, 2}), Indices{0, 3}, t); }));
+  REFUSED("", gather_rows(t, Indices{3}));
+  REFUSED("", gather_rows(t, Indices{none}));
+  REFUSED("", scatter_rows(rows, Indices{0, 1}, t));
+  REFUSED("", scatter_rows(Tensor({1, 3}), Indices{0}, t));
+  REFUSED("", scatter_rows(Tensor({2, 2}), Indices{0, 3}, t));
   CHECK(t.to_host() == Values{-3, -4, 3, 4, -1, -2});
 }
 
@@ -130,8 +120,8 @@ TEST_CASE("scale_rows: each row by an element of its own") {
   Tensor factors = matrix(2, 2, {2, 3, 5, 7});
   CHECK(scale_rows(matrix(3, 2, {1, 2, 3, 4, 5, 6}), factors, Indices{3, 0, 3}).to_host() ==
         Values{7, 14, 6, 8, 35, 42});
-  CHECK(is_refused([&] { scale_rows(Tensor({2, 2}), factors, Indices{0, 4}); }));
-  CHECK(is_refused([&] { scale_rows(Tensor({2, 2}), factors, Indices{0}); }));
+  REFUSED("", scale_rows(Tensor({2, 2}), factors, Indices{0, 4}));
+  REFUSED("", scale_rows(Tensor({2, 2}), factors, Indices{0}));
 }
 
 TEST_CASE("combine_rows: weighted sums of rows in slots, nothing for an empty slot") {
@@ -143,10 +133,10 @@ TEST_CASE("combine_rows: weighted sums of rows in slots, nothing for an empty sl
   CHECK(combine_rows(Tensor({0, 2}), Indices{none}, 1).to_host() == Values{0, 0});
   CHECK(combine_rows(rows, Indices{}, 2).shape() == Shape{0, 2});
   CHECK(combine_rows(rows, Indices{}, Tensor({3, 0})).to_host() == Values{0, 0, 0, 0, 0, 0});
-  CHECK(is_refused([&] { combine_rows(rows, slots, Tensor({2, 2})); }));
-  CHECK(is_refused([&] { combine_rows(rows, Indices{3}, 1); }));
-  CHECK(is_refused([&] { combine_rows(rows, Indices{-2}, 1); }));
-  CHECK(is_refused([&] { combine_rows(rows, slots, 0); }));
+  REFUSED("", combine_rows(rows, slots, Tensor({2, 2})));
+  REFUSED("", combine_rows(rows, Indices{3}, 1));
+  REFUSED("", combine_rows(rows, Indices{-2}, 1));
+  REFUSED("", combine_rows(rows, slots, 0));
 }
 
 TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
@@ -157,9 +147,9 @@ TEST_CASE("dot_rows: the gradient of combine_rows by its weights") {
   CHECK(dots.shape() == Shape{3, 2});
   CHECK(dots.to_host() == Values{3, 300, 0, 0, 0, 0});
   CHECK(dot_rows(Tensor({0, 2}), Tensor({0, 2}), Indices{}, 2).shape() == Shape{0, 2});
-  CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 2}, 2); }));
-  CHECK(is_refused([&] { dot_rows(t, rows, Indices{0, 1, 3}, 1); }));
-  CHECK(is_refused([&] { dot_rows(t, Tensor({1, 3}), Indices{0, 0, 0}, 1); }));
+  REFUSED("", dot_rows(t, rows, Indices{0, 1, 2}, 2));
+  REFUSED("", dot_rows(t, rows, Indices{0, 1, 3}, 1));
+  REFUSED("", dot_rows(t, Tensor({1, 3}), Indices{0, 0, 0}, 1));
 }
 
 namespace {
@@ -252,22 +242,22 @@ TEST_CASE("operations by rows want matrices") {
   Tensor m = matrix(1, 2, {1, 2});
   const Tensor box({1, 2, 1});  // with valid sizes
   auto another = [&] { return box.clone(); };
-  CHECK(is_refused([&] { softmax(another()); }));
-  CHECK(is_refused([&] { softmax_backward(another(), box); }));
-  CHECK(is_refused([&] { add_to_rows(another(), Values{1, 2}); }));
-  CHECK(is_refused([&] { top_k(box, 1); }));
-  CHECK(is_refused([&] { take_columns(box, Indices{0}, 1); }));
-  CHECK(is_refused([&] { put_columns(box, Indices{0, 1}, 2); }));
-  CHECK(is_refused([&] { gather_rows(box, Indices{0}); }));
-  CHECK(is_refused([&] { scatter_rows(box, Indices{0}, m); }));
+  REFUSED("", softmax(another()));
+  REFUSED("", softmax_backward(another(), box));
+  REFUSED("", add_to_rows(another(), Values{1, 2}));
+  REFUSED("", top_k(box, 1));
+  REFUSED("", take_columns(box, Indices{0}, 1));
+  REFUSED("", put_columns(box, Indices{0, 1}, 2));
+  REFUSED("", gather_rows(box, Indices{0}));
+  REFUSED("", scatter_rows(box, Indices{0}, m));
   Tensor into = another();
-  CHECK(is_refused([&] { scatter_rows(m, Indices{0}, into); }));
-  CHECK(is_refused([&] { scale_rows(another(), m, Indices{0}); }));
-  CHECK(is_refused([&] { combine_rows(box, Indices{0, 0}, m); }));
-  CHECK(is_refused([&] { combine_rows(m, Indices{0, 0}, box); }));
-  CHECK(is_refused([&] { combine_rows(box, Indices{0}, 1); }));
-  CHECK(is_refused([&] { dot_rows(box, m, Indices{0}, 1); }));
-  CHECK(is_refused([&] { dot_rows(m, box, Indices{0}, 1); }));
+  REFUSED("", scatter_rows(m, Indices{0}, into));
+  REFUSED("", scale_rows(another(), m, Indices{0}));
+  REFUSED("", combine_rows(box, Indices{0, 0}, m));
+  REFUSED("", combine_rows(m, Indices{0, 0}, box));
+  REFUSED("", combine_rows(box, Indices{0}, 1));
+  REFUSED("", dot_rows(box, m, Indices{0}, 1));
+  REFUSED("", dot_rows(m, box, Indices{0}, 1));
 }
 
 }  // namespace shard::testing

@@ -1,11 +1,10 @@
 #pragma once
 
-/// Matrices of a few numbers, and calls that are refused.
+/// Matrices of a few numbers.
 
 #include <limits>
 
-#include "tests/harness/catch.hpp"
-#include "tests/harness/devices.hpp"
+#include "tests/harness/refused.hpp"
 
 namespace shard::testing {
 
@@ -20,14 +19,6 @@ inline Tensor vector(const Values& values) {
 }
 inline Tensor matrix(Index rows, Index columns, const Values& values) {
   return Tensor::from_host({rows, columns}, values);
-}
-
-/// Checks that a call ends in an error with this code and these words.
-inline void check_refused(const std::function<void()>& call, const std::string& words,
-                          Code code = Code::argument) {
-  const Refusal given = refusal(call);
-  CHECK(given.code == static_cast<int>(code));
-  CHECK_THAT(given.message, contains(words));
 }
 
 }  // namespace shard::testing

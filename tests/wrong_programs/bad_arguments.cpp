@@ -104,13 +104,11 @@ Programs bad_arguments() {
   Programs programs;
   for (const auto calls : {bad_axes_and_counts, bad_devices, bad_shapes})
     for (const BadCall& bad : calls())
-      programs.push_back({bad.call,
-                          bad.class_,
-                          84,
-                          {fmt::format("device {}: {}, at {}", odd, bad.says, to_string(bad.where))},
-                          [bad] {
-                            if (me() == odd) bad.make(group());
-                          }});
+      programs.push_back(together(bad.call, bad.class_, 84,
+                                  {fmt::format("device {}: {}, at {}", odd, bad.says, to_string(bad.where))},
+                                  [bad] {
+                                    if (me() == odd) bad.make(group());
+                                  }));
   return programs;
 }
 

@@ -66,4 +66,14 @@ struct CollectiveCall {
 const std::vector<CollectiveCall>& collective_calls();
 const Form& another_call(const CollectiveCall& call);
 
+/// One device makes the call and another one in a sequence of its own: it comes to `its` where the others come to
+/// `theirs`.
+struct OtherSequence {
+  const char* class_;  ///< "left out in the middle"
+  int culprit;
+  const Form &its, &theirs;
+  Body body;
+};
+std::vector<OtherSequence> other_sequences(const CollectiveCall& call);
+
 }  // namespace shard::testing

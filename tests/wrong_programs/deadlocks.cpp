@@ -24,7 +24,7 @@ void add_at_the_end(Programs& programs, const CollectiveCall& call) {
   auto add = [&](const char* class_, const std::string& waiting, const std::string& who_ended,
                  const Body& body) {
     programs.push_back(
-        {call.name, class_, 82, {all_stuck, waiting, at_end(who_ended), has_ended}, body, Runs::alone});
+        on_its_own(call.name, class_, 82, {all_stuck, waiting, at_end(who_ended), has_ended}, body));
   };
   add("left out at the end", waits("devices 0, 2 wait", call.in_errors, form.where, "device 1"),
       "device 1 waits", [&] {
@@ -45,17 +45,14 @@ void add_at_the_end(Programs& programs, const CollectiveCall& call) {
 void add_wrong_group(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   programs.push_back(
-      {call.name,
-       "on a wrong group",
-       82,
-       {all_stuck, waits("devices 0, 2 wait", call.in_errors, form.where, "device 1"),
-        waits("device 1 waits", call.in_errors + " in group {0, 1, 2}", form.where, "devices 0, 2"),
-        call.is_agreed ? of_groups : alone(odd)},
-       [&] {
-         const std::unique_ptr<Communicator> another = group().split(0, 0);
-         form.make(me() == odd ? *another : group().inner());
-       },
-       Runs::alone});
+      on_its_own(call.name, "on a wrong group", 82,
+                 {all_stuck, waits("devices 0, 2 wait", call.in_errors, form.where, "device 1"),
+                  waits("device 1 waits", call.in_errors + " in group {0, 1, 2}", form.where, "devices 0, 2"),
+                  call.is_agreed ? of_groups : alone(odd)},
+                 [&] {
+                   const std::unique_ptr<Communicator> another = group().split(0, 0);
+                   form.make(me() == odd ? *another : group().inner());
+                 }));
 }
 
 /// Device 0 leaves out a call on a group of two. Nothing says which of the two is wrong.
@@ -63,54 +60,28 @@ Program left_out_by_one_of_two() {
   static const Form of_two("all_reduce in group {0, 1}",
                            CALL(g.all_reduce_async(Tensor({2}), ReduceOp::sum)));
   static const Form of_all("a gather of \"texts\"", CALL(g.gather("texts", "")));
-  return {"all_reduce",
-          "left out by one of a group of two",
-          82,
-          {all_stuck, waits("devices 0, 2 wait", of_all.text, of_all.where, "device 1"),
-           waits("device 1 waits", of_two.text, of_two.where, "device 0"),
-           "  they wait in calls that do not belong together: see which of them should not be there"},
-          [] {
-            const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, 0);
-            if (me() == odd) of_two.make(*part);
-            of_all.make();
-          },
-          Runs::alone};
+  return on_its_own(
+      "all_reduce", "left out by one of a group of two", 82,
+      {all_stuck, waits("devices 0, 2 wait", of_all.text, of_all.where, "device 1"),
+       waits("device 1 waits", of_two.text, of_two.where, "device 0"),
+       "  they wait in calls that do not belong together: see which of them should not be there"},
+      [] {
+        const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, 0);
+        if (me() == odd) of_two.make(*part);
+        of_all.make();
+      });
 }
 
 /// Gathers do not belong to the stream. So members in a gather and members in another call wait for each other.
 void add_another_call(Programs& programs, const CollectiveCall& call) {
-  const Form& form = call.form;
-  const Form& other = another_call(call);
-  auto add = [&](const char* class_, int culprit, const Form& its, const Form& theirs, const Body& body) {
-    auto name = [&](const Form& f) { return &f == &form ? call.in_errors : f.text; };
-    const std::string others = culprit == 0 ? "devices 1, 2" : "devices 0, 2";
-    const std::string one = fmt::format("device {}", culprit);
-    programs.push_back({call.name,
-                        class_,
-                        82,
-                        {all_stuck, waits(others + " wait", name(theirs), theirs.where, one),
-                         waits(one + " waits", name(its), its.where, others), alone(culprit)},
-                        body,
-                        Runs::alone});
-  };
-  add("another call on one device", odd, other, form, [&] { (me() == odd ? other : form).make(); });
-  add("left out in the middle", odd, other, form, [&] {
-    if (me() != odd) form.make();
-    other.make();
-  });
-  add("one too many in the middle", odd, form, other, [&] {
-    form.make();
-    if (me() == odd) form.make();
-    other.make();
-  });
-  add("on device 0 alone, in the middle", 0, form, other, [&] {
-    if (group().device_id() == 0) form.make();
-    other.make();
-  });
-  add("two calls in another order", odd, other, form, [&] {
-    for (const Form* next : me() == odd ? std::vector{&other, &form} : std::vector{&form, &other})
-      next->make();
-  });
+  for (const OtherSequence& s : other_sequences(call)) {
+    const std::string others = s.culprit == 0 ? "devices 1, 2" : "devices 0, 2";
+    const std::string one = fmt::format("device {}", s.culprit);
+    programs.push_back(on_its_own(call.name, s.class_, 82,
+                                  {all_stuck, waits(others + " wait", s.theirs.text, s.theirs.where, one),
+                                   waits(one + " waits", s.its.text, s.its.where, others), alone(s.culprit)},
+                                  s.body));
+  }
 }
 
 }  // namespace

@@ -39,26 +39,19 @@ void add_lost(Programs& programs, const std::string& call, const std::string& in
   auto meanwhile = [make, is_message] {
     if (me() == 0 || !is_message) make();
   };
-  programs.push_back({call,
-                      "a device throws before it",
-                      65,
-                      {says_thrown},
-                      [meanwhile] {
-                        if (me() == odd) throw Error(Code::file, "device 1: no such file");
-                        meanwhile();
-                      },
-                      Runs::alone});
+  programs.push_back(on_its_own(call, "a device throws before it", 65, {says_thrown}, [meanwhile] {
+    if (me() == odd) throw Error(Code::file, "device 1: no such file");
+    meanwhile();
+  }));
   std::vector<std::string> lines = {says_lost, others};
   if (is_message) lines.push_back("  device 2 was *");
-  programs.push_back({call, "a device leaves before it", 83, lines,
-                      [meanwhile, is_message] {
-                        if (me() == odd) {
-                          until_they_wait(is_message ? std::vector<int>{0} : std::vector<int>{0, 2});
-                          std::exit(0);
-                        }
-                        meanwhile();
-                      },
-                      Runs::alone});
+  programs.push_back(on_its_own(call, "a device leaves before it", 83, lines, [meanwhile, is_message] {
+    if (me() == odd) {
+      until_they_wait(is_message ? std::vector<int>{0} : std::vector<int>{0, 2});
+      std::exit(0);
+    }
+    meanwhile();
+  }));
 }
 
 const Form& send_to_1() {
@@ -84,13 +77,11 @@ Programs lost_devices() {
 Programs dropped_futures() {
   Programs programs;
   auto add = [&](const std::string& call, const std::string& in_errors, SourceLine where, const Body& body) {
-    programs.push_back({call,
-                        "its future dropped",
-                        0,
-                        {fmt::format("device 1: the future of {} {} was dropped without waiting for it",
-                                     in_errors, call_at(where))},
-                        body,
-                        Runs::alone});
+    programs.push_back(
+        on_its_own(call, "its future dropped", 0,
+                   {fmt::format("device 1: the future of {} {} was dropped without waiting for it", in_errors,
+                                call_at(where))},
+                   body));
   };
   for (const CollectiveCall& call : collective_calls())
     if (call.is_async)

@@ -62,84 +62,75 @@ void on(int device, const std::function<void()>& action) {
 }
 
 Programs left_out() {
-  return {{"send", "left out", 82, waits_for_ended(1, in_receive, 0), [] { on(1, [] { receive(0); }); }},
-          {"receive", "left out", 82, waits_for_ended(0, in_send, 1), [] { on(0, [] { send(1); }); }},
-          {"post_send", "left out", 82, waits_for_ended(1, in_awaited_receive, 0),
-           [] { on(1, [] { await_receive(0); }); }},
-          {"post_receive", "left out", 82, waits_for_ended(0, in_awaited_send, 1),
-           [] { on(0, [] { await_send(1); }); }},
-          {"send", "one too many", 82, waits_once_more(in_send),
-           [] {
-             on(1, [] { send(2), send(2); });
-             on(2, [] { receive(1); });
-           }},
-          {"receive", "one too many", 82, waits_once_more(in_receive),
-           [] {
-             on(1, [] { receive(2), receive(2); });
-             on(2, [] { send(1); });
-           }},
-          {"post_receive", "one too many", 82, waits_once_more(in_awaited_receive), [] {
-             on(1, [] { await_receive(2), await_receive(2); });
-             on(2, [] { send(1); });
-           }}};
+  return {
+      on_its_own("send", "left out", 82, waits_for_ended(1, in_receive, 0),
+                 [] { on(1, [] { receive(0); }); }),
+      on_its_own("receive", "left out", 82, waits_for_ended(0, in_send, 1), [] { on(0, [] { send(1); }); }),
+      on_its_own("post_send", "left out", 82, waits_for_ended(1, in_awaited_receive, 0),
+                 [] { on(1, [] { await_receive(0); }); }),
+      on_its_own("post_receive", "left out", 82, waits_for_ended(0, in_awaited_send, 1),
+                 [] { on(0, [] { await_send(1); }); }),
+      on_its_own("send", "one too many", 82, waits_once_more(in_send),
+                 [] {
+                   on(1, [] { send(2), send(2); });
+                   on(2, [] { receive(1); });
+                 }),
+      on_its_own("receive", "one too many", 82, waits_once_more(in_receive),
+                 [] {
+                   on(1, [] { receive(2), receive(2); });
+                   on(2, [] { send(1); });
+                 }),
+      on_its_own("post_receive", "one too many", 82, waits_once_more(in_awaited_receive), [] {
+        on(1, [] { await_receive(2), await_receive(2); });
+        on(2, [] { send(1); });
+      })};
 }
 
 Programs in_rings() {
-  return {{"send", "sends first on all", 82,
-           in_a_ring(in_send, 1, "  each sends first: let one of them receive first, or post the sends"),
-           [] { send(right()), receive(left()); }},
-          {"receive", "receives first on all", 82,
-           in_a_ring(in_receive, 2, "  each receives first: let one of them send first"),
-           [] { receive(left()), send(right()); }},
-          {"post_receive", "receives first on all", 82,
-           in_a_ring(in_awaited_receive, 2, "  each receives first: let one of them send first"),
-           [] { await_receive(left()), send(right()); }}};
+  return {on_its_own(
+              "send", "sends first on all", 82,
+              in_a_ring(in_send, 1, "  each sends first: let one of them receive first, or post the sends"),
+              [] { send(right()), receive(left()); }),
+          on_its_own("receive", "receives first on all", 82,
+                     in_a_ring(in_receive, 2, "  each receives first: let one of them send first"),
+                     [] { receive(left()), send(right()); }),
+          on_its_own("post_receive", "receives first on all", 82,
+                     in_a_ring(in_awaited_receive, 2, "  each receives first: let one of them send first"),
+                     [] { await_receive(left()), send(right()); })};
 }
 
 Programs wrong_partners() {
-  return {{"receive",
-           "from a wrong device",
-           82,
-           {all_stuck, waits(0, in_send, "device 1"), waits(1, in_receive, "device 2"),
-            "  device 2 waits in the end of the program (after # calls)", has_ended},
-           [] {
-             on(0, [] { send(1); });
-             on(1, [] { receive(2); });
-           }},
-          {"send",
-           "to a wrong device",
-           82,
-           {all_stuck, waits(0, in_receive, "device 1"), waits(1, in_send, "device 2"),
-            "  device 2 waits in the end of the program (after # calls)", has_ended},
-           [] {
-             on(0, [] { receive(1); });
-             on(1, [] { send(2); });
-           }}};
+  const std::string ended = "  device 2 waits in the end of the program (after # calls)";
+  return {
+      on_its_own(
+          "receive", "from a wrong device", 82,
+          {all_stuck, waits(0, in_send, "device 1"), waits(1, in_receive, "device 2"), ended, has_ended},
+          [] {
+            on(0, [] { send(1); });
+            on(1, [] { receive(2); });
+          }),
+      on_its_own(
+          "send", "to a wrong device", 82,
+          {all_stuck, waits(0, in_receive, "device 1"), waits(1, in_send, "device 2"), ended, has_ended}, [] {
+            on(0, [] { receive(1); });
+            on(1, [] { send(2); });
+          })};
 }
 
 Programs beside_collectives() {
-  return {{"send",
-           "in the place of a collective",
-           82,
-           {all_stuck, "  devices 0, 2 wait in " + in_barrier + " for device 1",
-            waits(1, in_send, "device 0"), alone(odd)},
-           [] { me() == odd ? send(0) : barrier(); }},
-          {"receive",
-           "in the place of a collective",
-           82,
-           {all_stuck, "  devices 0, 2 wait in " + in_barrier + " for device 1",
-            waits(1, in_receive, "device 0"), alone(odd)},
-           [] { me() == odd ? receive(0) : barrier(); }},
-          {"receive",
-           "before a collective, its send after it",
-           82,
-           {all_stuck, "  devices 0, 2 wait in " + in_barrier + " for device 1",
-            waits(1, in_receive, "device 0"), alone(odd)},
-           [] {
-             on(1, [] { receive(0); });
-             barrier();
-             on(0, [] { send(1); });
-           }}};
+  auto lines = [](const std::string& call) {
+    return Lines{all_stuck, "  devices 0, 2 wait in " + in_barrier + " for device 1",
+                 waits(1, call, "device 0"), alone(odd)};
+  };
+  return {on_its_own("send", "in the place of a collective", 82, lines(in_send),
+                     [] { me() == odd ? send(0) : barrier(); }),
+          on_its_own("receive", "in the place of a collective", 82, lines(in_receive),
+                     [] { me() == odd ? receive(0) : barrier(); }),
+          on_its_own("receive", "before a collective, its send after it", 82, lines(in_receive), [] {
+            on(1, [] { receive(0); });
+            barrier();
+            on(0, [] { send(1); });
+          })};
 }
 
 /// Messages so small that their sender need not wait for a receiver.
@@ -150,33 +141,32 @@ Programs left_over() {
                  fmt::format("  device {} sent {} to device 2, which received {}: its last is {}", sender,
                              sent, received, call)};
   };
-  return {{"post_send", "of which nobody receives one", 81, text(1, 1, 0, ""),
-           [] { on(1, [] { post(2, group()); }); }},
-          {"post_send", "of which nobody receives one", 81, text(1, 3, 2, ""),
-           [] {
-             on(1, [] { post(2, group()), post(2, group()), post(2, group()); });
-             on(2, [] { receive(1), receive(1); });
-           }},
-          {"post_send", "of which nobody receives one", 81, text(1, 1, 0, " in group {2, 1, 0}"), [] {
-             const std::unique_ptr<Communicator> backwards = group().split(0, -me());
-             on(1, [&] { post(0, *backwards); });
-           }}};
+  return {
+      on_its_own("post_send", "of which nobody receives one", 81, text(1, 1, 0, ""),
+                 [] { on(1, [] { post(2, group()); }); }),
+      on_its_own("post_send", "of which nobody receives one", 81, text(1, 3, 2, ""),
+                 [] {
+                   on(1, [] { post(2, group()), post(2, group()), post(2, group()); });
+                   on(2, [] { receive(1), receive(1); });
+                 }),
+      on_its_own("post_send", "of which nobody receives one", 81, text(1, 1, 0, " in group {2, 1, 0}"), [] {
+        const std::unique_ptr<Communicator> backwards = group().split(0, -me());
+        on(1, [&] { post(0, *backwards); });
+      })};
 }
 
 Programs wrong_lengths() {
   Programs programs;
   const std::string place = fmt::format(", at tests/wrong_programs/messages.cpp:{}", first + 7);
   auto add = [&](const char* class_, const Shape& expected, bool is_long) {
-    programs.push_back({"post_receive",
-                        class_,
-                        81,
-                        {fmt::format("device 1: post_receive: expected {}, given {} from device 0",
-                                     to_string(expected), is_long ? "(4000,)" : "(3,)") +
-                         place},
-                        [expected, is_long] {
-                          on(0, [&] { is_long ? send_much(1) : send(1); });
-                          on(1, [&] { expect(0, expected); });
-                        }});
+    programs.push_back(on_its_own("post_receive", class_, 81,
+                                  {fmt::format("device 1: post_receive: expected {}, given {} from device 0",
+                                               to_string(expected), is_long ? "(4000,)" : "(3,)") +
+                                   place},
+                                  [expected, is_long] {
+                                    on(0, [&] { is_long ? send_much(1) : send(1); });
+                                    on(1, [&] { expect(0, expected); });
+                                  }));
   };
   add("the message is shorter", {40}, false);
   add("the message is longer", {3}, true);
@@ -191,10 +181,7 @@ Programs messages() {
   Programs programs;
   for (const Programs& some :
        {left_out(), in_rings(), wrong_partners(), beside_collectives(), left_over(), wrong_lengths()})
-    for (Program program : some) {
-      program.runs = Runs::alone;
-      programs.push_back(std::move(program));
-    }
+    programs.insert(programs.end(), some.begin(), some.end());
   return programs;
 }
 

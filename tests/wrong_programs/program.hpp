@@ -27,9 +27,20 @@ struct Program {
   /// All lines that it must print. `#` stands for any number.
   std::vector<std::string> says;
   Body body;
-  Runs runs = Runs::together;
+  Runs runs;
 };
 using Programs = std::vector<Program>;
+
+/// A program after which the devices go on.
+inline Program together(std::string call, std::string class_, int code, std::vector<std::string> says,
+                        Body body) {
+  return {std::move(call), std::move(class_), code, std::move(says), std::move(body), Runs::together};
+}
+/// One that ends its job.
+inline Program on_its_own(std::string call, std::string class_, int code, std::vector<std::string> says,
+                          Body body) {
+  return {std::move(call), std::move(class_), code, std::move(says), std::move(body), Runs::alone};
+}
 
 inline constexpr int number_of_devices = 3;
 inline constexpr int odd = 1;  ///< the device that is wrong

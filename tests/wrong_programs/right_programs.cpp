@@ -22,7 +22,7 @@ using Action = std::function<void()>;
 void add_in_world(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   auto add = [&](const char* class_, const Action& action) {
-    programs.push_back({call.name, class_, 0, {}, action});
+    programs.push_back(together(call.name, class_, 0, {}, action));
   };
   add("from different lines", [&] {
     const CallSite here(me() == odd ? SourceLine::current() : form.where);
@@ -48,7 +48,7 @@ void add_beside_others(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
   auto add = [&](const char* class_, const Action& action) {
-    programs.push_back({call.name, class_, 0, {}, action});
+    programs.push_back(together(call.name, class_, 0, {}, action));
   };
   add("under a condition that all fulfil", [&] {
     if (devices() > 1) form.make();
@@ -79,7 +79,7 @@ void add_in_groups(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
   auto add = [&](const char* class_, const Action& action) {
-    programs.push_back({call.name, class_, 0, {}, action});
+    programs.push_back(together(call.name, class_, 0, {}, action));
   };
   add("in groups, other calls in each", [&] {
     const std::unique_ptr<Communicator> part = group().split(me() == 2 ? 1 : 0, me());
@@ -112,7 +112,7 @@ void add_of_future(Programs& programs, const CollectiveCall& call) {
   const Form& form = call.form;
   const Form& other = another_call(call);
   auto add = [&](const char* class_, const Action& action) {
-    programs.push_back({call.name, class_, 0, {}, action});
+    programs.push_back(together(call.name, class_, 0, {}, action));
   };
   add("polled while one device is late", [&] {
     if (me() == odd) be_late();
@@ -146,7 +146,7 @@ void add_of_future(Programs& programs, const CollectiveCall& call) {
 /// Programs of calls whose arguments differ between devices.
 void add_uneven(Programs& programs) {
   auto add = [&](const char* call, const char* class_, const Action& action) {
-    programs.push_back({call, class_, 0, {}, action});
+    programs.push_back(together(call, class_, 0, {}, action));
   };
   add("all_gather", "slices of other extents", [] { group().all_gather_async(Tensor({me(), 2}), 0).get(); });
   add("all_to_all, counts", "other counts and extents", [] {
@@ -186,7 +186,7 @@ void add_uneven(Programs& programs) {
 }
 
 Program of_messages(const char* class_, const Action& action) {
-  return {"send, receive", class_, 0, {}, action};
+  return together("send, receive", class_, 0, {}, action);
 }
 
 /// Sends that are posted long before their receives, or in another order.
