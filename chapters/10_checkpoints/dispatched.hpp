@@ -10,8 +10,8 @@
 
 #include <memory>
 
+#include "engine/dispatch/device_map.hpp"
 #include "engine/dispatch/offloaded_weights.hpp"
-#include "engine/dispatch/places.hpp"
 #include "engine/layers/tokens/language_model.hpp"
 
 namespace shard::checkpoints {

@@ -10,7 +10,7 @@
 
 #include "engine/files/safetensors/writer.hpp"
 #include "engine/weights/foreign_model.hpp"
-#include "engine/workloads/t5/network.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace {
 

@@ -6,8 +6,7 @@
 
 #include "08_decoder/single.hpp"
 #include "engine/program/training/step.hpp"
-#include "engine/weights/host_checkpoint.hpp"
-#include "engine/workloads/decoder/chosen_experts.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/equivalence/liveness.hpp"
 

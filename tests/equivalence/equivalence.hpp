@@ -11,7 +11,7 @@
 
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/engines/gradient_norm.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "tests/equivalence/each_case.hpp"
 #include "tests/equivalence/random_run.hpp"
 

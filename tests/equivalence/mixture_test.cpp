@@ -6,7 +6,7 @@
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/mixture/problem.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/rounding.hpp"

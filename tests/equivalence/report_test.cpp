@@ -1,6 +1,6 @@
 /// What a training run's report says: figures, their marks, and whether all is as it should be.
 
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 
 #include "engine/program/commands.hpp"
 #include "tests/harness/catch.hpp"

@@ -2,7 +2,7 @@
 
 #include "01_single_device/single_device.hpp"
 
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

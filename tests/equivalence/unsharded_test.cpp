@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "engine/workloads/mixture/mixture.hpp"

@@ -8,7 +8,7 @@
 #include "engine/dispatch/device_map.hpp"
 #include "engine/dispatch/modules/data_flow.hpp"
 #include "engine/dispatch/modules/families.hpp"
-#include "engine/workloads/decoder/mistral.hpp"
+#include "engine/workloads/decoder/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -1,12 +1,11 @@
 /// A T5's feed-forward block in a folder of Hugging Face: names, shapes, and transposed storage.
 
-#include "engine/workloads/mlp/t5_block.hpp"
-
 #include <filesystem>
 
-#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
+#include "engine/weights/checkpoint.hpp"
+#include "engine/workloads/mlp/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -140,7 +139,8 @@ TEST_CASE("T5: hyper-parameters that change what a block computes are refused") 
                         : name == "d_ff"     ? "(2048, 2)"
                                              : "(3, 512)");
   }
-  CHECK(t5_block(blocks_of_t5({{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
+  CHECK(t5_block(blocks_of_t5(
+                     {{"feed_forward_proj", "relu"}, {"is_gated_act", "false"}, {"dense_act_fn", "relu"}}),
                  "encoder.0")
             .size() == 2);
 }

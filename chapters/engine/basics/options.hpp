@@ -5,6 +5,7 @@
 ///     const Option<Index> micro_batches{"--micro-batches", 1, "Pieces in which a device works"};
 ///     options[micro_batches]  // what the command line says, or 1
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -85,5 +86,9 @@ bool is_number(const std::string& text, bool (*is_good)(double));
 /// @}
 /// The numbers of "3,1,1", if `is_good` is true for each; nothing for any other text.
 std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index));
+
+/// The bytes that a text names, rounded down, at most 9·10^18: "2GB", "1.5 GiB", "64KiB", "1000B" or a plain
+/// number. Nothing for any other text. Case does not matter.
+std::optional<std::int64_t> bytes_in(const std::string& text);
 
 }  // namespace shard

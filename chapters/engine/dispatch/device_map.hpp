@@ -2,16 +2,37 @@
 
 /// Maps from modules to places, by the rules of Hugging Face's Accelerate 1.15.
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "engine/dispatch/modules/sizes.hpp"
-#include "engine/dispatch/places.hpp"
+#include "engine/dispatch/modules/tree.hpp"
 
 namespace shard::dispatch {
+
+/// Places of modules: devices 0, 1, ..., the host's memory `cpu`, and `disk`.
+inline const std::string host_place = "cpu", disk_place = "disk";
+
+/// Whether a place is a device: "0" or "12".
+bool is_device(const std::string& place);
+/// Whether a text is a device, `cpu` or `disk`.
+bool is_place(const std::string& text);
+
+/// The memory of a place.
+struct PlaceMemory {
+  std::string place;
+  std::int64_t bytes = 0;
+};
+/// Devices by number, then cpu, then disk. Each place occurs at most once.
+using Memory = std::vector<PlaceMemory>;
+
+/// "0=24GiB,1=24GiB,cpu=64GiB", in any order. \throws Error usage
+Memory parse_memory(const std::string& text);
+/// Whether a place comes before another one in this order.
+bool is_before(const std::string& place, const std::string& other);
 
 /// A module or a tensor, and its place. Its children have the same place, unless they have their own line.
 struct MapLine {

@@ -11,8 +11,7 @@
 #include "engine/device/communicator/fault.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/training/memory_check.hpp"
-#include "engine/program/training/resumption.hpp"
+#include "engine/program/training/step.hpp"
 
 namespace shard {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/basics/pieces.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/memory.hpp"
 
 namespace shard {
@@ -69,6 +69,33 @@ Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
   });
   t.charge_to(Purpose::parameters);
   return t;
+}
+
+namespace {
+
+class HostCheckpoint : public ListedCheckpoint {
+ public:
+  HostCheckpoint(std::map<std::string, HostTensor> tensors, std::string source)
+      : ListedCheckpoint(shapes_of(tensors), std::move(source)), tensors_(std::move(tensors)) {}
+
+ private:
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    const HostTensor& whole = tensors_.at(name);
+    std::vector<float> values;
+    for_each_run(whole.shape, part, [&](Index first, Index, Index length) {
+      const auto begin = whole.values.begin() + first;
+      values.insert(values.end(), begin, begin + length);
+    });
+    return values;
+  }
+
+  std::map<std::string, HostTensor> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source) {
+  return std::make_unique<HostCheckpoint>(std::move(tensors), std::move(source));
 }
 
 }  // namespace shard

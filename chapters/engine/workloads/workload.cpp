@@ -7,7 +7,7 @@
 
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/proof/exact.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
 #include "engine/basics/options.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/proof/costs.hpp"
 #include "engine/proof/diagnosis.hpp"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "engine/dispatch/modules/families.hpp"
-#include "engine/dispatch/modules/leaves.hpp"
 
 namespace shard::dispatch {
 

@@ -6,9 +6,8 @@
 #include "engine/dispatch/modules/families.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
-#include "engine/files/tensor_index.hpp"
-#include "engine/workloads/decoder/mistral.hpp"
-#include "engine/workloads/t5/network.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace shard::dispatch {
 

@@ -1,10 +1,9 @@
-#include "engine/program/training/step_figures.hpp"
-
 #include <fmt/format.h>
 
 #include <sstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/program/training/step.hpp"
 
 namespace shard {
 

@@ -1,5 +1,3 @@
-#include "engine/program/training/unsharded_run.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/program/training/step.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {

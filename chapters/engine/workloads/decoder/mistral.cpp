@@ -1,10 +1,9 @@
-#include "engine/workloads/decoder/mistral.hpp"
-
 #include <fmt/format.h>
 
 #include <array>
 
 #include "engine/workloads/decoder/foreign_config.hpp"
+#include "engine/workloads/decoder/model.hpp"
 
 namespace shard {
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "engine/workloads/exact_values.hpp"
-#include "engine/workloads/mixture/choices.hpp"
 #include "engine/workloads/mixture/problem.hpp"
 
 namespace shard {

@@ -194,8 +194,8 @@ ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
   return make_exact_mixture(*this, batch, seed, digits_of_width(model_.model_dim));
 }
 
-Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const {
-  return solve_mixture(problem, mistake);
+Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const {
+  return solve_mixture(problem, mistake, group);
 }
 
 namespace {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "engine/workloads/data/denoising.hpp"
+#include "engine/workloads/data/digits.hpp"
 #include "engine/workloads/mixture/model.hpp"
-#include "engine/workloads/mixture/routing_rule.hpp"
 #include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
@@ -34,7 +33,7 @@ class Mixture : public DenoisingWorkload {
     return solve_with(Cause::unknown, problem, group);
   }
   std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
-  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
+  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const override;
   /// The router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;

@@ -3,7 +3,11 @@
 /// Exact problems of a mixture. problem.cpp makes them, choices.cpp routes tokens,
 /// solution.cpp has the results; live_problem.cpp makes those in which every number matters.
 
+#include <optional>
+#include <vector>
+
 #include "engine/workloads/mixture/mixture.hpp"
+#include "engine/workloads/workload.hpp"
 
 namespace shard {
 
@@ -18,7 +22,7 @@ ExactProblem make_exact_mixture(const Mixture& mixture, Index batch, std::uint64
 /// Output, dL/dx and each parameter's gradient, token by token from the definitions, in exact arithmetic.
 /// Shares no code with routers and engines. \throws Error internal when a sum or a gate is not exact in
 /// float32
-Solution solve_mixture(const ExactProblem& problem, Cause mistake);
+Solution solve_mixture(const ExactProblem& problem, Cause mistake, Communicator& group);
 
 /// The routing of the problem's choices, from the definitions.
 RoutedCounts route_mixture(const ExactProblem& problem, int devices);
@@ -29,5 +33,22 @@ RoutedCounts route_mixture(const ExactProblem& problem, int devices);
 /// balancing loss, but not the tokens that are sent. (Otherwise the devices would disagree on the rows that
 /// arrive, and the job would end with that error.)
 ExactProblem make_live_mixture(Index num_layers, Index top_k, int devices);
+
+inline constexpr float logit_step = 128;  ///< exp(-128) is 0 in float32
+
+/// The routing of one token.
+struct ExactToken {
+  std::vector<double> probabilities;  ///< of each expert
+  std::vector<Index> chosen;          ///< k of them
+  std::vector<double> gates;          ///< k
+  std::vector<bool> is_kept;          ///< k
+};
+
+/// The choice of one token by its logits; nothing if its gates are not exact.
+std::optional<ExactToken> exact_choice(const std::vector<double>& logits, Index top_k);
+
+/// The choices of every token. Slots are given by rank first, then by token. \throws Error internal when a
+/// token's gates are not exact
+std::vector<ExactToken> exact_choices(const ExactProblem& problem);
 
 }  // namespace shard

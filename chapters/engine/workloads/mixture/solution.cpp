@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "engine/proof/exact.hpp"
-#include "engine/workloads/mixture/choices.hpp"
 #include "engine/workloads/mixture/problem.hpp"
+#include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard {
 
@@ -14,64 +14,64 @@ using exact::product;
 using exact::require_exact;
 using exact::unit_of;
 
-const MixtureModel& model_of(const ExactProblem& problem) {
-  return as_mixture(*problem.workload).model();
-}
+/// The choices that found a slot, by expert and then by token.
+struct Slots {
+  Matrix tokens;                                   ///< (n, T), a one in each row: in the column of its token
+  Matrix gates;                                    ///< (n, T), the choice's gate there
+  std::vector<std::pair<Index, Index>> choices{};  ///< the token and the rank of each
+  std::vector<Range> of_expert{};
 
-/// The choices that one expert works on: token and rank of each.
-struct Slot {
-  Index token;
-  std::size_t rank;
+  Slots(const std::vector<ExactToken>& all, Index experts) : tokens(0, std::ssize(all)), gates(tokens) {
+    for (Index e = 0; e < experts; ++e) {
+      of_expert.push_back({tokens.rows, tokens.rows});
+      for (std::size_t t = 0; t < all.size(); ++t)
+        for (std::size_t r = 0; r < all[t].chosen.size(); ++r)
+          if (all[t].chosen[r] == e && all[t].is_kept[r]) add(t, r, all[t].gates[r]);
+      of_expert.back().end = tokens.rows;
+    }
+  }
+
+ private:
+  void add(std::size_t token, std::size_t rank, double gate) {
+    choices.emplace_back(token, rank);
+    for (auto [matrix, value] : {std::pair{&tokens, 1.0}, {&gates, gate}}) {
+      matrix->values.resize(matrix->values.size() + static_cast<std::size_t>(matrix->columns));
+      matrix->at(matrix->rows++, static_cast<Index>(token)) = value;
+    }
+  }
 };
-std::vector<Slot> slots_of(Index expert, const std::vector<ExactToken>& tokens) {
-  std::vector<Slot> slots;
-  for (std::size_t t = 0; t < tokens.size(); ++t)
-    for (std::size_t r = 0; r < tokens[t].chosen.size(); ++r)
-      if (tokens[t].chosen[r] == expert && tokens[t].is_kept[r]) slots.push_back({static_cast<Index>(t), r});
-  return slots;
+
+Matrix rows_of(const Matrix& m, Range rows) {
+  Matrix some(rows.size(), m.columns);
+  std::copy_n(m.values.begin() + rows.begin * m.columns, rows.size() * m.columns, some.values.begin());
+  return some;
 }
 
-/// Rows of a matrix, each times its gate where there are gates.
-Matrix rows_of(const Matrix& all, const std::vector<Slot>& slots,
-               const std::vector<ExactToken>* gates = nullptr) {
-  Matrix rows(static_cast<Index>(slots.size()), all.columns);
-  for (Index i = 0; i < rows.rows; ++i) {
-    auto [t, r] = slots[static_cast<std::size_t>(i)];
-    for (Index c = 0; c < all.columns; ++c)
-      rows.at(i, c) = all.at(t, c) * (gates ? (*gates)[static_cast<std::size_t>(t)].gates[r] : 1.0);
-  }
-  return rows;
-}
+/// The results of the experts, each of its rows: y and dL/dx (n, ·), and the gradients of layers.
+struct Answers {
+  Matrix y, dx;
 
-/// Adds rows to those of their tokens; `magnitude` adds up absolute values, for require_sum.
-void add_rows(const Matrix& rows, const std::vector<Slot>& slots, const std::vector<ExactToken>* gates,
-              Matrix& sum, Matrix& magnitude) {
-  for (Index i = 0; i < rows.rows; ++i) {
-    auto [t, r] = slots[static_cast<std::size_t>(i)];
-    for (Index c = 0; c < rows.columns; ++c) {
-      double term = rows.at(i, c) * (gates ? (*gates)[static_cast<std::size_t>(t)].gates[r] : 1.0);
-      sum.at(t, c) += term;
-      magnitude.at(t, c) += std::abs(term);
+  /// `x` and `dy`: of all slots, (n, ·).
+  Answers(const ExactProblem& problem, const Slots& slots, const Matrix& x, const Matrix& dy, Cause mistake,
+          Communicator& group, Solution& results)
+      : y(0, dy.columns), dx(0, x.columns) {
+    const MixtureModel& m = as_mixture(*problem.workload).model();
+    const auto expert = std::make_shared<Mlp>(m);
+    for (Index e = 0; e < m.num_experts; ++e) {
+      const Range mine = slots.of_expert[static_cast<std::size_t>(e)];
+      ExactProblem of_expert{expert, rows_of(x, mine).as_floats(), rows_of(dy, mine).as_floats(), {}};
+      for (Index l = 0; l < m.num_layers; ++l)
+        of_expert.weights[layer_name(l)] = problem.weights.at(expert_layer_name(e, l));
+      Solution solved = expert->solve_with(mistake, of_expert, group);
+      for (Index l = 0; l < m.num_layers; ++l)
+        results[expert_layer_name(e, l)] = std::move(solved[layer_name(l)]);
+      for (auto [all, name] : {std::pair{&y, "output"}, {&dx, Gradients::input_grad}}) {
+        all->values.insert(all->values.end(), solved[name].values.begin(), solved[name].values.end());
+        all->rows += mine.size();
+      }
     }
   }
-}
-
-void require_sum(const Matrix& magnitude, double unit) {
-  for (double m : magnitude.values) require_exact(m, unit);
-}
-
-/// dL/dgate of each choice: its token's row of dout times the expert's answer.
-void dot_gates(const Matrix& dout, const Matrix& y, const std::vector<Slot>& slots, Matrix& dgates) {
-  for (Index i = 0; i < y.rows; ++i) {
-    auto [t, r] = slots[static_cast<std::size_t>(i)];
-    Matrix of_token(1, y.columns), answer(y.columns, 1);
-    for (Index c = 0; c < y.columns; ++c) {
-      of_token.at(0, c) = dout.at(t, c);
-      answer.at(c, 0) = y.at(i, c);
-    }
-    dgates.at(t, static_cast<Index>(r)) = product(of_token, answer).at(0, 0);
-  }
-}
+};
 
 /// p (d − Σ p d), each sum exact.
 std::vector<double> softmax_backward(const std::vector<double>& d, const std::vector<double>& p) {
@@ -92,8 +92,7 @@ std::vector<double> softmax_backward(const std::vector<double>& d, const std::ve
 }
 
 /// The balancing loss's derivative by each token's probabilities, as a float32.
-std::vector<double> balance(const ExactProblem& problem, const std::vector<ExactToken>& tokens) {
-  const Mixture& mixture = as_mixture(*problem.workload);
+std::vector<double> balance(const Mixture& mixture, const std::vector<ExactToken>& tokens) {
   const auto k = static_cast<double>(mixture.rule().top_k), batch = static_cast<double>(tokens.size());
   const auto num_experts = static_cast<double>(mixture.model().num_experts);
   std::vector<double> of_expert(static_cast<std::size_t>(mixture.model().num_experts));
@@ -106,91 +105,59 @@ std::vector<double> balance(const ExactProblem& problem, const std::vector<Exact
 
 /// dL/dlogits, from dL/dgates (tokens, k), by the definitions: gates are probabilities, or these divided by
 /// their sum.
-Matrix logits_backward(const ExactProblem& problem, const std::vector<ExactToken>& tokens,
-                       const Matrix& dgates) {
-  const std::vector<double> of_expert = balance(problem, tokens);
-  Matrix dlogits(dgates.rows, model_of(problem).num_experts);
-  for (Index t = 0; t < dgates.rows; ++t) {
-    const ExactToken& token = tokens[static_cast<std::size_t>(t)];
+Matrix logits_backward(const Mixture& mixture, const std::vector<ExactToken>& tokens, const Matrix& dgates) {
+  const std::vector<double> of_expert = balance(mixture, tokens);
+  Matrix dlogits(0, mixture.model().num_experts);
+  for (const ExactToken& token : tokens) {
     std::vector<double> dp = of_expert;
-    if (dgates.columns == 1) dp[static_cast<std::size_t>(token.chosen[0])] += dgates.at(t, 0);
+    const Matrix dgate = rows_of(dgates, {dlogits.rows, dlogits.rows + 1});
+    if (dgates.columns == 1) dp[static_cast<std::size_t>(token.chosen[0])] += dgate.values[0];
     std::vector<double> dz = softmax_backward(dp, token.probabilities);
     if (dgates.columns > 1) {
-      auto row = dgates.values.begin() + t * dgates.columns;
-      std::vector<double> of_gates = softmax_backward({row, row + dgates.columns}, token.gates);
+      const std::vector<double> of_gates = softmax_backward(dgate.values, token.gates);
       for (std::size_t r = 0; r < token.chosen.size(); ++r) {
         double& sum = dz[static_cast<std::size_t>(token.chosen[r])];
         require_exact(std::abs(sum) + std::abs(of_gates[r]), std::min(unit_of(sum), unit_of(of_gates[r])));
         sum += of_gates[r];
       }
     }
-    for (Index e = 0; e < dlogits.columns; ++e) dlogits.at(t, e) = dz[static_cast<std::size_t>(e)];
+    dlogits.values.insert(dlogits.values.end(), dz.begin(), dz.end());
+    ++dlogits.rows;
   }
   return dlogits;
 }
 
-/// One expert's layers on some rows: each layer's input, and last the answer.
-std::vector<Matrix> expert_forward(const ExactProblem& problem, Index e, Matrix a, Cause mistake) {
-  std::vector<Matrix> inputs;
-  for (Index l = 0; l < model_of(problem).num_layers; ++l) {
-    if (relu_before(l) && mistake != Cause::relus_forgotten)
-      for (double& value : a.values) value = std::max(value, 0.0);
-    inputs.push_back(a);
-    a = product(a, Matrix(problem.weights.at(expert_layer_name(e, l))));
-  }
-  inputs.push_back(std::move(a));
-  return inputs;
-}
-
-/// Its gradients; returns that of the rows.
-Matrix expert_backward(const ExactProblem& problem, Index e, const std::vector<Matrix>& inputs, Matrix d,
-                       Solution& results, Cause mistake) {
-  const bool has_masks = mistake != Cause::mask_forgotten && mistake != Cause::relus_forgotten;
-  for (Index l = model_of(problem).num_layers - 1; l >= 0; --l) {
-    const Matrix& a = inputs[static_cast<std::size_t>(l)];
-    results[expert_layer_name(e, l)] = product(a.transposed(), d).as_floats();
-    d = product(d, Matrix(problem.weights.at(expert_layer_name(e, l))).transposed());
-    for (std::size_t i = 0; i < d.values.size() && relu_before(l) && has_masks; ++i)
-      if (a.values[i] <= 0) d.values[i] = 0;
-  }
-  return d;
-}
-
 }  // namespace
 
-Solution solve_mixture(const ExactProblem& problem, Cause mistake) {
-  const MixtureModel& m = model_of(problem);
+Solution solve_mixture(const ExactProblem& problem, Cause mistake, Communicator& group) {
+  const Mixture& mixture = as_mixture(*problem.workload);
   const Matrix x(problem.input), dout(problem.output_grad), router(problem.weights.at(router_name()));
   const std::vector<ExactToken> tokens = exact_choices(problem);
+  const Slots slots(tokens, mixture.model().num_experts);
   Solution results;
-  Matrix out(x.rows, m.width(m.num_layers)), out_magnitude(out);
-  Matrix dgates(x.rows, as_mixture(*problem.workload).rule().top_k);
-  Matrix dx(x.rows, x.columns), dx_magnitude(dx);
-  double out_unit = HUGE_VAL, dx_unit = HUGE_VAL;
-  for (Index e = 0; e < m.num_experts; ++e) {
-    const std::vector<Slot> slots = slots_of(e, tokens);
-    const std::vector<Matrix> inputs = expert_forward(problem, e, rows_of(x, slots), mistake);
-    const Matrix& y = inputs.back();
-    const Matrix weighted = rows_of(dout, slots, &tokens);
-    add_rows(y, slots, &tokens, out, out_magnitude);
-    for (const ExactToken& token : tokens)
-      for (double gate : token.gates) out_unit = std::min(out_unit, unit_of(y) * unit_of(gate));
-    dot_gates(dout, y, slots, dgates);
-    const Matrix drows = expert_backward(problem, e, inputs, weighted, results, mistake);
-    add_rows(drows, slots, nullptr, dx, dx_magnitude);
-    dx_unit = std::min(dx_unit, unit_of(drows));
+  const Answers answers(problem, slots, product(slots.tokens, x), product(slots.gates, dout), mistake, group,
+                        results);
+  results["output"] = product(slots.gates.transposed(), answers.y).as_floats();
+
+  Matrix dgates(x.rows, mixture.rule().top_k);  // of each choice: its token's row of dout times the answer
+  for (Index i = 0; i < answers.y.rows; ++i) {
+    const auto [token, rank] = slots.choices[static_cast<std::size_t>(i)];
+    const Matrix answer = rows_of(answers.y, {i, i + 1}).transposed();
+    dgates.at(token, rank) = product(rows_of(dout, {token, token + 1}), answer).at(0, 0);
   }
-  require_sum(out_magnitude, out_unit);
-  results["output"] = out.as_floats();
-  const Matrix dlogits = logits_backward(problem, tokens, dgates);
+  const Matrix dlogits = logits_backward(mixture, tokens, dgates);
   results[router_name()] = product(x.transposed(), dlogits).as_floats();
-  const Matrix through_router = product(dlogits, router.transposed());
+
+  const Matrix through_router = product(dlogits, router.transposed()), back = slots.tokens.transposed();
+  Matrix dx = product(back, answers.dx), absolute = answers.dx;
+  for (double& value : absolute.values) value = std::abs(value);
+  absolute = product(back, absolute);
+  const double unit = std::min(unit_of(answers.dx), unit_of(through_router));
   for (std::size_t i = 0; i < dx.values.size(); ++i) {
+    require_exact(absolute.values[i] + std::abs(through_router.values[i]), unit);
     dx.values[i] += through_router.values[i];
-    dx_magnitude.values[i] += std::abs(through_router.values[i]);
   }
-  require_sum(dx_magnitude, std::min(dx_unit, unit_of(through_router)));
-  results["input_grad"] = dx.as_floats();
+  results[Gradients::input_grad] = dx.as_floats();
   return results;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/workloads/data/denoising.hpp"
+#include "engine/workloads/data/digits.hpp"
 #include "engine/workloads/mlp/model.hpp"
 
 namespace shard {

@@ -1,5 +1,3 @@
-#include "engine/workloads/mlp/t5_block.hpp"
-
 #include <fmt/format.h>
 
 #include "engine/basics/printable.hpp"

@@ -1,10 +1,9 @@
-#include "engine/workloads/t5/network.hpp"
-
 #include <array>
 #include <cmath>
 
 #include "engine/workloads/decoder/foreign_config.hpp"
 #include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace shard {
 

@@ -1,4 +1,4 @@
-#include "engine/layers/expert_choice.hpp"
+#include "engine/layers/mixture_of_experts.hpp"
 
 #include <algorithm>
 #include <numeric>

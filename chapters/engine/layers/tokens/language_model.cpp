@@ -1,4 +1,4 @@
-#include "engine/layers/tokens/greedy.hpp"
+#include "engine/layers/tokens/language_model.hpp"
 
 #include <algorithm>
 #include <array>

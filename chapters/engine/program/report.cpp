@@ -1,4 +1,4 @@
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/program/commands.hpp"
 
 namespace shard {
 
@@ -193,6 +194,33 @@ std::string table_notes(const std::vector<Report>& reports) {
   if (any([](const Figure& f) { return f.is_booked; }))
     text += "\"booked\" means that the backend does not measure what it sends: it books the closed form.\n";
   return text + "ulp is the largest difference of any gradient to the unsharded network's, in exact mode.\n";
+}
+
+namespace {
+
+/// How well the first losses agree with the unsharded network's. Each report has its own comparison.
+std::string curve_notes(const std::vector<Report>& reports) {
+  double largest = 0;
+  for (const Report& r : reports)
+    if (r.curve) largest = std::max(largest, r.curve->largest);
+  return fmt::format("The losses of the first ten steps are the unsharded network's to a relative {:.1e}.\n",
+                     largest);
+}
+
+}  // namespace
+
+int summarize(const std::vector<std::string>& paths) {
+  if (paths.empty()) throw Error(Code::usage, "summary: expected report files, given none");
+  std::vector<Report> reports;
+  for (const std::string& path : paths) reports.push_back(read_report(path));
+  fmt::print("On {} devices. {}{}", reports.front().devices, table_notes(reports), curve_notes(reports));
+  bool is_good = true;
+  for (const Report& r : reports)
+    if (!r.is_good()) {
+      fmt::print("not as it should be: {} {}\n", r.chapter, r.variant);
+      is_good = false;
+    }
+  return is_good ? 0 : static_cast<int>(Code::differs);
 }
 
 }  // namespace shard
