@@ -100,7 +100,7 @@ void plant_in(const Variant& variant, const Options& options) {
   const int devices = group().num_devices();
   // All slices alike, so that a shape that no longer fits is one on every device at once.
   const std::vector<ExactProblem> problems =
-      variant.workload->live_problems(devices, accepted_by(variant, options));
+      live_problems_of(*variant.workload, devices, accepted_by(variant, options));
   CAPTURE(variant.name);
   CHECK(!problems.empty());
   for (const ExactProblem& problem : problems) {

@@ -123,7 +123,7 @@ PARTS["files_and_data"] = [
         ("problem-without-a-kink",
          "if (batch > 1) std::fill_n(problem.input.values.rbegin(), model_.model_dim, 0.0F);", "",
          "Somebody removes the row of zeros, which meets the ReLU at 0.", "nothing to see")),
-    *of("exact problems", DATA + "workload.cpp", "02_data_parallel", "02_data_parallel.equivalence",
+    *of("exact problems", "tests/equivalence/networks.cpp", "02_data_parallel", "02_data_parallel.equivalence",
         ("integer-step-of-another-remainder", "float>(((difference % 5) + 5) % 5 - 2)", "float>(difference % 5)",
          "Somebody forgets that C++ gives remainders the sign of their argument.", "nothing to see")),
     *of("networks", DATA + "mixture/model.cpp", "05_expert --variant top-k", "mixture_test",

@@ -26,13 +26,6 @@ void Adam::update(const Trainable& t, const Tensor& gradient) {
   adam_update(t.parameter, gradient, state[0], state[1], settings_, steps());
 }
 
-void IntegerMomentum::update(const Trainable& t, const Tensor& gradient) {
-  if (must_stay_(t.name)) return;
-  Tensor& momentum = state_of(t)[0];
-  integer_update(Rows(momentum), scale(gradient.clone(), 1 / unit_));
-  integer_update(t.parameter, momentum);
-}
-
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay, float unit) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);

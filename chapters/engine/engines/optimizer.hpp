@@ -104,22 +104,6 @@ class HalvingOptimizer : public Optimizer {
   IntegerOptimizer::MustStay must_stay_;
 };
 
-/// IntegerOptimizer with a state: m <- ((m - g) mod 5) - 2 and w <- ((w - m) mod 5) - 2. m begins with zeros.
-/// It shows whether a state is divided and kept correctly.
-class IntegerMomentum : public Optimizer {
- public:
-  explicit IntegerMomentum(IntegerOptimizer::MustStay must_stay, float unit = 1)
-      : must_stay_(std::move(must_stay)), unit_(unit) {}
-  std::vector<std::string> state_names() const override { return {"momentum"}; }
-
- protected:
-  void update(const Trainable& t, const Tensor& gradient) override;
-
- private:
-  IntegerOptimizer::MustStay must_stay_;
-  float unit_;
-};
-
 /// Makes "sgd", "adam" or "integer" (with its `unit`). \throws Error usage for another name
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay, float unit = 1);

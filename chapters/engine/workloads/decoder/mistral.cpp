@@ -89,9 +89,7 @@ DecoderModel mistral_model(const ForeignModel& model) {
                                  : family == "mistral" ? mistral_family
                                                        : llama_family);
   require_countable(config, m);
-  const std::string tied = config.text("tie_word_embeddings", "false");
-  if (tied != "true" && tied != "false") config.refuse_value("tie_word_embeddings", "true or false", tied);
-  m.is_tied = has_tied_head(model, "model.embed_tokens.weight", tied == "true");
+  m.is_tied = has_tied_head(model, "model.embed_tokens.weight", config.truth("tie_word_embeddings", false));
   require_same_network(config, m);
   m.how = Arithmetic::real(m.head_dim);
   // Older files have the frequencies of the rotary positions, which follow from config.json.

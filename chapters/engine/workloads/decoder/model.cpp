@@ -54,13 +54,6 @@ std::vector<Parameter> DecoderModel::parameters() const {
   return all;
 }
 
-Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name) {
-  const Shape shape = checkpoint.shape(name);
-  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0)
-    refuse_parameter(checkpoint, name, "a matrix of at least 1 by 1", to_string(shape));
-  return shape;
-}
-
 namespace {
 
 /// The number of heads in a width.

@@ -50,9 +50,6 @@ DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim);
 /// \throws Error file unless a checkpoint has exactly these parameters, in these shapes, those of a `kind`
 void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected,
                         const std::string& kind);
-/// The shape of a matrix. \throws Error file unless it is one of at least 1 by 1
-Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name);
-
 /// \name Parameters of a decoder. Weights of products are stored (in, out)
 /// @{
 inline const char* embedding_name() {

@@ -80,41 +80,6 @@ class MixtureKind : public WorkloadKind {
     return std::make_shared<Mixture>(MixtureModel{{layers, model_dim, hidden_dim}, 4}, RoutingRule{top_k_});
   }
 
-  /// More and fewer experts than devices and than tokens; with and without capacities, some so small that
-  /// every expert drops tokens; with and without the balancing loss and skew (which exact problems set to 0).
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    struct Routed {
-      Index num_experts;
-      RoutingRule rule;
-    };
-    std::vector<Routed> all_routed = {
-        {7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
-    if (top_k_ == 1)
-      all_routed = {
-          {7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
-    std::vector<TestCase> all;
-    for (Index layers : {1, 2, 3, 6})
-      for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
-        for (const auto& [num_experts, rule] : all_routed) {
-          auto mixture = std::make_shared<Mixture>(MixtureModel{{layers, dim, hidden}, num_experts}, rule);
-          if (accepts(*mixture)) all.push_back({mixture, batch});
-        }
-    return all;
-  }
-  /// Experts have no capacity, so a row's result does not depend on other rows.
-  TestCase streamed_case(const Accepts&) const override {
-    return {std::make_shared<Mixture>(MixtureModel{{3, 5, 7}, 4}, RoutingRule{top_k_, std::nullopt, 0.01, 0}),
-            11};
-  }
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    for (Index layers : {2, 3, 6}) {
-      ExactProblem problem = make_live_mixture(layers, top_k_, devices);
-      if (accepts(*problem.workload)) all.push_back(std::move(problem));
-    }
-    return all;
-  }
-
  private:
   RoutingRule rule(const Options& o) const {
     RoutingRule rule{top_k_ == 1 ? 1 : o[option().top_k], std::nullopt, o[option().aux_weight],

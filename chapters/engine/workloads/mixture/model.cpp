@@ -38,18 +38,13 @@ void require_expert_names(const Checkpoint& checkpoint, Index experts, Index lay
 }  // namespace
 
 MixtureModel mixture_of(const Checkpoint& checkpoint) {
-  Shape router = checkpoint.shape(router_name());
-  if (router.size() != 2 || router[0] == 0 || router[1] == 0)
-    refuse_parameter(checkpoint, router_name(), "a matrix of at least 1 by 1", to_string(router));
+  const Shape router = matrix_shape(checkpoint, router_name());
   MixtureModel model;
   model.model_dim = router[0];
   model.num_experts = router[1];
   model.num_layers = (static_cast<Index>(checkpoint.names().size()) - 1) / model.num_experts;
   require_expert_names(checkpoint, model.num_experts, model.num_layers);
-  Shape first = checkpoint.shape(expert_layer_name(0, 0));
-  if (first.size() != 2 || first[1] == 0)
-    refuse_parameter(checkpoint, expert_layer_name(0, 0), "a matrix of at least 1 by 1", to_string(first));
-  model.hidden_dim = first[1];
+  model.hidden_dim = matrix_shape(checkpoint, expert_layer_name(0, 0))[1];
   for (Index e = 0; e < model.num_experts; ++e)
     for (Index l = 0; l < model.num_layers; ++l)
       require_parameter(checkpoint, expert_layer_name(e, l), model.shape(l));

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Exact problems of a mixture. problem.cpp makes them, choices.cpp routes tokens,
-/// solution.cpp has the results; live_problem.cpp makes those in which every number matters.
+/// Exact problems of a mixture. problem.cpp makes them and routes tokens, from the definitions and without the
+/// code of a router; solution.cpp has the results.
 
 #include <optional>
 #include <vector>
@@ -26,13 +26,6 @@ Solution solve_mixture(const ExactProblem& problem, Cause mistake, Communicator&
 
 /// The routing of the problem's choices, from the definitions.
 RoutedCounts route_mixture(const ExactProblem& problem, int devices);
-
-/// A problem in which every number that is sent affects a result. All numbers are positive, and no two
-/// experts are equal. Every device receives as many rows as it sends, so shapes stay the same when a call is
-/// left out. Only device 0 fills expert 0 to its capacity. So a wrong count of its choices changes the
-/// balancing loss, but not the tokens that are sent. (Otherwise the devices would disagree on the rows that
-/// arrive, and the job would end with that error.)
-ExactProblem make_live_mixture(Index num_layers, Index top_k, int devices);
 
 inline constexpr float logit_step = 128;  ///< exp(-128) is 0 in float32
 

@@ -49,48 +49,6 @@ class MlpKind : public WorkloadKind {
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     return std::make_shared<Mlp>(Model{layers, model_dim, hidden_dim});
   }
-
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    std::vector<TestCase> all;
-    for (Index layers : depths(accepts, {1, 2, 3, 6}, {0, 1, 3}))
-      for (auto [batch, dim, hidden] :
-           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 5, 2}, {13, 4, 11}, {16, 8, 16}})
-        all.push_back({sized(layers, dim, hidden), batch});
-    return all;
-  }
-  TestCase streamed_case(const Accepts& accepts) const override {
-    return {sized(depths(accepts, {3}, {1}).front(), 5, 7), 11};
-  }
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    bool is_dense = false;  // the shallowest
-    for (Index layers : depths(accepts, {2, 3, 6}, {0, 1})) {
-      const Model model{layers, devices, 2 * devices};
-      const bool may_be = may_be_dense(model, 3 * devices);
-      if (is_dense && !may_be) continue;  // a cut matrix would read a part of each row only
-      if (all.empty()) is_dense = may_be;
-      all.push_back(make_live_problem(model, 3 * devices));
-    }
-    return all;
-  }
-
- private:
-  /// The accepted numbers of layers among `usual`. If `usual` has too few layers: the fewest accepted, plus
-  /// each of `more`. At least one.
-  std::vector<Index> depths(const Accepts& accepts, const std::vector<Index>& usual,
-                            const std::vector<Index>& more) const {
-    auto is_accepted = [&](Index layers) { return accepts(*sized(layers, 5, 7)); };
-    const Index fewest = fewest_layers(is_accepted);
-    std::vector<Index> all = usual;
-    if (fewest > 2) {
-      all.clear();
-      for (Index m : more) all.push_back(fewest + m);
-    }
-    const Index last = all.back();
-    std::erase_if(all, [&](Index layers) { return !is_accepted(layers); });
-    if (all.empty()) all.push_back(is_accepted(last + 1) ? last + 1 : fewest);
-    return all;
-  }
 };
 
 }  // namespace
@@ -98,14 +56,6 @@ class MlpKind : public WorkloadKind {
 const WorkloadKind& mlp() {
   static const MlpKind kind;
   return kind;
-}
-
-Index fewest_layers(const std::function<bool(Index num_layers)>& accepts) {
-  constexpr Index most = 1000;
-  for (Index layers = 1; layers <= most; ++layers)
-    if (accepts(layers)) return layers;
-  throw Error(Code::usage,
-              fmt::format("expected a number of layers that the variant accepts, given 1 to {}", most));
 }
 
 MlpSetting::MlpSetting(const Setting& setting) : Setting(setting) {

@@ -37,6 +37,13 @@ void require_parameter(const Checkpoint& from, const std::string& name, const Sh
                    to_string(given) + (is_transposed ? ": PyTorch stores (out, in)?" : ""));
 }
 
+Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name) {
+  const Shape shape = checkpoint.shape(name);
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0)
+    refuse_parameter(checkpoint, name, "a matrix of at least 1 by 1", to_string(shape));
+  return shape;
+}
+
 namespace {
 
 /// Whether a name is that of a layer below `num_layers`.
@@ -60,9 +67,7 @@ Model model_of(const Checkpoint& checkpoint) {
           checkpoint, "parameters",
           "layer_0/weights, layer_1/weights, ... without a gap, and no other (layers have no biases)",
           fmt::format("{}, one of them named {}, which is unknown", model.num_layers, printable(name, 60)));
-  Shape first = checkpoint.shape(layer_name(0));
-  if (first.size() != 2 || first[0] == 0 || first[1] == 0)
-    refuse_parameter(checkpoint, layer_name(0), "a matrix of at least 1 by 1", to_string(first));
+  const Shape first = matrix_shape(checkpoint, layer_name(0));
   model.model_dim = first[0];
   model.hidden_dim = first[1];
   for (Index layer = 0; layer < model.num_layers; ++layer)

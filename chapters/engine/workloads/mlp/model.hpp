@@ -54,6 +54,8 @@ Index layers_in_blocks(const Checkpoint& checkpoint);
 /// \throws Error file: what is wrong with a parameter
 [[noreturn]] void refuse_parameter(const Checkpoint& from, const std::string& name,
                                    const std::string& expected, const std::string& given);
+/// The shape of a matrix. \throws Error file unless it is one of at least 1 by 1
+Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name);
 /// \throws Error file unless the parameter has this shape. The message for the transposed shape asks whether
 /// it is PyTorch's
 void require_parameter(const Checkpoint& from, const std::string& name, const Shape& expected);

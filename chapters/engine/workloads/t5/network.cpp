@@ -36,12 +36,6 @@ void require_countable(const ForeignConfig& config, const T5Model& m) {
       11 * blocks, m.model_dim * (blocks * of_block + 2.0 * m.vocabulary) + 2.0 * m.buckets * m.heads);
 }
 
-bool truth(ForeignConfig& config, const std::string& name, const std::string& otherwise) {
-  const std::string given = config.text(name, otherwise);
-  if (given != "true" && given != "false") config.refuse_value(name, "true or false", given);
-  return given == "true";
-}
-
 /// "gated-gelu" means GELU with tanh: this name is older than those of the other forms.
 Hidden hidden_of(ForeignConfig& config) {
   const std::string given = config.text("feed_forward_proj", "relu");
@@ -78,10 +72,10 @@ T5Model t5_model(const ForeignModel& model) {
   T5Model m = sizes(config);
   require_countable(config, m);
   m.hidden = hidden_of(config);
-  const bool says_tied = truth(config, "tie_word_embeddings", "true");
+  const bool says_tied = config.truth("tie_word_embeddings", true);
   // transformers 5 ties a T5's head whatever config.json says. Without files, config.json counts.
   m.is_tied = has_tied_head(model, "shared.weight", says_tied || model.parameters);
-  if (truth(config, "scale_decoder_outputs", says_tied ? "true" : "false"))
+  if (config.truth("scale_decoder_outputs", says_tied))
     m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
   require_same_network(config);
   if (model.parameters) require_tensors(model, m.parameters(), t5_names(m), is_of_older_files);
