@@ -1,6 +1,6 @@
 /// Weights on the host and on the disk: the memory that they take on the host while a network runs.
 
-#include "engine/dispatch/offloaded_weights.hpp"
+#include "10_checkpoints/dispatch/offloaded_weights.hpp"
 
 #include "10_checkpoints/dispatched_decoder.hpp"
 #include "engine/basics/ranges.hpp"

@@ -6,7 +6,7 @@ DATA = "chapters/engine/workloads/"
 PROOF = "chapters/engine/proof/"
 PROGRAM = "chapters/engine/program/"
 CHECKPOINTS = "chapters/engine/checkpoints/"
-DISPATCH = "chapters/engine/dispatch/"
+DISPATCH = "chapters/10_checkpoints/dispatch/"
 SAVED = ("02_data_parallel.equivalence saved*, 03_tensor_parallel.equivalence saved*, "
          "06_fully_sharded.equivalence saved*")
 

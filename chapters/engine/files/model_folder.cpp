@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <filesystem>
+#include <set>
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
@@ -144,6 +145,21 @@ std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::st
   if (has_name(one)) return open_checkpoint(one);
   if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
   bad_file(folder, "no parameters", name + " or " + name + ".index.json", "neither");
+}
+
+std::map<std::string, std::string> stored_types(const std::string& folder) {
+  std::set<std::string> files;
+  if (has_name(folder + "/model.safetensors"))
+    files.insert("model.safetensors");
+  else
+    for (const auto& [tensor, file] : read_tensor_index(folder + '/' + TensorIndex::file_name).file_of)
+      files.insert(file);
+  std::map<std::string, std::string> types;
+  for (const std::string& file : files) {
+    const SafetensorsFile opened(folder + '/' + file);
+    for (const auto& [name, entry] : opened.entries()) types[name] = entry.dtype;
+  }
+  return types;
 }
 
 bool has_model_config(const std::string& folder) {

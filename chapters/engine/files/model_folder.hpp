@@ -44,6 +44,9 @@ std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::st
 /// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
 ForeignModel open_model_folder(const std::string& path);
 
+/// The types of all tensors in a folder's files, from their headers. \throws Error file
+std::map<std::string, std::string> stored_types(const std::string& folder);
+
 /// The tokens that end a sequence: `eos_token_id` of the folder's generation_config.json or, without that
 /// file, of its config.json, or the default of the network's family. None if it is null. \throws Error file
 std::vector<Index> end_tokens(const std::string& folder);

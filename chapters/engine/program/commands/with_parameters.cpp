@@ -9,7 +9,6 @@
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
-#include "engine/dispatch/modules/families.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
@@ -108,7 +107,7 @@ int save(Communicator& group, const Variant& variant, const Arguments& arguments
   engine->load_checkpoint(*params.checkpoint);
   SavedTensors saved{"model", held_parameters(*engine), {}, params.stored_as};
   for (const Parameter& p : network->parameters()) saved.order.push_back(p.name);
-  if (!params.stored_as.empty()) saved.types = dispatch::stored_types(arguments.params);
+  if (!params.stored_as.empty()) saved.types = stored_types(arguments.params);
   save_checkpoint(group, arguments.save, arguments.form, {saved}, std::nullopt,
                   params.stored_as.empty() ? "" : arguments.params);
   return 0;

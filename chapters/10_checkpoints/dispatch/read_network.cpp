@@ -3,30 +3,15 @@
 #include <map>
 #include <set>
 
-#include "engine/dispatch/modules/families.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/safetensors.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/t5/model.hpp"
+#include "families.hpp"
 
 namespace shard::dispatch {
 
 namespace fs = std::filesystem;
-
-std::map<std::string, std::string> stored_types(const std::string& folder) {
-  std::set<std::string> files;
-  if (has_name(folder + "/model.safetensors"))
-    files.insert("model.safetensors");
-  else
-    for (const auto& [tensor, file] : read_tensor_index(folder + '/' + TensorIndex::file_name).file_of)
-      files.insert(file);
-  std::map<std::string, std::string> types;
-  for (const std::string& file : files) {
-    const SafetensorsFile opened(folder + '/' + file);
-    for (const auto& [name, entry] : opened.entries()) types[name] = entry.dtype;
-  }
-  return types;
-}
 
 namespace {
 

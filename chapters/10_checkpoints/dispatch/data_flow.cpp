@@ -1,4 +1,4 @@
-#include "engine/dispatch/modules/data_flow.hpp"
+#include "data_flow.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

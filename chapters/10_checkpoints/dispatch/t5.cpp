@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "engine/dispatch/modules/families.hpp"
+#include "families.hpp"
 
 namespace shard::dispatch {
 

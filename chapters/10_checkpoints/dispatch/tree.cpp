@@ -1,4 +1,4 @@
-#include "engine/dispatch/modules/tree.hpp"
+#include "tree.hpp"
 
 #include <algorithm>
 #include <set>

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/dispatch/modules/tree.hpp"
+#include "tree.hpp"
 
 namespace shard::dispatch {
 

@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "engine/dispatch/modules/tree.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/t5/model.hpp"
+#include "tree.hpp"
 
 namespace shard::dispatch {
 
@@ -34,7 +34,4 @@ Network t5_network(const T5Model& model);
 /// headers give the types of elements, otherwise config.json does. \throws Error file as the reader of
 /// chapter 08 does, and for another family
 Network read_network(const std::string& path);
-/// The types of all tensors in a folder's files, from their headers. \throws Error file
-std::map<std::string, std::string> stored_types(const std::string& folder);
-
 }  // namespace shard::dispatch

@@ -1,4 +1,4 @@
-#include "engine/dispatch/device_map.hpp"
+#include "device_map.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/dispatch/modules/tree.hpp"
+#include "tree.hpp"
 
 namespace shard::dispatch {
 

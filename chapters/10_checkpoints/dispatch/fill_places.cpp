@@ -2,8 +2,8 @@
 #include <deque>
 #include <iterator>
 
+#include "device_map.hpp"
 #include "engine/device/error.hpp"
-#include "engine/dispatch/device_map.hpp"
 
 namespace shard::dispatch {
 

@@ -1,4 +1,4 @@
-#include "engine/dispatch/offloaded_weights.hpp"
+#include "offloaded_weights.hpp"
 
 #include "engine/device/error.hpp"
 #include "engine/device/this_device.hpp"
