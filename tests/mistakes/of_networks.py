@@ -86,7 +86,7 @@ PARTS["encoder_decoders"] = [
         ("t5-gelu-of-the-error-function", "z * sigma(gelu_argument(z))",
          "0.5F * z * (1 + std::erf(z * 0.70710678F))", "Somebody knows GELU by its first definition.",
          "nothing to see")),
-    *of("T5's files", "chapters/engine/workloads/t5/network.cpp", "", "safetensors_test t5:*",
+    *of("T5's files", "chapters/engine/workloads/t5/model.cpp", "", "safetensors_test t5:*",
         ("t5-file-scales-the-logits-of-a-head", '"scale_decoder_outputs", says_tied', '"scale_decoder_outputs", true',
          "Somebody reads a network of version 1.1 as one of the first version.", "wrong from the start")),
 ]

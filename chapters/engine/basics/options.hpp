@@ -36,8 +36,12 @@ OptionText option_text(const std::string& name, const std::string& initial, cons
 /// An option whose value is an Index, a double or a std::string.
 template <class T>
 struct Option : OptionText {
-  Option(const std::string& option, const T& value, const std::string& help_text)
-      : OptionText(option_text(option, value, help_text)) {}
+  /// `of_type`: its type in --help, if not that of all such values.
+  Option(const std::string& option, const T& value, const std::string& help_text,
+         const std::string& of_type = "")
+      : OptionText(option_text(option, value, help_text)) {
+    if (!of_type.empty()) type = of_type;
+  }
 };
 
 /// The values that were given for options, by their names.

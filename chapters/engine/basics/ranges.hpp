@@ -12,6 +12,8 @@ struct HostTensor {
   std::vector<std::int64_t> shape;
   std::vector<float> values;
 };
+/// The transpose of a matrix.
+HostTensor transposed(const HostTensor& matrix);
 
 /// The size of the pieces in which tensors move between files, the host and devices. A piece is read and
 /// written several times, so it fits into a core's second-level cache. Pieces of 4 MiB are no faster.

@@ -98,10 +98,8 @@ std::string MeshShape::describe() const {
 }
 
 Option<std::string> mesh_option(const std::vector<std::string>& axes) {
-  Option<std::string> option("--mesh", fmt::to_string(fmt::join(axes, ",")),
-                             "Axes, the last varies fastest, with sizes or without: data=2,tensor=2");
-  option.type = "AXES";
-  return option;
+  return {"--mesh", fmt::to_string(fmt::join(axes, ",")),
+          "Axes, the last varies fastest, with sizes or without: data=2,tensor=2", "AXES"};
 }
 
 MeshShape mesh_shape(const std::string& text, const std::vector<std::string>& known, int devices) {

@@ -58,14 +58,6 @@ std::optional<OptionText> Variant::declared(const std::string& option) const {
   return std::nullopt;
 }
 
-bool Variant::has_option(const std::string& option) const {
-  return declared(option).has_value();
-}
-
-std::vector<Options> Variant::test_options(int devices) const {
-  return tested_on ? tested_on(devices) : tested_with;
-}
-
 const Variant& Chapter::variant(const std::string& name) const {
   std::vector<std::string> names;
   for (const Variant& v : variants) {

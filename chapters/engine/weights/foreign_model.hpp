@@ -37,7 +37,4 @@ using ForeignNames = std::map<std::string, ForeignName>;
 std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
                                     std::string source);
 
-/// The transpose of a matrix.
-HostTensor transposed(const HostTensor& matrix);
-
 }  // namespace shard

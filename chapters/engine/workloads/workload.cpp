@@ -98,10 +98,6 @@ ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string
                                        name(), model.source));
 }
 
-Solution solve(const ExactProblem& problem, Communicator& group) {
-  return problem.workload->solve(problem, group);
-}
-
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
   const Index width = problem.output_grad.shape.at(1);
   std::vector<float> kept(problem.output_grad.values.size());

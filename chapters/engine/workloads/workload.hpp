@@ -157,7 +157,9 @@ class Workload {
 
 /// The results of a problem, computed by its workload. The unsharded engine is made on `group`, the group of the
 /// engines that are compared with it. One device may call this alone.
-Solution solve(const ExactProblem& problem, Communicator& group);
+inline Solution solve(const ExactProblem& problem, Communicator& group) {
+  return problem.workload->solve(problem, group);
+}
 /// The problem in which only these rows of the batch count: the output gradients of others are 0.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// The addend of each of `devices` devices to the results, if the rows of the batch are divided: the solution

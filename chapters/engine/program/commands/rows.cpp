@@ -12,21 +12,33 @@
 
 namespace shard {
 
-bool InputLines::next(std::string& line) {
-  if (!std::getline(in_, line)) return false;
-  ++line_;
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  return true;
-}
+namespace {
 
-void InputLines::complain(Code code, const std::string& what) const {
-  throw Error(code, fmt::format("standard input: line {}: {}", line_, what));
-}
+/// The lines of standard input, counted for messages.
+class InputLines {
+ public:
+  explicit InputLines(std::istream& in) : in_(in) {}
 
-void InputLines::complain(Code code, const std::string& expected, const std::string& given) const {
-  complain(code, fmt::format("expected {}, given {}", expected, given));
-}
+  /// Reads the next line, without its end. False at the end of the input.
+  bool next(std::string& line) {
+    if (!std::getline(in_, line)) return false;
+    ++line_;
+    if (line.ends_with('\r')) line.pop_back();
+    return true;
+  }
+  [[noreturn]] void complain(Code code, const std::string& what) const {
+    throw Error(code, fmt::format("standard input: line {}: {}", line_, what));
+  }
+  [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const {
+    complain(code, fmt::format("expected {}, given {}", expected, given));
+  }
 
+ private:
+  std::istream& in_;
+  Index line_ = 0;
+};
+
+/// Writes numbers to standard output, this many in a line. \throws Error file
 void write_lines(const std::vector<float>& values, Index width) {
   fmt::memory_buffer text;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -35,8 +47,6 @@ void write_lines(const std::vector<float>& values, Index width) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
     throw Error(Code::file, "standard output: expected to write the results, given an error of the system");
 }
-
-namespace {
 
 class NumberInput : public InputStream {
  public:

@@ -9,7 +9,7 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/engines/sharded_engine.hpp"
-#include "engine/workloads/data/data_path.hpp"
+#include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -107,12 +107,8 @@ std::string draw_digits(const std::vector<std::vector<float>>& images) {
 }
 
 const Option<std::string>& DenoisingWorkload::data_option() {
-  static const Option<std::string> data = [] {
-    Option<std::string> option("--data", Digits::default_path(),
-                               "The digits, 64 pixels of 0..16 and a label a line");
-    option.type = "FILE";
-    return option;
-  }();
+  static const Option<std::string> data("--data", Digits::default_path(),
+                                        "The digits, 64 pixels of 0..16 and a label a line", "FILE");
   return data;
 }
 

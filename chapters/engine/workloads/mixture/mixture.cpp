@@ -23,7 +23,7 @@ struct MixtureOptions {
   Option<Index> experts{"--experts", 7, "Experts, each a stack of these layers"};
   Option<std::string> capacity_factor{
       "--capacity-factor", "1.25",
-      "An expert takes this many times its even share of the choices, and drops the rest; or none"};
+      "An expert takes this many times its even share of the choices, and drops the rest; or none", "X"};
   Option<double> aux_weight{"--aux-weight", 0.01, "Of the loss that balances the load"};
   Option<double> skew{
       "--skew", 0,
@@ -31,7 +31,6 @@ struct MixtureOptions {
   Option<Index> top_k{"--top-k", 2, "Experts for each token"};
 
   MixtureOptions() {
-    capacity_factor.type = "X";
     capacity_factor.expected = "a finite number above 0, or none";
     capacity_factor.accepts = [](const std::string& text) {
       return text == "none" || is_number(text, [](double x) { return x > 0 && std::isfinite(x); });
