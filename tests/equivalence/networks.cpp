@@ -6,7 +6,7 @@
 
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/exact_values.hpp"
-#include "engine/workloads/mixture/problem.hpp"
+#include "engine/workloads/mixture/mixture.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/t5/t5.hpp"
 
@@ -129,7 +129,7 @@ HostTensor live_router(const MixtureModel& m, Index N) {
   HostTensor router{{m.model_dim, m.num_experts},
                     std::vector<float>(static_cast<std::size_t>(m.model_dim * m.num_experts))};
   auto prefer = [&](Index type, Index expert) {
-    router.values[static_cast<std::size_t>(type * m.num_experts + expert)] = logit_step / 8;
+    router.values[static_cast<std::size_t>(type * m.num_experts + expert)] = 128.0F / 8;
   };
   for (Index d = 0; d < N; ++d) {
     prefer(d, 0);

@@ -50,8 +50,6 @@ TensorIndex read_tensor_index(const std::string& path) {
 
 namespace {
 
-using namespace checkpoint;
-
 /// Tensors of several files, with an index that names the file of each tensor.
 class IndexedCheckpoint : public Checkpoint {
  public:
@@ -97,7 +95,7 @@ class IndexedCheckpoint : public Checkpoint {
   }
   const Checkpoint& known_holder(const std::string& name) const {
     const Checkpoint* file = holder(name);
-    if (file == nullptr) refuse_unknown(source(), name);
+    if (file == nullptr) refuse_unknown(name);
     return *file;
   }
 

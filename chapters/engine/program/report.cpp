@@ -78,12 +78,10 @@ Index Figure::largest() const {
   return measured.empty() ? 0 : *std::ranges::max_element(measured);
 }
 
-Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula) {
-  return {group.exchange(what, measured), group.exchange(what, formula)};
-}
-
-Figure gather_figure(Communicator& group, const char* what, Index measured) {
-  return {group.exchange(what, measured)};
+Figure gather_figure(Communicator& group, const char* what, Index measured, std::optional<Index> formula) {
+  Figure figure{group.exchange(what, measured)};
+  if (formula) figure.formula = group.exchange(what, *formula);
+  return figure;
 }
 
 namespace {

@@ -64,10 +64,9 @@ struct Outcome {
   bool is_right = true;  ///< whether values and figures are right
 };
 
-/// Gathers the measured number and the closed form's of each device. A collective.
-Figure gather_figure(Communicator& group, const char* what, Index measured, Index formula);
-/// Gathers a number without a closed form. A collective.
-Figure gather_figure(Communicator& group, const char* what, Index measured);
+/// Gathers the measured number of each device, and the closed form's if there is one. A collective.
+Figure gather_figure(Communicator& group, const char* what, Index measured,
+                     std::optional<Index> formula = std::nullopt);
 
 /// Writes the whole file or none: see Replacement. \throws Error file when it cannot be written
 void write_report(const std::string& path, const Report& report);

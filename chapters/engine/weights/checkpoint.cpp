@@ -21,8 +21,9 @@ Index indices_of_piece(const Ranges& part, std::size_t axis) {
 
 }  // namespace
 
-void checkpoint::refuse_unknown(const std::string& source, const std::string& name) {
-  throw Error(Code::file, fmt::format("{}: expected a parameter {}, given none of that name", source, name));
+void Checkpoint::refuse_unknown(const std::string& name) const {
+  throw Error(Code::file,
+              fmt::format("{}: expected a parameter {}, given none of that name", source(), name));
 }
 
 std::vector<std::string> ListedCheckpoint::names() const {
@@ -33,7 +34,7 @@ std::vector<std::string> ListedCheckpoint::names() const {
 
 Shape ListedCheckpoint::shape(const std::string& name) const {
   const auto found = shapes_.find(name);
-  if (found == shapes_.end()) checkpoint::refuse_unknown(source_, name);
+  if (found == shapes_.end()) refuse_unknown(name);
   return found->second;
 }
 

@@ -49,6 +49,10 @@ class Checkpoint {
   }
   Tensor whole(const std::string& name) const { return part(name, all_of(shape(name))); }
 
+ protected:
+  /// \throws Error file: there is no parameter of that name
+  [[noreturn]] void refuse_unknown(const std::string& name) const;
+
  private:
   /// Implements `read`. The parameter exists and has these indices.
   virtual std::vector<float> values(const std::string& name, const Ranges& part) const = 0;
@@ -77,14 +81,6 @@ class ListedCheckpoint : public Checkpoint {
   std::map<std::string, Shape> shapes_;
   std::string source_;
 };
-
-/// Errors that all checkpoints share.
-namespace checkpoint {
-
-/// \throws Error file: `source` has no parameter of that name
-[[noreturn]] void refuse_unknown(const std::string& source, const std::string& name);
-
-}  // namespace checkpoint
 
 /// Parameters in the host's memory, such as those of an exact problem. `source` names them in messages.
 std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source);

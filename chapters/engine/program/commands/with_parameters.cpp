@@ -78,7 +78,7 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
                                            "--block encoder.0, given the folder {} alone",
                                            path));
     ForeignModel model = open_model_folder(arguments.params);
-    auto [network, names] = kind.network_of(model);
+    const auto [network, names] = kind.network_of(model);
     if (group.device_id() == 0) say_whether_tied(model, names);
     return {renamed(std::move(model.parameters), names, path), names, network};
   }

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "engine/engines/sharded_engine.hpp"
-#include "engine/workloads/mixture/problem.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard {
@@ -154,30 +153,8 @@ std::unique_ptr<Journal> Mixture::journal() const {
   return std::make_unique<MixtureJournal>();
 }
 
-ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
-  return make_exact_mixture(*this, batch, seed, digits_of_width(model_.model_dim));
-}
-
-Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const {
-  return solve_mixture(problem, mistake, group);
-}
-
-namespace {
-
-std::shared_ptr<const StepData> routed_step(RoutedCounts counts) {
-  auto step = std::make_shared<RoutedStep>();
-  step->counts = std::move(counts);
-  return step;
-}
-
-}  // namespace
-
 std::shared_ptr<const StepData> Mixture::step_data(const ShardedEngine& engine) const {
-  return routed_step(dynamic_cast<const RoutesTokens&>(engine).routed());
-}
-
-std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, int devices) const {
-  return routed_step(route_mixture(problem, devices));
+  return std::make_shared<RoutedStep>(dynamic_cast<const RoutesTokens&>(engine).routed());
 }
 
 const Mixture& as_mixture(const Workload& workload) {

@@ -27,7 +27,11 @@ class Mixture : public DenoisingWorkload {
   std::string input_hint(Index width) const override;
   std::unique_ptr<Journal> journal() const override;
 
-  /// See problem.hpp.
+  /// Sums have integers times powers of two as addends, and gates are such numbers: logits are multiples of
+  /// 128, and exp(−128) is 0 in float32, so the experts with the row's largest logit share its probability
+  /// equally. Their number is 1, 2, 4, ... by construction. The weight of the balancing loss, if not 0, becomes
+  /// one for which its derivative is an integer; skew becomes 0. \throws Error internal when no such problem is
+  /// found
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem, Communicator& group) const override {
     return solve_with(Cause::unknown, problem, group);
@@ -53,6 +57,8 @@ const Mixture& as_mixture(const Workload& workload);
 /// The choices of a step, for closed forms.
 struct RoutedStep : StepData {
   RoutedCounts counts;
+
+  explicit RoutedStep(RoutedCounts of_step) : counts(std::move(of_step)) {}
 
   int devices() const override { return counts.devices; }
   bool equals(const StepData& other) const override {
