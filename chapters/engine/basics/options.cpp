@@ -69,25 +69,15 @@ double Options::operator[](const Option<double>& option) const {
   return std::strtod(text(option).c_str(), nullptr);
 }
 
-bool Options::has(const std::string& name) const {
-  return std::ranges::binary_search(given_, name, {}, &Given::name);
-}
-
 const std::string& Options::given(const std::string& name) const {
-  auto found = std::ranges::lower_bound(given_, name, {}, &Given::name);
-  if (found == given_.end() || found->name != name) refuse(Code::internal, name, "a value", "none");
-  return found->text;
-}
-
-void Options::set(const std::string& name, const std::string& text) {
-  auto place = std::ranges::lower_bound(given_, name, {}, &Given::name);
-  if (place == given_.end() || place->name != name) place = given_.insert(place, {name, {}});
-  place->text = text;
+  const auto found = given_.find(name);
+  if (found == given_.end()) refuse(Code::internal, name, "a value", "none");
+  return found->second;
 }
 
 std::vector<std::string> Options::names() const {
   std::vector<std::string> all;
-  for (const Given& one : given_) all.push_back(one.name);
+  for (const auto& [name, text] : given_) all.push_back(name);
   return all;
 }
 

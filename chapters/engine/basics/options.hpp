@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -60,27 +61,22 @@ class Options {
     return more;
   }
 
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const { return given_.contains(name); }
   /// The text that was given for an option. `has` must be true.
   const std::string& given(const std::string& name) const;
   /// The names of all options that were given.
   std::vector<std::string> names() const;
   /// `text` must be one that the option accepts.
-  void set(const std::string& name, const std::string& text);
+  void set(const std::string& name, const std::string& text) { given_[name] = text; }
   /// "--micro-batches 3", for messages.
   std::string describe() const;
 
  private:
-  struct Given {
-    std::string name;
-    std::string text;
-  };
-
   const std::string& text(const OptionText& option) const {
     return has(option.name) ? given(option.name) : option.initial;
   }
 
-  std::vector<Given> given_;  // by name
+  std::map<std::string, std::string> given_;  // by name
 };
 
 /// Whether the whole text is a number, and one for which `is_good` is true.

@@ -163,7 +163,7 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   Arguments arguments;
   arguments.variant = chapter.variants.front().name;
   const Options defaults = with_default_network(devices, chapter, chapter.variants.front(), Options());
-  const auto declared = add_commands(app, chapter, defaults, arguments);
+  add_commands(app, chapter, defaults, arguments);
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   std::vector<std::string> words = with_command(given);

@@ -100,7 +100,7 @@ class DeclaredOptions {
           return declared && declared->accepts(text);
         });
       };
-      auto set = [this, name = o.name](const std::string& text) { given_.set(name, text); };
+      auto set = [&given = given_, name = o.name](const std::string& text) { given.set(name, text); };
       add_read(command_, o.name, o.type, set, help)
           ->check(accepting(o.expected, is_taken))
           ->default_str(initial.has(o.name) ? initial.given(o.name) : o.initial);
@@ -120,22 +120,21 @@ std::vector<std::string> names_of(const std::vector<Variant>& variants) {
   return names;
 }
 
-/// The options that variants and their workloads declare. The returned object must live until the command line has
-/// been parsed.
-std::shared_ptr<DeclaredOptions> add_declared(CLI::App& command, const Chapter& chapter, Arguments& a) {
-  auto declared = std::make_shared<DeclaredOptions>(command, chapter, a.options);
-  for (const Variant& v : chapter.variants) declared->add(v.options);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->options());
+/// The options that variants and their workloads declare.
+DeclaredOptions add_declared(CLI::App& command, const Chapter& chapter, Arguments& a) {
+  DeclaredOptions declared(command, chapter, a.options);
+  for (const Variant& v : chapter.variants) declared.add(v.options);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->options());
   return declared;
 }
 
-/// Adds the options of all commands. The returned object must live until the command line has been parsed.
-std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
+/// Adds the options of all commands.
+DeclaredOptions add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
   const std::vector<std::string> names = names_of(chapter.variants);
   add(command, "--variant", "NAME", a.variant, "How to carry out the strategy:" + list_of(chapter.variants),
       one_of(names))
       ->default_val(names.front());
-  auto declared = add_declared(command, chapter, a);
+  DeclaredOptions declared = add_declared(command, chapter, a);
   add(command, "--precision", "NAME", a.precision,
       "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)",
       one_of(precisions))
@@ -203,17 +202,16 @@ void add_verification(CLI::App& command, Arguments& a) {
   command.add_flag("--no-verify", a.unverified, "Do not compare a checkpoint's files with their digests");
 }
 
-std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                           Arguments& a) {
+void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* train = app.add_subcommand(
       "train",
       "Learn, and hold gradients, bytes and memory against the unsharded network and the closed forms (the\n"
       "default)");
-  auto declared = add_common(*train, chapter, a);
+  DeclaredOptions declared = add_common(*train, chapter, a);
   add(*train, "--steps", "N", a.steps, "Optimizer steps", positive)
       ->default_str(usual(chapter, &TrainingDefaults::steps));
   add_rows(*train, chapter, a, "Rows of the global batch");
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
   add_optimizer(*train, a);
   add(*train, "--seed", "N", a.seed, "Of initial weights and of the data", whole_number)
       ->capture_default_str();
@@ -222,7 +220,6 @@ std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter
   add(*train, "--save-every", "N", a.save_every, "Save after every N-th step, too", positive);
   add(*train, "--resume", "DIR", a.resume, "Go on from this checkpoint, with the options that it had", path);
   add_verification(*train, a);
-  return declared;
 }
 
 void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
@@ -233,41 +230,38 @@ void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
       ->type_name("NAME");
 }
 
-std::shared_ptr<DeclaredOptions> add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* save =
       app.add_subcommand("save", "Save parameters as a checkpoint, from the devices that hold them");
-  auto declared = add_common(*save, chapter, a);
+  add_common(*save, chapter, a);
   add_parameters(*save, chapter, a);
   add_saving(*save, "--out", "The folder to write; its other files are kept", a);
   save->get_option("--out")->required();
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* gradients = app.add_subcommand(
       "gradients",
       "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
-  auto declared = add_common(*gradients, chapter, a);
+  add_common(*gradients, chapter, a);
   add_parameters(*gradients, chapter, a);
   add(*gradients, "--batch", "FILE", a.batch_file, "safetensors file with input and output_grad", path)
       ->required();
   add(*gradients, "--out", "FILE", a.out, "safetensors file to write", path)->required();
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* infer = app.add_subcommand(
       "infer", "Read rows of numbers, or tokens, from standard input, write the network's output");
-  auto declared = add_common(*infer, chapter, a);
+  add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
   add_rows(*infer, chapter, a, "Rows that go through the network together");
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* generate = app.add_subcommand(
       "generate", "Write the tokens that follow a prompt, each the likeliest after all before it");
-  auto declared = add_common(*generate, chapter, a);
+  add_common(*generate, chapter, a);
   add_parameters(*generate, chapter, a);
   generate->add_option("--ids", a.ids, "The prompt: tokens, such as 5,17,2")->type_name("LIST");
   generate->add_option("--text", a.text, "The prompt of a network of characters, whose text is --data")
@@ -275,11 +269,9 @@ std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chap
   add(*generate, "--tokens", "N", a.tokens, "How many to write, unless one ends the sequence (eos_token_id)",
       positive)
       ->capture_default_str();
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                           Arguments& a) {
+void add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* costs = app.add_subcommand(
       "costs",
       "Print what a step of each variant sends, computes and holds: it runs on tensors without memory");
@@ -289,33 +281,29 @@ std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter
       path);
   costs->add_flag("--json", a.json, "As JSON, with each device's bytes");
   add_rows(*costs, chapter, a, "Rows of the global batch");
-  auto declared = add_declared(*costs, chapter, a);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
+  DeclaredOptions declared = add_declared(*costs, chapter, a);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
   add_optimizer_name(*costs, a);
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                          Arguments& a) {
+void add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* owns = app.add_subcommand("owns", "Print which part of each parameter each device has");
-  auto declared = add_common(*owns, chapter, a);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
-  return declared;
+  DeclaredOptions declared = add_common(*owns, chapter, a);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
 }
 
 }  // namespace
 
-std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& chapter,
-                                                const Options& defaults, Arguments& a) {
-  std::vector<std::shared_ptr<void>> declared = {add_train(app, chapter, defaults, a),
-                                                 add_save(app, chapter, a), add_gradients(app, chapter, a),
-                                                 add_infer(app, chapter, a)};
+void add_commands(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
+  add_train(app, chapter, defaults, a);
+  add_save(app, chapter, a);
+  add_gradients(app, chapter, a);
+  add_infer(app, chapter, a);
   if (std::ranges::any_of(chapter.variants, [](const Variant& v) { return v.workload->has_tokens(); }))
-    declared.push_back(add_generate(app, chapter, a));
-  declared.push_back(add_costs(app, chapter, defaults, a));
-  declared.push_back(add_owns(app, chapter, defaults, a));
+    add_generate(app, chapter, a);
+  add_costs(app, chapter, defaults, a);
+  add_owns(app, chapter, defaults, a);
   app.add_subcommand("variants", "List the variants' names, one a line");
-  return declared;
 }
 
 }  // namespace shard

@@ -14,20 +14,23 @@ namespace shard {
 
 using nlohmann::json;
 
-namespace {
-
-nlohmann::ordered_json to_json(const Figure& f) {
-  nlohmann::ordered_json j = {{"measured", f.measured}, {"formula", nullptr}};
+void to_json(json& j, const Figure& f) {
+  j = {{"measured", f.measured}, {"formula", nullptr}};
   if (f.has_form()) j["formula"] = f.formula;
   if (f.is_booked) j["booked"] = true;
-  return j;
 }
-Figure figure_from(const json& j) {
-  Figure f{j.at("measured")};
+void from_json(const json& j, Figure& f) {
+  f = {j.at("measured").get<std::vector<Index>>()};
   if (!j.at("formula").is_null()) f.formula = j.at("formula").get<std::vector<Index>>();
   f.is_booked = j.contains("booked");
-  return f;
 }
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AxisFigures, axes, bytes, messages)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step)
+// Without the comparison of the curve, which there may not be.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, chapter, title, variant, workload, devices, layers, losses,
+                                   max_ulp, bytes, messages, along, flops, peak, milliseconds, decisions)
+
+namespace {
 
 /// The largest number of any device with its mark: "12,288 =" or "12,288 not 8,192".
 std::string cell(const Figure& f) {
@@ -44,34 +47,6 @@ std::string right(const std::string& text, std::size_t width) {
   return std::string(width > characters ? width - characters : 0, ' ') + text;
 }
 
-nlohmann::ordered_json to_json(const std::vector<AxisFigures>& all) {
-  nlohmann::ordered_json j = nlohmann::ordered_json::object();
-  for (const AxisFigures& a : all)
-    j[a.axes] = {{"bytes", to_json(a.bytes)}, {"messages", to_json(a.messages)}};
-  return j;
-}
-std::vector<AxisFigures> axes_from(const json& j) {
-  std::vector<AxisFigures> all;
-  for (const auto& [axes, a] : j.items())
-    all.push_back({axes, figure_from(a.at("bytes")), figure_from(a.at("messages"))});
-  return all;
-}
-
-nlohmann::ordered_json to_json(const std::optional<CurveComparison>& c) {
-  if (!c) return nullptr;
-  return {
-      {"steps", c->steps}, {"largest", c->largest}, {"allowed", c->allowed}, {"wrong_step", c->wrong_step}};
-}
-std::optional<CurveComparison> curve_from(const json& j) {
-  if (j.is_null()) return std::nullopt;
-  CurveComparison c;
-  c.steps = j.at("steps");
-  c.largest = j.at("largest");
-  c.allowed = j.at("allowed");
-  c.wrong_step = j.at("wrong_step");
-  return c;
-}
-
 }  // namespace
 
 Index Figure::largest() const {
@@ -84,75 +59,30 @@ Figure gather_figure(Communicator& group, const char* what, Index measured, std:
   return figure;
 }
 
-namespace {
-
-void write_json(const std::string& path, const nlohmann::ordered_json& j) {
+void write_report(const std::string& path, const Report& r) {
+  json j = r;
+  j["curve"] = r.curve ? json(*r.curve) : json();
+  j["ok"] = r.is_good();
   replace_file(path, j.dump(1) + '\n');
 }
 
-}  // namespace
-
-void write_report(const std::string& path, const Report& r) {
-  write_json(path, {{"chapter", r.chapter},
-                    {"title", r.title},
-                    {"variant", r.variant},
-                    {"workload", r.workload},
-                    {"devices", r.devices},
-                    {"layers", r.layers},
-                    {"losses", r.losses},
-                    {"max_ulp", r.max_ulp},
-                    {"bytes", to_json(r.bytes)},
-                    {"messages", to_json(r.messages)},
-                    {"along", to_json(r.along)},
-                    {"flops", to_json(r.flops)},
-                    {"peak", to_json(r.peak)},
-                    {"milliseconds", r.milliseconds},
-                    {"decisions", r.decisions},
-                    {"curve", to_json(r.curve)},
-                    {"ok", r.is_good()}});
-}
-
 void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices) {
-  nlohmann::ordered_json j = {{"chapter", "00"},
-                              {"title", "collectives"},
-                              {"devices", devices},
-                              {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
+  json j = {{"chapter", "00"},
+            {"title", "collectives"},
+            {"devices", devices},
+            {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
   for (const Outcome& o : outcomes)
-    j["collectives"].push_back({{"name", o.name},
-                                {"ok", o.is_right},
-                                {"bytes", to_json(o.bytes)},
-                                {"messages", to_json(o.messages)}});
-  write_json(path, j);
+    j["collectives"].push_back(
+        {{"name", o.name}, {"ok", o.is_right}, {"bytes", o.bytes}, {"messages", o.messages}});
+  replace_file(path, j.dump(1) + '\n');
 }
-
-namespace {
-
-Report report_from(const json& j) {
-  Report r;
-  r.chapter = j.at("chapter");
-  r.title = j.at("title");
-  r.variant = j.at("variant");
-  r.workload = j.at("workload");
-  r.devices = j.at("devices");
-  r.layers = j.at("layers");
-  r.losses = j.at("losses").get<std::vector<double>>();
-  r.max_ulp = j.at("max_ulp");
-  r.bytes = figure_from(j.at("bytes"));
-  r.messages = figure_from(j.at("messages"));
-  r.along = axes_from(j.at("along"));
-  r.flops = figure_from(j.at("flops"));
-  r.peak = figure_from(j.at("peak"));
-  r.milliseconds = j.at("milliseconds");
-  r.curve = curve_from(j.at("curve"));
-  return r;
-}
-
-}  // namespace
 
 Report read_report(const std::string& path) {
   std::ifstream file(path);
   try {
-    Report r = report_from(json::parse(file));
+    const json j = json::parse(file);
+    Report r = j.get<Report>();
+    if (!j.at("curve").is_null()) r.curve = j.at("curve").get<CurveComparison>();
     if (!r.losses.empty()) return r;
   } catch (const json::exception&) {  // ends in the error below
   }

@@ -11,6 +11,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/engines/loss.hpp"
 #include "engine/layers/tokens/language_model.hpp"
+#include "engine/workloads/mlp/model.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {
@@ -90,9 +91,8 @@ class InputAndOutputGrad : public GivenBatch {
   void require(const char* name, const Shape& expected, const std::string& hint) const {
     const Shape given = file_->shape(name);
     if (given != expected)
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected {}, given {}{}", file_->source(), name, to_string(expected),
-                              to_string(given), hint.empty() ? "" : fmt::format(" ({})", hint)));
+      refuse_parameter(*file_, name, to_string(expected),
+                       to_string(given) + (hint.empty() ? "" : fmt::format(" ({})", hint)));
   }
 
   std::unique_ptr<Checkpoint> file_;
@@ -168,8 +168,7 @@ class IdsAndLabels : public GivenBatch {
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& expected,
                            const std::string& given) const {
-    throw Error(Code::file,
-                fmt::format("{}: {}: expected {}, given {}", file_->source(), name, expected, given));
+    refuse_parameter(*file_, name, expected, given);
   }
 
   /// Refuses tensors that would change results and are not read. A mask of ones (of tokenizers) is harmless.
