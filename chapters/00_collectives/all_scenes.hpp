@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 
 namespace shard::primer {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "drawing.hpp"
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 #include "engine/proof/costs.hpp"
 
 namespace shard::primer {

@@ -9,7 +9,7 @@
 
 #include "engine/device/device.hpp"
 #include "engine/device/split.hpp"
-#include "engine/workloads/mixture/routing_rule.hpp"
+#include "engine/workloads/mixture/model.hpp"
 #include "engine/workloads/routed_counts.hpp"
 
 namespace shard::expert {

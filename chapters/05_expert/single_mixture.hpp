@@ -9,7 +9,7 @@
 
 #include "dispatch.hpp"
 #include "engine/engines/sharded_engine.hpp"
-#include "engine/workloads/mixture/layers.hpp"
+#include "engine/workloads/mixture/model.hpp"
 #include "router.hpp"
 
 namespace shard::expert {

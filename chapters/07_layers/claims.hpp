@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/ledger.hpp"
 #include "layer.hpp"
 

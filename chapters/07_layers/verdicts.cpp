@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "engine/proof/compare.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard::layer_cuts {
 

@@ -4,7 +4,7 @@
 /// against the closed form.
 
 #include "claims.hpp"
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 
 namespace shard::layer_cuts {
 

@@ -4,7 +4,7 @@
 /// last ones. All tensors are Owned: a device works alone on what it has.
 
 #include "engine/schedules/conveyor.hpp"
-#include "engine/schedules/stage_worker.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "layers_split.hpp"
 #include "vocabulary_loss.hpp"
 #include "whole_rows.hpp"

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "engine/layers/expert_choice.hpp"
+#include "engine/layers/mixture_of_experts.hpp"
 
 namespace shard::decoders {
 

@@ -6,7 +6,7 @@
 /// and the head. Whole: R, R, R, or O, O, O. Divided: R, S1, S0.
 
 #include "decoder_block.hpp"
-#include "engine/layers/relative_positions.hpp"
+#include "engine/layers/attention.hpp"
 #include "engine/workloads/t5/model.hpp"
 
 namespace shard::decoders {

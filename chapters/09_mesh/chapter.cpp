@@ -7,7 +7,7 @@
 #include "data_pipeline_tensor.hpp"
 #include "data_tensor.hpp"
 #include "decoder_data_tensor.hpp"
-#include "engine/layouts/mesh_shape.hpp"
+#include "engine/layouts/mesh.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/decoder/options.hpp"

@@ -4,7 +4,7 @@
 /// its rows of the batch. b is the number of its rows in a micro-batch. (Part of data_pipeline_tensor.hpp.)
 
 #include "axes.hpp"
-#include "engine/schedules/stage_worker.hpp"
+#include "engine/schedules/staged_engine.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 
 namespace shard::meshes {

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "commands.hpp"
-#include "engine/basics/pieces.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/error.hpp"
 #include "engine/files/safetensors/element_types.hpp"
 #include "stored.hpp"

@@ -2,12 +2,12 @@
 
 #include <set>
 
+#include "10_checkpoints/dispatch/families.hpp"
 #include "commands.hpp"
 #include "dispatched_decoder.hpp"
 #include "dispatched_t5.hpp"
 #include "engine/basics/options.hpp"
 #include "engine/basics/printable.hpp"
-#include "engine/dispatch/modules/families.hpp"
 #include "engine/program/commands.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"

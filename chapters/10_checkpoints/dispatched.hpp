@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include "engine/dispatch/offloaded_weights.hpp"
-#include "engine/dispatch/places.hpp"
+#include "10_checkpoints/dispatch/device_map.hpp"
+#include "10_checkpoints/dispatch/offloaded_weights.hpp"
 #include "engine/layers/tokens/language_model.hpp"
 
 namespace shard::checkpoints {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "10_checkpoints/dispatch/families.hpp"
 #include "commands.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/device/error.hpp"
-#include "engine/dispatch/modules/families.hpp"
 #include "engine/files/regular_file.hpp"
 #include "map_request.hpp"
 

@@ -2,8 +2,8 @@
 
 /// What a user says of a map, and the map that comes of it.
 
-#include "engine/dispatch/device_map.hpp"
-#include "engine/dispatch/modules/data_flow.hpp"
+#include "10_checkpoints/dispatch/data_flow.hpp"
+#include "10_checkpoints/dispatch/device_map.hpp"
 #include "engine/program/command_line.hpp"
 
 namespace shard::checkpoints {

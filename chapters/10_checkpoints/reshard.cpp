@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "commands.hpp"
-#include "engine/basics/pieces.hpp"
 #include "engine/basics/printable.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/folder_replacement.hpp"

@@ -9,8 +9,8 @@
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/device/error.hpp"
+#include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/element_types.hpp"
-#include "engine/files/tensor_index.hpp"
 
 namespace shard::checkpoints {
 

@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "engine/basics/pieces.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/checkpoints/save.hpp"
 #include "engine/checkpoints/saved_checkpoint.hpp"
 #include "engine/files/regular_file.hpp"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/program/commands/costs_of_step.hpp"
+#include "tests/equivalence/networks.hpp"
 
 namespace shard {
 namespace {
@@ -35,7 +36,7 @@ void print_all(Communicator& group) {
     for (const Variant& variant : chapter.variants)
       for (const Options& options : variant.test_options(group.num_devices())) {
         auto accepts = [&](const Workload& w) { return variant.accepts(group.num_devices(), w, options); };
-        for (const TestCase& c : variant.workload->cases(accepts)) {
+        for (const testing::TestCase& c : testing::cases_of(*variant.workload, accepts)) {
           Arguments arguments;
           arguments.options = options;
           arguments.batch = c.batch;

@@ -6,8 +6,7 @@
 
 #include "08_decoder/single.hpp"
 #include "engine/program/training/step.hpp"
-#include "engine/weights/host_checkpoint.hpp"
-#include "engine/workloads/decoder/chosen_experts.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "tests/equivalence/equivalence.hpp"
 #include "tests/equivalence/liveness.hpp"
 
@@ -52,7 +51,7 @@ TEST_CASE(
     const auto accepts = [blocks = blocks](const Workload& w) {
       return as_decoder(w).model().is_mixture() && w.num_layers() >= blocks;
     };
-    const ExactProblem problem = decoder(usual_experts).live_problems(devices, accepts).at(0);
+    const ExactProblem problem = live_problems_of(decoder(usual_experts), devices, accepts).at(0);
     CAPTURE(devices, problem.workload->describe());
     const auto engine = problem.workload->unsharded(group());
     engine->load_checkpoint(*host_checkpoint(problem.weights, "test"));
@@ -64,7 +63,7 @@ TEST_CASE(
 }
 
 TEST_CASE("decoder: integer optimizers count gradients in the network's units, and keep momenta of them") {
-  const TestCase c = decoder().cases([](const Workload&) { return true; })[0];
+  const TestCase c = cases_of(decoder(), [](const Workload&) { return true; })[0];
   const ExactProblem start = c.workload->exact_problem(c.batch, 4);
   CHECK(start.workload->gradient_unit() < 1);
   CHECK(c.workload->gradient_unit() == start.workload->gradient_unit());  // with real numbers, too

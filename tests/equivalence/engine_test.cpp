@@ -10,10 +10,10 @@
 
 #include "engine/engines/loss.hpp"
 #include "engine/engines/tape.hpp"
-#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "engine/files/safetensors/writer.hpp"
 #include "engine/proof/exact.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "engine/workloads/random.hpp"

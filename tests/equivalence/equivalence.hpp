@@ -10,8 +10,9 @@
 
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/registry.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
+#include "tests/equivalence/networks.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -116,7 +117,7 @@ inline Background background_of(const ExactProblem& problem) {
 }
 
 /// Whether the variant accepts a network with these options on this group.
-inline WorkloadKind::Accepts accepted_by(const Variant& variant, const Options& options) {
+inline Accepts accepted_by(const Variant& variant, const Options& options) {
   return [&](const Workload& network) { return variant.accepts(group().num_devices(), network, options); };
 }
 
@@ -159,7 +160,7 @@ inline std::vector<Case> cases(const Variant& variant) {
   const bool is_few = of_variant.size() <= 3 || group().num_devices() <= (with_all() ? 4 : 3);
   const bool is_each_with_each = is_few && !on_processes() && group().num_devices() <= most_devices;
   for (const Options& options : of_variant) {
-    std::vector<TestCase> networks = variant.workload->cases(accepted_by(variant, options));
+    std::vector<TestCase> networks = cases_of(*variant.workload, accepted_by(variant, options));
     if (!is_each_with_each) networks = {exact_one_of(networks, turn++)};
     std::set<std::pair<std::string, Index>> described;
     for (const TestCase& c : networks) {
@@ -199,7 +200,7 @@ inline std::vector<std::reference_wrapper<const Variant>> variants_here() {
 /// The workload's case in which rows do not depend on one another, with the last options.
 inline Case streamed_case(const Variant& variant) {
   const Options options = variant.test_options(group().num_devices()).back();
-  const TestCase c = variant.workload->streamed_case(accepted_by(variant, options));
+  const TestCase c = streamed_case_of(*variant.workload, accepted_by(variant, options));
   return {variant, options, c.workload, c.batch};
 }
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/engines/gradient_norm.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "tests/equivalence/each_case.hpp"
 #include "tests/equivalence/random_run.hpp"
 
@@ -73,7 +73,7 @@ TEST_CASE("a variant that cannot cut an odd number of layers says so in one line
 TEST_CASE("exact mode: parameters after five integer steps equal the unsharded network's, bit for bit",
           "[suite]") {
   for_each_case([](const Case& c) {
-    if (!c.network->stays_exact()) return;
+    if (!stays_exact(*c.network)) return;
     const std::vector<SolvedStep>& steps = solved_steps(c);
     std::unique_ptr<ShardedEngine> engine = c.engine(steps[0].problem, false);
     IntegerOptimizer plain = integer_optimizer<IntegerOptimizer>(steps[0].problem);

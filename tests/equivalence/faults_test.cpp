@@ -95,7 +95,7 @@ void plant_in(const Variant& variant, const Options& options) {
   const int devices = group().num_devices();
   // All slices have the same shape, so a shape that does not fit is noticed on every device.
   const std::vector<ExactProblem> problems =
-      variant.workload->live_problems(devices, accepted_by(variant, options));
+      live_problems_of(*variant.workload, devices, accepted_by(variant, options));
   CAPTURE(variant.name);
   CHECK(!problems.empty());
   for (const ExactProblem& problem : problems) {

@@ -3,7 +3,7 @@
 #include "06_fully_sharded/keep.hpp"
 #include "06_fully_sharded/zero3.hpp"
 #include "engine/engines/optimizer.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "engine/layers/tokens/greedy.hpp"
+#include "engine/layers/tokens/language_model.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/equivalence/each_case.hpp"
 

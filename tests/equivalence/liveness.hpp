@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/workloads/decoder/model.hpp"
-#include "engine/workloads/workload.hpp"
+#include "tests/equivalence/networks.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
@@ -76,9 +76,9 @@ inline void check_live(const ExactProblem& problem, const std::optional<std::vec
 inline std::vector<ExactProblem> problems_of(const WorkloadKind& kind) {
   const auto any = [](const Workload&) { return true; };
   std::vector<ExactProblem> problems;
-  for (const TestCase& c : kind.cases(any)) problems.push_back(c.workload->exact_problem(c.batch, 3));
+  for (const TestCase& c : cases_of(kind, any)) problems.push_back(c.workload->exact_problem(c.batch, 3));
   for (int devices : {2, 3, 5})
-    for (ExactProblem& problem : kind.live_problems(devices, any)) problems.push_back(std::move(problem));
+    for (ExactProblem& problem : live_problems_of(kind, devices, any)) problems.push_back(std::move(problem));
   return problems;
 }
 

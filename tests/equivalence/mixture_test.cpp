@@ -1,13 +1,14 @@
 /// The mixture on one device by itself: with one expert it is chapter 01, and its slots and files are as the text
 /// says. (unsharded_test.cpp has its gradients.)
 
+#include "engine/workloads/mixture/mixture.hpp"
+
 #include "01_single_device/single_device.hpp"
 #include "05_expert/dispatch.hpp"
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
 #include "engine/proof/compare.hpp"
-#include "engine/weights/host_checkpoint.hpp"
-#include "engine/workloads/mixture/model.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"

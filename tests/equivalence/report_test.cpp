@@ -1,6 +1,6 @@
 /// Reports of training runs: figures, their marks, and whether the run is good.
 
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 
 #include "engine/program/commands.hpp"
 #include "tests/harness/catch.hpp"

@@ -15,7 +15,7 @@
 #include <map>
 #include <string>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/workloads/random.hpp"
 #include "engine/workloads/workload.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "engine/checkpoints/training_checkpoint.hpp"
+#include "engine/checkpoints/saved_checkpoint.hpp"
 #include "tests/equivalence/equivalence.hpp"
 
 namespace shard::testing {

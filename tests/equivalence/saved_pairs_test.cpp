@@ -89,8 +89,8 @@ const Steps& steps_of(const TestCase& c) {
 /// A network that both accept, and whose exact problem stays exact in all steps.
 std::optional<TestCase> common_network(Choice& choice, const Strategy& a, const Strategy& b) {
   std::vector<TestCase> fitting;
-  for (const TestCase& c : a.variant->workload->cases([&](const Workload& w) { return a.accepts(w); }))
-    if (b.accepts(*c.workload) && c.workload->stays_exact() && is_exact(c)) fitting.push_back(c);
+  for (const TestCase& c : cases_of(*a.variant->workload, [&](const Workload& w) { return a.accepts(w); }))
+    if (b.accepts(*c.workload) && stays_exact(*c.workload) && is_exact(c)) fitting.push_back(c);
   return fitting.empty() ? std::nullopt : std::optional(choice.of(fitting));
 }
 

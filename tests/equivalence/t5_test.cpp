@@ -19,7 +19,8 @@ TEST_CASE("T5: in exact problems, 90 % or more of each gradient's elements that 
 
 TEST_CASE("T5: in live problems, distances reach half of the buckets, and each loss is not 0") {
   for (int devices : {2, 3, 5})
-    for (const ExactProblem& problem : t5().live_problems(devices, [](const Workload&) { return true; })) {
+    for (const ExactProblem& problem :
+         live_problems_of(t5(), devices, [](const Workload&) { return true; })) {
       CAPTURE(problem.workload->describe());
       const Solution solution = solve(problem, group());
       CHECK(std::ranges::count(solution.at("output").values, 0.0F) == 0);
@@ -34,7 +35,7 @@ TEST_CASE("T5: in live problems, distances reach half of the buckets, and each l
 }
 
 TEST_CASE("T5: integer optimizers count gradients in the network's units, with real numbers, too") {
-  for (const TestCase& c : t5().cases([](const Workload&) { return true; })) {
+  for (const TestCase& c : cases_of(t5(), [](const Workload&) { return true; })) {
     const float unit = c.workload->exact_problem(c.batch, 4).workload->gradient_unit();
     CHECK(unit > 0);
     CHECK(unit < 1);

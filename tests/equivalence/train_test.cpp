@@ -12,7 +12,7 @@
 #include "engine/files/safetensors/safetensors.hpp"
 #include "engine/files/safetensors/writer.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/reports/report.hpp"
+#include "engine/program/report.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 #include "tests/harness/catch.hpp"

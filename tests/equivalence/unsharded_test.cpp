@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "01_single_device/single_device.hpp"
-#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/exact_values.hpp"
 #include "engine/workloads/mixture/mixture.hpp"
@@ -50,7 +50,7 @@ void check_gradients(const Workload& network, std::unique_ptr<ShardedEngine> eng
     return all;
   });
   CHECK(gradients.values.size() == numbers.size() + 1);
-  double noise = 0;  // of the objective
+  double noise = 0;  // of the objective, by rounding
   for (std::size_t i = 0; i < dout.values.size(); ++i)
     noise += std::pow(double{dout.values[i]} * gradients.bounds.at("output").values[i], 2);
   noise = std::sqrt(noise);

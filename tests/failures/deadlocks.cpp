@@ -34,7 +34,7 @@ void compute_long() {
   std::this_thread::sleep_for(60s);
 }
 
-/// Each device meets the next one in a group of the two before the one before it: nobody comes first.
+/// Each device calls a barrier with the next device first, and then one with the device before it: a circle.
 void meet_in_groups_of_two() {
   std::unique_ptr<Communicator> with_next, with_previous;
   for (int first = 0; first < devices(); ++first) {

@@ -70,7 +70,7 @@ void expect_longer_on_1() {
 void reduce_for_ever() {
   for (;;) all_reduce();
 }
-/// A second thread makes a call, while the first goes on, or waits for it.
+/// A second thread makes a call, while the first one makes calls, too, or waits for the second one.
 void call_from_two_threads() {
   std::thread second(all_reduce);
   reduce_for_ever();

@@ -11,8 +11,8 @@
 #include "10_checkpoints/stored.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/files/folder_replacement.hpp"
+#include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/element_types.hpp"
-#include "engine/files/tensor_index.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

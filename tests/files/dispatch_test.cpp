@@ -5,10 +5,10 @@
 
 #include <fstream>
 
-#include "engine/dispatch/device_map.hpp"
-#include "engine/dispatch/modules/data_flow.hpp"
-#include "engine/dispatch/modules/families.hpp"
-#include "engine/workloads/decoder/mistral.hpp"
+#include "10_checkpoints/dispatch/data_flow.hpp"
+#include "10_checkpoints/dispatch/device_map.hpp"
+#include "10_checkpoints/dispatch/families.hpp"
+#include "engine/workloads/decoder/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -2,7 +2,7 @@
 
 #include "engine/workloads/decoder/foreign_config.hpp"
 
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -9,7 +9,7 @@
 
 #include "10_checkpoints/commands.hpp"
 #include "10_checkpoints/stored.hpp"
-#include "engine/files/tensor_index.hpp"
+#include "engine/files/model_folder.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace std::string_literals;

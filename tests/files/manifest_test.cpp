@@ -2,7 +2,7 @@
 
 #include "engine/checkpoints/manifest.hpp"
 
-#include "engine/files/digest.hpp"
+#include "engine/files/regular_file.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 namespace shard::testing {

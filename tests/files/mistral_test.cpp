@@ -1,8 +1,7 @@
 // Networks of the families mistral and mixtral, as config.json and the tensors' names describe them.
 
-#include "engine/workloads/decoder/mistral.hpp"
-
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
+#include "engine/workloads/decoder/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 
 using namespace shard;

@@ -1,10 +1,10 @@
 /// Weights on the host and on the disk: the memory that they take on the host while a network runs.
 
-#include "engine/dispatch/offloaded_weights.hpp"
+#include "10_checkpoints/dispatch/offloaded_weights.hpp"
 
 #include "10_checkpoints/dispatched_decoder.hpp"
-#include "engine/basics/pieces.hpp"
-#include "engine/files/file_checkpoint.hpp"
+#include "engine/basics/ranges.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "tests/files/safetensors_files.hpp"
 #include "tests/harness/devices.hpp"
 

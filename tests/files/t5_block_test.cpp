@@ -1,12 +1,11 @@
 /// A T5's feed-forward block in a folder of Hugging Face: names, shapes, and transposed storage.
 
-#include "engine/workloads/mlp/t5_block.hpp"
-
 #include <filesystem>
 
-#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/model_folder.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
+#include "engine/weights/checkpoint.hpp"
+#include "engine/workloads/mlp/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 #include "tests/harness/devices.hpp"
 

@@ -14,9 +14,8 @@
 #include "engine/device/error.hpp"
 #include "engine/files/model_folder.hpp"
 #include "engine/files/safetensors/header.hpp"
-#include "engine/files/tensor_index.hpp"
-#include "engine/workloads/decoder/mistral.hpp"
-#include "engine/workloads/t5/network.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "engine/engines/loss.hpp"
-#include "engine/layers/expert_choice.hpp"
+#include "engine/layers/mixture_of_experts.hpp"
 #include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"

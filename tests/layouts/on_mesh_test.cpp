@@ -2,8 +2,8 @@
 // nested cuts, and what leaves an engine.
 
 #include "engine/engines/mesh_engine.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/weights/foreign_model.hpp"
-#include "engine/weights/host_checkpoint.hpp"
 #include "tests/harness/refused.hpp"
 
 using namespace shard;

@@ -1,6 +1,6 @@
 // Collectives from one layout to another, and conversions to a Placed.
 
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "tests/harness/refused.hpp"
 #include "tests/layouts/laid_out.hpp"
 

@@ -6,7 +6,7 @@ DATA = "chapters/engine/workloads/"
 PROOF = "chapters/engine/proof/"
 PROGRAM = "chapters/engine/program/"
 CHECKPOINTS = "chapters/engine/checkpoints/"
-DISPATCH = "chapters/engine/dispatch/"
+DISPATCH = "chapters/10_checkpoints/dispatch/"
 SAVED = ("02_data_parallel.equivalence saved*, 03_tensor_parallel.equivalence saved*, "
          "06_fully_sharded.equivalence saved*")
 
@@ -22,7 +22,7 @@ PARTS["engine"] = [
          "Somebody gathers before the step, and once more after it.", "nothing to see: more bytes"),
         ("moments-charged-to-activations", "found->second.back().charge_to(Purpose::optimizer);", "",
          "Somebody forgets to charge the moments to the optimizer.", "nothing to see")),
-    *of("gradient norm", "chapters/engine/engines/gradient_norm.cpp",
+    *of("gradient norm", "chapters/engine/engines/optimizer.cpp",
         "02_data_parallel --clip-norm 0.1", "02_data_parallel.equivalence",
         ("norm-with-dx", "if (name == Gradients::input_grad) continue;", "",
          "Somebody takes dL/dx for one of the parameters' gradients.", "nothing to see")),
@@ -38,7 +38,7 @@ PARTS["engine"] = [
          "Somebody forgets to go on behind the addend that was copied.", "diverges"),
         ("slice-of-the-front", "begin, begin + size", "0 * begin, size",
          "Somebody tests on one device, whose offset is 0.", "nothing to see")),
-    *of("training step", PROGRAM + "training/step.cpp", "02_data_parallel --clip-norm 0.1", "train_test",
+    *of("training step", PROGRAM + "training/train.cpp", "02_data_parallel --clip-norm 0.1", "train_test",
         ("clipped-after-the-step",
          "if (run.arguments.clip_norm) clip_gradients(run.group, gradients, *run.arguments.clip_norm);\n  "
          "optimizer.step(engine, gradients)",
@@ -97,7 +97,7 @@ PARTS["files_and_data"] = [
          'fs::exists(folder_ + stem + ".safetensors.index.json", ignored)',
          "Somebody asks whether an index exists, and a link to nothing does not.",
          "nothing to see: other files are read")),
-    *of("files", FILES + "file_checkpoint.cpp", "", "engine_test",
+    *of("files", FILES + "safetensors/safetensors.cpp", "", "engine_test",
         ("nan-is-read", 'require_finite(source() + ": " + name, part, values);', "",
          "Somebody reads files without a look at their numbers.", "not finite")),
     *of("random numbers", DATA + "random.cpp", "02_data_parallel", "engine_test",
@@ -123,10 +123,10 @@ PARTS["files_and_data"] = [
         ("problem-without-a-kink",
          "if (batch > 1) std::fill_n(problem.input.values.rbegin(), model_.model_dim, 0.0F);", "",
          "Somebody removes the row of zeros, which meets the ReLU at 0.", "nothing to see")),
-    *of("exact problems", DATA + "workload.cpp", "02_data_parallel", "02_data_parallel.equivalence",
+    *of("exact problems", "tests/equivalence/networks.cpp", "02_data_parallel", "02_data_parallel.equivalence",
         ("integer-step-of-another-remainder", "float>(((difference % 5) + 5) % 5 - 2)", "float>(difference % 5)",
          "Somebody forgets that C++ gives remainders the sign of their argument.", "nothing to see")),
-    *of("networks", DATA + "mixture/routing_rule.cpp", "05_expert --variant top-k", "mixture_test",
+    *of("networks", DATA + "mixture/model.cpp", "05_expert --variant top-k", "mixture_test",
         ("capacity-rounded-down", "wanted = std::ceil", "wanted = std::floor",
          "Somebody rounds the capacity down.", "nothing to see: more tokens are dropped")),
     *of("proof", PROOF + "compare.cpp", "", "proof_test",
@@ -158,14 +158,14 @@ PARTS["files_and_data"] = [
 ]
 
 PARTS["checkpoints"] = [
-    *of("checkpoints", CHECKPOINTS + "gathering.cpp", "", "saved_pairs_test what*",
+    *of("checkpoints", CHECKPOINTS + "writing_plan.cpp", "", "saved_pairs_test what*",
         ("columns-put-like-rows", "begin() + in_whole", "begin() + in_part",
          "Somebody puts the columns of a device one behind the other.", "starts anew")),
     *of("checkpoints", CHECKPOINTS + "save.cpp", "", SAVED,
         ("written-from-the-first-row", "rows.begin * row; at < end", "0; at < end - rows.begin * row",
          "Somebody writes the first rows of a tensor for those that this device updates.",
          "a jump where it goes on")),
-    *of("checkpoints", CHECKPOINTS + "training_checkpoint.cpp", "", SAVED,
+    *of("checkpoints", CHECKPOINTS + "saved_checkpoint.cpp", "", SAVED,
         ("step-forgotten", "manifest.training ? manifest.training->step : 0", "0",
          "Somebody saves moments, and not how often they were updated.", "a bump where it goes on")),
     *of("checkpoints", CHECKPOINTS + "manifest.cpp", "", "safetensors_test manifest*",
@@ -179,7 +179,7 @@ PARTS["dispatch"] = [
          "if (!is_disk() && used_ + sizes_[item.path] > limit()) return false;",
          "Somebody asks whether a module fits, and not whether those that are tied to it do.",
          "stops with an error")),
-    *of("dispatch", DISPATCH + "balanced_memory.cpp", "", "safetensors_test dispatch*",
+    *of("dispatch", DISPATCH + "device_map.cpp", "", "safetensors_test dispatch*",
         ("last-device-capped", "device != devices.back() && !(", "!(",
          "Somebody caps the last device too, which takes the rest.", "slower")),
     *of("dispatch", DISPATCH + "offloaded_weights.cpp", "", "safetensors_test offloaded*, dispatched_test",

@@ -16,12 +16,12 @@ ALL = [
          "accumulate(dw[l], reduce_scatter<0>(std::move(addend)));",
          "Somebody reduces gradients in buckets, and forgets one that has just the size of a bucket.",
          "a little worse")),
-    *of("accumulation", "chapters/engine/engines/gradient_accumulation.cpp",
+    *of("accumulation", "chapters/engine/engines/sharded_engine.cpp",
         "02_data_parallel --micro-batches 3 --batch 12", "",
-        ("shipped-mean-of-each-piece", "return backward(std::move(dout));",
+        ("shipped-mean-of-each-piece", "return backward(std::move(dout));\n  };",
          "const float rows = static_cast<float>(x.local().extent(0)) / static_cast<float>(pieces);\n    "
          "const float factor = rows / static_cast<float>(dout.extent(0));\n    "
-         "return backward(scale(std::move(dout), factor));",
+         "return backward(scale(std::move(dout), factor));\n  };",
          "Somebody takes the mean of each micro-batch, and then the mean of these means.", "nothing to see")),
     *of("05 expert parallel", "chapters/05_expert/expert.hpp", "05_expert --variant switch", "",
         ("shipped-expert-gradients-times-n", "gradients.put(expert_layer_name(e, l), matmul(transposed(a), d));",
@@ -44,7 +44,7 @@ ALL = [
          "for (int k = 1; k < num_devices(); ++k) buffer = add(std::move(buffer), receive(k))",
          "Somebody reduces in a buffer, and goes on with the tensor that was copied into it.",
          "a little worse")),
-    *of("gradient norm", "chapters/engine/engines/gradient_norm.cpp",
+    *of("gradient norm", "chapters/engine/engines/optimizer.cpp",
         "06_fully_sharded --variant zero3 --clip-norm 0.1", "",
         ("shipped-norm-of-one-device",
          "for (Index bits : group.exchange(\"the gradients' norm\", std::bit_cast<Index>(of_mine)))\n    "
@@ -62,7 +62,7 @@ ALL = [
         ("shipped-norms-never-summed", "engine.all_reduce(std::move(dw))",
          "Replicated(engine.group(), detail::Access::take(std::move(dw)))",
          "Somebody divides the rows of norms, and reduces gradients as before.", "nothing to see")),
-    *of("08 fsdp", "chapters/engine/program/training/step.cpp",
+    *of("08 fsdp", "chapters/engine/program/training/train.cpp",
         "08_decoder --variant fsdp --blocks 2 --batch 6 --length 48 --pieces sentences", "",
         ("shipped-mean-over-own-labels", "return batch.loss_gradient(out, first_row)",
          "Tensor dloss = batch.loss_gradient(out, first_row);\n    "

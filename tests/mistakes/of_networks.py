@@ -86,8 +86,8 @@ PARTS["encoder_decoders"] = [
         ("t5-gelu-of-the-error-function", "z * sigma(gelu_argument(z))",
          "0.5F * z * (1 + std::erf(z * 0.70710678F))", "Somebody knows GELU by its first definition.",
          "nothing to see")),
-    *of("T5's files", "chapters/engine/workloads/t5/network.cpp", "", "safetensors_test t5:*",
-        ("t5-file-scales-the-logits-of-a-head", 'says_tied ? "true" : "false"', '"true"',
+    *of("T5's files", "chapters/engine/workloads/t5/model.cpp", "", "safetensors_test t5:*",
+        ("t5-file-scales-the-logits-of-a-head", '"scale_decoder_outputs", says_tied', '"scale_decoder_outputs", true',
          "Somebody reads a network of version 1.1 as one of the first version.", "wrong from the start")),
 ]
 
@@ -114,10 +114,10 @@ PARTS["meshes"] = [
         ("mesh-joined-places-added", "key * axis.size + place", "key + place",
          "Somebody adds places on axes, and devices of one sum keep their old order.",
          "nothing to see with axes in the mesh's order")),
-    *of("mesh", "chapters/engine/layouts/mesh_shape.cpp", "", "layouts_test@4",
+    *of("mesh", "chapters/engine/layouts/mesh.cpp", "", "layouts_test@4",
         ("mesh-smaller-axes-first", "factors, std::greater()", "factors",
          "Somebody sorts, and not in the order that the page promises.", "nothing to see")),
-    *of("mesh", "chapters/engine/layouts/mesh_cut.cpp", "", "layouts_test@4",
+    *of("mesh", "chapters/engine/layouts/mesh.cpp", "", "layouts_test@4",
         ("mesh-outer-cut-forgotten", "{range.begin + mine.begin * width, range.begin + mine.end * width}", "mine",
          "Somebody forgets where the outer piece begins.", "learns from some rows only"),
         ("mesh-nested-cut-at-once", "{range.begin + mine.begin * width, range.begin + mine.end * width}",

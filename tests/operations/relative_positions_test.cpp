@@ -1,8 +1,6 @@
 // Relative positions. Buckets are compared with those of transformers 5.23,
 // T5Attention._relative_position_bucket, and the gradient of the bias with differences of the result.
 
-#include "engine/layers/relative_positions.hpp"
-
 #include <cmath>
 
 #include "engine/layers/attention.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/layouts/placed.hpp"
 
 namespace shard::course {

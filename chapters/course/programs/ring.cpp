@@ -6,7 +6,7 @@
 
 #include "00_collectives/ring.hpp"
 
-#include "engine/files/file_checkpoint.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "parts.hpp"
 
 namespace shard::course {

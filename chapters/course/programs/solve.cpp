@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engines/optimizer.hpp"
-#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 #include "engine/program/registry.hpp"
 #include "parts.hpp"
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <regex>
 
 namespace shard {
 
@@ -67,25 +69,15 @@ double Options::operator[](const Option<double>& option) const {
   return std::strtod(text(option).c_str(), nullptr);
 }
 
-bool Options::has(const std::string& name) const {
-  return std::ranges::binary_search(given_, name, {}, &Given::name);
-}
-
 const std::string& Options::given(const std::string& name) const {
-  auto found = std::ranges::lower_bound(given_, name, {}, &Given::name);
-  if (found == given_.end() || found->name != name) refuse(Code::internal, name, "a value", "none");
-  return found->text;
-}
-
-void Options::set(const std::string& name, const std::string& text) {
-  auto place = std::ranges::lower_bound(given_, name, {}, &Given::name);
-  if (place == given_.end() || place->name != name) place = given_.insert(place, {name, {}});
-  place->text = text;
+  const auto found = given_.find(name);
+  if (found == given_.end()) refuse(Code::internal, name, "a value", "none");
+  return found->second;
 }
 
 std::vector<std::string> Options::names() const {
   std::vector<std::string> all;
-  for (const Given& one : given_) all.push_back(one.name);
+  for (const auto& [name, text] : given_) all.push_back(name);
   return all;
 }
 
@@ -93,6 +85,18 @@ std::string Options::describe() const {
   std::string all;
   for (const auto& [name, text] : given_) all += fmt::format("{}{} {}", all.empty() ? "" : " ", name, text);
   return all;
+}
+
+std::optional<std::int64_t> bytes_in(const std::string& text) {
+  static const std::regex form("([0-9]+(?:\\.[0-9]+)?) ?(?:([KMGT]?)(i?)B)?", std::regex::icase);
+  std::smatch parts;
+  if (text.size() >= 32 || !std::regex_match(text, parts, form)) return std::nullopt;
+  const bool has_letter = parts[2].length() > 0, is_binary = parts[3].length() > 0;
+  if (is_binary && !has_letter) return std::nullopt;
+  const auto letter = has_letter ? static_cast<char>(std::toupper(*parts[2].first)) : '\0';
+  const std::size_t power = has_letter ? std::string("KMGT").find(letter) + 1 : 0;
+  const double bytes = std::stod(parts[1]) * std::pow(is_binary ? 1024 : 1000, power);
+  return bytes <= 9e18 ? std::optional(static_cast<std::int64_t>(bytes)) : std::nullopt;
 }
 
 }  // namespace shard

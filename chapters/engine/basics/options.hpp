@@ -5,7 +5,9 @@
 ///     const Option<Index> micro_batches{"--micro-batches", 1, "Pieces in which a device works"};
 ///     options[micro_batches]  // what the command line says, or 1
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -35,8 +37,12 @@ OptionText option_text(const std::string& name, const std::string& initial, cons
 /// An option whose value is an Index, a double or a std::string.
 template <class T>
 struct Option : OptionText {
-  Option(const std::string& option, const T& value, const std::string& help_text)
-      : OptionText(option_text(option, value, help_text)) {}
+  /// `of_type`: its type in --help, if not that of all such values.
+  Option(const std::string& option, const T& value, const std::string& help_text,
+         const std::string& of_type = "")
+      : OptionText(option_text(option, value, help_text)) {
+    if (!of_type.empty()) type = of_type;
+  }
 };
 
 /// The values that were given for options, by their names.
@@ -55,27 +61,22 @@ class Options {
     return more;
   }
 
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const { return given_.contains(name); }
   /// The text that was given for an option. `has` must be true.
   const std::string& given(const std::string& name) const;
   /// The names of all options that were given.
   std::vector<std::string> names() const;
   /// `text` must be one that the option accepts.
-  void set(const std::string& name, const std::string& text);
+  void set(const std::string& name, const std::string& text) { given_[name] = text; }
   /// "--micro-batches 3", for messages.
   std::string describe() const;
 
  private:
-  struct Given {
-    std::string name;
-    std::string text;
-  };
-
   const std::string& text(const OptionText& option) const {
     return has(option.name) ? given(option.name) : option.initial;
   }
 
-  std::vector<Given> given_;  // by name
+  std::map<std::string, std::string> given_;  // by name
 };
 
 /// Whether the whole text is a number, and one for which `is_good` is true.
@@ -85,5 +86,9 @@ bool is_number(const std::string& text, bool (*is_good)(double));
 /// @}
 /// The numbers of "3,1,1", if `is_good` is true for each; nothing for any other text.
 std::optional<std::vector<Index>> numbers_in(const std::string& text, bool (*is_good)(Index));
+
+/// The bytes that a text names, rounded down, at most 9·10^18: "2GB", "1.5 GiB", "64KiB", "1000B" or a plain
+/// number. Nothing for any other text. Case does not matter.
+std::optional<std::int64_t> bytes_in(const std::string& text);
 
 }  // namespace shard

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 namespace shard {
 
@@ -45,6 +46,25 @@ std::string to_string(const Ranges& ranges) {
   for (const auto& [begin, end] : ranges)
     texts.push_back(begin < end ? fmt::format("{}-{}", begin, end - 1) : "none");
   return fmt::format("({})", fmt::join(texts, ", "));
+}
+
+/// Transposes square blocks, each through a copy that stays in the cache.
+HostTensor transposed(const HostTensor& matrix) {
+  constexpr Index most = 32;
+  const Index rows = matrix.shape.at(0), columns = matrix.shape.at(1);
+  HostTensor result{{columns, rows}, std::vector<float>(matrix.values.size())};
+  std::array<float, most * most> square{};
+  for (Index top = 0; top < rows; top += most)
+    for (Index left = 0; left < columns; left += most) {
+      const Index height = std::min(most, rows - top), width = std::min(most, columns - left);
+      for (Index r = 0; r < height; ++r)
+        std::copy_n(matrix.values.begin() + (top + r) * columns + left, width, square.begin() + r * most);
+      for (Index c = 0; c < width; ++c)
+        for (Index r = 0; r < height; ++r)
+          result.values[static_cast<std::size_t>((left + c) * rows + top + r)] =
+              square[static_cast<std::size_t>(r * most + c)];
+    }
+  return result;
 }
 
 }  // namespace shard

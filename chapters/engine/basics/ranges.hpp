@@ -1,10 +1,24 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "engine/device/device.hpp"
 
 namespace shard {
+
+/// A row-major tensor on the host.
+struct HostTensor {
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+/// The transpose of a matrix.
+HostTensor transposed(const HostTensor& matrix);
+
+/// The size of the pieces in which tensors move between files, the host and devices. A piece is read and
+/// written several times, so it fits into a core's second-level cache. Pieces of 4 MiB are no faster.
+inline constexpr std::int64_t piece_bytes = 256 << 10;
+inline constexpr std::int64_t piece_elements = piece_bytes / 4;  // of float32
 
 /// A part of a tensor: a range of indices for each dimension.
 using Ranges = std::vector<Range>;

@@ -7,9 +7,9 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/json_file.hpp"
+#include "engine/files/model_folder.hpp"
 #include "engine/files/regular_file.hpp"
 #include "engine/files/safetensors/header.hpp"
-#include "engine/files/tensor_index.hpp"
 
 namespace shard {
 

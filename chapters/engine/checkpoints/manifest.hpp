@@ -34,7 +34,7 @@ struct Manifest {
   static constexpr const char* file_name = "checkpoint.json";
 
   std::string format;                          ///< "gathered", "sharded" or "distributed"
-  std::map<std::string, std::string> digests;  ///< of each file, by file name (engine/files/digest.hpp)
+  std::map<std::string, std::string> digests;  ///< of each file, by file name (engine/files/regular_file.hpp)
   std::map<std::string, StoredParts> tensors;  ///< of the distributed format, by name
   std::optional<TrainingRecord> training;      ///< nothing if only parameters were saved
 };

@@ -7,9 +7,9 @@
 #include <memory>
 #include <sstream>
 
-#include "engine/basics/pieces.hpp"
-#include "engine/checkpoints/gathering.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/checkpoints/split.hpp"
+#include "engine/checkpoints/writing_plan.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/safetensors/writer.hpp"

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "engine/checkpoints/manifest.hpp"
+#include "engine/checkpoints/save.hpp"
+#include "engine/engines/optimizer.hpp"
 #include "engine/weights/checkpoint.hpp"
 
 namespace shard {
@@ -18,5 +20,18 @@ void verify_digest(const std::string& folder, const std::string& file, const std
 /// Compares each file with its digest. Each device reads some of the files. A collective. \throws Error file
 /// when one is damaged
 void verify_digests(Communicator& group, const std::string& folder, const Manifest& manifest);
+
+/// Saves the parameters, the optimizer's state, and the record. `order`: the names of all parameters. A
+/// collective. \throws Error file
+void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vector<std::string>& order,
+                   const std::string& path, const SaveForm& form, const TrainingRecord& record);
+
+/// Loads parameters and state. Another number of devices and another engine may have saved them; each device
+/// reads its own part. \throws Error file
+void load_training(ShardedEngine& engine, Optimizer& optimizer, const std::string& folder,
+                   const Manifest& manifest);
+
+/// The parts of the engine's parameters that this device holds.
+std::vector<HeldPart> held_parameters(ShardedEngine& engine);
 
 }  // namespace shard

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "engine/basics/byte_sizes.hpp"
+#include "engine/basics/options.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/manifest.hpp"
 #include "engine/device/error.hpp"

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,5 +37,12 @@ struct PlannedTensor {
 /// that hold a part, the one with the least to write so far writes it. So devices that all hold everything
 /// share the work evenly. A collective. \throws Error internal when parts do not tile a tensor
 std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std::vector<HeldPart>& held);
+
+/// Sends a tensor to device 0, which calls `take` with its elements in row-major order, piece by piece. No
+/// message and no buffer is larger than 256 KiB, or than one row if that is larger. Device 0 needs no more
+/// memory if the parts are whole rows, else it holds the tensor. `mine`: the part that this device holds, or
+/// null. A collective.
+void gather_on_first(Communicator& group, const PlannedTensor& tensor, const HeldPart* mine,
+                     const std::function<void(std::span<const float>)>& take);
 
 }  // namespace shard

@@ -161,10 +161,12 @@ class MeshEngine : public Base {
   /// \name Collectives over an axis that a tensor does not fit. The compiler answers each with one sentence.
   /// @{
   template <class Axis, class L>
-  requires(!detail::HasLetter<L, Axis, Partial>) detail::NoLayout all_reduce(L&&) {
-    static_assert(detail::is_no_layout<L>,
+  requires(!detail::HasLetter<L, Axis, Partial> || !detail::Consumed<L>) detail::NoLayout all_reduce(L&&) {
+    constexpr bool is_addend = detail::HasLetter<L, Axis, Partial>;
+    static_assert(is_addend || detail::is_no_layout<L>,
                   "all_reduce<axis> sums the addends of an axis, and on this axis the tensor is no Partial: "
                   "it would count once per device");
+    static_assert(!is_addend, "all_reduce<axis> consumes its argument: write all_reduce<axis>(std::move(x))");
     return {};
   }
   template <class First, class Second, class... More, detail::LiesOnMesh L>
@@ -175,49 +177,34 @@ class MeshEngine : public Base {
                   "tensor is no Partial: it would count once per device");
     return {};
   }
-  template <class Axis, detail::HasLetter<Axis, Partial> L>
-  requires(!detail::Consumed<L>) detail::NoLayout all_reduce(L&&) {
-    static_assert(detail::is_no_layout<L>,
-                  "all_reduce<axis> consumes its argument: write all_reduce<axis>(std::move(x))");
-    return {};
-  }
   template <class Axis, int Dimension, class L>
-  requires(!detail::HasLetter<L, Axis, Partial>) detail::NoLayout reduce_scatter(L&&) {
+  requires(!detail::HasLetter<L, Axis, Partial> || !detail::CanCut<L, Axis, Dimension>) detail::NoLayout
+      reduce_scatter(L&&) {
+    constexpr bool is_addend = detail::HasLetter<L, Axis, Partial>;
     static_assert(
-        detail::is_no_layout<L>,
+        is_addend || detail::is_no_layout<L>,
         "reduce_scatter<axis, dimension> sums the addends of an axis, and on this axis the tensor is "
         "no Partial");
-    return {};
-  }
-  template <class Axis, int Dimension, detail::HasLetter<Axis, Partial> L>
-  requires(!detail::CanCut<L, Axis, Dimension>) detail::NoLayout reduce_scatter(L&&) {
-    static_assert(detail::is_no_layout<L>,
+    static_assert(!is_addend,
                   "an inner axis cuts this dimension already: reduce and scatter over the outer axis first");
     return {};
   }
   template <class Axis, class L>
-  requires(!detail::CutOn<L, Axis>) detail::NoLayout all_gather(L&&) {
-    static_assert(detail::is_no_layout<L>,
-                  "all_gather<axis> joins the slices of an axis, and on this axis the tensor is not cut");
-    return {};
-  }
-  template <class Axis, detail::CutOn<Axis> L>
   requires(!detail::CutInside<L, Axis>) detail::NoLayout all_gather(L&&) {
-    static_assert(detail::is_no_layout<L>,
+    static_assert(detail::CutOn<L, Axis> || detail::is_no_layout<L>,
+                  "all_gather<axis> joins the slices of an axis, and on this axis the tensor is not cut");
+    static_assert(!detail::CutOn<L, Axis>,
                   "an inner axis cuts the slices of this axis further: gather over the inner axis first");
     return {};
   }
   template <class Axis, int Dimension, class L>
-  requires(!detail::HasLetter<L, Axis, Replicated>) detail::NoLayout shard(L&&) {
+  requires(!detail::HasLetter<L, Axis, Replicated> || !detail::CanCut<L, Axis, Dimension>) detail::NoLayout
+      shard(L&&) {
+    constexpr bool is_whole = detail::HasLetter<L, Axis, Replicated>;
     static_assert(
-        detail::is_no_layout<L>,
+        is_whole || detail::is_no_layout<L>,
         "shard<axis, dimension> cuts a tensor that is Replicated on this axis, and this one is not");
-    return {};
-  }
-  template <class Axis, int Dimension, detail::HasLetter<Axis, Replicated> L>
-  requires(!detail::CanCut<L, Axis, Dimension>) detail::NoLayout shard(L&&) {
-    static_assert(detail::is_no_layout<L>,
-                  "an inner axis cuts this dimension already: shard over the outer axis first");
+    static_assert(!is_whole, "an inner axis cuts this dimension already: shard over the outer axis first");
     return {};
   }
   template <class Axis, int From, int To, class L>

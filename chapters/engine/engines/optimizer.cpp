@@ -1,5 +1,8 @@
 #include "engine/engines/optimizer.hpp"
 
+#include <bit>
+#include <cmath>
+
 namespace shard {
 
 void Optimizer::step(ShardedEngine& engine, const Gradients& gradients) {
@@ -23,13 +26,6 @@ void Adam::update(const Trainable& t, const Tensor& gradient) {
   adam_update(t.parameter, gradient, state[0], state[1], settings_, steps());
 }
 
-void IntegerMomentum::update(const Trainable& t, const Tensor& gradient) {
-  if (must_stay_(t.name)) return;
-  Tensor& momentum = state_of(t)[0];
-  integer_update(Rows(momentum), scale(gradient.clone(), 1 / unit_));
-  integer_update(t.parameter, momentum);
-}
-
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay, float unit) {
   if (name == "sgd") return std::make_unique<Sgd>(rate);
@@ -38,6 +34,29 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
   AdamSettings settings;
   settings.rate = rate;
   return std::make_unique<Adam>(settings);
+}
+
+double gradient_norm(Communicator& group, const Gradients& gradients) {
+  double of_all = 0;   // of gradients that every device has
+  double of_mine = 0;  // of my slices, of what I own, and of first copies on a mesh
+  for (const auto& [name, gradient] : gradients) {
+    if (name == Gradients::input_grad) continue;
+    const bool is_whole = gradient.placement() == Placement::replicated();
+    const bool has_elements = gradient.counts_here() && gradient.local().size() > 0;
+    if (has_elements) (is_whole ? of_all : of_mine) += sum_of_squares(gradient.local());
+  }
+  for (Index bits : group.exchange("the gradients' norm", std::bit_cast<Index>(of_mine)))
+    of_all += std::bit_cast<double>(bits);
+  return std::sqrt(of_all);
+}
+
+double clip_gradients(Communicator& group, Gradients& gradients, double max_norm) {
+  const double norm = gradient_norm(group, gradients);
+  const double factor = max_norm / (norm + 1e-6);
+  if (factor >= 1) return norm;
+  for (auto& [name, gradient] : gradients)
+    if (name != Gradients::input_grad) gradient.scale_by(static_cast<float>(factor));
+  return norm;
 }
 
 }  // namespace shard

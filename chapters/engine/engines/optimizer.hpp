@@ -104,24 +104,18 @@ class HalvingOptimizer : public Optimizer {
   IntegerOptimizer::MustStay must_stay_;
 };
 
-/// IntegerOptimizer with a state: m <- ((m - g) mod 5) - 2 and w <- ((w - m) mod 5) - 2. m begins with zeros.
-/// It shows whether a state is divided and kept correctly.
-class IntegerMomentum : public Optimizer {
- public:
-  explicit IntegerMomentum(IntegerOptimizer::MustStay must_stay, float unit = 1)
-      : must_stay_(std::move(must_stay)), unit_(unit) {}
-  std::vector<std::string> state_names() const override { return {"momentum"}; }
-
- protected:
-  void update(const Trainable& t, const Tensor& gradient) override;
-
- private:
-  IntegerOptimizer::MustStay must_stay_;
-  float unit_;
-};
-
 /// Makes "sgd", "adam" or "integer" (with its `unit`). \throws Error usage for another name
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
                                           const IntegerOptimizer::MustStay& must_stay, float unit = 1);
+
+/// ‖g‖₂ of all parameters' gradients together. Each element counts once in any layout: a replicated gradient
+/// once and not once for each device, a sharded one summed over the devices, an owned one on its owner. On a
+/// mesh, the first of the devices that hold a part counts it. Every device gets the same number. A collective
+/// of control messages, which the ledger does not count.
+double gradient_norm(Communicator& group, const Gradients& gradients);
+
+/// Scales all gradients by max_norm / (norm + 1e-6) where that is less than 1, as
+/// torch.nn.utils.clip_grad_norm_ does. Returns the norm before scaling. A collective.
+double clip_gradients(Communicator& group, Gradients& gradients, double max_norm);
 
 }  // namespace shard

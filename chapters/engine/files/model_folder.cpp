@@ -1,18 +1,54 @@
 #include "engine/files/model_folder.hpp"
 
 #include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <set>
 
 #include "engine/basics/printable.hpp"
-#include "engine/files/file_checkpoint.hpp"
 #include "engine/files/json_file.hpp"
 #include "engine/files/regular_file.hpp"
-#include "engine/files/tensor_index.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
 
 namespace shard {
 
+bool is_inside(const std::string& name) {
+  const std::filesystem::path file(name);
+  return !file.empty() && file.is_relative() && std::ranges::find(file, "..") == file.end() &&
+         name.size() < PATH_MAX && name.find('\0') == std::string::npos;
+}
+
 namespace {
 
-using namespace checkpoint;
+TensorIndex index_in(const nlohmann::json& json, const std::string& path) {
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object())
+    bad_file(path, "no weight_map", "an object of tensors and their files",
+             map == json.end() ? "none" : map->type_name());
+  TensorIndex index;
+  for (const auto& [name, file] : map->items()) {
+    const std::string tensor = "tensor \"" + printable(name) + '"';
+    if (!file.is_string()) bad_file(path, tensor, "the name of a file", file.type_name());
+    index.file_of[name] = file.get<std::string>();
+    if (!is_inside(index.file_of[name]))
+      bad_file(path, tensor, "a file in the folder", '"' + printable(index.file_of[name]) + '"');
+  }
+  if (const auto said = json.find("metadata"); said != json.end() && said->is_object())
+    index.metadata = said->dump();
+  return index;
+}
+
+}  // namespace
+
+TensorIndex parse_tensor_index(std::string_view text, const std::string& path) {
+  return index_in(parse_json_object(text, path), path);
+}
+
+TensorIndex read_tensor_index(const std::string& path) {
+  return index_in(read_json_object(path), path);
+}
+
+namespace {
 
 /// Tensors of several files, with an index that names the file of each tensor.
 class IndexedCheckpoint : public Checkpoint {
@@ -59,7 +95,7 @@ class IndexedCheckpoint : public Checkpoint {
   }
   const Checkpoint& known_holder(const std::string& name) const {
     const Checkpoint* file = holder(name);
-    if (file == nullptr) refuse_unknown(source(), name);
+    if (file == nullptr) refuse_unknown(name);
     return *file;
   }
 
@@ -107,6 +143,21 @@ std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::st
   if (has_name(one)) return open_checkpoint(one);
   if (has_name(index)) return std::make_unique<IndexedCheckpoint>(folder, index);
   bad_file(folder, "no parameters", name + " or " + name + ".index.json", "neither");
+}
+
+std::map<std::string, std::string> stored_types(const std::string& folder) {
+  std::set<std::string> files;
+  if (has_name(folder + "/model.safetensors"))
+    files.insert("model.safetensors");
+  else
+    for (const auto& [tensor, file] : read_tensor_index(folder + '/' + TensorIndex::file_name).file_of)
+      files.insert(file);
+  std::map<std::string, std::string> types;
+  for (const std::string& file : files) {
+    const SafetensorsFile opened(folder + '/' + file);
+    for (const auto& [name, entry] : opened.entries()) types[name] = entry.dtype;
+  }
+  return types;
 }
 
 bool has_model_config(const std::string& folder) {

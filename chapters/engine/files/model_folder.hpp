@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,23 @@
 #include "engine/weights/foreign_model.hpp"
 
 namespace shard {
+
+/// The index of a network in several files, in the format of Hugging Face's library.
+struct TensorIndex {
+  static constexpr const char* file_name = "model.safetensors.index.json";
+
+  std::map<std::string, std::string> file_of;  ///< `weight_map`: the file of each tensor, in the same folder
+  std::string metadata = "{}";                 ///< the other members: a JSON object
+};
+
+/// Whether a path in an index is a file's, inside the folder.
+bool is_inside(const std::string& file);
+
+/// Parses an index; `path` is the file's name in messages. \throws Error file when it is malformed, or names
+/// a path outside its folder
+TensorIndex parse_tensor_index(std::string_view text, const std::string& path);
+/// Parses a file. \throws Error file also when it cannot be read
+TensorIndex read_tensor_index(const std::string& path);
 
 /// Whether a folder has a config.json.
 bool has_model_config(const std::string& folder);
@@ -25,6 +43,9 @@ std::unique_ptr<Checkpoint> open_stored(const std::string& folder, const std::st
 /// no path that leads out of the folder.
 /// \throws Error file when config.json or the index cannot be read or is malformed; the parameters likewise
 ForeignModel open_model_folder(const std::string& path);
+
+/// The types of all tensors in a folder's files, from their headers. \throws Error file
+std::map<std::string, std::string> stored_types(const std::string& folder);
 
 /// The tokens that end a sequence: `eos_token_id` of the folder's generation_config.json or, without that
 /// file, of its config.json, or the default of the network's family. None if it is null. \throws Error file

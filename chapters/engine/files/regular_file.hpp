@@ -4,8 +4,10 @@
 /// may block, have no end, or be lost by a rename. Messages are one line, and begin with the path.
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,5 +84,26 @@ void require_replaceable(const std::string& path);
 
 /// `path` without characters that would break a line.
 std::string one_line(const std::string& path);
+
+/// A digest of bytes that are added one after the other: XXH3 of 128 bits (https://xxhash.com). It finds
+/// damage. It does not protect against deliberate changes. `xxh128sum FILE` prints the same for a file.
+class Digest {
+ public:
+  Digest();
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
+
+  void add(const void* data, std::size_t bytes);
+  /// The digest of all bytes so far: 32 hexadecimal digits.
+  std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The digest of a whole file, which is read in pieces. \throws Error file when it cannot be read
+std::string digest_of_file(const std::string& path);
 
 }  // namespace shard

@@ -3,7 +3,7 @@
 /// Attention: o = softmax(q kᵀ · scale) v for each head of each sequence. A query sees the keys at its own
 /// position and before, or only the last `window` of them, or all keys. Query heads may share a key-value
 /// head (grouped-query attention, Ainslie et al. 2023). Sequences and heads are independent. Scores may have
-/// a bias (relative_positions.hpp).
+/// a bias by relative positions.
 ///
 /// The softmax is computed online (Milakov and Gimelshein 2018): keys may come in pieces. For each query we
 /// keep the largest score m so far, the sum l of powers base^(s − m), and the sum of these powers times the
@@ -12,11 +12,29 @@
 /// "FlashAttention", section 3).
 
 #include <optional>
+#include <span>
 
+#include "engine/device/device.hpp"
 #include "engine/layers/arithmetic.hpp"
 #include "engine/layers/layout_of_rows.hpp"
 
 namespace shard {
+
+/// Relative positions (Raffel et al. 2020, section 2.1): each head of attention adds a number to a score, by
+/// the distance of the key from the query. Large distances share buckets. All blocks of a stack share one
+/// table of these numbers, (buckets, H). The bias of all queries and keys is an embedding: of each bucket its
+/// row.
+struct RelativePositions {
+  Index buckets = 32;
+  Index max_distance = 128;  ///< from this distance on, all are in one bucket
+  /// Whether half of the buckets are for keys behind the query; else such keys have the bucket of distance 0.
+  bool is_bidirectional = true;
+};
+
+/// The bucket of each query and key, (s · n), in the order of the rows of a bias (AttentionHeads). Half of
+/// the buckets have one small distance each. Each of the others has more distances than the one before.
+std::vector<Index> buckets_of(std::span<const Index> at_q, std::span<const Index> at_k,
+                              const RelativePositions& settings);
 
 /// Which heads of which sequences a device computes, and how.
 struct AttentionHeads {

@@ -2,15 +2,39 @@
 
 /// The feed-forward of a block, token by token: y = (act(n gate) · n up) down, or y = relu(n up) down.
 
-#include "engine/layers/gate.hpp"
+#include "engine/layers/arithmetic.hpp"
 #include "engine/layers/layout_of_rows.hpp"
+#include "engine/layouts/layouts.hpp"
 
 namespace shard {
 
-/// The hidden activation: a gate with silu or gelu, or ReLU without a gate.
+/// The hidden activation: ReLU, or a gate (Shazeer 2020), h = act(g) u, element by element. In SwiGLU, act is
+/// silu. In GEGLU, it is gelu.
 enum class Hidden { swiglu, geglu, relu };
-inline Gate gate_of(Hidden hidden) {
-  return hidden == Hidden::geglu ? Gate::gelu : Gate::silu;
+
+/// g, u (T, F): h (T, F).
+Tensor gated(const Tensor& g, const Tensor& u, Hidden hidden, const Arithmetic& how);
+/// Replaces g by dg, and u by du.
+void gated_backward(const Tensor& dh, Tensor& g, Tensor& u, Hidden hidden, const Arithmetic& how);
+
+/// Elements are independent, so any layout works but an addend's.
+template <detail::Reduced L>
+L gated(const L& g, const L& u, Hidden hidden, const Arithmetic& how,
+        SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  detail::require_same_cut("gated", detail::Access::tensor(g).shape(), detail::Access::place(g),
+                           detail::Access::tensor(u).shape(), detail::Access::place(u));
+  return detail::relaid(gated(detail::Access::tensor(g), detail::Access::tensor(u), hidden, how), g);
+}
+template <detail::Reduced L>
+void gated_backward(const L& dh, L& g, L& u, Hidden hidden, const Arithmetic& how,
+                    SourceLine where = SourceLine::current()) {
+  const CallSite call(where);
+  detail::require_same_cut("gated_backward", detail::Access::tensor(dh).shape(), detail::Access::place(dh),
+                           detail::Access::tensor(g).shape(), detail::Access::place(g));
+  Tensor dg = detail::Access::take(std::move(g)), du = detail::Access::take(std::move(u));
+  gated_backward(detail::Access::tensor(dh), dg, du, hidden, how);
+  g = detail::relaid(std::move(dg), g), u = detail::relaid(std::move(du), u);
 }
 
 /// The weights: `gate` and `up` (D, F) have layout C, and `down` (F, D) has layout R. Whole weights: R and R.
@@ -41,9 +65,9 @@ ProductOf<ProductOf<X, C>, R> feed_forward(const X& n, const FeedForward<C, R>& 
   if (hidden == Hidden::relu) {
     kept.h = relu(matmul(n, w.up));  // (T, F)
   } else {
-    kept.g = matmul(n, w.gate);                            // (T, F)
-    kept.u = matmul(n, w.up);                              // (T, F)
-    kept.h = gated(kept.g, kept.u, gate_of(hidden), how);  // (T, F)
+    kept.g = matmul(n, w.gate);                   // (T, F)
+    kept.u = matmul(n, w.up);                     // (T, F)
+    kept.h = gated(kept.g, kept.u, hidden, how);  // (T, F)
   }
   return matmul(kept.h, w.down);  // (T, D)
 }
@@ -73,12 +97,12 @@ FeedForwardGradients<X, C, R> feed_forward_backward(const X& dy, const X& n, con
     d.n = matmul(kept.u, transposed(w.up));                          // (T, D)
     return d;
   }
-  kept.h = matmul(dy, transposed(w.down));                       // (T, F)   dh
-  gated_backward(kept.h, kept.g, kept.u, gate_of(hidden), how);  // dg and du
-  d.gate = matmul(transposed(n), kept.g);                        // (D, F)
-  d.up = matmul(transposed(n), kept.u);                          // (D, F)
-  d.n = matmul(kept.g, transposed(w.gate));                      // (T, D)
-  d.n = std::move(d.n) + matmul(kept.u, transposed(w.up));       // (T, D)
+  kept.h = matmul(dy, transposed(w.down));                  // (T, F)   dh
+  gated_backward(kept.h, kept.g, kept.u, hidden, how);      // dg and du
+  d.gate = matmul(transposed(n), kept.g);                   // (D, F)
+  d.up = matmul(transposed(n), kept.u);                     // (D, F)
+  d.n = matmul(kept.g, transposed(w.gate));                 // (T, D)
+  d.n = std::move(d.n) + matmul(kept.u, transposed(w.up));  // (T, D)
   return d;
 }
 

@@ -5,7 +5,7 @@
 #include <concepts>
 #include <type_traits>
 
-#include "engine/layouts/mesh_cut.hpp"
+#include "engine/layouts/mesh.hpp"
 
 namespace shard {
 

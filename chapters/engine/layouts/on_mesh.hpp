@@ -13,7 +13,7 @@
 ///     OnMesh<Grid, S<0>, S<1>> z = matmul(x, w);    // S0·R = S0 over data, R·S1 = S1 over tensor
 ///
 /// If two axes cut one dimension, the cut is nested, and the axis that the engine names first is the outer
-/// one (mesh_cut.hpp). Collectives name their axis: mesh_engine.hpp.
+/// one (mesh.hpp). Collectives name their axis: mesh_engine.hpp.
 
 #include <string>
 #include <tuple>

@@ -129,52 +129,36 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
 /// \name Products that need communication first. The compiler answers each with one sentence.
 /// @{
 template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
-requires(!detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::is_transposed<A>,
                 "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0");
-  return {};
-}
-template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
-requires(detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::is_transposed<A>,
                 "S0·S0 has no product: a without transposed would make it S1·S0 = P");
   return {};
 }
 template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
-requires(!detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::is_transposed<B>,
                 "S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1");
-  return {};
-}
-template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
-requires(detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::is_transposed<B>,
                 "S1·S1 has no product: b without transposed would make it S1·S0 = P");
   return {};
 }
 template <detail::Reads<Sharded<1>> A, detail::Reads<Replicated> B>
-requires(!detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::is_transposed<A>,
                 "S1·R has no product: transposed(a) would make it S0·R = S0, and shard<0>(b) S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Sharded<1>> A, detail::Reads<Replicated> B>
-requires(detail::is_transposed<A>) detail::NoLayout matmul(const A&, const B&) {
   static_assert(
-      detail::always_false<A>,
+      !detail::is_transposed<A>,
       "S1·R has no product: a without transposed would make it S0·R = S0, and b cut by shard S1·S0 = P");
   return {};
 }
 template <detail::Reads<Replicated> A, detail::Reads<Sharded<0>> B>
-requires(!detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+detail::NoLayout matmul(const A&, const B&) {
+  static_assert(detail::is_transposed<B>,
                 "R·S0 has no product: transposed(b) would make it R·S1 = S1, and shard<1>(a) S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Replicated> A, detail::Reads<Sharded<0>> B>
-requires(detail::is_transposed<B>) detail::NoLayout matmul(const A&, const B&) {
   static_assert(
-      detail::always_false<A>,
+      !detail::is_transposed<B>,
       "R·S0 has no product: b without transposed would make it R·S1 = S1, and a cut by shard S1·S0 = P");
   return {};
 }

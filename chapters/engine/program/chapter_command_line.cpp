@@ -11,8 +11,7 @@
 #include "engine/device/communicator/fault.hpp"
 #include "engine/program/command_options.hpp"
 #include "engine/program/commands.hpp"
-#include "engine/program/training/memory_check.hpp"
-#include "engine/program/training/resumption.hpp"
+#include "engine/program/training/step.hpp"
 
 namespace shard {
 
@@ -164,7 +163,7 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   Arguments arguments;
   arguments.variant = chapter.variants.front().name;
   const Options defaults = with_default_network(devices, chapter, chapter.variants.front(), Options());
-  const auto declared = add_commands(app, chapter, defaults, arguments);
+  add_commands(app, chapter, defaults, arguments);
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
   std::vector<std::string> words = with_command(given);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <set>
-#include <type_traits>
 
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
@@ -28,39 +28,49 @@ std::string takers_of(const std::string& option, const Chapter& chapter) {
 
 namespace {
 
-/// Accepts text that is a number as a whole, if `is_good` is true for it.
-template <class Number>
-CLI::Validator number(const std::string& expected, bool (*is_good)(Number)) {
+/// Refuses texts that are not accepted.
+CLI::Validator accepting(const std::string& expected,
+                         const std::function<bool(const std::string&)>& accepts) {
   auto check = [=](const std::string& text) {
-    Number value{};
-    auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    bool good = error == std::errc() && stop == text.data() + text.size() && is_good(value);
-    if (std::is_integral_v<Number>) good = good && text == fmt::to_string(value);  // CLI11 reads 010 as 8
-    return good ? std::string() : fmt::format("expected {}, given {}", expected, shown(text));
+    return accepts(text) ? "" : fmt::format("expected {}, given {}", expected, shown(text));
   };
   return {check, ""};
 }
 
 const CLI::Validator positive =
-    number<Index>("a whole number from 1 to 2^30", [](Index n) { return n >= 1 && n <= Index{1} << 30; });
-const CLI::Validator positive_real =
-    number<float>("a finite number above 0", [](float x) { return x > 0 && std::isfinite(x); });
-const CLI::Validator positive_double =
-    number<double>("a finite number above 0", [](double x) { return x > 0 && std::isfinite(x); });
-const CLI::Validator whole_number =
-    number<std::uint64_t>("a whole number from 0 to 2^64-1", [](std::uint64_t) { return true; });
+    accepting("a whole number from 1 to 2^30", option_text("", Index{1}, "").accepts);
+const CLI::Validator positive_real = accepting("a finite number above 0", [](const std::string& text) {
+  return is_number(
+      text, [](double x) { return static_cast<float>(x) > 0 && std::isfinite(static_cast<float>(x)); });
+});
+const CLI::Validator positive_double = accepting("a finite number above 0", [](const std::string& text) {
+  return is_number(text, [](double x) { return x > 0 && std::isfinite(x); });
+});
+const CLI::Validator whole_number = accepting("a whole number from 0 to 2^64-1", [](const std::string& text) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  return std::from_chars(text.data(), end, value).ptr == end && text == fmt::to_string(value);
+});
 
 /// Refuses the empty text, which would look like an option that is not given.
 const CLI::Validator path(
     [](const std::string& text) { return text.empty() ? "expected a path, given nothing" : ""; }, "");
 
 CLI::Validator one_of(const std::vector<std::string>& names) {
-  auto check = [=](const std::string& text) {
-    bool good = std::ranges::find(names, text) != names.end();
-    if (good) return std::string();
-    return fmt::format("expected {}, given {}", fmt::join(names, " or "), shown(text));
-  };
-  return {check, ""};
+  return accepting(fmt::to_string(fmt::join(names, " or ")),
+                   [=](const std::string& text) { return std::ranges::find(names, text) != names.end(); });
+}
+
+/// Adds an option. `type` is its value's name in --help.
+template <class Value>
+CLI::Option* add(CLI::App& command, const std::string& name, const std::string& type, Value& value,
+                 const std::string& help, const CLI::Validator& check) {
+  return command.add_option(name, value, help)->check(check)->type_name(type);
+}
+/// One whose text is passed to a function.
+CLI::Option* add_read(CLI::App& command, const std::string& name, const std::string& type,
+                      const std::function<void(const std::string&)>& read, const std::string& help) {
+  return command.add_option_function(name, read, help)->type_name(type);
 }
 
 std::string list_of(const std::vector<Variant>& variants) {
@@ -84,18 +94,15 @@ class DeclaredOptions {
           std::ranges::all_of(chapter_.variants, [&](const Variant& v) { return v.has_option(o.name); });
       const std::string help =
           is_for_all ? o.help : fmt::format("{} (with {})", o.help, takers_of(o.name, chapter_));
-      auto check = [o, &chapter = chapter_](const std::string& text) {
-        const bool is_taken = std::ranges::any_of(chapter.variants, [&](const Variant& v) {
-          const std::optional<OptionText> declared = v.declared(o.name);
+      auto is_taken = [name = o.name, &chapter = chapter_](const std::string& text) {
+        return std::ranges::any_of(chapter.variants, [&](const Variant& v) {
+          const std::optional<OptionText> declared = v.declared(name);
           return declared && declared->accepts(text);
         });
-        return is_taken ? "" : fmt::format("expected {}, given {}", o.expected, shown(text));
       };
-      command_
-          .add_option_function<std::string>(
-              o.name, [this, name = o.name](const std::string& text) { given_.set(name, text); }, help)
-          ->check(CLI::Validator(check, ""))
-          ->type_name(o.type)
+      auto set = [&given = given_, name = o.name](const std::string& text) { given.set(name, text); };
+      add_read(command_, o.name, o.type, set, help)
+          ->check(accepting(o.expected, is_taken))
           ->default_str(initial.has(o.name) ? initial.given(o.name) : o.initial);
     }
   }
@@ -107,34 +114,38 @@ class DeclaredOptions {
   std::set<std::string> added_;
 };
 
-/// Adds the options of all commands. The returned object must live until the command line has been parsed.
-std::shared_ptr<DeclaredOptions> add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
+std::vector<std::string> names_of(const std::vector<Variant>& variants) {
   std::vector<std::string> names;
-  for (const Variant& v : chapter.variants) names.push_back(v.name);
-  command.add_option("--variant", a.variant, "How to carry out the strategy:" + list_of(chapter.variants))
-      ->check(one_of(names))
-      ->type_name("NAME")
+  for (const Variant& v : variants) names.push_back(v.name);
+  return names;
+}
+
+/// The options that variants and their workloads declare.
+DeclaredOptions add_declared(CLI::App& command, const Chapter& chapter, Arguments& a) {
+  DeclaredOptions declared(command, chapter, a.options);
+  for (const Variant& v : chapter.variants) declared.add(v.options);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->options());
+  return declared;
+}
+
+/// Adds the options of all commands.
+DeclaredOptions add_common(CLI::App& command, const Chapter& chapter, Arguments& a) {
+  const std::vector<std::string> names = names_of(chapter.variants);
+  add(command, "--variant", "NAME", a.variant, "How to carry out the strategy:" + list_of(chapter.variants),
+      one_of(names))
       ->default_val(names.front());
-  auto declared = std::make_shared<DeclaredOptions>(command, chapter, a.options);
-  for (const Variant& v : chapter.variants) declared->add(v.options);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->options());
-  command
-      .add_option(
-          "--precision", a.precision,
-          "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)")
-      ->check(one_of(precisions))
-      ->type_name("NAME")
+  DeclaredOptions declared = add_declared(command, chapter, a);
+  add(command, "--precision", "NAME", a.precision,
+      "How matrix products round their operands: float32 (not at all), tf32 (to 11 bits) or bf16 (8)",
+      one_of(precisions))
       ->capture_default_str();
-  auto is_fault = [](const std::string& text) {
-    return fault_from(text) ? "" : fmt::format("expected device=2,call=17,kind=kill, given {}", shown(text));
-  };
-  command
-      .add_option_function<std::string>(
-          "--fault", [&a](const std::string& text) { a.fault = fault_from(text); },
-          "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit,\n"
-          "throw, stop, delay, skip or corrupt (docs/errors.md)")
-      ->check(CLI::Validator(is_fault, ""))
-      ->type_name("device=D,call=C,kind=KIND");
+  auto is_fault = [](const std::string& text) { return fault_from(text).has_value(); };
+  add_read(
+      command, "--fault", "device=D,call=C,kind=KIND",
+      [&a](const std::string& text) { a.fault = fault_from(text); },
+      "Let something go wrong on a device at one of its calls, to see what is said of it: kill, exit,\n"
+      "throw, stop, delay, skip or corrupt (docs/errors.md)")
+      ->check(accepting("device=2,call=17,kind=kill", is_fault));
   command.add_flag("--check", a.check_claims, "Verify that tensors said to be the same on every device are");
   command.add_flag("--unchecked", a.unchecked,
                    "Leave out that devices agree on each all_reduce and reduce_scatter before it: a little\n"
@@ -156,49 +167,34 @@ std::string usual(const Chapter& chapter, Index TrainingDefaults::*size) {
 }
 
 void add_rows(CLI::App& command, const Chapter& chapter, Arguments& a, const std::string& help) {
-  command.add_option("--batch", a.batch, help)
-      ->check(positive)
-      ->type_name("N")
+  add(command, "--batch", "N", a.batch, help, positive)
       ->default_str(usual(chapter, &TrainingDefaults::batch));
 }
 
 void add_optimizer_name(CLI::App& command, Arguments& a) {
-  command.add_option("--optimizer", a.optimizer, "adam, sgd or integer")
-      ->check(one_of({"adam", "sgd", "integer"}))
-      ->type_name("NAME")
+  add(command, "--optimizer", "NAME", a.optimizer, "adam, sgd or integer", one_of({"adam", "sgd", "integer"}))
       ->capture_default_str();
 }
 
 void add_optimizer(CLI::App& train, Arguments& a) {
   add_optimizer_name(train, a);
-  train.add_option("--learning-rate", a.learning_rate, "Step size")
-      ->check(positive_real)
-      ->type_name("X")
-      ->capture_default_str();
-  train
-      .add_option(
-          "--clip-norm", a.clip_norm,
-          "Scale the gradients down, before each step, where the norm of all of them together is larger")
-      ->check(positive_double)
-      ->type_name("X");
+  add(train, "--learning-rate", "X", a.learning_rate, "Step size", positive_real)->capture_default_str();
+  add(train, "--clip-norm", "X", a.clip_norm,
+      "Scale the gradients down, before each step, where the norm of all of them together is larger",
+      positive_double);
 }
 
 /// Adds the options for writing a checkpoint; `folder` is the name of the option for its folder.
 void add_saving(CLI::App& command, const std::string& folder, const std::string& help, Arguments& a) {
-  command.add_option(folder, a.save, help)->type_name("DIR")->check(path);
-  command
-      .add_option(
-          "--format", a.form.format,
-          "gathered (one file), sharded (files of limited size), distributed (each device writes one)")
-      ->check(one_of({"gathered", "sharded", "distributed"}))
-      ->type_name("NAME")
+  add(command, folder, "DIR", a.save, help, path);
+  add(command, "--format", "NAME", a.form.format,
+      "gathered (one file), sharded (files of limited size), distributed (each device writes one)",
+      one_of({"gathered", "sharded", "distributed"}))
       ->capture_default_str();
-  command
-      .add_option_function<std::string>(
-          "--max-shard-size",
-          [&a](const std::string& text) { a.form.most_bytes = parse_size("--max-shard-size", text); },
-          "With sharded: most bytes of a file, unless one tensor is larger")
-      ->type_name("SIZE")
+  add_read(
+      command, "--max-shard-size", "SIZE",
+      [&a](const std::string& text) { a.form.most_bytes = parse_size("--max-shard-size", text); },
+      "With sharded: most bytes of a file, unless one tensor is larger")
       ->default_str("5GB");
 }
 
@@ -206,143 +202,108 @@ void add_verification(CLI::App& command, Arguments& a) {
   command.add_flag("--no-verify", a.unverified, "Do not compare a checkpoint's files with their digests");
 }
 
-std::shared_ptr<DeclaredOptions> add_train(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                           Arguments& a) {
+void add_train(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* train = app.add_subcommand(
       "train",
       "Learn, and hold gradients, bytes and memory against the unsharded network and the closed forms (the\n"
       "default)");
-  auto declared = add_common(*train, chapter, a);
-  train->add_option("--steps", a.steps, "Optimizer steps")
-      ->check(positive)
-      ->type_name("N")
+  DeclaredOptions declared = add_common(*train, chapter, a);
+  add(*train, "--steps", "N", a.steps, "Optimizer steps", positive)
       ->default_str(usual(chapter, &TrainingDefaults::steps));
   add_rows(*train, chapter, a, "Rows of the global batch");
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
   add_optimizer(*train, a);
-  train->add_option("--seed", a.seed, "Of initial weights and of the data")
-      ->check(whole_number)
-      ->type_name("N")
+  add(*train, "--seed", "N", a.seed, "Of initial weights and of the data", whole_number)
       ->capture_default_str();
-  train->add_option("--report", a.report, "Also write the figures to this JSON file")
-      ->type_name("FILE")
-      ->check(path);
+  add(*train, "--report", "FILE", a.report, "Also write the figures to this JSON file", path);
   add_saving(*train, "--save", "Save parameters and the optimizer's state here after the last step", a);
-  train->add_option("--save-every", a.save_every, "Save after every N-th step, too")
-      ->check(positive)
-      ->type_name("N");
-  train->add_option("--resume", a.resume, "Go on from this checkpoint, with the options that it had")
-      ->type_name("DIR")
-      ->check(path);
+  add(*train, "--save-every", "N", a.save_every, "Save after every N-th step, too", positive);
+  add(*train, "--resume", "DIR", a.resume, "Go on from this checkpoint, with the options that it had", path);
   add_verification(*train, a);
-  return declared;
 }
 
 void add_parameters(CLI::App& command, const Chapter& chapter, Arguments& a) {
-  command.add_option("--params", a.params, chapter.variants.front().workload->parameters_help())
-      ->type_name("FILE")
-      ->check(path)
+  add(command, "--params", "FILE", a.params, chapter.variants.front().workload->parameters_help(), path)
       ->required();
   add_verification(command, a);
   command.add_option("--block", a.block, "Which block of the folder that --params names, such as encoder.0")
       ->type_name("NAME");
 }
 
-std::shared_ptr<DeclaredOptions> add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_save(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* save =
       app.add_subcommand("save", "Save parameters as a checkpoint, from the devices that hold them");
-  auto declared = add_common(*save, chapter, a);
+  add_common(*save, chapter, a);
   add_parameters(*save, chapter, a);
   add_saving(*save, "--out", "The folder to write; its other files are kept", a);
   save->get_option("--out")->required();
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_gradients(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* gradients = app.add_subcommand(
       "gradients",
       "Write output, input gradient and every weight gradient of a batch, to hold against another framework");
-  auto declared = add_common(*gradients, chapter, a);
+  add_common(*gradients, chapter, a);
   add_parameters(*gradients, chapter, a);
-  gradients->add_option("--batch", a.batch_file, "safetensors file with input and output_grad")
-      ->type_name("FILE")
-      ->check(path)
+  add(*gradients, "--batch", "FILE", a.batch_file, "safetensors file with input and output_grad", path)
       ->required();
-  gradients->add_option("--out", a.out, "safetensors file to write")
-      ->type_name("FILE")
-      ->check(path)
-      ->required();
-  return declared;
+  add(*gradients, "--out", "FILE", a.out, "safetensors file to write", path)->required();
 }
 
-std::shared_ptr<DeclaredOptions> add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_infer(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* infer = app.add_subcommand(
       "infer", "Read rows of numbers, or tokens, from standard input, write the network's output");
-  auto declared = add_common(*infer, chapter, a);
+  add_common(*infer, chapter, a);
   add_parameters(*infer, chapter, a);
   add_rows(*infer, chapter, a, "Rows that go through the network together");
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
+void add_generate(CLI::App& app, const Chapter& chapter, Arguments& a) {
   CLI::App* generate = app.add_subcommand(
       "generate", "Write the tokens that follow a prompt, each the likeliest after all before it");
-  auto declared = add_common(*generate, chapter, a);
+  add_common(*generate, chapter, a);
   add_parameters(*generate, chapter, a);
   generate->add_option("--ids", a.ids, "The prompt: tokens, such as 5,17,2")->type_name("LIST");
   generate->add_option("--text", a.text, "The prompt of a network of characters, whose text is --data")
       ->type_name("TEXT");
-  generate->add_option("--tokens", a.tokens, "How many to write, unless one ends the sequence (eos_token_id)")
-      ->check(positive)
-      ->type_name("N")
+  add(*generate, "--tokens", "N", a.tokens, "How many to write, unless one ends the sequence (eos_token_id)",
+      positive)
       ->capture_default_str();
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                           Arguments& a) {
+void add_costs(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* costs = app.add_subcommand(
       "costs",
       "Print what a step of each variant sends, computes and holds: it runs on tensors without memory");
-  std::vector<std::string> names;
-  for (const Variant& v : chapter.variants) names.push_back(v.name);
-  costs->add_option("--variant", a.only_variant, "Only this one, on each device")
-      ->check(one_of(names))
-      ->type_name("NAME");
-  costs->add_option("--config", a.config, "A network as another library describes it: its config.json")
-      ->type_name("FILE")
-      ->check(path);
+  add(*costs, "--variant", "NAME", a.only_variant, "Only this one, on each device",
+      one_of(names_of(chapter.variants)));
+  add(*costs, "--config", "FILE", a.config, "A network as another library describes it: its config.json",
+      path);
   costs->add_flag("--json", a.json, "As JSON, with each device's bytes");
   add_rows(*costs, chapter, a, "Rows of the global batch");
-  auto declared = std::make_shared<DeclaredOptions>(*costs, chapter, a.options);
-  for (const Variant& v : chapter.variants) declared->add(v.options);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->options());
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
+  DeclaredOptions declared = add_declared(*costs, chapter, a);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
   add_optimizer_name(*costs, a);
-  return declared;
 }
 
-std::shared_ptr<DeclaredOptions> add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults,
-                                          Arguments& a) {
+void add_owns(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
   CLI::App* owns = app.add_subcommand("owns", "Print which part of each parameter each device has");
-  auto declared = add_common(*owns, chapter, a);
-  for (const Variant& v : chapter.variants) declared->add(v.workload->training_options(), defaults);
-  return declared;
+  DeclaredOptions declared = add_common(*owns, chapter, a);
+  for (const Variant& v : chapter.variants) declared.add(v.workload->training_options(), defaults);
 }
 
 }  // namespace
 
-std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& chapter,
-                                                const Options& defaults, Arguments& a) {
-  std::vector<std::shared_ptr<void>> declared = {add_train(app, chapter, defaults, a),
-                                                 add_save(app, chapter, a), add_gradients(app, chapter, a),
-                                                 add_infer(app, chapter, a)};
+void add_commands(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& a) {
+  add_train(app, chapter, defaults, a);
+  add_save(app, chapter, a);
+  add_gradients(app, chapter, a);
+  add_infer(app, chapter, a);
   if (std::ranges::any_of(chapter.variants, [](const Variant& v) { return v.workload->has_tokens(); }))
-    declared.push_back(add_generate(app, chapter, a));
-  declared.push_back(add_costs(app, chapter, defaults, a));
-  declared.push_back(add_owns(app, chapter, defaults, a));
+    add_generate(app, chapter, a);
+  add_costs(app, chapter, defaults, a);
+  add_owns(app, chapter, defaults, a);
   app.add_subcommand("variants", "List the variants' names, one a line");
-  return declared;
 }
 
 }  // namespace shard

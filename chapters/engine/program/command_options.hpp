@@ -17,8 +17,12 @@ std::string shown(const std::string& text);
 std::string takers_of(const std::string& option, const Chapter& chapter);
 
 /// Adds this chapter's commands with their options, which parsing writes into `arguments`. `defaults` are
-/// shown by --help. The returned objects must live until the command line has been parsed.
-std::vector<std::shared_ptr<void>> add_commands(CLI::App& app, const Chapter& chapter,
-                                                const Options& defaults, Arguments& arguments);
+/// shown by --help.
+void add_commands(CLI::App& app, const Chapter& chapter, const Options& defaults, Arguments& arguments);
+
+/// Reads the manifest of the checkpoint that `--resume` names, if any, and sets each option that was not
+/// given to its recorded value. Seed, optimizer and network must be the checkpoint's; other options may
+/// differ. \throws Error file; usage
+void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments& arguments);
 
 }  // namespace shard

@@ -17,13 +17,9 @@ std::vector<Chapter>& all_chapters() {
   return all;
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 /// "03" of "03_tensor_parallel"; nothing of "mine".
 std::string number_of(const std::string& folder) {
-  const bool has_number = folder.size() > 2 && is_digit(folder[0]) && is_digit(folder[1]) && folder[2] == '_';
+  const bool has_number = folder.find_first_not_of("0123456789") == 2 && folder[2] == '_';
   return has_number ? folder.substr(0, 2) : "";
 }
 
@@ -56,14 +52,6 @@ std::optional<OptionText> Variant::declared(const std::string& option) const {
   for (const std::vector<OptionText>& some : {options, workload->options(), workload->training_options()})
     if (auto found = std::ranges::find(some, option, &OptionText::name); found != some.end()) return *found;
   return std::nullopt;
-}
-
-bool Variant::has_option(const std::string& option) const {
-  return declared(option).has_value();
-}
-
-std::vector<Options> Variant::test_options(int devices) const {
-  return tested_on ? tested_on(devices) : tested_with;
 }
 
 const Variant& Chapter::variant(const std::string& name) const {

@@ -42,11 +42,13 @@ struct Variant {
 
   /// Whether `require` accepts.
   bool accepts(int devices, const Workload& network, const Options& given) const;
-  bool has_option(const std::string& option) const;
+  bool has_option(const std::string& option) const { return declared(option).has_value(); }
   /// The option of this name, if this variant or its workload declares it.
   std::optional<OptionText> declared(const std::string& option) const;
   /// What tests use on this number of devices: `tested_on`, or else `tested_with`.
-  std::vector<Options> test_options(int devices) const;
+  std::vector<Options> test_options(int devices) const {
+    return tested_on ? tested_on(devices) : tested_with;
+  }
 };
 
 /// A name of the field for a variant: {"ddp", "all-reduce"}.

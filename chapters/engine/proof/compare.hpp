@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/layouts/placed.hpp"
 #include "engine/proof/diagnosis.hpp"
 

@@ -35,11 +35,6 @@ bool is_each(const Evidence& e, double factor) {
   return true;
 }
 
-bool is_not_finite(const Evidence& e) {
-  auto is_finite = [](float v) { return std::isfinite(v); };
-  return !std::ranges::all_of(e.given.values, is_finite) && std::ranges::all_of(e.expected.values, is_finite);
-}
-
 /// expected + factor · addend.
 HostTensor plus(const HostTensor& expected, const HostTensor& addend, float factor) {
   HostTensor sum = expected;
@@ -48,13 +43,9 @@ HostTensor plus(const HostTensor& expected, const HostTensor& addend, float fact
   return sum;
 }
 
-HostTensor transposed(const HostTensor& m) {
-  if (m.shape.size() != 2) return {};
-  HostTensor t{{m.shape[1], m.shape[0]}, {}};
-  for (Index c = 0; c < m.shape[1]; ++c)
-    for (Index r = 0; r < m.shape[0]; ++r)
-      t.values.push_back(m.values[static_cast<std::size_t>(r * m.shape[1] + c)]);
-  return t;
+/// The transpose of a matrix, and nothing of another tensor.
+HostTensor turned(const HostTensor& t) {
+  return t.shape.size() == 2 ? transposed(t) : HostTensor();
 }
 
 /// The number of rows by which the given elements are shifted down (up: negative), or 0. The shifted rows
@@ -91,7 +82,10 @@ Diagnosis only_if_wanted(const Evidence& e) {
   return only_if(e.was_right_with_input_grad, Cause::only_if_wanted);
 }
 Diagnosis not_finite(const Evidence& e) {
-  return only_if(is_not_finite(e), Cause::not_finite);
+  auto are_finite = [](const Values& values) {
+    return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+  };
+  return only_if(!are_finite(e.given.values) && are_finite(e.expected.values), Cause::not_finite);
 }
 /// A product with 0 has the sign that the other factor had.
 Diagnosis zero(const Evidence& e) {
@@ -173,7 +167,7 @@ Diagnosis addend_twice(const Evidence& e) {
   return off_by_addend(e, 1, Cause::addend_twice);
 }
 Diagnosis is_transposed(const Evidence& e) {
-  return only_if(is_same(e.given, transposed(e.expected)), Cause::transposed);
+  return only_if(is_same(e.given, turned(e.expected)), Cause::transposed);
 }
 Diagnosis other_slice(const Evidence& e) {
   for (std::size_t d = 0; d < e.slices.size(); ++d)
@@ -188,7 +182,7 @@ Diagnosis shifted_by(Index count, const std::string& what, const std::string& wh
 Diagnosis shifted(const Evidence& e) {
   if (const Index rows = row_shift(e.given, e.expected))
     return shifted_by(rows, "row", rows > 0 ? "down" : "up");
-  const Index columns = row_shift(transposed(e.given), transposed(e.expected));
+  const Index columns = row_shift(turned(e.given), turned(e.expected));
   return columns != 0 ? shifted_by(columns, "column", columns > 0 ? "right" : "left") : Diagnosis();
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/split.hpp"
 
 namespace shard {

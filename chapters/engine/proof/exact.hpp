@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/observer.hpp"
 #include "engine/device/device.hpp"
 

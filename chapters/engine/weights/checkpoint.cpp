@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/basics/pieces.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/books/memory.hpp"
 
 namespace shard {
@@ -21,8 +21,9 @@ Index indices_of_piece(const Ranges& part, std::size_t axis) {
 
 }  // namespace
 
-void checkpoint::refuse_unknown(const std::string& source, const std::string& name) {
-  throw Error(Code::file, fmt::format("{}: expected a parameter {}, given none of that name", source, name));
+void Checkpoint::refuse_unknown(const std::string& name) const {
+  throw Error(Code::file,
+              fmt::format("{}: expected a parameter {}, given none of that name", source(), name));
 }
 
 std::vector<std::string> ListedCheckpoint::names() const {
@@ -33,7 +34,7 @@ std::vector<std::string> ListedCheckpoint::names() const {
 
 Shape ListedCheckpoint::shape(const std::string& name) const {
   const auto found = shapes_.find(name);
-  if (found == shapes_.end()) checkpoint::refuse_unknown(source_, name);
+  if (found == shapes_.end()) refuse_unknown(name);
   return found->second;
 }
 
@@ -69,6 +70,33 @@ Tensor Checkpoint::part(const std::string& name, const Ranges& ranges) const {
   });
   t.charge_to(Purpose::parameters);
   return t;
+}
+
+namespace {
+
+class HostCheckpoint : public ListedCheckpoint {
+ public:
+  HostCheckpoint(std::map<std::string, HostTensor> tensors, std::string source)
+      : ListedCheckpoint(shapes_of(tensors), std::move(source)), tensors_(std::move(tensors)) {}
+
+ private:
+  std::vector<float> values(const std::string& name, const Ranges& part) const override {
+    const HostTensor& whole = tensors_.at(name);
+    std::vector<float> values;
+    for_each_run(whole.shape, part, [&](Index first, Index, Index length) {
+      const auto begin = whole.values.begin() + first;
+      values.insert(values.end(), begin, begin + length);
+    });
+    return values;
+  }
+
+  std::map<std::string, HostTensor> tensors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source) {
+  return std::make_unique<HostCheckpoint>(std::move(tensors), std::move(source));
 }
 
 }  // namespace shard

@@ -13,9 +13,9 @@ namespace shard {
 
 /// Named parameters, which are read in slices. A device that needs a part never builds the whole parameter.
 ///
-/// Where they come from: a file (files/file_checkpoint.hpp), a folder that another library has written
+/// Where they come from: a file (files/safetensors/safetensors.hpp), a folder that another library has written
 /// (files/model_folder.hpp), a generator of initial values (workloads/initial_values.hpp), or the host's
-/// memory (host_checkpoint.hpp).
+/// memory (host_checkpoint).
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -49,6 +49,10 @@ class Checkpoint {
   }
   Tensor whole(const std::string& name) const { return part(name, all_of(shape(name))); }
 
+ protected:
+  /// \throws Error file: there is no parameter of that name
+  [[noreturn]] void refuse_unknown(const std::string& name) const;
+
  private:
   /// Implements `read`. The parameter exists and has these indices.
   virtual std::vector<float> values(const std::string& name, const Ranges& part) const = 0;
@@ -78,12 +82,7 @@ class ListedCheckpoint : public Checkpoint {
   std::string source_;
 };
 
-/// Errors that all checkpoints share.
-namespace checkpoint {
-
-/// \throws Error file: `source` has no parameter of that name
-[[noreturn]] void refuse_unknown(const std::string& source, const std::string& name);
-
-}  // namespace checkpoint
+/// Parameters in the host's memory, such as those of an exact problem. `source` names them in messages.
+std::unique_ptr<Checkpoint> host_checkpoint(std::map<std::string, HostTensor> tensors, std::string source);
 
 }  // namespace shard

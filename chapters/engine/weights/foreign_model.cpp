@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace shard {
 
@@ -58,25 +57,6 @@ const std::string& ForeignModel::hyper_parameter(const std::string& name,
 std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
                                     std::string source) {
   return std::make_unique<RenamedCheckpoint>(std::move(stored), std::move(names), std::move(source));
-}
-
-/// Transposes square blocks, each through a copy that stays in the cache.
-HostTensor transposed(const HostTensor& matrix) {
-  constexpr Index most = 32;
-  const Index rows = matrix.shape.at(0), columns = matrix.shape.at(1);
-  HostTensor result{{columns, rows}, std::vector<float>(matrix.values.size())};
-  std::array<float, most * most> square{};
-  for (Index top = 0; top < rows; top += most)
-    for (Index left = 0; left < columns; left += most) {
-      const Index height = std::min(most, rows - top), width = std::min(most, columns - left);
-      for (Index r = 0; r < height; ++r)
-        std::copy_n(matrix.values.begin() + (top + r) * columns + left, width, square.begin() + r * most);
-      for (Index c = 0; c < width; ++c)
-        for (Index r = 0; r < height; ++r)
-          result.values[static_cast<std::size_t>((left + c) * rows + top + r)] =
-              square[static_cast<std::size_t>(r * most + c)];
-    }
-  return result;
 }
 
 }  // namespace shard

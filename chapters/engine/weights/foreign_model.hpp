@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/weights/checkpoint.hpp"
 
 namespace shard {
@@ -36,8 +36,5 @@ using ForeignNames = std::map<std::string, ForeignName>;
 /// messages. \throws Error file when a parameter is missing, or one to transpose is no matrix
 std::unique_ptr<Checkpoint> renamed(std::unique_ptr<Checkpoint> stored, ForeignNames names,
                                     std::string source);
-
-/// The transpose of a matrix.
-HostTensor transposed(const HostTensor& matrix);
 
 }  // namespace shard

@@ -2,7 +2,7 @@
 
 /// Values for exact problems.
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/device.hpp"
 #include "engine/layers/arithmetic.hpp"
 #include "engine/workloads/initial_values.hpp"

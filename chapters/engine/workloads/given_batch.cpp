@@ -11,6 +11,7 @@
 #include "engine/basics/printable.hpp"
 #include "engine/engines/loss.hpp"
 #include "engine/layers/tokens/language_model.hpp"
+#include "engine/workloads/mlp/model.hpp"
 #include "engine/workloads/workload.hpp"
 
 namespace shard {
@@ -89,9 +90,8 @@ class InputAndOutputGrad : public GivenBatch {
   void require(const char* name, const Shape& expected, const std::string& hint) const {
     const Shape given = file_->shape(name);
     if (given != expected)
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected {}, given {}{}", file_->source(), name, to_string(expected),
-                              to_string(given), hint.empty() ? "" : fmt::format(" ({})", hint)));
+      refuse_parameter(*file_, name, to_string(expected),
+                       to_string(given) + (hint.empty() ? "" : fmt::format(" ({})", hint)));
   }
 
   std::unique_ptr<Checkpoint> file_;
@@ -102,34 +102,49 @@ class InputAndOutputGrad : public GivenBatch {
 
 class IdsAndLabels : public GivenBatch {
  public:
-  /// `ids`: the name, in the file, of the tokens whose logits are computed.
-  IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions,
-               const char* ids = "input_ids")
-      : file_(std::move(file)), vocabulary_(vocabulary), shape_(shape_of_ids(ids)) {
+  /// With sources, which an encoder reads, the tokens whose logits are computed are `decoder_input_ids`.
+  IdsAndLabels(std::unique_ptr<Checkpoint> file, Index vocabulary, Index positions, bool has_sources)
+      : file_(std::move(file)), vocabulary_(vocabulary) {
+    const char* ids = has_sources ? "decoder_input_ids" : "input_ids";
+    shape_ = shape_of_ids(ids);
     require_used({ids, "input_ids", "labels"});
     if (!file_->contains("labels"))
-      throw Error(Code::file,
-                  fmt::format("{}: labels: expected {}, as {}: the token that follows each, given none",
-                              file_->source(), to_string(shape_), ids));
+      refuse("labels", fmt::format("{}, as {}: the token that follows each", to_string(shape_), ids), "none");
     if (file_->shape("labels") != shape_)
-      refuse_shape("labels", fmt::format("{}, as {}", to_string(shape_), ids), file_->shape("labels"));
+      refuse("labels", fmt::format("{}, as {}", to_string(shape_), ids), to_string(file_->shape("labels")));
     if (shape_[1] > positions)
-      refuse_shape(ids, fmt::format("sequences of at most {} tokens", positions), shape_);
+      refuse(ids, fmt::format("sequences of at most {} tokens", positions), to_string(shape_));
     ids_ = tokens(ids, false);
     labels_ = tokens("labels", true);
     const auto labelled = static_cast<Index>(labels_.size()) -
                           std::ranges::count(labels_, static_cast<float>(Tokens::no_label));
-    if (labelled == 0)
-      throw Error(Code::file, fmt::format("{}: labels: expected a label, given -100 alone", file_->source()));
+    if (labelled == 0) refuse("labels", "a label", "-100 alone");
     loss_ = MeanTokenLoss(labelled);
+    if (!has_sources) return;
+    const Shape sources = shape_of_ids("input_ids");
+    source_length_ = sources[1];
+    sources_ = tokens("input_ids", false);
+    if (sources[0] != rows())
+      refuse("input_ids", fmt::format("{} sequences, as decoder_input_ids", rows()), to_string(sources));
   }
 
   Index rows() const override { return shape_[0]; }
+
   Tensor input(Range rows) const override {
     std::vector<float> values;
-    for (Index b = rows.begin; b < rows.end; ++b) add_row(b, values);
-    return Tensor::from_host({rows.size(), width()}, values);
+    auto add = [&](const std::vector<float>& numbers, Index b, Index length) {
+      values.insert(values.end(), numbers.begin() + b * length, numbers.begin() + (b + 1) * length);
+    };
+    for (Index b = rows.begin; b < rows.end; ++b) {
+      if (source_length_ > 0) values.push_back(static_cast<float>(source_length_));
+      add(sources_, b, source_length_);
+      add(ids_, b, shape_[1]);
+      add(labels_, b, shape_[1]);
+    }
+    const Index width = (source_length_ > 0 ? 1 + source_length_ : 0) + 2 * shape_[1];
+    return Tensor::from_host({rows.size(), width}, values);
   }
+
   void watch(ShardedEngine& engine) override {
     dynamic_cast<LanguageModel&>(engine).see_logits(
         [this](const Tensor& logits, const Tokens& tokens, Index first_column) {
@@ -139,97 +154,68 @@ class IdsAndLabels : public GivenBatch {
           logits_.add(logits, rows, first_column);
         });
   }
+
   Tensor output_grad(const Tensor& losses, Index first_row) override {
     return loss_.gradient(losses, first_row);
   }
+
   std::map<std::string, HostTensor> results(Communicator& group) const override {
     return {{"logits", logits_.gather(group, {shape_[0], shape_[1], vocabulary_}, vocabulary_)},
             {"loss", {{}, {static_cast<float>(loss_.value(group))}}}};
   }
 
- protected:
-  /// A row of the input, and its width.
-  virtual void add_row(Index b, std::vector<float>& values) const {
-    for (const std::vector<float>* numbers : {&ids_, &labels_})
-      values.insert(values.end(), numbers->begin() + b * shape_[1], numbers->begin() + (b + 1) * shape_[1]);
+ private:
+  [[noreturn]] void refuse(const std::string& name, const std::string& expected,
+                           const std::string& given) const {
+    refuse_parameter(*file_, name, expected, given);
   }
-  virtual Index width() const { return 2 * shape_[1]; }
 
   /// Refuses tensors that would change results and are not read. A mask of ones (of tokenizers) is harmless.
   void require_used(const std::set<std::string>& used) const {
     for (const std::string& name : file_->names()) {
       if (used.contains(name)) continue;
-      const bool is_mask = name == "attention_mask" || name == "decoder_attention_mask";
-      const std::vector<float> values =
-          is_mask ? file_->read(name, all_of(file_->shape(name))) : std::vector{0.0F};
+      if (name != "attention_mask" && name != "decoder_attention_mask")
+        refuse(printable(name, 60), fmt::format("{} alone, and masks of ones", fmt::join(used, ", ")),
+               "another tensor");
+      const std::vector<float> values = file_->read(name, all_of(file_->shape(name)));
       const auto found = std::ranges::find_if(values, [](float value) { return value != 1; });
-      if (found == values.end()) continue;
-      throw Error(Code::file,
-                  is_mask
-                      ? fmt::format("{}: {}: expected ones alone, as no token is masked here, given {} at {}",
-                                    file_->source(), name, *found,
-                                    to_string(place_of(found - values.begin(), file_->shape(name))))
-                      : fmt::format("{}: {}: expected {} alone, and masks of ones, given another tensor",
-                                    file_->source(), printable(name, 60), fmt::join(used, ", ")));
+      if (found != values.end())
+        refuse(
+            name, "ones alone, as no token is masked here",
+            fmt::format("{} at {}", *found, to_string(place_of(found - values.begin(), file_->shape(name)))));
     }
   }
-  [[noreturn]] void refuse_shape(const char* name, const std::string& expected, const Shape& given) const {
-    throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", file_->source(), name, expected,
-                                        to_string(given)));
-  }
+
   Shape shape_of_ids(const char* name) const {
     Shape shape = file_->shape(name);
-    if (shape.size() != 2 || shape[1] == 0) refuse_shape(name, "sequences of ids, (B, S)", shape);
+    if (shape.size() != 2 || shape[1] == 0) refuse(name, "sequences of ids, (B, S)", to_string(shape));
     return shape;
   }
+
   std::vector<float> tokens(const char* name, bool may_be_none) const {
     const Shape shape = file_->shape(name);
     std::vector<float> numbers = file_->read(name, 0, 0, shape[0]);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const float number = numbers[i];
       const bool is_none = may_be_none && number == static_cast<float>(Tokens::no_label);
-      if (is_none ||
-          (number >= 0 && number < static_cast<float>(vocabulary_) && number == std::trunc(number)))
-        continue;
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected tokens from 0 to {}{}, given {} at {}", file_->source(), name,
-                              vocabulary_ - 1, may_be_none ? ", or -100 for none" : "", number,
-                              to_string(place_of(static_cast<Index>(i), shape))));
+      const bool is_token =
+          number >= 0 && number < static_cast<float>(vocabulary_) && number == std::trunc(number);
+      if (!is_none && !is_token)
+        refuse(name,
+               fmt::format("tokens from 0 to {}{}", vocabulary_ - 1, may_be_none ? ", or -100 for none" : ""),
+               fmt::format("{} at {}", number, to_string(place_of(static_cast<Index>(i), shape))));
     }
     return numbers;
   }
 
- private:
   std::unique_ptr<Checkpoint> file_;
   Index vocabulary_;
   Shape shape_;                      // (B, S)
   std::vector<float> ids_, labels_;  // (B · S)
+  Index source_length_ = 0;          // n; 0 without sources
+  std::vector<float> sources_;       // (B · n)
   MeanTokenLoss loss_ = MeanTokenLoss(1);
   MatrixPieces logits_;
-};
-
-/// Also with sources, which an encoder reads.
-class SourcesAndTargets : public IdsAndLabels {
- public:
-  SourcesAndTargets(std::unique_ptr<Checkpoint> file, Index vocabulary)
-      : IdsAndLabels(std::move(file), vocabulary, std::numeric_limits<Index>::max(), "decoder_input_ids"),
-        shape_(shape_of_ids("input_ids")),
-        ids_(tokens("input_ids", false)) {
-    if (shape_[0] != rows())
-      refuse_shape("input_ids", fmt::format("{} sequences, as decoder_input_ids", rows()), shape_);
-  }
-
- protected:
-  void add_row(Index b, std::vector<float>& values) const override {
-    values.push_back(static_cast<float>(shape_[1]));
-    values.insert(values.end(), ids_.begin() + b * shape_[1], ids_.begin() + (b + 1) * shape_[1]);
-    IdsAndLabels::add_row(b, values);
-  }
-  Index width() const override { return 1 + shape_[1] + IdsAndLabels::width(); }
-
- private:
-  Shape shape_;             // (B, n)
-  std::vector<float> ids_;  // (B · n)
 };
 
 }  // namespace
@@ -241,11 +227,11 @@ std::unique_ptr<GivenBatch> input_and_output_grad(std::unique_ptr<Checkpoint> fi
 
 std::unique_ptr<GivenBatch> ids_and_labels(std::unique_ptr<Checkpoint> file, Index vocabulary,
                                            Index positions) {
-  return std::make_unique<IdsAndLabels>(std::move(file), vocabulary, positions);
+  return std::make_unique<IdsAndLabels>(std::move(file), vocabulary, positions, false);
 }
 
 std::unique_ptr<GivenBatch> sources_and_targets(std::unique_ptr<Checkpoint> file, Index vocabulary) {
-  return std::make_unique<SourcesAndTargets>(std::move(file), vocabulary);
+  return std::make_unique<IdsAndLabels>(std::move(file), vocabulary, std::numeric_limits<Index>::max(), true);
 }
 
 }  // namespace shard

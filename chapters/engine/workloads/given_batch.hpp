@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/weights/checkpoint.hpp"
 
 namespace shard {

@@ -7,7 +7,7 @@
 
 #include "engine/engines/sharded_engine.hpp"
 #include "engine/proof/exact.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -46,14 +46,6 @@ Solution Workload::solve(const ExactProblem& problem, Communicator& group) const
   for (const auto& [name, gradient] : gradients)
     results[name] = {gradient.local().shape(), gradient.local().to_host()};
   return results;
-}
-
-/// Integer steps make sparse weights dense, and wider or deeper networks would then exceed 2^24.
-bool Workload::stays_exact() const {
-  Index widest = 0;
-  for (const Parameter& p : parameters()) widest = std::max(widest, std::ranges::max(p.shape));
-  const Index layers = num_layers();
-  return layers <= 16 && widest <= (layers > 6 ? 2 : layers > 2 ? 8 : 16);
 }
 
 HostTensor Workload::random_input(Index batch, std::uint64_t seed) const {
@@ -106,10 +98,6 @@ ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string
                                        name(), model.source));
 }
 
-Solution solve(const ExactProblem& problem, Communicator& group) {
-  return problem.workload->solve(problem, group);
-}
-
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {
   const Index width = problem.output_grad.shape.at(1);
   std::vector<float> kept(problem.output_grad.values.size());
@@ -125,34 +113,6 @@ std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, 
   for (int d = 0; d < devices; ++d)
     addends.push_back(solve(of_rows(problem, {part(problem.output_grad.shape.at(0), devices, d)}), group));
   return addends;
-}
-
-namespace {
-
-/// ((a - b) mod 5) - 2.
-float difference_modulo_5(float a, float b) {
-  const auto difference = static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b);
-  return static_cast<float>(((difference % 5) + 5) % 5 - 2);
-}
-
-}  // namespace
-
-void integer_step(ExactProblem& problem, const Solution& gradients, Momenta* momenta) {
-  const float unit = problem.workload->gradient_unit();
-  for (auto& [name, weights] : problem.weights) {
-    if (problem.workload->must_stay(name)) continue;
-    const std::vector<float>& gradient = gradients.at(name).values;
-    std::vector<float> step = gradient;
-    for (float& value : step) value /= unit;
-    if (momenta != nullptr) {
-      std::vector<float>& momentum = (*momenta)[name];
-      momentum.resize(gradient.size());
-      for (std::size_t i = 0; i < step.size(); ++i)
-        step[i] = momentum[i] = difference_modulo_5(momentum[i], step[i]);
-    }
-    for (std::size_t i = 0; i < step.size(); ++i)
-      weights.values[i] = difference_modulo_5(weights.values[i], step[i]);
-  }
 }
 
 ExactProblem with_halved_weights(ExactProblem problem) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
 #include "engine/basics/options.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/proof/costs.hpp"
 #include "engine/proof/diagnosis.hpp"
@@ -69,7 +69,10 @@ class Journal {
   virtual std::string describe() const = 0;
 };
 
-/// One network: its parameters, its data, and exact problems.
+/// One network: its parameters, its data, and exact problems. A plain network, as workloads/mlp is one, defines the
+/// functions that are pure, and `unsharded` or a variant that is a reference. Of the others, those of tokens are for
+/// language models; `mistakes` and `solve_with` explain wrong results; `journal`, `step_data`, `must_stay` and
+/// `gradient_unit` are for networks that choose or round.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -87,7 +90,7 @@ class Workload {
   virtual Shape output_shape(Index batch) const = 0;
   /// A question for an error message: would an input of this width fit if the parameters were stored in
   /// another way? Empty otherwise.
-  virtual std::string input_hint(Index width) const = 0;
+  virtual std::string input_hint(Index /*width*/) const { return ""; }
 
   /// A batch from a file, for `gradients`. By default it has `input` and `output_grad`. `hint`: see
   /// input_hint. \throws Error file when it does not fit
@@ -139,8 +142,6 @@ class Workload {
   }
   /// Whether exact problems are exact only while this parameter does not change.
   virtual bool must_stay(const std::string& /*parameter*/) const { return false; }
-  /// Whether exact problems stay exact during steps of an integer optimizer.
-  virtual bool stays_exact() const;
   /// Weights' gradients in exact problems are multiples of this number.
   virtual float gradient_unit() const { return 1; }
   /// A random input for tests: by default, uniform in ±1.
@@ -156,25 +157,17 @@ class Workload {
 
 /// The results of a problem, computed by its workload. The unsharded engine is made on `group`, the group of the
 /// engines that are compared with it. One device may call this alone.
-Solution solve(const ExactProblem& problem, Communicator& group);
+inline Solution solve(const ExactProblem& problem, Communicator& group) {
+  return problem.workload->solve(problem, group);
+}
 /// The problem in which only these rows of the batch count: the output gradients of others are 0.
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted);
 /// The addend of each of `devices` devices to the results, if the rows of the batch are divided: the solution
 /// in which the output gradients of other devices' rows are 0. (A loss that depends on the routing of a whole
 /// batch is in each addend.)
 std::vector<Solution> addends_by_rows(const ExactProblem& problem, int devices, Communicator& group);
-/// The problem's weights after one step of the integer optimizer with these gradients. With momenta, by parameter,
-/// it updates these first, and steps by them.
-using Momenta = std::map<std::string, std::vector<float>>;
-void integer_step(ExactProblem& problem, const Solution& gradients, Momenta* momenta = nullptr);
 /// The problem with halved weights, except for those that must stay. It is exact again.
 ExactProblem with_halved_weights(ExactProblem problem);
-
-/// A network and the rows of its batch.
-struct TestCase {
-  std::shared_ptr<const Workload> workload;
-  Index batch;
-};
 
 struct TrainingDefaults {
   Index batch = 64;
@@ -184,8 +177,6 @@ struct TrainingDefaults {
 /// Networks of one kind: "mlp".
 class WorkloadKind {
  public:
-  using Accepts = std::function<bool(const Workload&)>;
-
   virtual ~WorkloadKind() = default;
   virtual std::string name() const = 0;
   /// The content of a file of parameters, for --help.
@@ -228,16 +219,6 @@ class WorkloadKind {
   /// A network of these sizes, for benchmarks. A row of a language model has 128 tokens, or `model_dim` if
   /// that is less.
   virtual std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const = 0;
-
-  /// \name Networks for tests of a variant, all of which it accepts
-  /// @{
-  /// Shapes that no cut divides evenly, also with more devices than rows or columns; several depths.
-  virtual std::vector<TestCase> cases(const Accepts& accepts) const = 0;
-  /// A case of eleven rows. A row's result does not depend on the other rows that are computed with it.
-  virtual TestCase streamed_case(const Accepts& accepts) const = 0;
-  /// Problems in which every number that `devices` devices send matters: for tests that plant mistakes.
-  virtual std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const = 0;
-  /// @}
 };
 
 /// Makes an engine that divides nothing.

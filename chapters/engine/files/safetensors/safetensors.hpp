@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/basics/ranges.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/weights/checkpoint.hpp"
 
 namespace shard {
 
@@ -60,5 +62,10 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
 };
+
+/// The parameters of a safetensors file, float32 (or F64, F16, BF16, converted).
+/// \throws Error file when it is missing, unreadable or malformed; slices: not_finite for a NaN or an
+/// infinity
+std::unique_ptr<Checkpoint> open_checkpoint(const std::string& path);
 
 }  // namespace shard

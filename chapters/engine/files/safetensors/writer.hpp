@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
-#include "engine/files/digest.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/files/regular_file.hpp"
 
 namespace shard {
@@ -35,7 +34,7 @@ class SafetensorsWriter {
   const std::vector<SafetensorsLine>& order() const { return tensors_; }
   /// Appends bytes of data. \throws Error file
   void write(const void* data, std::uint64_t bytes);
-  /// The digest of the bytes written so far (digest.hpp).
+  /// The digest of the bytes written so far (Digest).
   std::string digest() const { return digest_.text(); }
   /// Completes the file. \throws Error file; internal unless all data have been written
   void commit();

@@ -25,22 +25,4 @@ Streams rows_of_numbers(std::istream& in, Index width, Index at_a_time, InputHin
 /// label is the next token. An encoder-decoder reads "5,17,2|8,1": a source, and the labels of its target.
 Streams rows_of_tokens(std::istream& in, const Workload& network, Index at_a_time);
 
-/// The lines of standard input, counted for messages.
-class InputLines {
- public:
-  explicit InputLines(std::istream& in) : in_(in) {}
-
-  /// Reads the next line, without its end. False at the end of the input.
-  bool next(std::string& line);
-  [[noreturn]] void complain(Code code, const std::string& what) const;
-  [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const;
-
- private:
-  std::istream& in_;
-  Index line_ = 0;
-};
-
-/// Writes numbers to standard output, this many in a line. \throws Error file
-void write_lines(const std::vector<float>& values, Index width);
-
 }  // namespace shard

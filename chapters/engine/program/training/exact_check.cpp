@@ -1,5 +1,3 @@
-#include "engine/program/training/exact_check.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +5,8 @@
 
 #include "engine/device/communicator/checked_communicator.hpp"
 #include "engine/engines/optimizer.hpp"
-#include "engine/weights/host_checkpoint.hpp"
+#include "engine/program/training/step.hpp"
+#include "engine/weights/checkpoint.hpp"
 #include "engine/workloads/other_versions.hpp"
 
 namespace shard {

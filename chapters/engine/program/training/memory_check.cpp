@@ -1,5 +1,3 @@
-#include "engine/program/training/memory_check.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>

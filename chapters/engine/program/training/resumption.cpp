@@ -1,4 +1,3 @@
-#include "engine/program/training/resumption.hpp"
 
 #include <fmt/format.h>
 
@@ -6,6 +5,8 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/files/regular_file.hpp"
+#include "engine/program/command_options.hpp"
+#include "engine/program/training/step.hpp"
 
 namespace shard {
 

@@ -1,10 +1,9 @@
-#include "engine/program/training/step_figures.hpp"
-
 #include <fmt/format.h>
 
 #include <sstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/program/training/step.hpp"
 
 namespace shard {
 
@@ -71,8 +70,8 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
 
 void StepFigures::gather_into(Report& report, const Run& run) const {
   auto gather = [&](const char* what, const WorstStep& w) {
-    return run.variant.costs ? gather_figure(run.group, what, w.measured, w.formula)
-                             : gather_figure(run.group, what, w.measured);
+    return gather_figure(run.group, what, w.measured,
+                         run.variant.costs ? std::optional(w.formula) : std::nullopt);
   };
   report.bytes = gather("bytes", bytes_);
   report.messages = gather("messages", messages_);

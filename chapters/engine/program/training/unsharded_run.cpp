@@ -1,12 +1,11 @@
-#include "engine/program/training/unsharded_run.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/program/training/step.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -89,31 +88,6 @@ LossCurve train_alone(const Run& alone, std::size_t steps, Perturbation* change)
   return curve;
 }
 
-std::string packed(const LossCurve& curve) {
-  const auto* losses = reinterpret_cast<const char*>(curve.losses.data());
-  std::string bytes(losses, curve.losses.size() * sizeof(double));
-  for (const std::vector<Index>& step : curve.decisions)
-    bytes.append(reinterpret_cast<const char*>(step.data()), step.size() * sizeof(Index));
-  return bytes;
-}
-
-/// The reverse of `packed`, for a curve of `steps` steps.
-LossCurve unpacked(const std::string& bytes, std::size_t steps) {
-  LossCurve curve;
-  if (bytes.empty()) return curve;
-  curve.losses.resize(steps);
-  std::memcpy(curve.losses.data(), bytes.data(), steps * sizeof(double));
-  const std::size_t rest = bytes.size() - steps * sizeof(double);
-  if (rest == 0) return curve;
-  curve.decisions.assign(steps, std::vector<Index>(rest / sizeof(Index) / steps));
-  const char* at = bytes.data() + steps * sizeof(double);
-  for (std::vector<Index>& step : curve.decisions) {
-    std::memcpy(step.data(), at, step.size() * sizeof(Index));
-    at += step.size() * sizeof(Index);
-  }
-  return curve;
-}
-
 }  // namespace
 
 std::optional<CurveComparison> compare_with_unsharded(const Run& run, const LossCurve& trained) {
@@ -124,15 +98,19 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Loss
   const std::unique_ptr<Communicator> alone =
       run.group.split(takes_part ? std::optional<Index>(me) : std::nullopt, 0);
   LossCurve reference, moved;
+  std::string packed;  // in CBOR, since JSON has no infinity
   if (takes_part) {
     const Run mine{*alone, run.variant, run.network, run.arguments};
     Perturbation perturbation(rounding, run.arguments.seed);
     if (me == 0) reference = train_alone(mine, steps, nullptr);
     if (me == last) moved = train_alone(mine, steps, &perturbation);
   }
-  const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed(moved));
+  nlohmann::json::to_cbor({moved.losses, moved.decisions}, packed);
+  const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed);
   if (me != 0 || reference.losses.empty()) return std::nullopt;
-  return compare_curves(trained, reference, unpacked(all.back(), steps), rounding);
+  const nlohmann::json of_last = nlohmann::json::from_cbor(all.back());
+  moved = {of_last[0].get<std::vector<double>>(), of_last[1].get<std::vector<std::vector<Index>>>()};
+  return compare_curves(trained, reference, moved, rounding);
 }
 
 std::string describe(const std::optional<CurveComparison>& comparison, Index before, Index steps,

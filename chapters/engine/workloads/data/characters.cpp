@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,10 +13,14 @@
 
 #include "engine/basics/printable.hpp"
 #include "engine/layers/tokens/tokens.hpp"
-#include "engine/workloads/data/data_path.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
+
+std::string data_path(const std::string& file) {
+  const char* other = std::getenv("SHARDBOOK_DATA");
+  return (other != nullptr ? other : SHARDBOOK_DATA) + ("/" + file);
+}
 
 Characters::Characters(const std::string& path) : path_(path) {
   std::error_code ignored;

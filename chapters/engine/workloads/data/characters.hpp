@@ -3,10 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/basics/host_tensor.hpp"
+#include "engine/basics/ranges.hpp"
 #include "engine/device/device.hpp"
 
 namespace shard {
+
+/// The path of a file of chapters/data/. The environment's SHARDBOOK_DATA names another folder: that of a copy of
+/// the programs on a machine without the project.
+std::string data_path(const std::string& file);
 
 /// A text as tokens. The vocabulary is its different characters, in ascending order of their codes.
 class Characters {

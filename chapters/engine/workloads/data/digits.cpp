@@ -8,7 +8,8 @@
 #include <fstream>
 
 #include "engine/basics/printable.hpp"
-#include "engine/workloads/data/data_path.hpp"
+#include "engine/engines/sharded_engine.hpp"
+#include "engine/workloads/data/characters.hpp"
 #include "engine/workloads/random.hpp"
 
 namespace shard {
@@ -66,32 +67,24 @@ Digits::Digits(const std::string& path) {
     throw Error(Code::file, printable(path, 120) + ": expected the digits, given an empty file");
 }
 
-DenoisingBatch::DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step)
-    : digits_(&digits), seed_(seed), step_(step) {}
+DenoisingBatch::DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step, Index batch)
+    : digits_(digits),
+      seed_(seed),
+      step_(step),
+      loss_(batch, Digits::pixels, [this](Range rows) { return clean(rows); }) {}
 
-Index DenoisingBatch::digit_of(Index row) const {
-  CounterRandom choice(seed_, fmt::format("digits of step {}", step_));
-  return choice.integer(static_cast<std::uint64_t>(row), 0, static_cast<int>(digits_->size()) - 1);
-}
-
-Tensor DenoisingBatch::noisy(Range rows) const {
-  CounterRandom noise(seed_, fmt::format("noise of step {}", step_));
+Tensor DenoisingBatch::images(Range rows, bool with_noise) const {
+  const CounterRandom choice(seed_, fmt::format("digits of step {}", step_));
+  const CounterRandom noise(seed_, fmt::format("noise of step {}", step_));
   std::vector<float> values;
   for (Index row = rows.begin; row < rows.end; ++row) {
-    Index digit = digit_of(row);
-    for (Index p = 0; p < Digits::pixels; ++p)
-      values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16 +
-                       noise_sigma * noise.normal(static_cast<std::uint64_t>(row * Digits::pixels + p)));
-  }
-  return Tensor::from_host({rows.size(), Digits::pixels}, values);
-}
-
-Tensor DenoisingBatch::clean(Range rows) const {
-  std::vector<float> values;
-  for (Index row = rows.begin; row < rows.end; ++row) {
-    Index digit = digit_of(row);
-    for (Index p = 0; p < Digits::pixels; ++p)
-      values.push_back(static_cast<float>(digits_->pixel(digit, p)) / 16);
+    const Index digit =
+        choice.integer(static_cast<std::uint64_t>(row), 0, static_cast<int>(digits_.size()) - 1);
+    for (Index p = 0; p < Digits::pixels; ++p) {
+      values.push_back(static_cast<float>(digits_.pixel(digit, p)) / 16);
+      if (with_noise)
+        values.back() += noise_sigma * noise.normal(static_cast<std::uint64_t>(row * Digits::pixels + p));
+    }
   }
   return Tensor::from_host({rows.size(), Digits::pixels}, values);
 }
@@ -111,6 +104,37 @@ std::string draw_digits(const std::vector<std::vector<float>>& images) {
     text += '\n';
   }
   return text;
+}
+
+const Option<std::string>& DenoisingWorkload::data_option() {
+  static const Option<std::string> data("--data", Digits::default_path(),
+                                        "The digits, 64 pixels of 0..16 and a label a line", "FILE");
+  return data;
+}
+
+void DenoisingWorkload::open_data() {
+  if (output_shape(1).at(1) != Digits::pixels)
+    throw Error(Code::usage, fmt::format("train: --layers: expected an even number, as the output is an "
+                                         "image again, given {}",
+                                         num_layers()));
+  digits_ = std::make_shared<const Digits>(data_);
+}
+
+std::unique_ptr<TrainingBatch> DenoisingWorkload::batch(Index rows, std::uint64_t seed, Index step) const {
+  return std::make_unique<DenoisingBatch>(*digits_, seed, step, rows);
+}
+
+std::string DenoisingWorkload::examples(ShardedEngine& engine, std::uint64_t seed) const {
+  constexpr Index count = 3;
+  InferenceMode no_tape;
+  DenoisingBatch shown(*digits_, seed, 0);  // training steps begin at 1
+  Tensor mended = engine.whole(engine.forward(shown.noisy(engine.input_rows(count))));
+  std::vector<std::vector<float>> images;
+  for (Index i = 0; i < count; ++i) {
+    images.push_back(shown.noisy({i, i + 1}).to_host());
+    images.push_back(slice(mended, 0, i, i + 1).to_host());
+  }
+  return draw_digits(images);
 }
 
 }  // namespace shard

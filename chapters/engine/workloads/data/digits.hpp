@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "engine/device/device.hpp"
+#include "engine/engines/loss.hpp"
+#include "engine/workloads/workload.hpp"
 
 namespace shard {
 
@@ -24,26 +26,60 @@ class Digits {
   std::vector<int> values_;
 };
 
-/// One step's batch of the denoising task. The input is pixels / 16 plus normal noise of σ 0.3, and the
+/// One step's batch of the denoising task, with its mean squared error. The input is pixels / 16 plus normal noise of σ 0.3, and the
 /// target is pixels / 16. Digits and noise depend on seed, step and row alone, so each device makes only the
 /// rows that it needs.
-class DenoisingBatch {
+class DenoisingBatch : public TrainingBatch {
  public:
-  DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step);
+  /// `batch`: its number of rows.
+  DenoisingBatch(const Digits& digits, std::uint64_t seed, Index step, Index batch = 1);
 
   /// (rows, 64).
-  Tensor noisy(Range rows) const;
-  Tensor clean(Range rows) const;
+  Tensor noisy(Range rows) const { return images(rows, true); }
+  Tensor clean(Range rows) const { return images(rows, false); }
+
+  Tensor input(Range rows) const override { return noisy(rows); }
+  Tensor loss_gradient(const Tensor& output, Index first_row) override {
+    return loss_.gradient(output, first_row);
+  }
+  double loss(Communicator& group) const override { return loss_.value(group); }
 
  private:
-  Index digit_of(Index row) const;
+  Tensor images(Range rows, bool with_noise) const;
 
-  const Digits* digits_;
+  const Digits& digits_;
   std::uint64_t seed_;
   Index step_;
+  MeanSquaredError loss_;
 };
 
 /// Images side by side as text, each 8 lines high; `rows` is (images, 64), values 0..1 from light to dark.
 std::string draw_digits(const std::vector<std::vector<float>>& images);
+
+/// A network that learns to remove noise from handwritten digits, by mean squared error. Its output is an
+/// image.
+class DenoisingWorkload : public Workload {
+ public:
+  /// The option for the file of the digits.
+  static const Option<std::string>& data_option();
+
+  explicit DenoisingWorkload(std::string data) : data_(std::move(data)) {}
+
+  /// \throws Error usage when the width of the output is no image's
+  void open_data() override;
+  std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
+  std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
+  std::string examples_title() const override { return "noisy and mended"; }
+
+ protected:
+  /// The training data, if they are open and have this width; else null.
+  const Digits* digits_of_width(Index width) const {
+    return width == Digits::pixels ? digits_.get() : nullptr;
+  }
+
+ private:
+  std::string data_;
+  std::shared_ptr<const Digits> digits_;
+};
 
 }  // namespace shard

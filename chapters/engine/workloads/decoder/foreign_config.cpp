@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/basics/pieces.hpp"
+#include "engine/basics/ranges.hpp"
 
 namespace shard {
 

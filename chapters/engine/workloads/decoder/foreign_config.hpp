@@ -40,6 +40,11 @@ class ForeignConfig {
     known_.insert(name);
     return model_.hyper_parameter(name, otherwise);
   }
+  bool truth(const std::string& name, bool otherwise) {
+    const std::string given = text(name, otherwise ? "true" : "false");
+    if (given != "true" && given != "false") refuse_value(name, "true or false", given);
+    return given == "true";
+  }
   bool is_null(const std::string& name) const {
     const auto found = model_.config.find(name);
     return found != model_.config.end() && found->second == "null";

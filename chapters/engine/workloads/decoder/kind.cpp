@@ -5,7 +5,7 @@
 
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
-#include "engine/workloads/decoder/mistral.hpp"
+#include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/decoder/options.hpp"
 
 namespace shard {
@@ -35,7 +35,7 @@ void set_hyper_parameters(DecoderModel& m, const Options& o) {
   require_sizes(m);
 }
 
-class DecoderKind : public TextKind<Decoder> {
+class DecoderKind : public TextKind {
  public:
   explicit DecoderKind(Index experts)
       : experts_(option_or_none("--experts", "Experts of each block; 0 for a plain feed-forward", experts)) {}
@@ -87,68 +87,17 @@ class DecoderKind : public TextKind<Decoder> {
   }
   std::vector<std::string> options_beside_config() const override { return {decoder_option().length.name}; }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
-    const Index heads = std::max<Index>(model_dim / 64, 2);
-    DecoderModel m = small(layers, model_dim, heads, std::max<Index>(heads / 4, 1), model_dim / heads / 2 * 2,
-                           hidden_dim, 8 * model_dim);
+    DecoderModel m;
+    m.vocabulary = 8 * model_dim, m.model_dim = model_dim, m.hidden_dim = hidden_dim, m.num_blocks = layers;
+    m.heads = std::max<Index>(model_dim / 64, 2);
+    m.key_heads = std::max<Index>(m.heads / 4, 1);
+    m.head_dim = model_dim / m.heads / 2 * 2;
+    m.how = Arithmetic::real(m.head_dim);
     m.experts = Options()[experts_], m.top_k = m.is_mixture() ? 2 : 0;
     return std::make_shared<Decoder>(m, std::min<Index>(model_dim, 128));
   }
 
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    DecoderModel windowed = small(2, 10, 6, 2, 2, 7, 13), mixture = small(2, 8, 4, 2, 4, 5, 7);
-    windowed.window = 3, windowed.is_tied = true;
-    mixture.experts = 5, mixture.top_k = 2;
-    std::vector<TestCase> all;
-    auto add = [&](const DecoderModel& model, Index length, Index batch) {
-      add_case(all, model, &DecoderModel::num_blocks, batch, accepts,
-               [&](const DecoderModel& m) { return std::make_shared<Decoder>(m, length); });
-    };
-    add(small(1, 6, 3, 3, 2, 5, 11), 5, 3);
-    add(windowed, 7, 2);
-    add(mixture, 3, 5);
-    add(small(5, 12, 6, 3, 4, 9, 17), 11, 3);
-    return all;
-  }
-  /// Without experts, unless the variant accepts only a mixture.
-  TestCase streamed_case(const Accepts& accepts) const override {
-    for (Index blocks = 2;; ++blocks)
-      for (Index experts : {0, 5}) {
-        DecoderModel m = small(blocks, 6, 2, 1, 2, 5, 11);
-        m.experts = experts, m.top_k = experts > 0 ? 2 : 0;
-        auto made = std::make_shared<Decoder>(m, 5);
-        if (blocks == 64 || accepts(*made)) return {made, 11};
-      }
-  }
-  /// All divided sizes are multiples of the number of devices, so all slices have the same shape. The fewest
-  /// blocks that a variant accepts, since each block adds calls in which tests plant faults.
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    const Index n = devices;
-    for (bool is_mixture : {false, true}) {
-      DecoderModel m = small(1, 2 * n, n, n, 2, 2 * n, 4 * n);
-      if (is_mixture) m.experts = n > 2 ? n : 2 * n, m.top_k = 2;
-      while (m.num_blocks < n && !accepts(Decoder(m, 2 * n))) ++m.num_blocks;
-      if (const Decoder made(m, 2 * n); accepts(made)) all.push_back(live_problem(made, devices));
-    }
-    return all;
-  }
-
  private:
-  static ExactProblem live_problem(const Decoder& network, int devices) {
-    // With other seeds, an expert is not chosen on some device, or more than 10 % of a gradient are 0.
-    const std::uint64_t seed = network.model().is_mixture() ? 3378 : 9;
-    const ExactProblem problem = network.exact_problem(devices, seed);
-    return live(problem, devices, network.model().vocabulary, 0, problem.input.shape[1] / 2);
-  }
-  static DecoderModel small(Index blocks, Index model_dim, Index heads, Index key_heads, Index head_dim,
-                            Index hidden_dim, Index vocabulary) {
-    DecoderModel m;
-    m.num_blocks = blocks, m.model_dim = model_dim, m.heads = heads, m.key_heads = key_heads;
-    m.head_dim = head_dim, m.hidden_dim = hidden_dim, m.vocabulary = vocabulary;
-    m.how = Arithmetic::real(head_dim);
-    return m;
-  }
-
   Option<Index> experts_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/layers/arithmetic.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/initial_values.hpp"
 
 namespace shard {
@@ -49,9 +50,6 @@ DecoderModel decoder_of(const Checkpoint& checkpoint, Index head_dim);
 /// \throws Error file unless a checkpoint has exactly these parameters, in these shapes, those of a `kind`
 void require_parameters(const Checkpoint& checkpoint, const std::vector<Parameter>& expected,
                         const std::string& kind);
-/// The shape of a matrix. \throws Error file unless it is one of at least 1 by 1
-Shape matrix_shape(const Checkpoint& checkpoint, const std::string& name);
-
 /// \name Parameters of a decoder. Weights of products are stored (in, out)
 /// @{
 inline const char* embedding_name() {
@@ -70,5 +68,12 @@ std::string block_name(Index block, const std::string& parameter);
 std::string feed_forward_name(const DecoderModel& model, Index block, Index expert,
                               const std::string& parameter);
 /// @}
+
+/// The decoder that a Llama, Mistral or Mixtral is, as Hugging Face's `save_pretrained` writes it.
+/// \throws Error file for another family, for unknown hyper-parameters that would change results, and for
+/// parameters of other shapes than the hyper-parameters give
+DecoderModel mistral_model(const ForeignModel& model);
+/// The stored names of its parameters.
+ForeignNames mistral_names(const DecoderModel& model);
 
 }  // namespace shard

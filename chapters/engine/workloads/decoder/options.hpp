@@ -19,8 +19,7 @@ inline Option<Index> option_or_none(const std::string& name, const std::string& 
 /// An option whose value is one of two words; by default, the first.
 inline Option<std::string> option_of(const std::string& name, const std::string& first,
                                      const std::string& second, const std::string& help) {
-  Option<std::string> option(name, first, help);
-  option.type = "HOW";
+  Option<std::string> option(name, first, help, "HOW");
   option.expected = first + " or " + second;
   option.accepts = [=](const std::string& text) { return text == first || text == second; };
   return option;
@@ -51,12 +50,8 @@ struct DecoderOptions {
   Option<std::string> pieces = option_of("--pieces", "whole", "sentences",
                                          "Pieces of the text: whole, or each up to its first full stop "
                                          "(sentences); the rest is padding");
-  Option<std::string> data = [] {
-    Option<std::string> option("--data", Characters::default_path(),
-                               "The text to learn; its characters are the tokens");
-    option.type = "FILE";
-    return option;
-  }();
+  Option<std::string> data{"--data", Characters::default_path(),
+                           "The text to learn; its characters are the tokens", "FILE"};
 };
 inline const DecoderOptions& decoder_option() {
   static const DecoderOptions options;

@@ -22,7 +22,6 @@ class TextNetwork : public Workload {
   std::string describe() const override { return model_.describe(); }
   std::vector<Parameter> parameters() const override { return model_.parameters(); }
   Shape output_shape(Index batch) const override { return {batch * length_, 1}; }
-  std::string input_hint(Index) const override { return ""; }
   std::vector<Index> tokens_of(const std::string& text) const override {
     return Characters(data_, model_.vocabulary).tokens_of(text);
   }
@@ -40,8 +39,6 @@ class TextNetwork : public Workload {
     network->text_ = text_;
     return exact::transformer_problem(network, batch, seed);
   }
-  /// Weights stay small, and each norm rounds to the grid again.
-  bool stays_exact() const override { return true; }
   float gradient_unit() const override {
     return exact::gradient_unit(model_.how, model_.model_dim, model_.head_dim);
   }
@@ -61,7 +58,6 @@ class TextNetwork : public Workload {
 };
 
 /// The kind of such networks.
-template <class Network>
 class TextKind : public WorkloadKind {
  public:
   bool has_tokens() const override { return true; }
@@ -72,30 +68,6 @@ class TextKind : public WorkloadKind {
     if (given.has(blocks.name)) return false;
     options = options.with(blocks, options[blocks] + 1);
     return true;
-  }
-
- protected:
-  /// A case with the fewest blocks that a variant accepts, if any: some need one for each device.
-  template <class Model, class Make>
-  static void add_case(std::vector<TestCase>& all, Model model, Index Model::*blocks, Index batch,
-                       const Accepts& accepts, const Make& make) {
-    for (; model.*blocks < 64; ++(model.*blocks)) {
-      const std::shared_ptr<Network> made = make(model);
-      if (accepts(*made)) return all.push_back({made, batch});
-    }
-  }
-  /// An exact problem whose rows have the first token of every slice of the vocabulary among the ids, which lie in
-  /// columns [first, end). All tokens have a label and a gradient.
-  static ExactProblem live(ExactProblem problem, int devices, Index vocabulary, Index first, Index end) {
-    for (Index i = 0; i < num_elements(problem.input.shape); ++i) {
-      float& value = problem.input.values[static_cast<std::size_t>(i)];
-      const Index column = i % problem.input.shape[1];
-      if ((column >= first && column < end && i % 2 == 0) || value == Tokens::no_label)
-        value = static_cast<float>(i / 2 % devices * (vocabulary / devices));
-    }
-    for (float& value : problem.output_grad.values)
-      if (value == 0) value = 16;
-    return problem;
   }
 };
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "engine/engines/sharded_engine.hpp"
-#include "engine/workloads/mixture/problem.hpp"
 #include "engine/workloads/mlp/mlp.hpp"
 
 namespace shard {
@@ -23,7 +22,7 @@ struct MixtureOptions {
   Option<Index> experts{"--experts", 7, "Experts, each a stack of these layers"};
   Option<std::string> capacity_factor{
       "--capacity-factor", "1.25",
-      "An expert takes this many times its even share of the choices, and drops the rest; or none"};
+      "An expert takes this many times its even share of the choices, and drops the rest; or none", "X"};
   Option<double> aux_weight{"--aux-weight", 0.01, "Of the loss that balances the load"};
   Option<double> skew{
       "--skew", 0,
@@ -31,7 +30,6 @@ struct MixtureOptions {
   Option<Index> top_k{"--top-k", 2, "Experts for each token"};
 
   MixtureOptions() {
-    capacity_factor.type = "X";
     capacity_factor.expected = "a finite number above 0, or none";
     capacity_factor.accepts = [](const std::string& text) {
       return text == "none" || is_number(text, [](double x) { return x > 0 && std::isfinite(x); });
@@ -78,41 +76,6 @@ class MixtureKind : public WorkloadKind {
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     return std::make_shared<Mixture>(MixtureModel{{layers, model_dim, hidden_dim}, 4}, RoutingRule{top_k_});
-  }
-
-  /// More and fewer experts than devices and than tokens; with and without capacities, some so small that
-  /// every expert drops tokens; with and without the balancing loss and skew (which exact problems set to 0).
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    struct Routed {
-      Index num_experts;
-      RoutingRule rule;
-    };
-    std::vector<Routed> all_routed = {
-        {7, {2, 1.25, 0.01, 0}}, {3, {3, std::nullopt, 0, 0}}, {5, {2, 0.5, 0.3, 0.5}}};
-    if (top_k_ == 1)
-      all_routed = {
-          {7, {1, 1.25, 0.01, 0}}, {3, {1, std::nullopt, 0, 0}}, {4, {1, 0.5, 0.3, 0.5}}, {1, {1, 1, 0, 0}}};
-    std::vector<TestCase> all;
-    for (Index layers : {1, 2, 3, 6})
-      for (auto [batch, dim, hidden] : {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {13, 4, 11}, {16, 8, 16}})
-        for (const auto& [num_experts, rule] : all_routed) {
-          auto mixture = std::make_shared<Mixture>(MixtureModel{{layers, dim, hidden}, num_experts}, rule);
-          if (accepts(*mixture)) all.push_back({mixture, batch});
-        }
-    return all;
-  }
-  /// Experts have no capacity, so a row's result does not depend on other rows.
-  TestCase streamed_case(const Accepts&) const override {
-    return {std::make_shared<Mixture>(MixtureModel{{3, 5, 7}, 4}, RoutingRule{top_k_, std::nullopt, 0.01, 0}),
-            11};
-  }
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    for (Index layers : {2, 3, 6}) {
-      ExactProblem problem = make_live_mixture(layers, top_k_, devices);
-      if (accepts(*problem.workload)) all.push_back(std::move(problem));
-    }
-    return all;
   }
 
  private:
@@ -190,30 +153,8 @@ std::unique_ptr<Journal> Mixture::journal() const {
   return std::make_unique<MixtureJournal>();
 }
 
-ExactProblem Mixture::exact_problem(Index batch, std::uint64_t seed) const {
-  return make_exact_mixture(*this, batch, seed, digits_of_width(model_.model_dim));
-}
-
-Solution Mixture::solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const {
-  return solve_mixture(problem, mistake);
-}
-
-namespace {
-
-std::shared_ptr<const StepData> routed_step(RoutedCounts counts) {
-  auto step = std::make_shared<RoutedStep>();
-  step->counts = std::move(counts);
-  return step;
-}
-
-}  // namespace
-
 std::shared_ptr<const StepData> Mixture::step_data(const ShardedEngine& engine) const {
-  return routed_step(dynamic_cast<const RoutesTokens&>(engine).routed());
-}
-
-std::shared_ptr<const StepData> Mixture::step_data(const ExactProblem& problem, int devices) const {
-  return routed_step(route_mixture(problem, devices));
+  return std::make_shared<RoutedStep>(dynamic_cast<const RoutesTokens&>(engine).routed());
 }
 
 const Mixture& as_mixture(const Workload& workload) {

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "engine/workloads/data/denoising.hpp"
+#include "engine/workloads/data/digits.hpp"
 #include "engine/workloads/mixture/model.hpp"
-#include "engine/workloads/mixture/routing_rule.hpp"
 #include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
@@ -28,13 +27,17 @@ class Mixture : public DenoisingWorkload {
   std::string input_hint(Index width) const override;
   std::unique_ptr<Journal> journal() const override;
 
-  /// See problem.hpp.
+  /// Sums have integers times powers of two as addends, and gates are such numbers: logits are multiples of
+  /// 128, and exp(−128) is 0 in float32, so the experts with the row's largest logit share its probability
+  /// equally. Their number is 1, 2, 4, ... by construction. The weight of the balancing loss, if not 0, becomes
+  /// one for which its derivative is an integer; skew becomes 0. \throws Error internal when no such problem is
+  /// found
   ExactProblem exact_problem(Index batch, std::uint64_t seed) const override;
   Solution solve(const ExactProblem& problem, Communicator& group) const override {
     return solve_with(Cause::unknown, problem, group);
   }
   std::vector<Cause> mistakes() const override { return {Cause::mask_forgotten, Cause::relus_forgotten}; }
-  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator&) const override;
+  Solution solve_with(Cause mistake, const ExactProblem& problem, Communicator& group) const override;
   /// True for the router: with other weights, gates would not be exact.
   bool must_stay(const std::string& parameter) const override { return parameter == router_name(); }
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
@@ -54,6 +57,8 @@ const Mixture& as_mixture(const Workload& workload);
 /// The choices of a step, for closed forms.
 struct RoutedStep : StepData {
   RoutedCounts counts;
+
+  explicit RoutedStep(RoutedCounts of_step) : counts(std::move(of_step)) {}
 
   int devices() const override { return counts.devices; }
   bool equals(const StepData& other) const override {

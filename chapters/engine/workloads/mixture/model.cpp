@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <set>
 
 #include "engine/basics/printable.hpp"
@@ -37,22 +38,30 @@ void require_expert_names(const Checkpoint& checkpoint, Index experts, Index lay
 }  // namespace
 
 MixtureModel mixture_of(const Checkpoint& checkpoint) {
-  Shape router = checkpoint.shape(router_name());
-  if (router.size() != 2 || router[0] == 0 || router[1] == 0)
-    refuse_parameter(checkpoint, router_name(), "a matrix of at least 1 by 1", to_string(router));
+  const Shape router = matrix_shape(checkpoint, router_name());
   MixtureModel model;
   model.model_dim = router[0];
   model.num_experts = router[1];
   model.num_layers = (static_cast<Index>(checkpoint.names().size()) - 1) / model.num_experts;
   require_expert_names(checkpoint, model.num_experts, model.num_layers);
-  Shape first = checkpoint.shape(expert_layer_name(0, 0));
-  if (first.size() != 2 || first[1] == 0)
-    refuse_parameter(checkpoint, expert_layer_name(0, 0), "a matrix of at least 1 by 1", to_string(first));
-  model.hidden_dim = first[1];
+  model.hidden_dim = matrix_shape(checkpoint, expert_layer_name(0, 0))[1];
   for (Index e = 0; e < model.num_experts; ++e)
     for (Index l = 0; l < model.num_layers; ++l)
       require_parameter(checkpoint, expert_layer_name(e, l), model.shape(l));
   return model;
+}
+
+Index RoutingRule::capacity(Index batch, Index num_experts) const {
+  const Index all = top_k * batch;
+  if (!capacity_factor) return all;
+  double wanted = std::ceil(*capacity_factor * static_cast<double>(all) / static_cast<double>(num_experts));
+  return wanted < static_cast<double>(all) ? static_cast<Index>(wanted) : all;
+}
+
+void require_experts(const RoutingRule& rule, Index num_experts) {
+  if (rule.top_k < 1 || rule.top_k > num_experts)
+    throw Error(Code::usage, fmt::format("--top-k: expected 1 to {}, the number of experts, given {}",
+                                         num_experts, rule.top_k));
 }
 
 }  // namespace shard

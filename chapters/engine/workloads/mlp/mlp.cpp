@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "engine/workloads/mlp/t5_block.hpp"
-#include "engine/workloads/mlp/unsharded.hpp"
+#include "engine/workloads/mlp/layers.hpp"
 
 namespace shard {
 
@@ -50,48 +49,6 @@ class MlpKind : public WorkloadKind {
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
     return std::make_shared<Mlp>(Model{layers, model_dim, hidden_dim});
   }
-
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    std::vector<TestCase> all;
-    for (Index layers : depths(accepts, {1, 2, 3, 6}, {0, 1, 3}))
-      for (auto [batch, dim, hidden] :
-           {std::array<Index, 3>{9, 5, 7}, {1, 3, 2}, {7, 5, 2}, {13, 4, 11}, {16, 8, 16}})
-        all.push_back({sized(layers, dim, hidden), batch});
-    return all;
-  }
-  TestCase streamed_case(const Accepts& accepts) const override {
-    return {sized(depths(accepts, {3}, {1}).front(), 5, 7), 11};
-  }
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    bool is_dense = false;  // the shallowest
-    for (Index layers : depths(accepts, {2, 3, 6}, {0, 1})) {
-      const Model model{layers, devices, 2 * devices};
-      const bool may_be = may_be_dense(model, 3 * devices);
-      if (is_dense && !may_be) continue;  // a cut matrix would read a part of each row only
-      if (all.empty()) is_dense = may_be;
-      all.push_back(make_live_problem(model, 3 * devices));
-    }
-    return all;
-  }
-
- private:
-  /// The accepted numbers of layers among `usual`. If `usual` has too few layers: the fewest accepted, plus
-  /// each of `more`. At least one.
-  std::vector<Index> depths(const Accepts& accepts, const std::vector<Index>& usual,
-                            const std::vector<Index>& more) const {
-    auto is_accepted = [&](Index layers) { return accepts(*sized(layers, 5, 7)); };
-    const Index fewest = fewest_layers(is_accepted);
-    std::vector<Index> all = usual;
-    if (fewest > 2) {
-      all.clear();
-      for (Index m : more) all.push_back(fewest + m);
-    }
-    const Index last = all.back();
-    std::erase_if(all, [&](Index layers) { return !is_accepted(layers); });
-    if (all.empty()) all.push_back(is_accepted(last + 1) ? last + 1 : fewest);
-    return all;
-  }
 };
 
 }  // namespace
@@ -99,14 +56,6 @@ class MlpKind : public WorkloadKind {
 const WorkloadKind& mlp() {
   static const MlpKind kind;
   return kind;
-}
-
-Index fewest_layers(const std::function<bool(Index num_layers)>& accepts) {
-  constexpr Index most = 1000;
-  for (Index layers = 1; layers <= most; ++layers)
-    if (accepts(layers)) return layers;
-  throw Error(Code::usage,
-              fmt::format("expected a number of layers that the variant accepts, given 1 to {}", most));
 }
 
 MlpSetting::MlpSetting(const Setting& setting) : Setting(setting) {
@@ -137,8 +86,57 @@ std::vector<Parameter> Mlp::parameters() const {
   return stack_parameters(model_, "");
 }
 
+namespace {
+
+/// An engine of these networks on one device, with whole tensors. It has no strategy, and shares no code with the
+/// chapters. Weights are Replicated, since optimizers need layouts.
+class UnshardedMlp : public ShardedEngine {
+ public:
+  using ShardedEngine::ShardedEngine;
+
+  void load_checkpoint(const Checkpoint& checkpoint) override {
+    weights_ = load_all<Replicated>(checkpoint, layer_names(checkpoint));
+  }
+
+  Placed forward(Tensor x) override {  // (B, D)
+    inputs_.clear();
+    for (Index l = 0; l < num_layers(); ++l) {
+      if (relu_before(l)) x = relu(std::move(x));
+      Tensor out = matmul(x, weights(l));
+      inputs_.push_back(std::move(x));
+      x = std::move(out);
+    }
+    return Replicated(group(), std::move(x));
+  }
+
+  Gradients backward(Tensor d) override {  // like the output
+    Gradients gradients;
+    for (Index l = num_layers() - 1; l >= 0; --l) {
+      const Tensor& a = inputs_[static_cast<std::size_t>(l)];
+      gradients.put(layer_name(l), Replicated(group(), matmul(transposed(a), d)));
+      d = matmul(d, transposed(weights(l)));
+      if (relu_before(l)) d = relu_backward(std::move(d), a);
+    }
+    if (wants_input_grad()) gradients.put(Gradients::input_grad, Replicated(group(), std::move(d)));
+    return gradients;
+  }
+
+  Placement input_layout() const override { return Placement::replicated(); }
+  Trainables trainable() override { return layers(weights_); }
+
+ private:
+  Index num_layers() const { return static_cast<Index>(weights_.size()); }
+  const Tensor& weights(Index l) const { return weights_[static_cast<std::size_t>(l)].local(); }
+
+  std::vector<Replicated> weights_;  // (D, F), (F, D), ...
+  std::vector<Tensor> inputs_;       // each layer's input
+};
+
+}  // namespace
+
+/// `train` compares a strategy's losses with its losses.
 std::unique_ptr<ShardedEngine> Mlp::unsharded(Communicator& alone) const {
-  return unsharded_mlp(alone);
+  return std::make_unique<UnshardedMlp>(alone);
 }
 
 std::string Mlp::input_hint(Index width) const {

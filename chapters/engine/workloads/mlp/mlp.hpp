@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/workloads/data/denoising.hpp"
+#include "engine/workloads/data/digits.hpp"
 #include "engine/workloads/mlp/model.hpp"
 
 namespace shard {
@@ -54,19 +54,6 @@ void require_blocks(const Workload& network);
 
 /// The exact problem of this model.
 ExactProblem make_exact_problem(const Model& model, Index batch, std::uint64_t seed);
-/// An exact problem in which every number on every device affects a result. All numbers are positive, so no
-/// ReLU hides a mistake before it. Layers are dense if sums stay exact, so that every slice of a matrix reads
-/// every input. Otherwise only even layers are dense, and odd layers have at least two ones in each row and
-/// column. (If only an inactive hidden unit reads a number, no comparison notices a mistake in it.)
-ExactProblem make_live_problem(const Model& model, Index batch);
-/// Whether sums stay exact if every layer has ones everywhere, and odd layers have twos on every model_dim-th
-/// diagonal.
-bool may_be_dense(const Model& model, Index batch);
-
 /// The initial values of one stack, with a prefix before each name.
 std::vector<Parameter> stack_parameters(const Model& model, const std::string& before_name);
-/// The least number of layers, from 1 on, for which `accepts` is true. \throws Error usage when it is false
-/// for 1 to 1000
-Index fewest_layers(const std::function<bool(Index num_layers)>& accepts);
-
 }  // namespace shard

@@ -109,33 +109,4 @@ Solution Mlp::solve_with(Cause mistake, const ExactProblem& problem, Communicato
   return results;
 }
 
-bool may_be_dense(const Model& model, Index batch) {
-  double most = 16.0 * 2.0 * static_cast<double>(batch);
-  for (Index l = 1; l < model.num_layers; ++l)
-    most *= static_cast<double>(model.width(l) + (relu_before(l) ? model.width(l) / model.model_dim : 0));
-  return most <= 0x1p24;
-}
-
-ExactProblem make_live_problem(const Model& model, Index batch) {
-  ExactProblem problem = make_exact_problem(model, batch, 3);
-  const bool all_dense = may_be_dense(model, batch);
-  for (Index l = 0; l < model.num_layers; ++l) {
-    HostTensor& w = problem.weights.at(layer_name(l));
-    Index period = std::min(w.shape[0], w.shape[1]);
-    for (Index i = 0; i < num_elements(w.shape); ++i) {
-      Index distance = (i / w.shape[1] - i % w.shape[1] + num_elements(w.shape)) % period;
-      bool is_dense = !relu_before(l) && model.num_layers <= 6;  // in deeper stacks, sums are not exact
-      Index diagonals = model.num_layers <= 10 ? 2 : 1;
-      float value = is_dense || distance < diagonals ? 1.0F : 0.0F;
-      if (all_dense && relu_before(l)) value = distance == 0 ? 2.0F : 1.0F;
-      w.values[static_cast<std::size_t>(i)] = value;
-    }
-  }
-  CounterRandom random(3, "positive");
-  std::uint64_t i = 0;
-  for (float& pixel : problem.input.values) pixel = static_cast<float>(random.integer(i++, 1, 16));
-  for (float& gradient : problem.output_grad.values) gradient = static_cast<float>(random.integer(i++, 1, 2));
-  return problem;
-}
-
 }  // namespace shard

@@ -5,11 +5,24 @@
 #include "engine/layers/tokens/tokens.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/decoder/options.hpp"
-#include "engine/workloads/t5/network.hpp"
-#include "engine/workloads/t5/options.hpp"
+#include "engine/workloads/t5/model.hpp"
 #include "engine/workloads/t5/t5.hpp"
 
 namespace shard {
+
+/// A function makes the options at its first call, since kinds are made before other files' globals.
+struct T5Options {
+  Option<Index> encoder_blocks{"--encoder-blocks", 4, "Blocks of the encoder; --blocks are the decoder's"};
+  Option<Index> source_length{"--source-length", 16, "Tokens of each sequence that the encoder reads"};
+  Option<Index> buckets{"--buckets", 32, "Buckets of distances"};
+  Option<Index> max_distance{"--max-distance", 128, "From it on, all distances are in one bucket"};
+  Option<std::string> feed_forward =
+      option_of("--feed-forward", "relu", "gated-gelu", "relu, or gated-gelu, with a third matrix");
+};
+inline const T5Options& t5_option() {
+  static const T5Options options;
+  return options;
+}
 
 namespace {
 
@@ -37,7 +50,7 @@ void set_hyper_parameters(T5Model& m, const Options& o) {
   require_buckets(m);
 }
 
-class T5Kind : public TextKind<T5> {
+class T5Kind : public TextKind {
  public:
   std::string name() const override { return "t5"; }
   bool reads_sources() const override { return true; }
@@ -93,61 +106,14 @@ class T5Kind : public TextKind<T5> {
     return {std::make_shared<T5>(m, 1, 1), t5_names(m)};
   }
   std::shared_ptr<Workload> sized(Index layers, Index model_dim, Index hidden_dim) const override {
-    const Index heads = std::max<Index>(model_dim / 64, 2);
-    return std::make_shared<T5>(small(layers / 2, layers - layers / 2, model_dim, heads, model_dim / heads,
-                                      hidden_dim, 8 * model_dim),
-                                std::min<Index>(model_dim, 128), std::min<Index>(model_dim, 128));
-  }
-
-  std::vector<TestCase> cases(const Accepts& accepts) const override {
-    std::vector<TestCase> all;
-    auto add = [&](T5Model model, Index source_length, Index length, Index batch) {
-      model.how = real(model);
-      add_case(all, model, &T5Model::decoder_blocks, batch, accepts,
-               [&](const T5Model& m) { return std::make_shared<T5>(m, source_length, length); });
-    };
-    T5Model gated = small(2, 1, 10, 5, 2, 7, 13), deep = small(3, 2, 12, 6, 3, 7, 17);
-    gated.hidden = Hidden::geglu, gated.is_tied = false;
-    deep.buckets = 9, deep.is_tied = false;
-    add(small(1, 1, 6, 3, 3, 5, 11), 5, 3, 3);
-    add(gated, 4, 7, 2);
-    add(deep, 11, 9, 3);
-    return all;
-  }
-  TestCase streamed_case(const Accepts& accepts) const override {
-    for (Index blocks = 1;; ++blocks) {
-      auto made = std::make_shared<T5>(small(1, blocks, 6, 2, 2, 5, 11), 4, 5);
-      if (blocks == 64 || accepts(*made)) return {made, 11};
-    }
-  }
-  /// All divided sizes are multiples of the number of devices, so all slices have the same shape. The fewest
-  /// blocks that a variant accepts, since each block adds calls in which tests plant faults.
-  std::vector<ExactProblem> live_problems(int devices, const Accepts& accepts) const override {
-    std::vector<ExactProblem> all;
-    const Index n = devices;
-    for (Hidden hidden : {Hidden::relu, Hidden::geglu}) {
-      T5Model m = small(1, 1, 2 * n, n, 2, 2 * n, 4 * n);
-      m.hidden = hidden, m.is_tied = hidden == Hidden::relu;
-      while (m.decoder_blocks < n && !accepts(T5(m, 2 * n, 2 * n))) ++m.encoder_blocks, ++m.decoder_blocks;
-      if (const T5 made(m, 2 * n, 2 * n); accepts(made)) all.push_back(live_problem(made, devices));
-    }
-    return all;
-  }
-
- private:
-  static ExactProblem live_problem(const T5& network, int devices) {
-    constexpr std::uint64_t seed = 4;  // with some others, more than 10 % of a gradient is 0
-    const ExactProblem problem = network.exact_problem(devices, seed);
-    const Index labels = problem.input.shape[1] - as_t5(*problem.workload).length();
-    return live(problem, devices, network.model().vocabulary, 1, labels);
-  }
-  static T5Model small(Index encoder_blocks, Index decoder_blocks, Index model_dim, Index heads,
-                       Index head_dim, Index hidden_dim, Index vocabulary) {
     T5Model m;
-    m.encoder_blocks = encoder_blocks, m.decoder_blocks = decoder_blocks, m.model_dim = model_dim;
-    m.heads = heads, m.head_dim = head_dim, m.hidden_dim = hidden_dim, m.vocabulary = vocabulary;
+    m.vocabulary = 8 * model_dim, m.model_dim = model_dim, m.hidden_dim = hidden_dim;
+    m.encoder_blocks = layers / 2, m.decoder_blocks = layers - layers / 2;
+    m.heads = std::max<Index>(model_dim / 64, 2);
+    m.head_dim = model_dim / m.heads;
     m.buckets = 8, m.max_distance = 7;
-    return m;
+    const Index length = std::min<Index>(model_dim, 128);
+    return std::make_shared<T5>(m, length, length);
   }
 };
 

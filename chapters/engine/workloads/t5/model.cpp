@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
+#include "engine/workloads/decoder/foreign_config.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "engine/workloads/mlp/model.hpp"
 
@@ -96,6 +98,113 @@ T5Model t5_of(const Checkpoint& checkpoint, Index head_dim) {
   m.hidden_dim = matrix_shape(checkpoint, t5_name(Side::encoder, 0, "up"))[1];
   if (checkpoint.contains(t5_name(Side::encoder, 0, "gate"))) m.hidden = Hidden::geglu;
   return m;
+}
+
+namespace {
+
+/// The defaults are those of transformers' config class.
+T5Model sizes(ForeignConfig& config) {
+  T5Model m;
+  m.vocabulary = config.count("vocab_size", 32128);
+  m.model_dim = config.count("d_model", 512);
+  m.head_dim = config.count("d_kv", 64);
+  m.hidden_dim = config.count("d_ff", 2048);
+  m.encoder_blocks = config.count("num_layers", 6);
+  m.decoder_blocks = config.count("num_decoder_layers", m.encoder_blocks);
+  m.heads = config.count("num_heads", 8);
+  m.buckets = config.number<Index>("relative_attention_num_buckets", 32, 4);
+  m.max_distance = config.number<Index>("relative_attention_max_distance", 128, m.buckets / 2 + 1);
+  m.epsilon = static_cast<float>(config.number("layer_norm_epsilon", 1e-6, 0.0));
+  m.start_token = config.number<Index>("decoder_start_token_id", 0, 0);
+  if (m.start_token >= m.vocabulary)
+    config.refuse_value("decoder_start_token_id", fmt::format("a token below {}", m.vocabulary),
+                        fmt::to_string(*m.start_token));
+  return m;
+}
+
+void require_countable(const ForeignConfig& config, const T5Model& m) {
+  const double blocks = 1.0 * m.encoder_blocks + 1.0 * m.decoder_blocks;  // each with at most 11 matrices
+  const double of_block = 8.0 * m.heads * m.head_dim + 3.0 * m.hidden_dim;
+  config.require_countable(
+      11 * blocks, m.model_dim * (blocks * of_block + 2.0 * m.vocabulary) + 2.0 * m.buckets * m.heads);
+}
+
+/// "gated-gelu" means GELU with tanh: this name is older than those of the other forms.
+Hidden hidden_of(ForeignConfig& config) {
+  const std::string given = config.text("feed_forward_proj", "relu");
+  if (given != "relu" && given != "gated-gelu")
+    config.refuse_value("feed_forward_proj", "relu or gated-gelu", given);
+  const bool has_gate = given == "gated-gelu";
+  config.require("is_gated_act", has_gate ? "true" : "false");
+  config.require("dense_act_fn", has_gate ? "gelu_new" : "relu");
+  return has_gate ? Hidden::geglu : Hidden::relu;
+}
+
+/// Refuses hyper-parameters that would change results. Those of training or generation are read and ignored.
+void require_same_network(ForeignConfig& config) {
+  config.require("quantization_config", "none");
+  config.require("is_encoder_decoder", "true");
+  config.require("is_decoder", "false");
+  for (const char* ignored :
+       {"dropout_rate", "classifier_dropout", "initializer_factor", "n_positions", "output_past"})
+    config.text(ignored, "");
+  config.require_known();
+}
+
+/// Older files have copies of the embedding, and a bias of cross attention that is not used.
+bool is_of_older_files(const std::string& name) {
+  return name == "encoder.embed_tokens.weight" || name == "decoder.embed_tokens.weight" ||
+         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+}
+
+}  // namespace
+
+T5Model t5_model(const ForeignModel& model) {
+  ForeignConfig config(model);
+  config.require_family({"t5"});
+  T5Model m = sizes(config);
+  require_countable(config, m);
+  m.hidden = hidden_of(config);
+  const bool says_tied = config.truth("tie_word_embeddings", true);
+  // transformers 5 ties a T5's head whatever config.json says. Without files, config.json counts.
+  m.is_tied = has_tied_head(model, "shared.weight", says_tied || model.parameters);
+  if (config.truth("scale_decoder_outputs", says_tied))
+    m.how.logit_scale = 1 / std::sqrt(static_cast<float>(m.model_dim));
+  require_same_network(config);
+  if (model.parameters) require_tensors(model, m.parameters(), t5_names(m), is_of_older_files);
+  return m;
+}
+
+ForeignNames t5_names(const T5Model& m) {
+  ForeignNames names = {{embedding_name(), {"shared.weight"}}};
+  if (!m.is_tied) names[head_name()] = {"lm_head.weight"};
+  for (Side side : {Side::encoder, Side::decoder}) {
+    const std::string stack = t5_name(side, "").substr(0, 7);
+    names[t5_name(side, "final_norm")] = {stack + ".final_layer_norm.weight"};
+    names[t5_name(side, "position_bias")] = {stack +
+                                             ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"};
+    for (Index b = 0; b < m.blocks(side); ++b) {
+      auto add = [&](const std::string& ours, int layer, const std::string& theirs, bool is_matrix) {
+        names[t5_name(side, b, ours)] = {
+            fmt::format("{}.block.{}.layer.{}.{}.weight", stack, b, layer, theirs), is_matrix};
+      };
+      auto attention = [&](const std::string& ours, int layer, const std::string& theirs) {
+        constexpr std::array<std::array<const char*, 2>, 4> matrices = {
+            {{"query", "q"}, {"key", "k"}, {"value", "v"}, {"output", "o"}}};
+        add(ours + "norm", layer, "layer_norm", false);
+        for (const auto& [of_ours, letter] : matrices)
+          add(ours + of_ours, layer, theirs + "." + letter, true);
+      };
+      attention("self_", 0, "SelfAttention");
+      if (side == Side::decoder) attention("cross_", 1, "EncDecAttention");
+      const int last = side == Side::decoder ? 2 : 1;
+      add("feed_forward_norm", last, "layer_norm", false);
+      if (m.has_gate()) add("gate", last, "DenseReluDense.wi_0", true);
+      add("up", last, m.has_gate() ? "DenseReluDense.wi_1" : "DenseReluDense.wi", true);
+      add("down", last, "DenseReluDense.wo", true);
+    }
+  }
+  return names;
 }
 
 }  // namespace shard

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "engine/layers/arithmetic.hpp"
+#include "engine/layers/attention.hpp"
 #include "engine/layers/feed_forward.hpp"
-#include "engine/layers/relative_positions.hpp"
+#include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/initial_values.hpp"
 
 namespace shard {
@@ -58,5 +59,12 @@ std::string t5_name(Side side, const std::string& parameter);
 /// "up" (D, F), "down" (F, D), and "gate" (D, F) if there is a gate.
 std::string t5_name(Side side, Index block, const std::string& parameter);
 /// @}
+
+/// A network of the family t5, as Hugging Face's `save_pretrained` writes it. It has a head of its own if its
+/// files have one that differs from the embedding. \throws Error file for another family, for unknown
+/// hyper-parameters that would change results, and for parameters whose shapes do not fit them
+T5Model t5_model(const ForeignModel& model);
+/// The stored names of its parameters.
+ForeignNames t5_names(const T5Model& model);
 
 }  // namespace shard

@@ -1,0 +1,69 @@
+#include <array>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "engine/files/model_folder.hpp"
+#include "engine/files/safetensors/safetensors.hpp"
+#include "engine/workloads/decoder/model.hpp"
+#include "engine/workloads/t5/model.hpp"
+#include "families.hpp"
+
+namespace shard::dispatch {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A tensor's name in files. transformers 5 joins a block's experts into two tensors, and files have one for
+/// each matrix.
+std::string stored_name(std::string name) {
+  static const std::vector<std::array<std::string, 2>> spellings = {
+      {".mlp.gate.", ".block_sparse_moe.gate."},
+      {".mlp.experts.gate_up_proj", ".block_sparse_moe.experts.0.w1.weight"},
+      {".mlp.experts.down_proj", ".block_sparse_moe.experts.0.w2.weight"}};
+  for (const auto& [module, file] : spellings)
+    if (const std::size_t at = name.find(module); at != std::string::npos)
+      name.replace(at, module.size(), file);
+  return name;
+}
+
+/// The type of all parameters in config.json.
+std::string configured_type(const ForeignModel& model) {
+  static const std::map<std::string, std::string> types = {
+      {"float64", "F64"}, {"float32", "F32"}, {"float16", "F16"}, {"bfloat16", "BF16"}};
+  std::string said = model.hyper_parameter("dtype", model.hyper_parameter("torch_dtype", "float32"));
+  if (said.starts_with("torch.")) said.erase(0, 6);
+  const auto found = types.find(said);
+  if (found == types.end()) bad_file(model.source, "dtype", "float64, float32, float16 or bfloat16", said);
+  return found->second;
+}
+
+void set_types(Module& module, const std::string& path, const std::map<std::string, std::string>& stored,
+               const std::string& otherwise) {
+  for (ModuleTensor& tensor : module.tensors) {
+    if (tensor.is_buffer) continue;
+    const auto found = stored.find(stored_name(path_of(path, tensor.name)));
+    tensor.dtype = found == stored.end() ? otherwise : found->second;
+  }
+  for (Module& child : module.children) set_types(child, path_of(path, child.name), stored, otherwise);
+}
+
+}  // namespace
+
+Network read_network(const std::string& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const bool has_parameters =
+      is_folder && (has_name(path + "/model.safetensors") || has_name(path + '/' + TensorIndex::file_name));
+  const ForeignModel model =
+      has_parameters ? open_model_folder(path) : read_model_config(is_folder ? path + "/config.json" : path);
+  const std::string family = model.hyper_parameter("model_type", "");
+  Network network =
+      family == "t5" ? t5_network(t5_model(model)) : decoder_network(mistral_model(model), family == "llama");
+  set_types(network.root, "", has_parameters ? stored_types(path) : std::map<std::string, std::string>{},
+            configured_type(model));
+  return network;
+}
+
+}  // namespace shard::dispatch

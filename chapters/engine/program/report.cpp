@@ -1,0 +1,154 @@
+#include "engine/program/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/basics/printable.hpp"
+#include "engine/files/regular_file.hpp"
+#include "engine/program/commands.hpp"
+
+namespace shard {
+
+using nlohmann::json;
+
+void to_json(json& j, const Figure& f) {
+  j = {{"measured", f.measured}, {"formula", nullptr}};
+  if (f.has_form()) j["formula"] = f.formula;
+  if (f.is_booked) j["booked"] = true;
+}
+void from_json(const json& j, Figure& f) {
+  f = {j.at("measured").get<std::vector<Index>>()};
+  if (!j.at("formula").is_null()) f.formula = j.at("formula").get<std::vector<Index>>();
+  f.is_booked = j.contains("booked");
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AxisFigures, axes, bytes, messages)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step)
+// Without the comparison of the curve, which there may not be.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, chapter, title, variant, workload, devices, layers, losses,
+                                   max_ulp, bytes, messages, along, flops, peak, milliseconds, decisions)
+
+namespace {
+
+/// The largest number of any device with its mark: "12,288 =" or "12,288 not 8,192".
+std::string cell(const Figure& f) {
+  const std::string largest = with_commas(f.largest());
+  if (!f.has_form()) return largest + " –";
+  if (!f.is_met()) return largest + " not " + with_commas(Figure{f.formula}.largest());
+  return largest + (f.is_booked ? " booked" : " =");
+}
+
+/// Right-aligns a text to a width in characters. UTF-8 may need several bytes for a character.
+std::string right(const std::string& text, std::size_t width) {
+  const auto characters = static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return std::string(width > characters ? width - characters : 0, ' ') + text;
+}
+
+}  // namespace
+
+Index Figure::largest() const {
+  return measured.empty() ? 0 : *std::ranges::max_element(measured);
+}
+
+Figure gather_figure(Communicator& group, const char* what, Index measured, std::optional<Index> formula) {
+  Figure figure{group.exchange(what, measured)};
+  if (formula) figure.formula = group.exchange(what, *formula);
+  return figure;
+}
+
+void write_report(const std::string& path, const Report& r) {
+  json j = r;
+  j["curve"] = r.curve ? json(*r.curve) : json();
+  j["ok"] = r.is_good();
+  replace_file(path, j.dump(1) + '\n');
+}
+
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices) {
+  json j = {{"chapter", "00"},
+            {"title", "collectives"},
+            {"devices", devices},
+            {"ok", std::ranges::all_of(outcomes, &Outcome::is_right)}};
+  for (const Outcome& o : outcomes)
+    j["collectives"].push_back(
+        {{"name", o.name}, {"ok", o.is_right}, {"bytes", o.bytes}, {"messages", o.messages}});
+  replace_file(path, j.dump(1) + '\n');
+}
+
+Report read_report(const std::string& path) {
+  std::ifstream file(path);
+  try {
+    const json j = json::parse(file);
+    Report r = j.get<Report>();
+    if (!j.at("curve").is_null()) r.curve = j.at("curve").get<CurveComparison>();
+    if (!r.losses.empty()) return r;
+  } catch (const json::exception&) {  // ends in the error below
+  }
+  throw Error(Code::file, path + ": expected a report of a training run, given none or another file");
+}
+
+std::string table(const std::vector<Report>& reports) {
+  std::size_t width = 14;
+  for (const Report& r : reports) width = std::max(width, r.variant.size());
+  std::string text = fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8} {:>8} {:>4} {:>16} {:>9} {:>16} {:>8}\n",
+                                 "", "chapter", "variant", width, "layers", "loss", "to", "ulp", "bytes sent",
+                                 "messages", "bytes held", "ms/step");
+  for (const Report& r : reports) {
+    text += fmt::format("{:<3} {:<16} {:<{}} {:>6} {:>8.4f} {:>8.4f} {:>4} {} {} {} {:>8.2f}\n", r.chapter,
+                        r.title, r.variant, width, r.layers, r.losses.front(), r.losses.back(),
+                        is_far(r.max_ulp) ? "all" : std::to_string(r.max_ulp), right(cell(r.bytes), 16),
+                        right(cell(r.messages), 9), right(cell(r.peak), 16), r.milliseconds);
+    for (const AxisFigures& a : r.along)
+      if (reports.size() == 1 && a.bytes.largest() > 0)
+        text += fmt::format("{:<{}} {} {}\n", "    along " + a.axes, width + 51, right(cell(a.bytes), 16),
+                            right(cell(a.messages), 9));
+  }
+  return text;
+}
+
+std::string table_notes(const std::vector<Report>& reports) {
+  auto any = [&](auto is_so) {
+    return std::ranges::any_of(
+        reports, [&](const Report& r) { return is_so(r.bytes) || is_so(r.messages) || is_so(r.peak); });
+  };
+  std::string text =
+      "Bytes sent and messages are those of one step, on the device that sends most. Bytes held are the "
+      "most\n"
+      "that any device holds at a time. \"=\" means that each device's figure equals its closed form.\n";
+  if (any([](const Figure& f) { return !f.has_form(); }))
+    text += "\"–\" means that the variant has no closed form.\n";
+  if (any([](const Figure& f) { return f.is_booked; }))
+    text += "\"booked\" means that the backend does not measure what it sends: it books the closed form.\n";
+  return text + "ulp is the largest difference of any gradient to the unsharded network's, in exact mode.\n";
+}
+
+namespace {
+
+/// How well the first losses agree with the unsharded network's. Each report has its own comparison.
+std::string curve_notes(const std::vector<Report>& reports) {
+  double largest = 0;
+  for (const Report& r : reports)
+    if (r.curve) largest = std::max(largest, r.curve->largest);
+  return fmt::format("The losses of the first ten steps are the unsharded network's to a relative {:.1e}.\n",
+                     largest);
+}
+
+}  // namespace
+
+int summarize(const std::vector<std::string>& paths) {
+  if (paths.empty()) throw Error(Code::usage, "summary: expected report files, given none");
+  std::vector<Report> reports;
+  for (const std::string& path : paths) reports.push_back(read_report(path));
+  fmt::print("On {} devices. {}{}", reports.front().devices, table_notes(reports), curve_notes(reports));
+  bool is_good = true;
+  for (const Report& r : reports)
+    if (!r.is_good()) {
+      fmt::print("not as it should be: {} {}\n", r.chapter, r.variant);
+      is_good = false;
+    }
+  return is_good ? 0 : static_cast<int>(Code::differs);
+}
+
+}  // namespace shard

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/device/device.hpp"
+#include "engine/proof/compare.hpp"
+#include "engine/proof/loss_curve.hpp"
+
+namespace shard {
+
+/// One figure of every device: the number of the ledger and of the closed form.
+struct Figure {
+  std::vector<Index> measured;
+  std::vector<Index> formula = {};  ///< empty: no closed form
+  bool is_booked = false;           ///< the backend computed the ledger's number from its own closed form
+
+  bool has_form() const { return !formula.empty(); }
+  /// Whether the ledger's number equals the closed form's on every device.
+  bool is_met() const { return !has_form() || measured == formula; }
+  Index largest() const;
+};
+
+/// What was sent along one axis of a mesh, or along several. It has no closed form.
+struct AxisFigures {
+  std::string axes;  ///< "data", or "all"
+  Figure bytes;
+  Figure messages;
+};
+
+/// The results of a training run.
+struct Report {
+  std::string chapter;  ///< "03"
+  std::string title;
+  std::string variant;
+  std::string workload;  ///< the kind of workload
+  int devices = 1;
+  Index layers = 2;
+  std::vector<double> losses;      ///< of each step
+  Index max_ulp = 0;               ///< largest difference to the unsharded network in exact mode
+  Figure bytes;                    ///< sent, in the step that sends most
+  Figure messages;                 ///< sent, in the step that sends most
+  std::vector<AxisFigures> along;  ///< the same by axes, on a mesh
+  Figure flops;                    ///< of matrix products, in the step that has most
+  Figure peak;                     ///< the most bytes held
+  double milliseconds = 0;         ///< of a step, median
+  /// For each step, the choices that rounding may change (Journal::decisions).
+  std::vector<std::vector<Index>> decisions;
+  /// The comparison with the unsharded network's losses; nothing without such a network.
+  std::optional<CurveComparison> curve;
+
+  bool is_good() const {
+    return max_ulp == 0 && (!curve || curve->is_good()) && bytes.is_met() && messages.is_met() &&
+           flops.is_met() && peak.is_met();
+  }
+};
+
+/// The results of one scene of chapter 00.
+struct Outcome {
+  std::string name;
+  Figure messages;       ///< sent
+  Figure bytes;          ///< sent
+  bool is_right = true;  ///< whether values and figures are right
+};
+
+/// Gathers the measured number of each device, and the closed form's if there is one. A collective.
+Figure gather_figure(Communicator& group, const char* what, Index measured,
+                     std::optional<Index> formula = std::nullopt);
+
+/// Writes the whole file or none: see Replacement. \throws Error file when it cannot be written
+void write_report(const std::string& path, const Report& report);
+void write_report(const std::string& path, const std::vector<Outcome>& outcomes, int devices);
+/// \throws Error file when the file cannot be read, or is no report
+Report read_report(const std::string& path);
+
+/// The table of a tour: a row for each report. Marks: "=" if the figure equals its closed form on every
+/// device, "not 8,192" if it does not, "booked" if the backend computed it, "–" without a form. A single
+/// report also has a row for each axis.
+std::string table(const std::vector<Report>& reports);
+/// Sentences that explain the marks of this table, and the source of its figures.
+std::string table_notes(const std::vector<Report>& reports);
+
+}  // namespace shard
