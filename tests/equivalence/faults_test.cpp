@@ -118,7 +118,8 @@ TEST_CASE("every call left out and every message corrupted is noticed", "[faults
   for (const Variant& variant : variants_under_test()) {
     std::vector<Options> all = variant.test_options(group().num_devices());
     const bool is_one_enough = !variant.tested_on || (group().num_devices() > 2 && !with_all());
-    if (is_one_enough && !all.empty()) all = {all.back()};  // none: the variant wants another number of devices
+    if (is_one_enough && !all.empty())
+      all = {all.back()};  // none: the variant wants another number of devices
     for (const Options& options : all) plant_in(variant, options);
   }
 }

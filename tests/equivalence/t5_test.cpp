@@ -19,7 +19,8 @@ TEST_CASE("T5: in exact problems, 90 % or more of each gradient's elements that 
 
 TEST_CASE("T5: in live problems, distances reach half of the buckets, and each loss is not 0") {
   for (int devices : {2, 3, 5})
-    for (const ExactProblem& problem : live_problems_of(t5(), devices, [](const Workload&) { return true; })) {
+    for (const ExactProblem& problem :
+         live_problems_of(t5(), devices, [](const Workload&) { return true; })) {
       CAPTURE(problem.workload->describe());
       const Solution solution = solve(problem, group());
       CHECK(std::ranges::count(solution.at("output").values, 0.0F) == 0);
