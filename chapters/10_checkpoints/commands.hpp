@@ -29,7 +29,7 @@ struct NewForm {
 /// folder keeps what it had. \throws Error file
 int reshard(const std::string& from, const std::string& to, const NewForm& form);
 
-/// Prints which device holds which module of a network, by the rules of engine/dispatch. `words` are its
+/// Prints which device holds which module of a network, by the rules of dispatch/. `words` are its
 /// options. \throws Error usage, file
 int map(const Communicator& group, const std::vector<std::string>& words);
 /// `infer` or `generate` with a network that lies as a map says. A collective. \throws Error usage, file

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/engines/sharded_engine.hpp"
 #include "engine/workloads/mlp/layers.hpp"
 
 namespace shard {
