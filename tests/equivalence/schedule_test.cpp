@@ -48,12 +48,7 @@ void for_each_schedule(const Check& check) {
 }
 
 std::string complaint(const Schedule& schedule) {
-  try {
-    check(schedule);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return refusal([&] { check(schedule); }).message;
 }
 
 /// Writes down what one device is told, and when, counted over all devices.
