@@ -59,18 +59,15 @@ TEST_CASE("exact mode: output, dL/dx and every weight gradient equal the unshard
 
 TEST_CASE("a variant that cannot cut an odd number of layers says so in one line", "[suite]") {
   for (const Variant& variant : variants_here()) {
-    auto refusal_of = [&](Index layers) -> std::string {
+    const int devices = group().num_devices();
+    auto refusal_of = [&](Index layers) {
       const auto network = variant.workload->sized(layers, 4, 4);
-      try {
-        const int devices = group().num_devices();
+      const Refusal refused = refusal([&] {
         if (variant.require) variant.require(devices, *network, variant.test_options(devices).back());
-      } catch (const Error& error) {
-        CHECK(error.code() == Code::usage);
-        return error.what();
-      }
-      return "";
+      });
+      CHECK((refused.code == 0 || refused.code == static_cast<int>(Code::usage)));
+      return refused.message;
     };
-    const Index devices = group().num_devices();
     const std::string of_even = refusal_of(4 * devices), of_odd = refusal_of(6 * devices - 1);
     CAPTURE(variant.name);
     if (of_odd == of_even) continue;  // whatever it refuses, it is not how many layers there are

@@ -5,12 +5,12 @@
 #include <map>
 
 #include "04_pipeline/stages.hpp"
-#include "engine/device/error.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/cuts.hpp"
 #include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
