@@ -54,6 +54,10 @@ std::vector<InFlight> start_one_of_each(int seed) {
   return calls;
 }
 
+void check_results(std::vector<InFlight>& calls) {
+  for (InFlight& call : calls) CHECK(difference(call.future.get(), call.expected) == "");
+}
+
 /// The text that `action` writes to standard error.
 std::string standard_error_of(const std::function<void()>& action) {
   std::string path = "/tmp/shardbook-stderr-XXXXXX";
@@ -106,7 +110,7 @@ TEST_CASE("many calls in flight keep their order") {
   std::vector<InFlight> in_flight;
   for (int seed = 0; seed < 20; ++seed)
     for (InFlight& call : start_one_of_each(seed)) in_flight.push_back(std::move(call));
-  for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
+  check_results(in_flight);
 }
 
 TEST_CASE("products are computed while calls are in flight") {
@@ -145,7 +149,7 @@ TEST_CASE("what is computed and freed while calls wait for their peers does not 
     }
     group().gather("a meeting", "");  // does not advance a call
     if (me() != first) in_flight = start_one_of_each(first);
-    for (InFlight& call : in_flight) CHECK(difference(call.future.get(), call.expected) == "");
+    check_results(in_flight);
   }
 }
 
@@ -155,37 +159,25 @@ TEST_CASE("ready turns true by asking, whether others ask or wait") {
     if (me() == poller)
       for (InFlight& call : in_flight)
         while (!call.future.ready()) continue;
-    for (InFlight& call : in_flight) {
-      CHECK(difference(call.future.get(), call.expected) == "");
-      CHECK(call.future.ready());
-    }
+    check_results(in_flight);
+    for (InFlight& call : in_flight) CHECK(call.future.ready());
   }
 }
 
-TEST_CASE("synchronize returns when every call is done") {
-  std::vector<InFlight> in_flight = start_one_of_each(5);
-  group().synchronize();
-  for (InFlight& call : in_flight) {
-    CHECK(call.future.ready());
-    CHECK(difference(call.future.get(), call.expected) == "");
-  }
-}
-
-TEST_CASE("blocking calls come after those in flight") {
-  std::vector<InFlight> in_flight = start_one_of_each(6);
-  group().barrier();
-  for (InFlight& call : in_flight) {
-    CHECK(call.future.ready());
-    CHECK(difference(call.future.get(), call.expected) == "");
+TEST_CASE("synchronize returns when every call is done, and blocking calls come after those in flight") {
+  for (const bool blocks : {false, true}) {
+    CAPTURE(blocks);
+    std::vector<InFlight> in_flight = start_one_of_each(5);
+    blocks ? group().barrier() : group().synchronize();
+    for (InFlight& call : in_flight) CHECK(call.future.ready());
+    check_results(in_flight);
   }
 }
 
 TEST_CASE("waiting twice is harmless, and then chains") {
   std::vector<InFlight> in_flight = start_one_of_each(7);
-  for (InFlight& call : in_flight) {
-    CHECK(difference(call.future.get(), call.expected) == "");
-    CHECK(call.future.get().size() == 0);
-  }
+  check_results(in_flight);
+  for (InFlight& call : in_flight) CHECK(call.future.get().size() == 0);
   Future<Index> size = group().all_gather_async(Tensor({3}), 0).then([](Tensor t) { return t.size(); });
   CHECK(std::move(size).then([](Index i) { return i + 1; }).get() == 3 * devices() + 1);
   const Tensor src({2});

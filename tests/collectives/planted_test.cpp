@@ -51,18 +51,6 @@ std::vector<Tensor> results_of_all() {
   return results;
 }
 
-/// Sends around the ring. On even devices call 0 is the send and call 1 the receive; on odd devices it is the
-/// reverse.
-Tensor pass_on(const Tensor& t) {
-  if (me() % 2 == 0) {
-    engine().send(right(), t);
-    return engine().receive(left());
-  }
-  Tensor received = engine().receive(left());
-  engine().send(right(), t);
-  return received;
-}
-
 HostTensor zeros(const Shape& shape) {
   return tabulate(shape, [](const Place&) { return 0.0F; });
 }

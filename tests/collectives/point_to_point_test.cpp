@@ -13,21 +13,6 @@ using namespace shard::testing;
 RUNS_ON(.in_one_process = {1, 2, 3, 4, 5, 8}, .with_all = {6, 7}, .processes = {1, 2, 3, 4, 5, 8},
         .on_cuda = {1, 2, 3, 4});
 
-namespace {
-
-/// Sends around the ring. Even devices send first, so that no device waits for ever.
-Tensor pass_on(const Tensor& t) {
-  if (me() % 2 == 0) {
-    engine().send(right(), t);
-    return engine().receive(left());
-  }
-  Tensor received = engine().receive(left());
-  engine().send(right(), t);
-  return received;
-}
-
-}  // namespace
-
 TEST_CASE("send and receive carry tensors of any shape around the ring") {
   if (devices() == 1) return;
   for (const Shape& shape : shapes) {

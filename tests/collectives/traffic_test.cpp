@@ -55,9 +55,10 @@ int children(int root) {
   return found;
 }
 
-/// Traffic of this call alone, and the most memory of buffers.
-Measured expected(Traffic sent, Index buffer_elements) {
-  return {sent, {}, 4 * buffer_elements};
+/// Checks a call's traffic, of no other call, and the most memory of its buffers.
+void check_sent(Collective collective, const std::function<void()>& call, Traffic sent,
+                Index buffer_elements = 0) {
+  CHECK(measured(collective, call) == Measured{sent, {}, 4 * buffer_elements});
 }
 
 }  // namespace
@@ -68,12 +69,11 @@ TEST_CASE("all_reduce sends every chunk but mine, then every one but my right ne
     const Index size = num_elements(shape);
     const std::vector<Index> chunks = slice_sizes({size}, 0);
     const Traffic sent = all_but(chunks, me()) + all_but(chunks, right());
-    const Traffic form = ring_all_reduce(size, devices(), me());
-    CHECK(form == sent);
+    CHECK(ring_all_reduce(size, devices(), me()) == sent);
     const Index buffer = devices() == 1 ? 0 : chunks[0];
     CHECK(ring_buffer(size, devices()) == buffer);
-    const auto call = [&] { engine().all_reduce(Tensor(shape)); };
-    CHECK(measured(Collective::all_reduce, call) == expected(sent, buffer));
+    check_sent(
+        Collective::all_reduce, [&] { engine().all_reduce(Tensor(shape)); }, sent, buffer);
   }
 }
 
@@ -83,11 +83,10 @@ TEST_CASE("reduce_scatter sends every slice but mine") {
       CAPTURE(to_string(shape), axis);
       const std::vector<Index> sizes = slice_sizes(shape, axis);
       const Traffic sent = all_but(sizes, me());
-      const Traffic form = ring_reduce_scatter(sizes, me());
-      CHECK(form == sent);
+      CHECK(ring_reduce_scatter(sizes, me()) == sent);
       const Index buffer = devices() == 1 ? 0 : sizes[0] + (axis == 0 ? 0 : num_elements(shape));
       const auto call = [&] { engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis); };
-      CHECK(measured(Collective::reduce_scatter, call) == expected(sent, buffer));
+      check_sent(Collective::reduce_scatter, call, sent, buffer);
     }
 }
 
@@ -97,12 +96,11 @@ TEST_CASE("all_gather sends every slice but my right neighbour's") {
       CAPTURE(to_string(shape), axis);
       const std::vector<Index> sizes = slice_sizes(shape, axis);
       const Traffic sent = devices() == 1 ? Traffic{} : all_but(sizes, right());
-      const Traffic form = ring_all_gather(sizes, me());
-      CHECK(form == sent);
+      CHECK(ring_all_gather(sizes, me()) == sent);
       const Index buffer = devices() == 1 || axis == 0 ? 0 : num_elements(shape);
       const Shape mine = with(shape, axis, part(extent(shape, axis), devices(), me()).size());
-      const auto call = [&] { engine().all_gather(Tensor(mine), axis); };
-      CHECK(measured(Collective::all_gather, call) == expected(sent, buffer));
+      check_sent(
+          Collective::all_gather, [&] { engine().all_gather(Tensor(mine), axis); }, sent, buffer);
     }
 }
 
@@ -113,14 +111,12 @@ TEST_CASE("all_to_all sends every part but the one I keep") {
         CAPTURE(to_string(shape), split_axis, concat_axis);
         const std::vector<Index> sizes = slice_sizes(shape, split_axis);
         const Traffic sent = all_but(sizes, me());
-        const Traffic form = pairwise_all_to_all(sizes, me());
-        CHECK(form == sent);
+        CHECK(pairwise_all_to_all(sizes, me()) == sent);
         const Index result = devices() * sizes[static_cast<std::size_t>(me())];
         const Index cutting = split_axis == 0 ? 0 : num_elements(shape);
         const Index joining = concat_axis == 0 ? 0 : result;
         const auto call = [&] { engine().all_to_all(Tensor(shape), split_axis, concat_axis); };
-        CHECK(measured(Collective::all_to_all, call) ==
-              expected(sent, devices() == 1 ? 0 : cutting + joining));
+        check_sent(Collective::all_to_all, call, sent, devices() == 1 ? 0 : cutting + joining);
       }
 }
 
@@ -131,10 +127,14 @@ TEST_CASE("all_to_all with counts sends just what they say") {
     sizes.push_back(5 * counts.back());
   }
   const Index all = std::accumulate(counts.begin(), counts.end(), Index{0});
-  const Traffic form = pairwise_all_to_all(sizes, me());
-  CHECK(form == all_but(sizes, me()));
-  const auto call = [&] { engine().all_to_all(Tensor({all, 5}), counts); };
-  CHECK(measured(Collective::all_to_all, call) == expected(all_but(sizes, me()), 0));
+  const Traffic sent = all_but(sizes, me());
+  CHECK(pairwise_all_to_all(sizes, me()) == sent);
+  check_sent(
+      Collective::all_to_all,
+      [&] {
+        engine().all_to_all(Tensor({all, 5}), counts);
+      },
+      sent);
 }
 
 TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
@@ -143,10 +143,9 @@ TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
     for (int root = 0; root < devices(); ++root) {
       CAPTURE(to_string(shape), root);
       const Traffic sent = children(root) * message(num_elements(shape));
-      const Traffic form = tree_broadcast(num_elements(shape), devices(), me(), root);
-      CHECK(form == sent);
+      CHECK(tree_broadcast(num_elements(shape), devices(), me(), root) == sent);
       const auto call = [&] { engine().broadcast(me() == root ? Tensor(shape) : Tensor(), root); };
-      CHECK(measured(Collective::broadcast, call) == expected(sent, 0));
+      check_sent(Collective::broadcast, call, sent);
       messages += num_elements(shape) == 0 ? 0 : ledger().traffic(Collective::broadcast).messages;
     }
   const std::vector<Index> all = group().exchange("messages", messages);
@@ -158,7 +157,8 @@ TEST_CASE("broadcast sends the tensor to each of my children in the tree") {
 TEST_CASE("a barrier goes up and down a tree in messages without content") {
   const Traffic form = tree_barrier(devices(), me());
   CHECK(form == Traffic{children(0) + (me() == 0 ? 0 : 1), 0});
-  CHECK(measured(Collective::barrier, [] { engine().barrier(); }) == expected(form, 0));
+  check_sent(
+      Collective::barrier, [] { engine().barrier(); }, form);
   const std::vector<Index> all = group().exchange("messages", form.messages);
   CHECK(std::accumulate(all.begin(), all.end(), Index{0}) == 2 * (devices() - 1));
 }
@@ -172,7 +172,7 @@ TEST_CASE("send and receive are one message on the sender's side") {
       engine().receive(0);
     };
     const Traffic sent = devices() > 1 && me() == 0 ? message(num_elements(shape)) : Traffic{};
-    CHECK(measured(Collective::send, call) == expected(sent, 0));
+    check_sent(Collective::send, call, sent);
   }
 }
 
@@ -181,19 +181,18 @@ TEST_CASE("send_async is one message to a target that is another device") {
     CAPTURE(to_string(shape));
     const Tensor src(shape);
     Tensor dst(shape);
-    const Traffic one = message(num_elements(shape));
-    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, {}).wait(); }) ==
-          expected({}, 0));
-    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, me()).wait(); }) ==
-          expected({}, 0));
-    CHECK(measured(Collective::send_async, [&] { engine().send_async(src, dst, right()).wait(); }) ==
-          expected(devices() == 1 ? Traffic{} : one, 0));
+    const auto send_to = [&](std::optional<int> target, const Traffic& sent) {
+      check_sent(
+          Collective::send_async, [&] { engine().send_async(src, dst, target).wait(); }, sent);
+    };
+    send_to(std::nullopt, {});
+    send_to(me(), {});
+    send_to(right(), devices() == 1 ? Traffic{} : message(num_elements(shape)));
   }
 }
 
 TEST_CASE("control messages are not counted") {
-  const auto call = [] { group().exchange("a number", 1); };
-  CHECK(measured(Collective::barrier, call) == expected({}, 0));
+  check_sent(Collective::barrier, [] { group().exchange("a number", 1); }, {});
 }
 
 TEST_CASE("collectives hold nothing beyond their results") {

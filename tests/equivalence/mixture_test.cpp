@@ -23,15 +23,9 @@ namespace {
 using Weights = std::map<std::string, HostTensor>;
 
 HostTensor random_tensor(const Shape& shape, const std::string& name) {
-  HostTensor t{shape, {}};
-  CounterRandom random(5, name);
-  for (Index i = 0; i < num_elements(shape); ++i)
-    t.values.push_back(2 * random.uniform(static_cast<std::uint64_t>(i)) - 1);
-  return t;
-}
-
-Tensor on_device(const HostTensor& t) {
-  return Tensor::from_host(t.shape, t.values);
+  return tabulate(shape, [random = CounterRandom(5, name), i = std::uint64_t{0}](const Place&) mutable {
+    return 2 * random.uniform(i++) - 1;
+  });
 }
 
 template <class Engine>
@@ -55,12 +49,12 @@ TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
     load(one, stack);
     load(of_one, mixture);
     HostTensor input = random_tensor({9, 5}, "input"), dout = random_tensor({9, model.width(layers)}, "dout");
-    Placed expected = one.forward(on_device(input));
-    Placed out = of_one.forward(on_device(input));
+    Placed expected = one.forward(to_device(input));
+    Placed out = of_one.forward(to_device(input));
     CHECK(compare("output", out, {expected.global_shape(), expected.local().to_host()}).first_difference ==
           "");
-    Gradients wanted = one.backward(on_device(dout));
-    Gradients given = of_one.backward(on_device(dout));
+    Gradients wanted = one.backward(to_device(dout));
+    Gradients given = of_one.backward(to_device(dout));
     for (auto& [name, gradient] : wanted) {
       const std::string here = name == Gradients::input_grad ? name : "expert_0/" + name;
       CHECK(compare(name, given.at(here), {gradient.global_shape(), gradient.local().to_host()})
@@ -82,7 +76,7 @@ TEST_CASE("capacity is ceil(factor k B / E), and never more than all choices") {
 }
 
 TEST_CASE("the skew lowers the logits of later experts") {
-  const Tensor logits = on_device({{1, 3}, {0, 0.75F, 0.5F}});
+  const Tensor logits = to_device({{1, 3}, {0, 0.75F, 0.5F}});
   CHECK(choose(logits.clone(), {3, std::nullopt, 0, 0}).experts == std::vector<Index>{1, 2, 0});
   CHECK(choose(logits.clone(), {3, std::nullopt, 0, 0.5}).experts == std::vector<Index>{1, 0, 2});
 }
@@ -123,14 +117,10 @@ TEST_CASE("what arrives lies by device, and within a device by expert") {
 
 namespace {
 
-/// The message of the file error that reading these parameters ends in.
 std::string complaint(const Weights& parameters) {
-  try {
-    mixture_of(*host_checkpoint(parameters, "p.safetensors"));
-  } catch (const Error& error) {
-    return error.code() == Code::file ? error.what() : "another code";
-  }
-  return "none";
+  const Refusal refused = refusal([&] { mixture_of(*host_checkpoint(parameters, "p.safetensors")); });
+  CHECK(refused.code == static_cast<int>(Code::file));
+  return refused.message;
 }
 
 }  // namespace

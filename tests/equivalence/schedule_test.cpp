@@ -5,12 +5,12 @@
 #include <map>
 
 #include "04_pipeline/stages.hpp"
-#include "engine/device/error.hpp"
 #include "engine/schedules/checker.hpp"
 #include "engine/schedules/cuts.hpp"
 #include "engine/schedules/schedules.hpp"
 #include "engine/schedules/timeline.hpp"
 #include "tests/harness/catch.hpp"
+#include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
@@ -48,12 +48,7 @@ void for_each_schedule(const Check& check) {
 }
 
 std::string complaint(const Schedule& schedule) {
-  try {
-    check(schedule);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return refusal([&] { check(schedule); }).message;
 }
 
 /// Records one device's actions, numbered over all devices.

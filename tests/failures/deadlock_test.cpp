@@ -106,59 +106,40 @@ TEST_CASE("a search accuses nobody that looks stuck in every answer, and goes on
   CHECK_FALSE(found);
 }
 
-TEST_CASE("devices in a circle are stuck, whoever else runs") {
-  CHECK(stuck_devices({waits_for(0, {1}), waits_for(1, {0}), std::nullopt}) == std::vector<int>{0, 1});
-  CHECK(stuck_devices({std::nullopt, waits_for(1, {2}), waits_for(2, {1})}) == std::vector<int>{1, 2});
-}
-
-TEST_CASE("a device that waits for one that runs is not stuck, nor who waits for it") {
-  CHECK(stuck_devices({waits_for(0, {1}), waits_for(1, {2}), std::nullopt}).empty());
-  CHECK(stuck_devices({waits_for(0, {1, 2}), waits_for(1, {0}), std::nullopt}) == std::vector<int>{0, 1});
-}
-
-TEST_CASE("a need that has been met is on its way") {
-  DeviceState has_sent = waits_for(1, {0});
+TEST_CASE("devices are stuck if nobody that can go on has still to post what they wait for") {
+  using Stuck = std::vector<int>;
+  const DeviceState of_1 = waits_for(0, {1}), of_0 = waits_for(1, {0}), polls = waits_for(0, {1}, true);
+  const auto running = std::nullopt;
+  DeviceState has_sent = of_0, has_removed = of_0, busy = of_0, polls_two = polls, for_its_own = of_1;
   has_sent.posted[world][10] = 1;
-  CHECK(stuck_devices({waits_for(0, {1}), has_sent}).empty());
-  has_sent.posted[world][10] = 0;
-  CHECK(stuck_devices({waits_for(0, {1}), has_sent}) == std::vector<int>{0, 1});
-}
-
-TEST_CASE("of a group that was removed long ago, anything may be on its way") {
-  DeviceState has_removed = waits_for(1, {0});
-  has_removed.posted.clear();
-  CHECK(stuck_devices({waits_for(0, {1}), has_removed}).empty());
-}
-
-TEST_CASE("a device that polls may do anything") {
-  CHECK(stuck_devices({waits_for(0, {1}, true), waits_for(1, {0})}).empty());
-}
-
-TEST_CASE("a call that needs a device at its end can never be done, polled or waited for") {
-  CHECK(stuck_devices({waits_for(0, {1}, true), at_end(1, {0})}) == std::vector<int>{0});
-  CHECK(stuck_devices({waits_for(0, {1}), at_end(1, {0})}) == std::vector<int>{0, 1});
-}
-
-TEST_CASE("an operation that goes on in the background may post what others need") {
-  DeviceState busy = waits_for(1, {0});
-  busy.blocked.in_flight.push_back({{2, world, 30, 1}});  // of device 2, which runs
-  CHECK(stuck_devices({waits_for(0, {1}), busy, std::nullopt}).empty());
-  busy.blocked.in_flight.pop_back();
-  CHECK(stuck_devices({waits_for(0, {1}), busy, std::nullopt}) == std::vector<int>{0, 1});
-}
-
-TEST_CASE("a device that polls two calls is stuck when neither can ever be done") {
-  DeviceState polls = waits_for(0, {1}, true);
-  polls.blocked.any_of.push_back({{2, world, 10, 1}});
-  CHECK(stuck_devices({polls, at_end(1, {0}), at_end(2, {0})}) == std::vector<int>{0});
-  CHECK(stuck_devices({polls, at_end(1, {0}), waits_for(2, {0})}).empty());
-}
-
-TEST_CASE("a device that waits only for its own other operations goes on with any of them") {
-  DeviceState state = waits_for(0, {1});
-  state.blocked.any_of = state.blocked.in_flight;
-  CHECK(stuck_devices({state, waits_for(1, {0})}) == std::vector<int>{0, 1});
-  CHECK(stuck_devices({state, std::nullopt}).empty());
+  has_removed.posted.clear();  // of a group that was removed long ago, anything may be on its way
+  busy.blocked.in_flight.push_back({{2, world, 30, 1}});  // in the background
+  polls_two.blocked.any_of.push_back({{2, world, 10, 1}});
+  for_its_own.blocked.any_of = for_its_own.blocked.in_flight;
+  const struct {
+    const char* what;
+    std::vector<std::optional<DeviceState>> devices;
+    Stuck stuck;
+  } rows[] = {
+      {"a circle, and one that runs", {of_1, of_0, running}, {0, 1}},
+      {"a circle of others", {running, waits_for(1, {2}), waits_for(2, {1})}, {1, 2}},
+      {"who waits for one that waits for one that runs", {of_1, waits_for(1, {2}), running}, {}},
+      {"who waits for two, of which one runs", {waits_for(0, {1, 2}), of_0, running}, {0, 1}},
+      {"a need that has been met", {of_1, has_sent}, {}},
+      {"a group that has been removed", {of_1, has_removed}, {}},
+      {"who polls may do anything", {polls, of_0}, {}},
+      {"who polls for one at its end", {polls, at_end(1, {0})}, {0}},
+      {"who waits for one at its end", {of_1, at_end(1, {0})}, {0, 1}},
+      {"an operation in the background, of one that runs", {of_1, busy, running}, {}},
+      {"who polls two calls of devices at their end", {polls_two, at_end(1, {0}), at_end(2, {0})}, {0}},
+      {"who polls two calls, one of which can be done", {polls_two, at_end(1, {0}), waits_for(2, {0})}, {}},
+      {"operations of its own, for one that waits", {for_its_own, of_0}, {0, 1}},
+      {"operations of its own, for one that runs", {for_its_own, running}, {}},
+  };
+  for (const auto& row : rows) {
+    INFO(row.what);
+    CHECK(stuck_devices(row.devices) == row.stuck);
+  }
 }
 
 TEST_CASE("a state is the same after a message") {

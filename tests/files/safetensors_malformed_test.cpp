@@ -273,26 +273,6 @@ TEST_CASE("safetensors: a file cut at any byte is refused") {
   }
 }
 
-TEST_CASE("safetensors: a file with any byte changed is read or refused, never more") {
-  const Folder folder;
-  const std::string whole =
-      file_of("{\"__metadata__\":{\"k\":\"v\"}," + two("[0,4]", "[4,8]").substr(1), "DATADATA");
-  int refused = 0;
-  for (std::size_t at = 0; at < whole.size(); ++at) {
-    for (const char c : "\xff\"{}[9-\\ "s + '\0') {
-      std::string changed = whole;
-      changed[at] = c;
-      try {
-        SafetensorsFile file(save(folder, changed));
-      } catch (const Error& error) {
-        CHECK(error.code() == Code::file);
-        ++refused;
-      }
-    }
-  }
-  CHECK(refused > 1000);
-}
-
 TEST_CASE("safetensors: paths that are no regular file are refused") {
   const Folder folder;
   check_refused(folder / "none", "cannot open: No such file or directory");
@@ -313,12 +293,8 @@ TEST_CASE("safetensors: paths that are no regular file are refused") {
 }
 
 TEST_CASE("safetensors: a line break in the path does not break the message's line") {
-  try {
-    SafetensorsFile file("/nowhere/a\nb\x1b[2J");
-    FAIL("opened");
-  } catch (const Error& error) {
-    CHECK(std::string(error.what()).find("/nowhere/a\\x0ab\\x1b[2J: cannot open") == 0);
-  }
+  const auto open = [] { SafetensorsFile file("/nowhere/a\nb\x1b[2J"); };
+  check_error(open, Code::file, "/nowhere/a\\x0ab\\x1b[2J", ": cannot open");
 }
 
 TEST_CASE("safetensors: a file that shrinks is read as far as it goes") {

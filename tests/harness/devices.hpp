@@ -44,6 +44,9 @@ int me();
 int devices();
 int left();
 int right();
+/// Sends around the ring, and returns what arrives. Even devices send before they receive, so that no device
+/// waits for ever.
+Tensor pass_on(const Tensor& t);
 /// @}
 /// The id in the job of the member at a place, as errors name it.
 int id(int place);

@@ -118,11 +118,9 @@ TEST_CASE("pieces of a text: each character's label is the next; a row depends o
   CHECK(pieces_of_text(text, {0, 9}, 5, 1, 3).values != all.values);
   CHECK(pieces_of_text(text, {0, 9}, 5, 2, 2).values != all.values);
   CHECK(pieces_of_text(text, {0, 9}, 25, 1, 1).values[0] == 0);  // the only piece there is
-  check_refused(
-      [&] {
-        pieces_of_text(text, {0, 1}, 26, 1, 1);
-      },
-      "a length below the text's 26, given 26", Code::usage);
+  const Range one = {0, 1};
+  check_refused([&] { pieces_of_text(text, one, 26, 1, 1); }, "a length below the text's 26, given 26",
+                Code::usage);
 }
 
 TEST_CASE("the mean loss of tokens is over those with a label; pieces count once") {
