@@ -41,13 +41,16 @@ TEST_CASE("a report is good only if each figure of each device is its form's") {
     (wrong.*figure).measured[2] = 5;  // the largest one is right
     CHECK_FALSE((wrong.*figure).is_met());
     CHECK_FALSE(wrong.is_good());
+    CHECK_THAT(wrong_figures(wrong), contains(" on device 2: expected 4, given 5"));
     if (figure != &Report::flops) CHECK_THAT(table({wrong}), contains("8 not 8"));
   }
   report.max_ulp = 1;
   CHECK_FALSE(report.is_good());
+  CHECK(wrong_figures(report) == "gradients: expected the unsharded network's, given up to 1 ulp from them");
   report.max_ulp = 0;
-  report.curve = CurveComparison{.steps = 1, .wrong_step = 1};
+  report.curve = CurveComparison{.steps = 1, .wrong_step = 1, .expected = 0.5, .given = 0.25};
   CHECK_FALSE(report.is_good());
+  CHECK(wrong_figures(report) == "loss of step 1: expected 0.5, given 0.25");
 }
 
 TEST_CASE("on a mesh, a report has the figures of each axis along which something is sent") {

@@ -1,6 +1,7 @@
 #include "engine/program/report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -25,7 +26,7 @@ void from_json(const json& j, Figure& f) {
   f.is_booked = j.contains("booked");
 }
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AxisFigures, axes, bytes, messages)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CurveComparison, steps, largest, allowed, wrong_step, expected, given)
 // Without the comparison of the curve, which there may not be.
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Report, chapter, title, variant, workload, devices, layers, losses,
                                    max_ulp, bytes, messages, along, flops, peak, milliseconds, decisions)
@@ -108,6 +109,30 @@ std::string table(const std::vector<Report>& reports) {
   return text;
 }
 
+std::string wrong_figures(const Report& r) {
+  std::vector<std::string> wrong;
+  auto add = [&](const std::string& what, const std::string& expected, const std::string& given) {
+    wrong.push_back(fmt::format("{}: expected {}, given {}", what, expected, given));
+  };
+  if (r.max_ulp != 0)
+    add("gradients", "the unsharded network's",
+        is_far(r.max_ulp) ? "others" : fmt::format("up to {} ulp from them", r.max_ulp));
+  if (r.curve && !r.curve->is_good())
+    add(fmt::format("loss of step {}", r.curve->wrong_step), fmt::format("{:.7g}", r.curve->expected),
+        fmt::format("{:.7g}", r.curve->given));
+  for (const auto& [what, f] : {std::pair{"bytes sent", &r.bytes}, std::pair{"messages", &r.messages},
+                                std::pair{"operations", &r.flops}, std::pair{"bytes held", &r.peak}}) {
+    if (f->is_met()) continue;
+    const auto [given, expected] = std::ranges::mismatch(f->measured, f->formula);
+    if (given == f->measured.end() || expected == f->formula.end())
+      add(what, "two figures for each device", "one");
+    else
+      add(fmt::format("{} on device {}", what, given - f->measured.begin()), with_commas(*expected),
+          with_commas(*given));
+  }
+  return fmt::format("{}", fmt::join(wrong, "; "));
+}
+
 std::string table_notes(const std::vector<Report>& reports) {
   auto any = [&](auto is_so) {
     return std::ranges::any_of(
@@ -145,7 +170,7 @@ int summarize(const std::vector<std::string>& paths) {
   bool is_good = true;
   for (const Report& r : reports)
     if (!r.is_good()) {
-      fmt::print("not as it should be: {} {}\n", r.chapter, r.variant);
+      fmt::print("not as it should be: {} {}: {}\n", r.chapter, r.variant, wrong_figures(r));
       is_good = false;
     }
   return is_good ? 0 : static_cast<int>(Code::differs);

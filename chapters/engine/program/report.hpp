@@ -78,6 +78,8 @@ Report read_report(const std::string& path);
 /// device, "not 8,192" if it does not, "booked" if the backend computed it, "–" without a form. A single
 /// report also has a row for each axis.
 std::string table(const std::vector<Report>& reports);
+/// What is wrong with a run that is not good: "bytes sent on device 2: expected 4,096, given 8,192; ...".
+std::string wrong_figures(const Report& report);
 /// Sentences that explain the marks of this table, and the source of its figures.
 std::string table_notes(const std::vector<Report>& reports);
 
