@@ -1,6 +1,7 @@
 // Networks of the families mistral and mixtral, as config.json and the tensors' names describe them.
 
 #include "engine/weights/checkpoint.hpp"
+#include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/decoder/model.hpp"
 #include "tests/files/safetensors_files.hpp"
 
@@ -194,4 +195,34 @@ TEST_CASE("mistral: what would change results is refused, and not ignored") {
   check_refused("mistral", {{"intermediate_size", "6"}},
                 "gate_proj.weight: expected (6, 8), which config.json says, given (5, 8)");
   check_refused("mistral", {{"num_hidden_layers", "3"}}, "expected a parameter model.layers.2.");
+}
+
+TEST_CASE("config.json: known models have the published number of parameters") {
+  struct Known {
+    std::string name, family;
+    Index width, hidden, blocks, heads, key_heads, vocabulary, parameters;
+  };
+  for (const Known& m :
+       std::vector<Known>{{"Llama 2 7B", "llama", 4096, 11008, 32, 32, 32, 32000, 6738415616},
+                          {"Llama 2 13B", "llama", 5120, 13824, 40, 40, 40, 32000, 13015864320},
+                          {"Llama 2 70B", "llama", 8192, 28672, 80, 64, 8, 32000, 68976648192},
+                          {"Llama 3 8B", "llama", 4096, 14336, 32, 32, 8, 128256, 8030261248},
+                          {"Llama 3 70B", "llama", 8192, 28672, 80, 64, 8, 128256, 70553706496},
+                          {"Mistral 7B", "mistral", 4096, 14336, 32, 32, 8, 32000, 7241732096},
+                          {"Mixtral 8x7B", "mixtral", 4096, 14336, 32, 32, 8, 32000, 46702792704},
+                          {"Mixtral 8x22B", "mixtral", 6144, 16384, 56, 48, 8, 32000, 140620634112}}) {
+    const Config config =
+        config_of(m.family, {{"hidden_size", std::to_string(m.width)},
+                             {"intermediate_size", std::to_string(m.hidden)},
+                             {"num_hidden_layers", std::to_string(m.blocks)},
+                             {"num_attention_heads", std::to_string(m.heads)},
+                             {"num_key_value_heads", std::to_string(m.key_heads)},
+                             {"vocab_size", std::to_string(m.vocabulary)},
+                             {"num_local_experts", m.family == "mixtral" ? "8" : "absent"}});
+    Index parameters = 0;
+    for (const Parameter& p : decoder().described_by({m.name, config, nullptr}, {})->parameters())
+      parameters += num_elements(p.shape);
+    CAPTURE(m.name);
+    CHECK(parameters == m.parameters);
+  }
 }
