@@ -62,7 +62,8 @@ class BlockCache {
       result = allocate();
     }
     if (result == cudaErrorMemoryAllocation) throw std::bad_alloc();
-    check(result, "cudaMalloc(&data, bytes)", __FILE__, __LINE__);
+    check(result, home == host_memory ? "cudaMallocHost(&data, bytes)" : "cudaMalloc(&data, bytes)", __FILE__,
+          __LINE__);
     return static_cast<float*>(data);
   }
 

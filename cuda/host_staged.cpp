@@ -65,6 +65,7 @@ bool reads_argument(const Call& call) {
 
 void copy_to_host(const Tensor& t, cudaStream_t stream) {
   if (t.size() == 0) return;
+  TensorMemory::storage(t)->is_written_on_host = false;  // a call that failed may have left it
   SHARDBOOK_CHECK(cudaMemcpyAsync(on_host(*TensorMemory::storage(t), t.bytes()), data_on(stream, t),
                                   static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToHost, stream));
 }

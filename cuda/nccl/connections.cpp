@@ -87,30 +87,15 @@ void for_each_communicator(const Action& action) {
 NcclDataPlane::NcclDataPlane(const Group& group) : connections_(connections_for(group)) {}
 
 runtime::Task NcclDataPlane::body_of(runtime::Call& call) {
-  switch (call.request.function) {
-    case Request::barrier:
-      return cuda::barrier(call);
-    case Request::send:
-    case Request::post_send:
-      return cuda::send(call);
-    case Request::receive:
-    case Request::post_receive:
-      return cuda::receive(call);
-    case Request::send_async:
-      return cuda::send_async(call);
-    case Request::all_gather:
-      return cuda::all_gather(call);
-    case Request::all_reduce:
-      return cuda::all_reduce(call);
-    case Request::reduce_scatter:
-      return cuda::reduce_scatter(call);
-    case Request::all_to_all:
-      return cuda::all_to_all(call);
-    case Request::broadcast:
-      return cuda::broadcast(call);
-    default:  // sends no tensor
-      return runtime::body_of(call);
-  }
+  static const std::map<Request::Function, runtime::Task (*)(runtime::Call&)> bodies = {
+      {Request::barrier, barrier},       {Request::send, send},
+      {Request::post_send, send},        {Request::receive, receive},
+      {Request::post_receive, receive},  {Request::send_async, send_async},
+      {Request::all_gather, all_gather}, {Request::all_reduce, all_reduce},
+      {Request::all_to_all, all_to_all}, {Request::reduce_scatter, reduce_scatter},
+      {Request::broadcast, broadcast}};
+  const auto found = bodies.find(call.request.function);
+  return found == bodies.end() ? runtime::body_of(call) : found->second(call);  // others send no tensor
 }
 
 Pair& NcclDataPlane::pair_with(const Group& group, int peer) {

@@ -18,6 +18,8 @@ namespace shard::testing {
 
 namespace {
 
+constexpr float wide_step = 0x1p-7F;  // of a central difference
+
 /// The objective Σ output · weight, of these parameters, and of this input unless they have another one.
 double objective(ShardedEngine& engine, Tensors numbers, const HostTensor& input, const HostTensor& dout) {
   InferenceMode no_tape;
@@ -34,8 +36,8 @@ double objective(ShardedEngine& engine, Tensors numbers, const HostTensor& input
 /// step of 0 (Richardson). The error is below the difference of the two, unless a ReLU or a choice changes within a
 /// step. To this we add a bound of rounding.
 void check_gradients(const Workload& network, std::unique_ptr<ShardedEngine> engine, bool has_input_grad) {
-  const HostTensor input = network.random_input(2, 5),
-                   dout = random_tensor(network.output_shape(2), "weight of each loss", 3);
+  const HostTensor input = network.random_input(2, 5);
+  const HostTensor dout = random_tensor(network.output_shape(2), "weight of each loss", 3);
   Tensors numbers;
   for (const Parameter& p : network.parameters()) numbers[p.name] = random_tensor(p.shape, p.name, 3);
   if (has_input_grad) numbers[Gradients::input_grad] = input;
@@ -54,7 +56,6 @@ void check_gradients(const Workload& network, std::unique_ptr<ShardedEngine> eng
   for (std::size_t i = 0; i < dout.values.size(); ++i)
     noise += std::pow(double{dout.values[i]} * gradients.bounds.at("output").values[i], 2);
   noise = std::sqrt(noise);
-  constexpr float wide_step = 0x1p-7F;
   for (auto& [name, w] : numbers)
     for (std::size_t i = 0; i < w.values.size(); ++i) {
       CAPTURE(network.describe(), name, i);

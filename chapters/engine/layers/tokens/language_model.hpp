@@ -150,7 +150,6 @@ class LanguageModel : public ShardedEngine {
     if (continues_) next_position_ += tokens.length;
     return tokens;
   }
-  bool continues() const { return continues_; }
   /// The position of the next pass's first token.
   Index next_position() const { return next_position_; }
 

@@ -142,7 +142,7 @@ class Group {
   /// An all-to-all after max_at_end: returns the number that each member has for this one.
   std::vector<Index> exchange_at_end(const std::vector<Index>& numbers_for_each);
 
-  /// Null where all data goes over the wire.
+  /// Null for the bodies of collective_bodies.hpp.
   std::unique_ptr<DataPlane> data_plane;
 
  private:
