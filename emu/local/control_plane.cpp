@@ -67,18 +67,18 @@ int number_of_devices() {
 }  // namespace
 }  // namespace runtime
 
-void local::run_job(int devices, const std::function<void(Communicator& world)>& body) {
+void local::run_job(int devices, const std::function<void(Communicator& world)>& body, Absence* absence) {
   int argc = 0;
   char** argv = nullptr;
-  Scheduler::instance().run(devices, [&] {
+  auto run_device = [&] {
     runtime::ControlPlane::instance().start(argc, argv);
     runtime::run_in_world([&](Communicator& world) { return body(world), 0; });
-  });
+  };
+  Scheduler::run(devices, run_device, absence);
 }
 
 int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
-  local::Scheduler& scheduler = local::Scheduler::instance();
-  if (scheduler.devices() > 0)
+  if (local::Scheduler::instance().devices() > 0)
     refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
   // If standard input is closed, the next opened file would get its number. Reads of this one fail, too.
   if (fcntl(STDIN_FILENO, F_GETFD) < 0) static_cast<void>(open("/dev/null", O_WRONLY));
@@ -90,7 +90,7 @@ int run_on_devices(int& argc, char**& argv, const std::function<int(Communicator
     return error.exit_code();
   }
   int exit_code = 0;
-  scheduler.run(devices, [&] {
+  local::Scheduler::run(devices, [&] {
     runtime::ControlPlane::instance().start(argc, argv);
     exit_code = runtime::run_as_device(body);  // the same on all devices
   });

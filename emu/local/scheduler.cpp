@@ -11,13 +11,32 @@
 
 namespace shard::local {
 
-Scheduler& Scheduler::instance() {
-  static auto* scheduler = new Scheduler;  // never destroyed: static tensors may outlive any other static
+namespace {
+
+std::unique_ptr<Scheduler>& current() {
+  // Never destroyed: static tensors may outlive any other static.
+  static auto* scheduler = new auto(std::make_unique<Scheduler>());
   return *scheduler;
 }
 
-void Scheduler::run(int devices, const std::function<void()>& body) {
-  ++job_;
+}  // namespace
+
+Scheduler& Scheduler::instance() {
+  return *current();
+}
+
+void Scheduler::run(int devices, const std::function<void()>& body, Absence* absence) {
+  std::unique_ptr<Scheduler> outer = std::exchange(current(), std::make_unique<Scheduler>());
+  Scheduler& mine = instance();
+  if (absence != nullptr) mine.absence_ = absence;
+  for (int d = 0; d < devices; ++d) mine.scheduled_.push_back(std::make_unique<Scheduled>(d));
+  mine.run_all(body);
+  const std::exception_ptr error = mine.error_;
+  current() = std::move(outer);
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+void Scheduler::run_all(const std::function<void()>& body) {
   auto noting_errors = [&] {
     try {
       body();
@@ -25,18 +44,15 @@ void Scheduler::run(int devices, const std::function<void()>& body) {
       if (error_ == nullptr) error_ = std::current_exception();
     }
   };
-  for (int d = 0; d < devices; ++d) {
-    scheduled_.push_back(std::make_unique<Scheduled>(d));
-    scheduled_.back()->fibre = std::make_unique<Fibre>(noting_errors);
-  }
+  for (auto& scheduled : scheduled_)
+    if (!absence_->devices.contains(scheduled->device.id))
+      scheduled->fibre = std::make_unique<Fibre>(noting_errors);
   runnable_.assign(scheduled_.size(), true);
-  auto has_ended = [](const auto& scheduled) { return scheduled->fibre->has_ended(); };
+  auto has_ended = [](const auto& scheduled) { return !scheduled->fibre || scheduled->fibre->has_ended(); };
   while (error_ == nullptr && !std::ranges::all_of(scheduled_, has_ended)) run_round();
-  if (error_ == nullptr) return scheduled_.clear();
   for (auto& scheduled : scheduled_)
     if (!has_ended(scheduled)) static_cast<void>(scheduled.release());  // leaked: its body is suspended
   scheduled_.clear();
-  std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 void Scheduler::run_round() {
@@ -47,8 +63,9 @@ void Scheduler::run_round() {
     runnable_[d] = false;
     running_ = scheduled_[d].get();
     const Device::Scope scope(running_->device);
-    if (!running_->fibre->has_ended()) running_->fibre->resume();
-    if (running_->fibre->has_ended()) running_->describe = nullptr;
+    Fibre* fibre = running_->fibre.get();
+    if (fibre != nullptr && !fibre->has_ended()) fibre->resume();
+    if (fibre == nullptr || fibre->has_ended()) running_->describe = nullptr;
   }
   rounds_without_progress_ = progress_ == before ? rounds_without_progress_ + 1 : 0;
   // A device may poll for long, so without progress the searches become rarer. With progress there are searches,

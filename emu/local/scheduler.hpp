@@ -4,6 +4,7 @@
 /// waiting device is skipped until another one wakes it, or until no device is runnable. So the order of
 /// execution is determined by the program alone.
 
+#include <any>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "emu/local/absence.hpp"
 #include "emu/local/fibre.hpp"
 #include "engine/device/runtime/watchdog/deadlock.hpp"
 #include "engine/device/this_device.hpp"
@@ -19,14 +21,15 @@ namespace shard::local {
 
 class Scheduler {
  public:
-  /// The process's only scheduler.
+  /// The scheduler of the current job; one without devices where none runs.
   static Scheduler& instance();
 
-  /// Runs the body on each device until all have ended. The first exception that leaves a body ends the job and is
-  /// rethrown here; the other devices' memory is then leaked.
-  void run(int devices, const std::function<void()>& body);
-  /// The number of jobs that have begun in this process.
-  int job() const { return job_; }
+  /// Runs the body on each device that is not absent, until all have ended. The first exception that leaves a body
+  /// ends the job and is rethrown here; the other devices' memory is then leaked. A device of a job may run a job of
+  /// its own.
+  static void run(int devices, const std::function<void()>& body, Absence* absence = nullptr);
+  Absence& absence() { return *absence_; }
+  std::any shared_by_wires;
   int devices() const { return static_cast<int>(scheduled_.size()); }
 
   /// The current device waits. Returns when it should test again whether it can proceed. \throws Error deadlock
@@ -45,12 +48,13 @@ class Scheduler {
   struct Scheduled {
     explicit Scheduled(int id) : device(id) {}
     Device device;
-    std::unique_ptr<Fibre> fibre;
+    std::unique_ptr<Fibre> fibre;                                 // null for an absent device
     const std::function<runtime::Blocked()>* describe = nullptr;  // its state, while it waits
     std::optional<std::string> deadlock;
     std::size_t pieces_of_work = 0;
   };
 
+  void run_all(const std::function<void()>& body);
   void search_for_deadlock();
   /// A waiting device's state; nothing for one that runs.
   static std::optional<runtime::DeviceState> state_of(Scheduled& scheduled);
@@ -60,7 +64,8 @@ class Scheduler {
   std::vector<bool> runnable_;  // by device
   std::exception_ptr error_;
   Scheduled* running_ = nullptr;
-  int job_ = 0;
+  Absence nobody_;
+  Absence* absence_ = &nobody_;
   std::size_t progress_ = 0;
   std::size_t rounds_ = 0, rounds_without_progress_ = 0;
 };

@@ -3,10 +3,12 @@
 #include "engine/device/runtime/groups/wire.hpp"
 
 #include <algorithm>
+#include <any>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "emu/local/absence.hpp"
 #include "emu/local/scheduler.hpp"
 #include "engine/device/error.hpp"
 
@@ -38,24 +40,26 @@ using Operations = std::vector<std::shared_ptr<Operation>>;
 /// The members' contributions to one collective.
 struct Exchange {
   std::vector<std::vector<std::byte>> contributions;
-  std::size_t arrived = 0, finished = 0;
+  std::size_t expected = 0, arrived = 0, finished = 0;
 };
 
 /// The operations in progress of one group, shared by its members.
 struct Queues {
-  explicit Queues(std::size_t members) : sends(members), receives(members), collectives(members) {}
-  std::vector<Operations> sends, receives;    // by receiver, in the order of posting
-  std::map<std::size_t, Exchange> exchanges;  // by number
-  std::vector<std::size_t> collectives;       // number begun, by member
+  explicit Queues(std::size_t members) : sends(members), receives(members), begun(members) {}
+  std::vector<Operations> sends, receives;  // by receiver, in the order of posting
+  /// The last two are agreements of calls, where members are absent.
+  enum Kind { collective, call, split };
+  std::map<std::pair<Kind, std::size_t>, Exchange> exchanges;  // by kind and number
+  std::vector<std::map<Kind, std::size_t>> begun;              // number begun, by member and kind
 };
 
 /// The queues of all groups of this job, by id and members. The first member makes them; the messages of a member
 /// that has left the group stay.
 auto& all_queues() {
-  static std::map<std::pair<Index, std::vector<int>>, std::shared_ptr<Queues>> all;
-  static int job = 0;
-  if (std::exchange(job, Scheduler::instance().job()) != Scheduler::instance().job()) all.clear();
-  return all;
+  using OfGroups = std::map<std::pair<Index, std::vector<int>>, std::shared_ptr<Queues>>;
+  std::any& all = Scheduler::instance().shared_by_wires;
+  if (!all.has_value()) all = OfGroups();
+  return std::any_cast<OfGroups&>(all);
 }
 std::shared_ptr<Queues> queues_of(Index id, const std::vector<int>& members) {
   std::shared_ptr<Queues>& queues = all_queues()[{id, members}];
@@ -104,7 +108,8 @@ class WireInMemory : public Wire {
  public:
   WireInMemory(Index id, std::vector<int> members)
       : id_(id), members_(std::move(members)), queues_(queues_of(id, members_)) {
-    place_ = static_cast<int>(std::ranges::find(members_, this_device()) - members_.begin());
+    place_ = place_of(this_device());
+    for (int member : members_) num_present_ += absence_.devices.contains(member) ? 0 : 1;
   }
   /// The last member removes the queues, unless they have messages.
   ~WireInMemory() override {
@@ -139,8 +144,17 @@ class WireInMemory : public Wire {
   Started gather(std::span<const char> mine, const std::vector<int>& lengths, std::span<char> all,
                  bool for_all) override;
 
+  bool is_absent(int place) const override {
+    return absence_.devices.contains(members_[static_cast<std::size_t>(place)]);
+  }
+  void treats_members_differently() override {
+    if (num_present_ < members_.size()) absence_.is_refuted = true;
+  }
+  Started agree(std::span<const Index> mine, std::span<Index> all, bool is_split) override;
+
  private:
   Started send_bytes(int to, int tag, std::span<const std::byte> bytes, bool is_eager) {
+    require_present(to);
     Scheduler::instance().note_progress();
     const auto receiver = static_cast<std::size_t>(to);
     if (const std::shared_ptr<Operation> other = match(queues_->receives[receiver], place_, tag))
@@ -153,6 +167,7 @@ class WireInMemory : public Wire {
   }
 
   Started receive_bytes(int from, int tag, std::span<std::byte> bytes) {
+    require_present(from);
     Scheduler::instance().note_progress();
     const auto me = static_cast<std::size_t>(place_);
     if (const std::shared_ptr<Operation> other = match(queues_->sends[me], from, tag))
@@ -163,16 +178,29 @@ class WireInMemory : public Wire {
     return std::make_unique<MessageInMemory>(std::move(mine), true);
   }
 
-  /// Begins the next collective. `finish` gets all members' contributions when all have begun it.
+  /// Begins the next collective of this kind. `finish` gets all members' contributions when all have begun it.
   template <class Finish>
-  Started contribute(std::span<const std::byte> contribution, Finish finish);
+  Started contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish);
+  /// Makes the contributions of absent members: equal ones, or numbers that grow evenly.
+  void fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const;
+  /// \throws Error missing
+  void require_present(int place) const {
+    if (is_absent(place))
+      throw Error(Code::missing,
+                  "a message: expected a device that runs, given one for which another stands");
+  }
 
+  int place_of(int device) const {
+    return static_cast<int>(std::ranges::find(members_, device) - members_.begin());
+  }
   /// A member's operation can proceed.
   void wake(int place) { Scheduler::instance().wake(members_[static_cast<std::size_t>(place)]); }
 
   Index id_;
   std::vector<int> members_;
   std::shared_ptr<Queues> queues_;
+  Absence& absence_ = Scheduler::instance().absence();
+  std::size_t num_present_ = 0;
   int place_ = 0;
 };
 
@@ -180,12 +208,12 @@ class WireInMemory : public Wire {
 template <class Finish>
 class ExchangeInMemory : public Transfer {
  public:
-  ExchangeInMemory(std::shared_ptr<Queues> queues, std::size_t number, Finish finish)
+  ExchangeInMemory(std::shared_ptr<Queues> queues, std::pair<Queues::Kind, std::size_t> number, Finish finish)
       : queues_(std::move(queues)), number_(number), finish_(std::move(finish)) {}
   bool test() override {
     if (is_done_) return true;
     Exchange& exchange = queues_->exchanges.at(number_);
-    if (exchange.arrived < exchange.contributions.size()) return false;
+    if (exchange.arrived < exchange.expected) return false;
     finish_(exchange.contributions);
     if (++exchange.finished == exchange.arrived) queues_->exchanges.erase(number_);
     return is_done_ = true;
@@ -194,36 +222,72 @@ class ExchangeInMemory : public Transfer {
 
  private:
   std::shared_ptr<Queues> queues_;
-  std::size_t number_;
+  std::pair<Queues::Kind, std::size_t> number_;
   Finish finish_;
   bool is_done_ = false;
 };
 
 template <class Finish>
-Started WireInMemory::contribute(std::span<const std::byte> contribution, Finish finish) {
+Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish) {
   Scheduler::instance().note_progress();
-  const std::size_t number = queues_->collectives[static_cast<std::size_t>(place_)]++;
+  const auto me = static_cast<std::size_t>(place_);
+  const std::pair number(kind, queues_->begun[me][kind]++);
   Exchange& exchange = queues_->exchanges[number];
+  exchange.expected = num_present_;
   exchange.contributions.resize(members_.size());
-  exchange.contributions[static_cast<std::size_t>(place_)].assign(contribution.begin(), contribution.end());
-  if (++exchange.arrived == members_.size())
-    for (int member : members_) Scheduler::instance().wake(member);
+  exchange.contributions[me].assign(contribution.begin(), contribution.end());
+  if (++exchange.arrived == num_present_) {
+    fill_in(exchange.contributions, kind == Queues::split);
+    for (int m : members_) Scheduler::instance().wake(m);
+  }
   return std::make_unique<ExchangeInMemory<Finish>>(queues_, number, std::move(finish));
+}
+
+void WireInMemory::fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const {
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const auto absent = absence_.devices.find(members_[m]);
+    if (absent == absence_.devices.end()) continue;
+    const auto first = static_cast<std::size_t>(place_of(absent->second.first));
+    const auto last = static_cast<std::size_t>(place_of(absent->second.last));
+    std::vector<std::byte>& mine = contributions[m];
+    mine.resize(contributions[static_cast<std::size_t>(place_)].size());
+    if (std::max(first, last) < members_.size() && contributions[first] == contributions[last])
+      mine = contributions[first];
+    else if (std::max(first, last) == members_.size() || !is_split)
+      absence_.is_refuted = true;
+    else
+      for (std::size_t at = 0; at < mine.size(); at += sizeof(Index)) {
+        Index a = 0, b = 0;
+        std::memcpy(&a, &contributions[first][at], sizeof(Index));
+        std::memcpy(&b, &contributions[last][at], sizeof(Index));
+        const auto [step, steps] = std::pair(absent->second.step, absent->second.steps);
+        absence_.is_refuted |= (b - a) * step % steps != 0;
+        a += (b - a) * step / steps;
+        std::memcpy(&mine[at], &a, sizeof(Index));
+      }
+  }
 }
 
 void join(const std::vector<std::vector<std::byte>>& contributions, std::span<std::byte> all) {
   for (const auto& bytes : contributions) {
-    std::ranges::copy(bytes, all.begin());
+    deliver(bytes, all);
     all = all.subspan(bytes.size());
   }
 }
 
 Started WireInMemory::all_gather(std::span<const Index> mine, std::span<Index> all) {
-  return contribute(std::as_bytes(mine), [all](const auto& of) { join(of, std::as_writable_bytes(all)); });
+  return contribute(Queues::collective, std::as_bytes(mine),
+                    [all](const auto& of) { join(of, std::as_writable_bytes(all)); });
+}
+
+Started WireInMemory::agree(std::span<const Index> mine, std::span<Index> all, bool is_split) {
+  if (num_present_ == members_.size()) return nullptr;
+  return contribute(is_split ? Queues::split : Queues::call, std::as_bytes(mine),
+                    [all](const auto& of) { join(of, std::as_writable_bytes(all)); });
 }
 
 Started WireInMemory::all_to_all(std::span<const Index> for_each, std::span<Index> of_each) {
-  return contribute(std::as_bytes(for_each),
+  return contribute(Queues::collective, std::as_bytes(for_each),
                     [of_each, place = static_cast<std::size_t>(place_)](const auto& of) {
                       for (std::size_t m = 0; m < of.size(); ++m)
                         std::memcpy(&of_each[m], of[m].data() + place * sizeof(Index), sizeof(Index));
@@ -232,9 +296,10 @@ Started WireInMemory::all_to_all(std::span<const Index> for_each, std::span<Inde
 
 Started WireInMemory::gather(std::span<const char> mine, const std::vector<int>&, std::span<char> all,
                              bool for_all) {
-  return contribute(std::as_bytes(mine), [all, wants = for_all || place_ == 0](const auto& of) {
-    if (wants) join(of, std::as_writable_bytes(all));
-  });
+  return contribute(Queues::collective, std::as_bytes(mine),
+                    [all, wants = for_all || place_ == 0](const auto& of) {
+                      if (wants) join(of, std::as_writable_bytes(all));
+                    });
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "emu/meta/memory.hpp"
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/runtime/collective_bodies.hpp"
@@ -46,8 +49,14 @@ class HostValues {
 
 namespace {
 
-void book(const Call& call, Collective collective, const Traffic& sent) {
+/// `is_even`: every member sends as much.
+void book(const Call& call, Collective collective, const Traffic& sent, bool is_even) {
+  if (!is_even) call.group().wire().treats_members_differently();
   if (sent.messages > 0) ledger().sent(call.group().id(), collective, sent);
+}
+
+bool are_equal(const std::vector<Index>& sizes) {
+  return std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end();
 }
 
 Traffic message_of(const Tensor& t) {
@@ -98,13 +107,16 @@ Tensor packed(Tensor&& t, int axis, const std::vector<Range>&) {
 Task all_reduce(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  book(call, Collective::all_reduce, ring_all_reduce(call.tensor.size(), call.devices(), call.me()));
+  const Index size = call.tensor.size();
+  book(call, Collective::all_reduce, ring_all_reduce(size, call.devices(), call.me()),
+       size % call.devices() == 0);
 }
 
 Task reduce_scatter(Call& call) {
   call.announce(MayDiffer::nothing());
   co_await call.agreement();
-  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes_of(call.slices), call.me()));
+  const std::vector<Index> sizes = sizes_of(call.slices);
+  book(call, Collective::reduce_scatter, ring_reduce_scatter(sizes, call.me()), are_equal(sizes));
 }
 
 Task all_gather(Call& call) {
@@ -123,7 +135,8 @@ Task all_gather(Call& call) {
   HostValues values(call, call.tensor, std::vector<Range>(slices.size(), all), elements);
   co_await call.messages();
   if (axis == 0) values.write_to(row);
-  book(call, Collective::all_gather, ring_all_gather(sizes_of(elements), call.me()));
+  const std::vector<Index> sizes = sizes_of(elements);
+  book(call, Collective::all_gather, ring_all_gather(sizes, call.me()), are_equal(sizes));
   call.tensor = Tensor();
   call.tensor = unpacked(std::move(row), whole, axis);
 }
@@ -145,7 +158,7 @@ Task all_to_all(Call& call) {
   Tensor outgoing = packed(std::move(call.tensor), split_axis, mine);
   Tensor row = concat_axis == 0 ? TensorMemory::make({total}) : TensorMemory::buffer(total);
   if (split_axis == 0 && concat_axis == 0) values.write_to(row);
-  book(call, Collective::all_to_all, pairwise_all_to_all(sizes_of(elements), call.me()));
+  book(call, Collective::all_to_all, pairwise_all_to_all(sizes_of(elements), call.me()), false);
   outgoing = Tensor();
   call.tensor = unpacked(std::move(row), incoming.result, concat_axis);
 }
@@ -157,13 +170,14 @@ Task broadcast(Call& call) {
   RootShape shape(call, root, call.tensor.shape());
   co_await shape;
   if (call.me() != root) call.tensor = TensorMemory::make(shape.shape());
-  book(call, Collective::broadcast, tree_broadcast(call.tensor.size(), call.devices(), call.me(), root));
+  book(call, Collective::broadcast, tree_broadcast(call.tensor.size(), call.devices(), call.me(), root),
+       false);
 }
 
 Task barrier(Call& call) {
   call.announce(MayDiffer::all());
   co_await call.agreement();
-  book(call, Collective::barrier, tree_barrier(call.devices(), call.me()));
+  book(call, Collective::barrier, tree_barrier(call.devices(), call.me()), false);
 }
 
 Task send_async(Call& call) {
@@ -175,7 +189,7 @@ Task send_async(Call& call) {
   call.exchange_shapes(src.shape(), target, source);
   co_await call.messages();
   if (source) require_same_shape(call, *source, call.request.into->shape());
-  if (target && *target != call.me()) book(call, Collective::send_async, message_of(src));
+  if (target && *target != call.me()) book(call, Collective::send_async, message_of(src), false);
 }
 
 Task send(Call& call) {

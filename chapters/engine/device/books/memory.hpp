@@ -2,10 +2,14 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/device/split.hpp"
 
 namespace shard {
+
+class Communicator;
 
 /// The memory that devices can use, in bytes. Doubles, since the size of a network may exceed any integer.
 struct Room {
@@ -23,5 +27,16 @@ bool tensors_have_elements();
 /// If tensors have no elements, the loop ends early: after the first call that leaves the bytes held unchanged and
 /// sends nothing. Its operations are then booked for the remaining calls, too.
 void for_each_alike(Index n, const std::function<void(Index)>& body);
+
+/// Devices that do the same: `count` of them, whose ids differ by multiples of `stride`, as along an axis of a mesh.
+struct AlikeDevices {
+  int count, stride;
+};
+/// Runs a job of this number of devices in which only the first and the last of alike devices run, on tensors without
+/// elements. They see a world of all devices, and stand for those between them. Returns the results of the body, by
+/// device. Nothing if tensors have elements, and if devices are found not to be alike: results differ, a call treats
+/// them in different ways, or a body ends in an error.
+std::optional<std::vector<std::string>> results_of_alike(
+    int devices, AlikeDevices alike, const std::function<std::string(Communicator& world)>& body);
 
 }  // namespace shard

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <sstream>
+
+#include "engine/device/books/memory.hpp"
+#include "engine/layouts/mesh.hpp"
 
 namespace shard {
 
@@ -37,8 +41,8 @@ class SameRows : public TrainingBatch {
   HostTensor row_;
 };
 
-/// The costs of the second step on this device. The first step, with one row, makes the optimizer's state.
-CostsOfStep my_costs(const Run& run) {
+/// The costs of the second step on this device. The first step, with few rows, makes the optimizer's state.
+CostsOfStep my_costs(const Run& run, Index rows_of_first) {
   const std::unique_ptr<ShardedEngine> engine =
       run.variant.make(run.group, run.network, run.arguments.options);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
@@ -46,7 +50,7 @@ CostsOfStep my_costs(const Run& run) {
   const Index parameters = ledger().live(Purpose::parameters);
   SameRows batch(run.network);
   Arguments of_first = run.arguments;
-  of_first.batch = 1;
+  of_first.batch = rows_of_first;
   training_step({run.group, run.variant, run.network, of_first}, *engine, *optimizer, batch);
   ledger().reset();
   training_step(run, *engine, *optimizer, batch);
@@ -59,6 +63,26 @@ CostsOfStep my_costs(const Run& run) {
           .operations = ledger().flops(),
           .sent = ledger().traffic(),
           .along = engine->sent_along()};
+}
+
+/// The devices that probably have the same costs: those along the axis data, or replica, of a mesh. Without a mesh,
+/// all devices.
+AlikeDevices perhaps_alike(const Run& run) {
+  const int devices = run.group.num_devices();
+  const std::optional<OptionText> option = run.variant.declared("--mesh");
+  if (!option) return {devices, 1};
+  const Options& given = run.arguments.options;
+  std::vector<std::string> names;
+  std::istringstream known(option->initial);
+  for (std::string name; std::getline(known, name, ',');) names.push_back(name);
+  const MeshShape mesh =
+      mesh_shape(given.has(option->name) ? given.given(option->name) : option->initial, names, devices);
+  int stride = devices;
+  for (const MeshAxis& axis : mesh.axes()) {
+    stride /= axis.size;
+    if (axis.name == "data" || axis.name == "replica") return {axis.size, stride};
+  }
+  return {1, 1};
 }
 
 std::string as_text(const CostsOfStep& c) {
@@ -84,9 +108,17 @@ CostsOfStep costs_from(const std::string& text) {
 std::vector<CostsOfStep> costs_of_step(const Run& run) {
   if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.arguments.options);
   const ChoosingInTurn choosing;
+  const AlikeDevices alike = perhaps_alike(run);
+  auto costs_in = [&](Communicator& group) {
+    return as_text(my_costs({group, run.variant, run.network, run.arguments}, alike.count));
+  };
+  std::optional<std::vector<std::string>> texts;
+  if (run.group.device_id() == 0 && alike.count > 2)
+    texts = results_of_alike(run.group.num_devices(), alike, costs_in);
+  if (run.group.exchange("costs", texts ? 1 : 0)[0] == 0)
+    texts = run.group.gather("costs", costs_in(run.group));
   std::vector<CostsOfStep> all;
-  for (const std::string& text : run.group.gather("costs", as_text(my_costs(run))))
-    all.push_back(costs_from(text));
+  for (const std::string& text : texts.value_or(std::vector<std::string>())) all.push_back(costs_from(text));
   return all;
 }
 

@@ -52,7 +52,20 @@ void Agreement::begin(Group& group, const Request& mine, MayDiffer difference) {
   words_[1] =
       has_extent ? mine.shape[static_cast<std::size_t>(difference.axis)] : mine.color.value_or(no_color);
   words_[2] = mine.number;
-  pass_on();
+  first_ = group.device_id();
+  at_once_ = group.wire().agree(words(0, 1), words_, mine.function == Request::split);
+  if (at_once_ == nullptr) return pass_on();
+  first_ = 0;
+  heard_ = group.num_devices();
+}
+
+std::optional<Blocked::Dependencies> Agreement::dependencies() const {
+  if (at_once_ == nullptr) return posts_.dependencies();
+  Blocked::Dependencies begun;
+  for (int d = 0; d < group_->num_devices(); ++d)
+    if (!group_->wire().is_absent(d))
+      begun.push_back({group_->member(d), group_->id(), Group::calls_slot, group_->calls_begun()});
+  return begun;
 }
 
 std::span<Index> Agreement::words(int first, int count) {
@@ -62,7 +75,7 @@ std::span<Index> Agreement::words(int first, int count) {
 
 const Index* Agreement::word(int place) const {
   const int n = group_->num_devices();
-  return &words_[word_size * static_cast<std::size_t>((place - group_->device_id() + n) % n)];
+  return &words_[word_size * static_cast<std::size_t>((place - first_ + n) % n)];
 }
 
 /// One round: sends the words that are here to the member heard_ places before, and receives new ones from the
@@ -78,6 +91,8 @@ void Agreement::pass_on() {
 
 bool Agreement::test() {
   if (is_left_out_) return true;
+  if (at_once_ != nullptr && !at_once_->test()) return false;
+  at_once_.reset();
   while (posts_.test()) {
     if (heard_ < group_->num_devices())
       pass_on();

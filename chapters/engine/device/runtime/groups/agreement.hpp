@@ -33,11 +33,11 @@ class Agreement : public Awaited {
   void begin(Group& group, const Request& mine, MayDiffer difference);
 
   bool test() override;
-  std::optional<Blocked::Dependencies> dependencies() const override { return posts_.dependencies(); }
+  std::optional<Blocked::Dependencies> dependencies() const override;
   /// \throws Error mismatch unless all members make the same call.
   void finish() override;
   /// Abandons its messages, since an error has ended the call.
-  void give_up() { posts_.give_up(); }
+  void give_up() { posts_.give_up(), at_once_.reset(); }
 
   /// The extent of a member's shape along the axis that may differ; of a split, its color, or `no_color`. Known once
   /// the exchange is complete.
@@ -58,9 +58,11 @@ class Agreement : public Awaited {
   const Request* mine_ = nullptr;
   bool is_left_out_ = false;
   int heard_ = 1;                           // members whose words have arrived or are being received
-  std::vector<Index> words_;                // of this member, the next one in the ring, and so on
+  int first_ = 0;                           // the place of the member whose words come first in words_
+  std::vector<Index> words_;                // of that member, the next one in the ring, and so on
   std::vector<std::vector<Index>> claims_;  // by member: a Claim as numbers, if fingerprints differ
   Posts posts_;
+  Started at_once_;  // instead of rounds, where members are absent
 };
 
 }  // namespace shard::runtime

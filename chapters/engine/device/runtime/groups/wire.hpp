@@ -47,6 +47,14 @@ class Wire {
   /// Concatenates the members' texts, which have these lengths, on member 0 or on all.
   virtual Started gather(std::span<const char> mine, const std::vector<int>& lengths, std::span<char> all,
                          bool for_all) = 0;
+
+  /// Whether another member stands for this one, since both do the same (emu/local/absence.hpp).
+  virtual bool is_absent(int) const { return false; }
+  /// Called where a call treats members in different ways: the absent ones are then not alike.
+  virtual void treats_members_differently() {}
+  /// Gathers the words of a call where members are absent; null where none is. In a split, the words of alike
+  /// members may differ.
+  virtual Started agree(std::span<const Index>, std::span<Index>, bool) { return nullptr; }
 };
 
 /// Makes a new wire of all devices of the job. A collective.
