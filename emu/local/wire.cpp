@@ -6,6 +6,7 @@
 #include <any>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "emu/local/absence.hpp"
@@ -243,6 +244,16 @@ Started WireInMemory::contribute(Queues::Kind kind, std::span<const std::byte> c
   return std::make_unique<ExchangeInMemory<Finish>>(queues_, number, std::move(finish));
 }
 
+/// The number at this step, if numbers grow evenly from the first to the last. Nothing if it is not whole, and for
+/// numbers that are no ids or keys, such as no color.
+std::optional<Index> between(Index first, Index last, const Absence::Between& at) {
+  constexpr Index most = Index{1} << 31;
+  if (first == last) return first;
+  if (std::min(first, last) < -most || std::max(first, last) > most) return std::nullopt;
+  if ((last - first) * at.step % at.steps != 0) return std::nullopt;
+  return first + (last - first) * at.step / at.steps;
+}
+
 void WireInMemory::fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const {
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const auto absent = absence_.devices.find(members_[m]);
@@ -260,9 +271,9 @@ void WireInMemory::fill_in(std::vector<std::vector<std::byte>>& contributions, b
         Index a = 0, b = 0;
         std::memcpy(&a, &contributions[first][at], sizeof(Index));
         std::memcpy(&b, &contributions[last][at], sizeof(Index));
-        const auto [step, steps] = std::pair(absent->second.step, absent->second.steps);
-        absence_.is_refuted |= (b - a) * step % steps != 0;
-        a += (b - a) * step / steps;
+        const std::optional<Index> number = between(a, b, absent->second);
+        absence_.is_refuted |= !number;
+        if (number) a = *number;
         std::memcpy(&mine[at], &a, sizeof(Index));
       }
   }

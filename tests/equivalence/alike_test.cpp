@@ -95,6 +95,14 @@ const Row rows[] = {
        return std::string();
      },
      std::nullopt},
+    {"a group without the last",
+     3,
+     {3, 1},
+     [](Communicator& w) {
+       w.split(w.device_id() == 2 ? std::nullopt : std::optional<Index>(0), 0);
+       return std::string();
+     },
+     std::nullopt},
     {"slices that differ",
      3,
      {3, 1},
