@@ -3,6 +3,7 @@ them.
 
 A kernel that lets users make namespaces isolates best, by Debian's bubblewrap. A container often forbids that;
 there root can at least run programs as another user."""
+import contextlib
 import fcntl
 import os
 import pwd
@@ -17,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from setup import fail, run
+from setup import descendants, fail, run
 
 SHARED = ("/tmp", "/dev/shm", "/var/tmp")  # every user may write here
 INSIDE = "SHARDBOOK_GRADER_IS_INSIDE"  # set if this process is in namespaces of its own
@@ -155,11 +156,7 @@ class Sandbox:
         """Kills processes of the other user that have left the job's group. (Namespaces need no kill.)"""
         if self.kind == "user":
             while mine := self.of_account():  # a killed process may just have started another one
-                for number in mine:
-                    try:
-                        os.kill(number, signal.SIGKILL)
-                    except OSError:
-                        pass
+                kill(mine)
                 time.sleep(0.005)
             for path in self.files_of_account():
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
@@ -170,7 +167,7 @@ class Sandbox:
     def of_account(self):
         """The other user's processes, without those that have ended."""
         found = []
-        for number, _ in processes():
+        for number in processes():
             try:
                 folder = Path("/proc", str(number))
                 if folder.stat().st_uid == self.account.pw_uid and (folder / "cmdline").read_bytes():
@@ -178,6 +175,12 @@ class Sandbox:
             except OSError:
                 pass  # it has just ended
         return found
+
+
+def kill(numbers):
+    for number in numbers:
+        with contextlib.suppress(OSError):  # it has just ended
+            os.kill(number, signal.SIGKILL)
 
 
 def reap_orphans():
@@ -214,24 +217,8 @@ def has_account(name):
 
 
 def processes():
-    """Yields (number, parent's number) of each process."""
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                yield int(entry), int(Path("/proc", entry, "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                pass  # it has just ended
-
-
-def descendants(root):
-    children = {}
-    for number, parent in processes():
-        children.setdefault(parent, []).append(number)
-    found, left = [], [root]
-    while left:
-        found += (more := children.get(left.pop(), []))
-        left += more
-    return found
+    """The numbers of all processes."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
 
 
 class Job:
@@ -268,7 +255,8 @@ class Job:
 
     def look(self):
         """Reads the use of the processes from the kernel."""
-        numbers, resident = descendants(self.child.pid), 0
+        _, *numbers = descendants(self.child.pid)
+        resident = 0
         for number in numbers:
             try:
                 folder = Path("/proc", str(number))
@@ -291,15 +279,9 @@ class Job:
     def end(self):
         """Kills the command with its group. bubblewrap's first process takes its namespace with it."""
         if self.child.poll() is None:
-            for number in [self.child.pid, *descendants(self.child.pid)]:
-                try:
-                    os.kill(number, signal.SIGKILL)
-                except OSError:
-                    pass
-        try:
+            kill(descendants(self.child.pid))
+        with contextlib.suppress(OSError):
             os.killpg(self.child.pid, signal.SIGKILL)
-        except OSError:
-            pass
         self.child.wait()
         self.end_all()
         reap_orphans()
