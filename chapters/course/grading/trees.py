@@ -4,7 +4,6 @@ import hashlib
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import exercises
 import starters
