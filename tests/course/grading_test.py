@@ -25,9 +25,9 @@ import numpy as np
 import class_view
 import exercises
 import judge
-import layer_problems
 import problems
 import results
+import small_problems
 import submission
 from grading import Graded, Part, parts_of, tests_of
 from problems import Asked, Test, settled
@@ -394,7 +394,7 @@ class Judged(Folder):
                              (Asked(Test("3 --only LayerNorm", "public", "word"), "07_layers"), "bias")):
             if asked.problem is None:
                 whole = {"bias": np.arange(4.0), "output": np.ones((3, 2))}
-                asked.problem = layer_problems.LayerProblem.of("LayerNorm", whole)
+                asked.problem = small_problems.LayerProblem.of("LayerNorm", whole)
             whole = [{name: (t, [0] * t.ndim) for name, t in asked.expected.items()} for _ in range(3)]
             whole[2][words] = (whole[2][words][0] + 1000.5, [0])
             self.asked, self.parts = asked, whole
@@ -405,13 +405,13 @@ class Judged(Folder):
         numbers, words = np.random.default_rng(1), "4 --only 'cross entropy'"
         given = {"input": numbers.integers(-3, 4, (9, 13)) * 1.0, "labels": np.arange(9) * 1.0,
                  "output_grad": np.array([0.5])}
-        right = layer_problems.cross_entropy(given, 1)[0]
+        right = small_problems.cross_entropy(given, 1)[0]
         self.assertNotEqual(right["output"], 0)
-        for wrong, text in [("", ""), *layer_problems.CROSS_ENTROPY.items()]:
+        for wrong, text in [("", ""), *small_problems.CROSS_ENTROPY.items()]:
             self.asked = Asked(Test(words, "public", "word"), "07_layers")
-            self.asked.problem = layer_problems.LayerProblem.of(
+            self.asked.problem = small_problems.LayerProblem.of(
                 "cross entropy", right | {f"given/{name}": t for name, t in given.items()})
-            devices = layer_problems.cross_entropy(given, 4, wrong)
+            devices = small_problems.cross_entropy(given, 4, wrong)
             self.parts = [{"output": (d["output"], [0]), "input_grad": (d["input_grad"], [0, 0])}
                           for d in devices]
             self.forms = self.figures = [{"bytes": 1, "messages": 1, "parameters": 0}] * 4

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from holes import Misplaced
 from judge import Counted, Outcome, cause_in, judge, read_device
-from layer_problems import LayerProblem
 from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
 from shardbook import SAYS
+from small_problems import LayerProblem
 from submission import answer_to, repository_in
 from trees import in_bodies
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layer_problems import LayerProblem
 from problems import shardbook
+from small_problems import LayerProblem
 from shardbook import SAYS, Difference, Refused, Stored, Verdict
 
 # Bytes that depend on timing: sent beside tensors, and held by processes.
