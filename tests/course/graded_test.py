@@ -4,6 +4,7 @@ BUILD/course-test."""
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ class Graded(unittest.TestCase):
         for name, (_, points, said) in SUBMISSIONS.items():
             with self.subTest(name):
                 self.assertEqual(rows[name], points, self.why(name))
-                self.assertRegex(self.why(name), said)
+                self.assertTrue(re.search(said, self.why(name)), self.why(name))
 
     def test_no_solution_is_told(self):
         secret = "Partial out = matmul(h, block.w1)"

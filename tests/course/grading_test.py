@@ -275,7 +275,7 @@ class Box(Folder):
     def test_nothing_stays(self):
         for _ in range(20):  # a namespace ends a moment after its first process
             self.sh("setsid sh -c 'sleep 60' & (sleep 60 &) ; exit 0")
-            left = [name for number in sandbox.processes()
+            left = [name for number, _ in sandbox.processes()
                     if "sleep" in (name := Path(f"/proc/{number}/cmdline").read_text())]
             self.assertEqual(left, [])
 
@@ -330,7 +330,7 @@ class AsAnotherUser(unittest.TestCase):
             self.assertEqual({path.stat().st_uid for path in (out, out / "a")}, {0})
             self.assertEqual(sorted(p.name for p in Path(name).rglob("*")), ["a", "out"])
             self.assertFalse(Path("/tmp/mine").exists())
-            left = [number for number in sandbox.processes()  # a process that has ended has no command line
+            left = [number for number, _ in sandbox.processes()  # a process that has ended has no command line
                     if os.stat(f"/proc/{number}").st_uid == box.account.pw_uid
                     and Path(f"/proc/{number}/cmdline").read_bytes()]
             self.assertEqual(left, [])
