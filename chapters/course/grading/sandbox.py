@@ -225,8 +225,8 @@ def processes():
 
 
 def descendants(root):
-    """The processes below this one. (setup's takes twice as long, since it reads each thread. The more often a job
-    is looked at, the more exact is what is counted.)"""
+    """The processes below this one. (setup's takes twice as long, since it reads each thread. The more often a
+    job is looked at, the more exact is what is counted.)"""
     children = {}
     for number, parent in processes():
         children.setdefault(parent, []).append(number)
