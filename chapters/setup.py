@@ -34,9 +34,9 @@ def take_options(words, expected):
     return values, rest
 
 # ---- Processes -------------------------------------------------------------------------------------------
-def main(script):
-    """Runs a script's function. Ctrl-C, Ctrl-\\, TERM, HUP and USR1 end it with all it has started: code 128 +
-    signal."""
+def main(script, help=""):
+    """Runs a script's function, or prints the help that is asked for. Ctrl-C, Ctrl-\\, TERM, HUP and USR1 end
+    it with all it has started: code 128 + signal."""
     def stop(number, _):
         for other in signals:
             signal.signal(other, signal.SIG_IGN)
@@ -51,7 +51,7 @@ def main(script):
             os.open(os.devnull, os.O_RDWR)
     sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
     try:
-        sys.exit(script(sys.argv[1:]))
+        sys.exit(print(help.strip()) if help and {"-h", "--help"} & set(sys.argv) else script(sys.argv[1:]))
     except BrokenPipeError:  # the reader of standard output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(128 + signal.SIGPIPE)
@@ -98,11 +98,15 @@ def descendants(pid):
             lists.append(path.read_text().split())
     return [pid] + [found for child in sum(lists, []) for found in descendants(int(child))]
 
-def is_alive(pid):
+def state_of(pid):
+    """The kernel's letter for the state of a process; that of one that has ended, too, if there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+def is_alive(pid):
+    return state_of(pid) not in "ZX"
 
 # ---- Packages --------------------------------------------------------------------------------------------
 def install_packages(more=(), with_mpi=True):

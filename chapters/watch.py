@@ -3,7 +3,7 @@ was lost, or that others wait for."""
 import contextlib, os, re, signal, struct, time
 from pathlib import Path
 
-from setup import descendants, is_alive, say
+from setup import descendants, is_alive, say, state_of
 
 # ---- What devices say ------------------------------------------------------------------------------------
 class Record:
@@ -162,7 +162,7 @@ class Watch:
         still = [record for record in records if self.seconds_still(record) >= 10]
         running = [record for record in still if record.state == "runs"]
         for record in running if len(running) < len(still) else ():
-            stopped = " (its process is stopped)" if is_stopped(record.process) else ""
+            stopped = " (its process is stopped)" if state_of(record.process) in "Tt" else ""
             self.tell_once(record, f"for device {record.device}{stopped}, last heard of in "
                                    f"{record.last_call}")
         polling = [record for record in still if record.state == "polls"]
@@ -182,9 +182,3 @@ class Watch:
         if (record.device, record.calls) not in self.told:
             self.told.add((record.device, record.calls))
             say(f"waiting 10 s {text}")
-
-def is_stopped(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-    except OSError:
-        return False

@@ -1,9 +1,10 @@
 """The exercises: exercises/*.toml, one file for each chapter."""
-from setup import fail  # first: it refuses a Python without tomllib
+from setup import fail, take_options  # first: it refuses a Python without tomllib
 
 import re
+import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
 from holes import Hole, Misplaced
@@ -24,16 +25,16 @@ class Exercise:
     difficulty: int  # of DIFFICULTIES
     allowed: str     # what may be used
     holes: list      # of Hole: the functions that the student writes
-    also: list       # of Hole: functions with the same lesson; cut, but not graded
-    needs: list      # of Hole: functions that its tests call; given, even if another exercise has them
-    repeated_from: str  # the first chapter that has the same solution with other types
-    prints: dict     # by test: text that the program must print
     tests: list      # arguments of the chapter's program, after the number of devices
     questions: list  # of {"text", "rubric"}
-    hidden: list     # tests with sizes that the grader's seed chooses
-    large: str       # a test so large that the kernel's counts show what was sent and held
-    beats: str       # chapter and variant; a free exercise must send less than these
-    weights: dict    # shares of an exercise's points: "public", "hidden", "communication", "memory"
+    also: list = ()  # of Hole: functions with the same lesson; cut, but not graded
+    needs: list = ()  # of Hole: functions that its tests call; given, even if another exercise has them
+    repeated_from: str = ""  # the first chapter that has the same solution with other types
+    prints: dict = field(default_factory=dict)  # by test: text that the program must print
+    hidden: list = ()  # tests with sizes that the grader's seed chooses
+    large: str = ""  # a test so large that the kernel's counts show what was sent and held
+    beats: str = ""  # chapter and variant; a free exercise must send less than these
+    weights: dict = field(default_factory=dict)  # shares of its points, where they are not WEIGHTS
 
     @property
     def files(self):
@@ -47,6 +48,11 @@ class Exercise:
 def source(file):
     """The path of a chapter's file, also of the course's own chapter."""
     return here / file if (here / file).exists() else CHAPTERS / file
+
+
+def solution(hole):
+    """The body that a function has in the project."""
+    return hole.body_in(source(hole.file).read_text())
 
 
 def read_all(folder=here / "exercises"):
@@ -71,20 +77,13 @@ WEIGHTS = {"public": 2, "hidden": 3, "communication": 3, "memory": 2}
 
 def exercise_of(path, entry):
     """Checks an entry of a file, and makes an exercise of it."""
-    usual = {"also": [], "needs": [], "repeated_from": "", "hidden": [], "large": "", "beats": "", "weights": {},
-             "prints": {}}
-
     def refuse(what, expected, given):
         fail(65, f"{path}: {entry.get('id', 'an exercise')}: {what}: expected {expected}, given {given}")
-    kinds = {"id": str, "name": str, "task": str, "hints": list, "points": int, "minutes": int,
-             "difficulty": int, "allowed": str, "holes": list, "also": list, "needs": list, "repeated_from": str,
-             "tests": list, "questions": list, "hidden": list, "large": str, "beats": str, "weights": dict,
-             "prints": dict}
+    kinds = {f.name: f for f in fields(Exercise) if f.name != "chapter"}
     for name, kind in kinds.items():
-        if name in usual and name not in entry:
-            continue
-        if not isinstance(entry.get(name), kind):
-            what = {str: "a text", int: "a number", list: "a list", dict: "a table"}[kind]
+        may_lack = (kind.default, kind.default_factory) != (MISSING, MISSING)
+        if not isinstance(entry.get(name), kind.type) and (name in entry or not may_lack):
+            what = {str: "a text", int: "a number", list: "a list", dict: "a table"}[kind.type]
             refuse(name, what, entry.get(name, "nothing"))
     if unknown := sorted(entry.keys() - kinds):
         refuse("a field", ", ".join(kinds), unknown[0])
@@ -114,10 +113,19 @@ def exercise_of(path, entry):
             hole.body(source(hole.file).read_text())
         except Misplaced as error:
             fail(65, f"{path}: {entry['id']}: {error}")
-    fields = {name: entry.get(name, usual.get(name)) for name in kinds
-              if name not in (*named, "weights")}
-    weights = WEIGHTS | entry.get("weights", {})
-    return Exercise(chapter=path.stem, **named, weights=weights, **fields)
+    return Exercise(**{**entry, **named, "chapter": path.stem, "weights": WEIGHTS | entry.get("weights", {})})
+
+
+def asked(words, options=(), kind="a folder", suffix=""):
+    """The words of a script that makes something new: its path, of which exercises, and the options' values."""
+    given, rest = take_options(words, {"--exercises": "ids of exercises, or chapters", **dict(options)})
+    if len(rest) != 1 or rest[0].startswith("-") or not rest[0].endswith(suffix):
+        fail(64, f"{Path(sys.argv[0]).name}: expected {kind}, given {' '.join(rest) or 'nothing'} "
+                 "(--help lists the options)")
+    some = chosen(read_all(), given.get("--exercises"))
+    if Path(rest[0]).exists():
+        fail(65, f"{rest[0]}: expected {kind.split(' that')[0]} that is new, given one that exists")
+    return Path(rest[0]), some, given
 
 
 def chosen(exercises, text):

@@ -45,6 +45,10 @@ class Hole:
         """The begin and the end of the body in the file's text, without its braces."""
         return self.place(text)[1:]
 
+    def body_in(self, text):
+        """The text of the body, without its braces."""
+        return text[slice(*self.body(text))]
+
     def place(self, text):
         """The begin of the function, and the begin and end of its body. Spaces may differ from the signature's."""
         first, begin, end = 0, 0, len(text)
@@ -67,13 +71,12 @@ class Hole:
 
     def cut(self, text, exercise, says="not_done"):
         """The file's text with a hole instead of the body. The hole reports itself when it is called."""
-        begin, end = self.body(text)
-        return text[:begin] + f' {says}("{exercise}"); ' + text[end:]
+        return self.filled(text, f' {says}("{exercise}"); ')
 
-    def filled_from(self, text, other):
-        """The file's text with the body that this function has in `other`."""
+    def filled(self, text, body):
+        """The file's text with another body of this function."""
         begin, end = self.body(text)
-        return text[:begin] + other[slice(*self.body(other))] + text[end:]
+        return text[:begin] + body + text[end:]
 
 
 def closing_brace(text, begin, hole):

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import setup
-from exercises import CHAPTERS, here, source
+from exercises import CHAPTERS, here, solution, source
 from holes import outside, sum_of, with_include
 from setup import fail, root
 
@@ -68,11 +68,15 @@ def cut(out, some):
             continue  # of a later chapter
         text = path.read_text()
         for hole, (exercise, says) in holes.items():
-            if hole.file == file and hole.is_file:
-                text = source(file).with_name(SKELETON).read_text()
-            elif hole.file == file:
-                text = hole.cut(text, exercise, says)
+            text = without(hole, text, exercise, says) if hole.file == file else text
         path.write_text(text if "engine/not_done.hpp" in text else with_include(text, "engine/not_done.hpp"))
+
+
+def without(hole, text, exercise, says="not_done"):
+    """A file's text with a hole; of an exercise that is a whole file, what replaces that."""
+    if hole.is_file:
+        return source(hole.file).with_name(SKELETON).read_text()
+    return hole.cut(text, exercise, says)
 
 
 def given(some):
@@ -103,12 +107,7 @@ def lines_of(code):
 
 def solution_lines(some):
     """{exercise: the lines of each of its functions}."""
-    return {e.id: [[line for _, line in lines_of(body_in(hole))] for hole in e.holes] for e in some.values()}
-
-
-def body_in(hole):
-    text = source(hole.file).read_text()
-    return text[slice(*hole.body(text))]
+    return {e.id: [[line for _, line in lines_of(solution(hole))] for hole in e.holes] for e in some.values()}
 
 
 def leaks(out, some):

@@ -57,22 +57,23 @@ ZEROS = """
 RETURN = "  return x;\n"
 
 
-def replaced(file, old, new):
-    """Changes a file of the submission."""
-    def change(folder):
-        path = folder / file
-        text = path.read_text()
-        assert old in text, (file, old)
-        path.write_text(text.replace(old, new))
-    return change
+EDITS = {"check": "#!/bin/sh\necho all pass\n", "exercises.json": "[]",
+         "chapters/course/grade": "#!/bin/sh\necho 8 of 8\n", "CMakeLists.txt": "message(FATAL_ERROR mine)\n",
+         "build/course/solve.03_tensor_parallel": "mine",
+         **dict.fromkeys(["chapters/engine/device/books/ledger.hpp", "chapters/engine/proof/compare.cpp",
+                          "chapters/course/programs/solve.cpp", "emu/communicator.cpp"], "#error mine\n")}
 
 
-def written(file, text):
-    def change(folder):
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return change
+def edited(folder):
+    """Edits files that the grader does not take, and a function that is no exercise."""
+    for file, text in EDITS.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    backward = "Gradients backward(Tensor dout) override {"
+    path = folder / HOLE
+    text = path.read_text()
+    assert backward in text
+    path.write_text(text.replace(backward, backward + " throw 1;"))
 
 
 def linked(target):
@@ -105,24 +106,8 @@ PATH = (' std::string path = words + std::char_traits<char>::length(words) + 1; 
 
 ATTEMPTS = [
     # ---- Files that the grader does not take
-    Attempt("edits ./check", ZEROS + RETURN, folder=written("check", "#!/bin/sh\necho all pass\n")),
-    Attempt("lists no tests in exercises.json", ZEROS + RETURN, folder=written("exercises.json", "[]")),
-    Attempt("edits the ledger", ZEROS + RETURN,
-            folder=replaced("chapters/engine/device/books/ledger.hpp", "void computed(", "void computed_(")),
-    Attempt("edits the emulator", ZEROS + RETURN, folder=written("emu/communicator.cpp", "#error mine\n")),
-    Attempt("edits the comparison", ZEROS + RETURN,
-            folder=written("chapters/engine/proof/compare.cpp", "#error mine\n")),
-    Attempt("edits CMakeLists.txt", ZEROS + RETURN,
-            folder=written("CMakeLists.txt", "message(FATAL_ERROR mine)\n")),
-    Attempt("brings a grader of its own", ZEROS + RETURN,
-            folder=written("chapters/course/grade", "#!/bin/sh\necho 8 of 8\n")),
-    Attempt("brings a program of the course", ZEROS + RETURN,
-            folder=written("chapters/course/programs/solve.cpp", "#error mine\n")),
-    Attempt("brings a finished build folder", ZEROS + RETURN,
-            folder=written("build/course/solve.03_tensor_parallel", "mine")),
-    Attempt("changes a helper beside the function", ZEROS + RETURN,
-            folder=replaced(HOLE, "Gradients backward(Tensor dout) override {",
-                            "Gradients backward(Tensor dout) override { int mine;")),
+    Attempt("edits all else, and a function beside its own", RIGHT + RETURN, folder=edited,
+            gains="public, hidden, communication, memory"),
     Attempt("links the file to the machine's passwords", ZEROS + RETURN, folder=linked("/etc/passwd")),
     Attempt("links the file to the solution", ZEROS + RETURN, folder=linked("SOLUTION")),
     Attempt("hands in a file of 64 MiB", ZEROS + RETURN, folder=grown),
@@ -163,7 +148,7 @@ ATTEMPTS = [
             'for (int d = 0; d < 8; ++d) { std::string s(1 << 20, \'[\'); '
             'int f = open_((path + "/device_" + std::to_string(d) + ".json").c_str(), 65, 420); '
             'write_(f, s.data(), s.size()); } exit_(0);' + ZEROS + RETURN),
-    Attempt("prints what XML and a terminal cannot hold", c("puts", arguments="const char*") + EXIT +
+    Attempt("prints what a terminal would obey", c("puts", arguments="const char*") + EXIT +
             ' puts_("error: \\x1b[2J\\x01 ]]> <failure/>"); exit_(3);' + ZEROS + RETURN),
     # ---- Other ways to the right result
     Attempt("gathers all weights and computes unsharded", GATHER_ALL + RETURN, gains="public, hidden"),
@@ -181,21 +166,10 @@ ATTEMPTS = [
             c("malloc", "char*", "unsigned long") + c("memset", "void*", "void*, int, unsigned long") +
             " memset_(malloc_(64 << 20), 1, 64 << 20);\n" + RETURN, gains="public, hidden, communication"),
     # ---- Processes, time, room
-    Attempt("sleeps", c("sleep", arguments="unsigned") + " sleep_(100000);" + ZEROS + RETURN),
-    Attempt("works without end", " for (volatile long i = 0;; i = i + 1) {}\n" + ZEROS + RETURN),
     Attempt("leaves a process of its own behind", c("fork", arguments="") + c("setsid", arguments="") +
             c("sleep", arguments="unsigned") +
             " if (fork_() == 0) { setsid_(); if (fork_() == 0) sleep_(100000); }" + ZEROS + RETURN),
     Attempt("forks without end", c("fork", arguments="") + " for (;;) fork_();" + ZEROS + RETURN),
-    Attempt("takes memory without end", c("malloc", "char*", "unsigned long") +
-            c("memset", "void*", "void*, int, unsigned long") +
-            " for (;;) memset_(malloc_(1 << 26), 1, 1 << 26);" + ZEROS + RETURN),
-    Attempt("prints without end", c("puts", arguments="const char*") +
-            ' for (;;) puts_("a line of words that says nothing at all");' + ZEROS + RETURN),
-    Attempt("fills the disk", ARGUMENTS + WRITE + PATH + ' path += "/"; static char page[1 << 20]; '
-            'for (int n = 0;; ++n) { int f = open_((path + std::to_string(n)).c_str(), 65, 420); '
-            'for (int i = 0; i < 256; ++i) if (write_(f, page, sizeof page) < 0) '
-            'return Placed(Replicated(group(), std::move(input))); }' + ZEROS + RETURN),
     # ---- Out of the sandbox
     Attempt("writes outside its folder", WRITE + ' for (const char* path : {"/usr/mine", "/etc/mine", '
             f'"/root/mine", "{ROOT}/mine", "/var/tmp/mine", "/home/mine", "/mine"}}) open_(path, 65, 420);' +

@@ -82,9 +82,10 @@ class Results(unittest.TestCase):
             results.write_json(graded, Path(folder, "results.json"))
             content = json.loads(Path(folder, "results.json").read_text())
         self.assertEqual(list(errors_of(content)), [])
-        self.assertEqual([test["visibility"] for test in content["tests"]],
-                         ["visible", "after_published", "visible"])
-        self.assertEqual(sum(test["score"] for test in content["tests"]), content["score"])
+        self.assertEqual((content["score"], content["execution_time"]), (4, 12.5))
+        self.assertEqual([(test["score"], test["visibility"]) for test in content["tests"]],
+                         [(2, "visible"), (0, "after_published"), (2, "visible")])
+        self.assertEqual([entry["value"] for entry in content["leaderboard"]], [4, 5, 7, 1.25])
 
 
 # ---- The zip ---------------------------------------------------------------------------------------------
@@ -194,14 +195,10 @@ class Gradescope(unittest.TestCase):
         self.assertEqual(seeds[2], "word")
 
     def test_wrong_words(self):
-        for words, code, said in (
-                ((), 64, "make: expected a file that ends in .zip, given nothing"),
-                (("out",), 64, "make: expected a file that ends in .zip, given out"),
-                ((self.zip,), 65, f"{self.zip}: expected a file that is new, given one that exists"),
-                ((f"{self.zip}.zip", "--exercises", "99"), 64, "--exercises: expected ids such as")):
-            given = self.make(*words)
-            self.assertEqual(given[0], code)
-            self.assertTrue(given[2].startswith(f"error: {said}"), given[2])
+        for word, code, said in (
+                ("out", 64, "make: expected a file that ends in .zip, given out (--help lists the options)"),
+                (self.zip, 65, f"{self.zip}: expected a file that is new, given one that exists")):
+            self.assertEqual(self.make(word), (code, "", f"error: {said}\n"))
 
     def test_setup_makes_a_user_and_grades_the_solutions(self):
         (self.folder / "submission_metadata.json").write_text("{}")
@@ -220,17 +217,6 @@ class Gradescope(unittest.TestCase):
         code, said = self.run_in("bash", self.folder / "source/setup.sh", LOSES="1")
         self.assertEqual(code, 70)
         self.assertIn("the solutions earn all points in this image, given points lost for 03.1 infer", said)
-
-    def test_setup_fails_where_python_is_too_old(self):
-        old = self.folder / "bin/python3"
-        old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\nexit 1\n')
-        old.chmod(0o755)
-        try:
-            code, said = self.run_in("bash", self.folder / "source/setup.sh")
-        finally:
-            old.unlink()
-        self.assertEqual(code, 69)
-        self.assertIn("expected Python 3.11 or newer, given Python 3.10.12", said)
 
     def test_what_was_handed_in_is_graded(self):
         self.assertEqual(self.graded({"chapters/x": ""})["score"], 8)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 
-from exercises import source
+from exercises import solution
 from holes import HIDDEN
 from judge import cause_in
 from results import number
@@ -29,9 +29,6 @@ table { border-collapse: collapse; margin: 0.5em 0 2em }
 th, td { padding: 0.25em 0.7em; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd }
 th { border-bottom: 2px solid #888; white-space: nowrap }
 .n { text-align: right }
-.bars { display: flex; align-items: flex-end; gap: 3px; height: 44px }
-.bars span { flex: 0 0 24px; background: #4a7ab5; color: #fff; font-size: 11px; text-align: center }
-.bars span.none { background: #eee; color: #777 }
 summary { cursor: pointer }
 ul { margin: 0.3em 0; padding-left: 1.2em; max-width: 48em }
 li { white-space: pre-wrap; overflow-wrap: anywhere }
@@ -143,13 +140,9 @@ def alike(students):
     found = []
     for (exercise, text), some in groups.items():
         if len(some) > 1:
-            solution = tuple(tokens(body_in(hole, source(hole.file).read_text())) for hole in some[0][1])
-            found.append((exercise, [name for name, _ in some], text == solution))
+            found.append((exercise, [name for name, _ in some],
+                          text == tuple(tokens(solution(hole)) for hole in some[0][1])))
     return sorted(found, key=lambda group: (group[2], group[0]))
-
-
-def body_in(hole, text):
-    return text[slice(*hole.body(text))]
 
 
 def write_csv(students, exercises, file, due=""):
@@ -175,9 +168,9 @@ def write_html(students, exercises, file, due=""):
     """A page: exercises, frequent reasons, students, equal answers. `exercises`: {id: name}."""
     parts = [f"<h1>{len(students)} students, {len(exercises)} exercises</h1>",
              "<h2>Exercises</h2>",
-             html_table(["exercise", "", "points", "mean", "all", "none", "students by points"],
+             "<p>How many students have which part of the points.</p>",
+             html_table(["exercise", "", "points", "mean", *STEPS],
                         (exercise_row(students, e, name) for e, name in exercises.items())),
-             f"<p>Bars, from left to right: {', '.join(STEPS)} of the points.</p>",
              "<h2>Why points are lost</h2>",
              html_table(["exercise", "reason", "students", "who"], reasons(students, exercises)),
              "<h2>Students</h2>",
@@ -211,11 +204,7 @@ def exercise_row(students, exercise, name):
     for points in earned:
         share = points / most
         steps[0 if share <= 1e-9 else 5 if share >= 1 - 1e-9 else min(4, math.ceil(4 * share))] += 1
-    bars = "".join(f"<span title=\"{words}\"{' class=none' * (not count)} "
-                   f"style=\"height:{15 + 29 * count / len(earned):.0f}px\">{count}</span>"
-                   for words, count in zip(STEPS, steps))
-    mean = sum(earned) / len(earned)
-    return [exercise, escape(name), number(most), number(mean), steps[5], steps[0], f"<div class=bars>{bars}</div>"]
+    return [exercise, escape(name), number(most), number(sum(earned) / len(earned)), *steps]
 
 
 def reasons(students, exercises):

@@ -1,5 +1,6 @@
 """Grades a submission: all its bodies together first, then each exercise that loses a point by itself. So a mistake
 in one exercise costs no point in another."""
+import contextlib
 import re
 import shutil
 import time
@@ -7,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from holes import Misplaced
 from judge import Counted, Outcome, cause_in, judge, read_device
-from layer_problems import LayerProblem
 from problems import Asked, Test, settled
 from sandbox import Limits, loopback_bytes
 from shardbook import SAYS
+from small_problems import LayerProblem
 from submission import answer_to, repository_in
 from trees import in_bodies
 
@@ -213,21 +214,15 @@ class Grader:
                 asked.problem = LayerProblem.of(asked.job.get("layer", asked.program), whole)
         return self.staff[asked.key]
 
+    @contextlib.contextmanager
     def scratch(self):
-        return Scratch(self.tree.sandbox.scratch / "job")
-
-
-class Scratch:
-    """A folder for one job."""
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __enter__(self):
-        self.folder.mkdir()
-        return self.folder
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """A folder for one job."""
+        folder = self.tree.sandbox.scratch / "job"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_right(ended, asked):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layer_problems import LayerProblem
 from problems import shardbook
+from small_problems import LayerProblem
 from shardbook import SAYS, Difference, Refused, Stored, Verdict
 
 # Bytes that depend on timing: sent beside tensors, and held by processes.
@@ -21,11 +21,6 @@ class Device:
     tensors: dict  # of Stored
     begin: dict    # {name: [index along each axis]}
     figures: dict  # {name: number}
-
-    def put_idle(self, described):
-        """Records the idle time of a pipeline's devices, if the description of the schedule has it."""
-        if idle := re.search(r"devices idle ([\d.]+) %", described):
-            self.figures["idle"] = float(idle[1])
 
 
 @dataclass
@@ -59,9 +54,9 @@ def read_device(folder, device):
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refused(f"device {device}: expected what it holds, given nothing that can be read: {error}") \
             from None
-    found = Device(shardbook.read(folder / f"device_{device}.safetensors"), begin, figures)
-    found.put_idle(described)
-    return found
+    if idle := re.search(r"devices idle ([\d.]+) %", described):  # a pipeline's schedule says so
+        figures["idle"] = float(idle[1])
+    return Device(shardbook.read(folder / f"device_{device}.safetensors"), begin, figures)
 
 
 def results_of(asked, folder, forms):

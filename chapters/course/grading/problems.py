@@ -9,15 +9,12 @@ import json
 import random
 import re
 import shlex
-import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tests/equivalence"))
-import shardbook
+from small_problems import RingProblem, shardbook
 from shardbook import DecoderProblem, Problem, Undecided
 
 # Arguments with a network's sizes; those in the second set are also options of the program.
@@ -81,39 +78,6 @@ class Stepped(Problem):
         other = replace(self)
         other.__dict__["params"] = params
         return {name: result.value for name, result in other.solved(shardbook.Precision(0, 0)).items()}
-
-
-@dataclass(frozen=True)
-class RingProblem(shardbook.WithResults):
-    """A sum of vectors, one of each device (a row), by chunks in the order of the ring."""
-    name: str
-    batch_size: int  # devices
-    size: int
-    seed: int
-    layers: int = 0
-    workload: str = "ring"
-    kind: str = "exact"
-    is_training: bool = False
-    wrong_means: tuple = ()
-    mistake: shardbook.Mistake = shardbook.Mistake()
-
-    @property
-    def rows(self):
-        return self.batch_size
-
-    @cached_property
-    def addends(self):
-        numbers = np.random.default_rng(self.seed)
-        return numbers.integers(1, 10, (self.batch_size, self.size)).astype(float)
-
-    def solved(self, precision):
-        n = self.batch_size
-        rows = slice(*self.mistake.rows) if self.mistake.rows else slice(None)
-        total = self.addends[rows].sum(axis=0)
-        found = {f"chunk {k}": total[slice(*shardbook.part(self.size, n, k))] for k in range(n)}
-        arrived = np.array([(me - np.arange(1, 2 * n - 1) - 1) % n for me in range(n)], float).reshape(n, -1)
-        found["arrived"] = arrived
-        return {name: shardbook.Bounded.exact(t, precision) for name, t in found.items()}
 
 
 # ---- The files of a test ---------------------------------------------------------------------------------
@@ -237,7 +201,7 @@ class Asked:
         n, size = self.test.devices, self.random.randint(1, 40)
         if self.test.kind == "large":
             size = 1 << 18
-        problem = RingProblem("ring", n, size, self.random.randrange(2**32))
+        problem = RingProblem(name="ring", batch_size=n, size=size, seed=self.random.randrange(2**32))
         return "ring", problem, {}, {f"addend_{device}": problem.addends[device] for device in range(n)}
 
     def layer(self):

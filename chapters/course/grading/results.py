@@ -1,6 +1,5 @@
 """Writes a grading for students, instructors and other programs."""
 import json
-import xml.etree.ElementTree as xml
 from pathlib import Path
 
 
@@ -57,20 +56,3 @@ def leaderboard(graded):
             {"name": "most bytes held", "value": max(f["kernel_held"] for f in right), "order": "asc"},
             {"name": "time, relative to the staff's", "order": "asc",
              "value": round(sum(f["time_ratio"] for f in right) / len(right), 2)}]
-
-
-def write_junit(graded, file):
-    failed = [part for part in graded.parts if part.earned < part.points]
-    suite = xml.Element("testsuite", name=graded.name, tests=str(len(graded.parts)), failures=str(len(failed)),
-                        errors="0", skipped="0", time=f"{graded.seconds:.2f}")
-    for part in graded.parts:
-        case = xml.SubElement(suite, "testcase", classname=part.exercise, name=f"{part.kind}: {part.name}")
-        if part in failed:
-            text = plain("\n".join(part.why))
-            xml.SubElement(case, "failure", message=text.split("\n")[0]).text = text
-    xml.ElementTree(suite).write(file, encoding="utf-8", xml_declaration=True)
-
-
-def plain(text):
-    """Replaces characters that XML cannot hold, since a program may print any."""
-    return "".join(c if c in "\n\t" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" else "?" for c in text)

@@ -87,7 +87,7 @@ def with_solutions(hole, text):
     text = text.replace(f'#include "{NOT_DONE}"\n', "")
     try:
         for function in functions:
-            text = function.filled_from(text, own)
+            text = function.filled(text, function.body_in(own))
         require_braces(text, hole.file)
         added = additions(outside(text, functions), list(outside(own, functions).values()))
     except Misplaced:

@@ -4,13 +4,12 @@ import hashlib
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import exercises
 import starters
 from compiler import errors_at
 from holes import with_include
-from sandbox import Limits
+from sandbox import Limits, Sandbox
 from setup import fail, root
 from submission import NOT_DONE
 
@@ -23,9 +22,11 @@ COMPILE_FIRST = replace(COMPILE, seconds=3600)  # the staff's programs: all of t
 
 
 class Tree:
-    def __init__(self, folder, sandbox):
-        self.folder, self.sandbox, self.staff = folder / "tree", sandbox, folder / "staff"
-        self.build = self.folder / "build"
+    """In a folder that keeps it. What runs here is isolated by "namespaces" or by another "user"."""
+    def __init__(self, folder, kind):
+        self.folder, self.staff, self.build = folder / "tree", folder / "staff", folder / "tree/build"
+        (folder / "scratch").mkdir(parents=True, exist_ok=True)
+        self.sandbox = Sandbox(kind, folder / "scratch")
 
     def refresh(self, bodies=None, files=None):
         """Makes the sources those of the project, with `files`, {file: text}, instead of its own, and with `bodies`,
@@ -52,8 +53,7 @@ class Tree:
                 text = files.get(name.removeprefix("chapters/"), content.decode())
                 for hole, body in bodies.items():
                     if f"chapters/{hole.file}" == name:
-                        begin, end = hole.body(text)
-                        text = text[:begin] + body + text[end:]
+                        text = hole.filled(text, body)
                 content = (text if NOT_DONE in text else with_include(text, NOT_DONE)).encode()
             wanted[name] = content
         return wanted

@@ -51,6 +51,8 @@ void add_given(Parts& parts, const LayerCase& layer) {
   for (const auto& [name, weights] : layer.weights) parts.add("given/" + name, whole(weights));
 }
 
+}  // namespace
+
 void run(Communicator& world, const std::string& folder, const std::string& out) {
   const nlohmann::json job = read_json_object(folder + "/job.json");
   const LayerCase layer = case_of(job);
@@ -60,21 +62,10 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   const std::unique_ptr<layer_cuts::Layer> cut = is_whole ? layer.whole(world, how) : claim.make(world, how);
   ledger().reset();
   Parts parts;
+  parts.add_figures(ledger().traffic());
   for (const auto& [name, placed] : layer_cuts::placed_results(*cut, layer)) parts.add(name, placed);
   if (is_whole) add_given(parts, layer);
-  parts.add_figure("bytes", ledger().traffic().bytes);
-  parts.add_figure("messages", ledger().traffic().messages);
   parts.write(out, world.device_id());
 }
 
-}  // namespace
-
 }  // namespace shard::course
-
-int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
-    if (argc != 3) throw shard::Error(shard::Code::usage, "layers: expected FOLDER OUT");
-    shard::course::run(world, argv[1], argv[2]);
-    return 0;
-  });
-}

@@ -22,3 +22,11 @@ void Parts::write(const std::string& folder, int device) const {
 }
 
 }  // namespace shard::course
+
+int main(int argc, char** argv) {
+  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
+    if (argc != 3) throw shard::Error(shard::Code::usage, "expected FOLDER OUT");
+    shard::course::run(world, argv[1], argv[2]);
+    return 0;
+  });
+}

@@ -29,6 +29,11 @@ class Parts {
   /// A number, such as the bytes that were sent.
   void add_figure(const std::string& name, Index value) { figures_[name] = value; }
 
+  void add_figures(const Traffic& sent) {
+    add_figure("bytes", sent.bytes);
+    add_figure("messages", sent.messages);
+  }
+
   /// What the engine says of its last step for people to read.
   void describe(std::string text) { described_ = std::move(text); }
 
@@ -41,5 +46,9 @@ class Parts {
   std::map<std::string, Index> figures_;
   std::string described_;
 };
+
+/// What a program does with the problem in a folder: its results go into `out`. Each program has its own. The
+/// main function of all is in parts.cpp.
+void run(Communicator& world, const std::string& folder, const std::string& out);
 
 }  // namespace shard::course

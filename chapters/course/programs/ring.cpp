@@ -11,8 +11,6 @@
 
 namespace shard::course {
 
-namespace {
-
 void run(Communicator& world, const std::string& folder, const std::string& out) {
   const int n = world.num_devices(), me = world.device_id();
   const std::unique_ptr<Checkpoint> file = open_checkpoint(folder + "/batch.safetensors");
@@ -28,8 +26,7 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   primer::go_around(world, chunks,
                     [&](int, std::size_t chunk) { arrived.push_back(static_cast<float>(chunk)); });
   Parts parts;
-  parts.add_figure("bytes", ledger().traffic().bytes);
-  parts.add_figure("messages", ledger().traffic().messages);
+  parts.add_figures(ledger().traffic());
   for (int k = 0; k < n; ++k) {
     const Tensor& chunk = chunks.at(static_cast<std::size_t>(k));
     parts.add(fmt::format("chunk {}", k), {{0}, {chunk.shape(), chunk.to_host()}});
@@ -38,14 +35,4 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   parts.write(out, me);
 }
 
-}  // namespace
-
 }  // namespace shard::course
-
-int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
-    if (argc != 3) throw shard::Error(shard::Code::usage, "ring: expected FOLDER OUT");
-    shard::course::run(world, argv[1], argv[2]);
-    return 0;
-  });
-}

@@ -59,8 +59,7 @@ struct Figures {
   std::map<Purpose, Index> held_for;  // at most, each at its own time
 
   void add_to(Parts& parts) const {
-    parts.add_figure("bytes", sent.bytes);
-    parts.add_figure("messages", sent.messages);
+    parts.add_figures(sent);
     parts.add_figure("held", held);
     for (const auto& [purpose, bytes] : held_for)
       parts.add_figure(fmt::format("held as {}", name(purpose)), bytes);
@@ -138,12 +137,8 @@ class Solver {
 
 }  // namespace
 
-}  // namespace shard::course
-
-int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
-    if (argc != 3) throw shard::Error(shard::Code::usage, "solve: expected FOLDER OUT");
-    shard::course::Solver(world, argv[1]).solve(argv[2]);
-    return 0;
-  });
+void run(Communicator& world, const std::string& folder, const std::string& out) {
+  Solver(world, folder).solve(out);
 }
+
+}  // namespace shard::course

@@ -12,8 +12,6 @@
 
 namespace shard::course {
 
-namespace {
-
 void run(Communicator& world, const std::string& folder, const std::string& out) {
   const nlohmann::json job = read_json_object(folder + "/job.json");
   std::vector<NamedSize> tensors;
@@ -36,14 +34,4 @@ void run(Communicator& world, const std::string& folder, const std::string& out)
   parts.write(out, world.device_id());
 }
 
-}  // namespace
-
 }  // namespace shard::course
-
-int main(int argc, char** argv) {
-  return shard::run_on_devices(argc, argv, [&](shard::Communicator& world) {
-    if (argc != 3) throw shard::Error(shard::Code::usage, "split: expected FOLDER OUT");
-    shard::course::run(world, argv[1], argv[2]);
-    return 0;
-  });
-}

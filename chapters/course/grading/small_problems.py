@@ -1,5 +1,5 @@
-"""Problems of chapter 07's layers. The staff's program computes the expected results. For cross entropy it also
-writes the inputs, so that wrong versions can be computed here."""
+"""Problems of chapter 00's ring and of chapter 07's layers. The staff's program computes what layers must give.
+For cross entropy it also writes the inputs, so that wrong versions can be computed here."""
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,21 +14,49 @@ UNIT = 2.0**-8  # exact arithmetic rounds to multiples of it (chapters/07_layers
 GIVEN = "given/"  # prefix of the names of inputs (chapters/course/programs/layers.cpp)
 
 
-@dataclass(frozen=True)
-class LayerProblem(shardbook.WithResults):
-    """A layer with the known results of the whole layer."""
+@dataclass(frozen=True, kw_only=True)
+class SmallProblem(shardbook.WithResults):
+    """A problem without a network."""
     name: str
     batch_size: int
     layers: int = 0
-    workload: str = "layer"
     kind: str = "exact"
-    is_training: bool = True  # no row's addend is compared
     wrong_means: tuple = ()
     mistake: shardbook.Mistake = shardbook.Mistake()
 
     @property
     def rows(self):
         return self.batch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingProblem(SmallProblem):
+    """A sum of vectors, one of each device (a row), by chunks in the order of the ring."""
+    size: int
+    seed: int
+    workload: str = "ring"
+    is_training: bool = False
+
+    @cached_property
+    def addends(self):
+        numbers = np.random.default_rng(self.seed)
+        return numbers.integers(1, 10, (self.batch_size, self.size)).astype(float)
+
+    def solved(self, precision):
+        n = self.batch_size
+        rows = slice(*self.mistake.rows) if self.mistake.rows else slice(None)
+        total = self.addends[rows].sum(axis=0)
+        found = {f"chunk {k}": total[slice(*shardbook.part(self.size, n, k))] for k in range(n)}
+        arrived = np.array([(me - np.arange(1, 2 * n - 1) - 1) % n for me in range(n)], float).reshape(n, -1)
+        found["arrived"] = arrived
+        return {name: shardbook.Bounded.exact(t, precision) for name, t in found.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerProblem(SmallProblem):
+    """A layer with the known results of the whole layer."""
+    workload: str = "layer"
+    is_training: bool = True  # no row's addend is compared
 
     def solved(self, precision):
         raise shardbook.Undecided("only the results are known")
@@ -37,7 +65,7 @@ class LayerProblem(shardbook.WithResults):
     def of(name, tensors):
         """From the arrays that the whole layer's program has written, {name: array}."""
         expected = {key: t for key, t in tensors.items() if not key.startswith(GIVEN)}
-        problem = LayerProblem(name, len(next(iter(expected.values()))))
+        problem = LayerProblem(name=name, batch_size=len(next(iter(expected.values()))))
         problem.__dict__["expected"] = expected
         problem.__dict__["given"] = {key.removeprefix(GIVEN): t for key, t in tensors.items()
                                      if key.startswith(GIVEN)}
