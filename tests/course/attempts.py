@@ -105,19 +105,12 @@ PATH = (' std::string path = words + std::char_traits<char>::length(words) + 1; 
 
 ATTEMPTS = [
     # ---- Files that the grader does not take
-    Attempt("edits ./check", ZEROS + RETURN, folder=written("check", "#!/bin/sh\necho all pass\n")),
-    Attempt("lists no tests in exercises.json", ZEROS + RETURN, folder=written("exercises.json", "[]")),
     Attempt("edits the ledger", ZEROS + RETURN,
             folder=replaced("chapters/engine/device/books/ledger.hpp", "void computed(", "void computed_(")),
-    Attempt("edits the emulator", ZEROS + RETURN, folder=written("emu/communicator.cpp", "#error mine\n")),
-    Attempt("edits the comparison", ZEROS + RETURN,
-            folder=written("chapters/engine/proof/compare.cpp", "#error mine\n")),
     Attempt("edits CMakeLists.txt", ZEROS + RETURN,
             folder=written("CMakeLists.txt", "message(FATAL_ERROR mine)\n")),
     Attempt("brings a grader of its own", ZEROS + RETURN,
             folder=written("chapters/course/grade", "#!/bin/sh\necho 8 of 8\n")),
-    Attempt("brings a program of the course", ZEROS + RETURN,
-            folder=written("chapters/course/programs/solve.cpp", "#error mine\n")),
     Attempt("brings a finished build folder", ZEROS + RETURN,
             folder=written("build/course/solve.03_tensor_parallel", "mine")),
     Attempt("changes a helper beside the function", ZEROS + RETURN,
@@ -129,7 +122,6 @@ ATTEMPTS = [
     Attempt("has the function twice", ZEROS + RETURN, folder=twice),
     # ---- What the compiler may accept
     Attempt("includes another chapter's solution", '\n#include "09_mesh/data_tensor.hpp"\n' + ZEROS + RETURN),
-    Attempt("includes a file of the machine", '\n#include "/etc/passwd"\n' + ZEROS + RETURN),
     Attempt("leaves the function with digraphs, and acts before main",
             ZEROS + RETURN + "%>\n struct Mine <% Mine() <% " + EXIT + " exit_(0); %> %>; "
             "static inline Mine mine; Placed other(Tensor input) <% return forward(std::move(input)); "),
@@ -142,7 +134,6 @@ ATTEMPTS = [
             + ZEROS + RETURN),
     # ---- Exits that look like success
     Attempt("exits with 0", EXIT + " exit_(0);" + ZEROS + RETURN),
-    Attempt("leaves without a word", c("_exit", "void", "int") + " _exit_(0);" + ZEROS + RETURN),
     Attempt("prints a passing summary", c("puts", arguments="const char*") +
             ' puts_("8 of 8 points"); puts_("{\\"score\\": 8}");' + ZEROS + RETURN),
     Attempt("writes results.json where it can", WRITE + ' for (const char* path : {"results.json", '

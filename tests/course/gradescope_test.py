@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """gradescope_test.py: the scripts around the grader. The zip file for Gradescope and the job for Slurm, with a grader
-that only pretends to grade; the fields of results.json in Gradescope's documentation; the packages of the
-Containerfile; the exercises of the term's plan."""
+that only pretends to grade; the packages of the Containerfile; the exercises of the term's plan."""
 import ast
 import contextlib
 import json
@@ -21,71 +20,6 @@ course = root / "chapters/course"
 sys.path[:0] = [str(course / "grading"), str(course), str(root / "chapters")]
 import exercises
 import setup
-
-# https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format
-VISIBILITY = ("hidden", "after_due_date", "after_published", "visible")
-FORMATS = ("text", "html", "simple_format", "md", "ansi")
-NUMBER, TEXT, TABLE = (int, float), str, dict
-TOP = {"score": NUMBER, "execution_time": NUMBER, "output": TEXT, "output_format": FORMATS,
-       "test_output_format": FORMATS, "test_name_format": FORMATS, "visibility": VISIBILITY,
-       "stdout_visibility": VISIBILITY, "extra_data": TABLE, "tests": list, "leaderboard": list}
-TEST = {"score": NUMBER, "max_score": NUMBER, "status": ("passed", "failed"), "name": TEXT,
-        "name_format": FORMATS, "number": TEXT, "output": TEXT, "output_format": FORMATS, "tags": list,
-        "visibility": VISIBILITY, "extra_data": TABLE}
-ENTRY = {"name": TEXT, "value": (int, float, str), "order": ("asc", "desc")}
-
-
-def errors_of(content):
-    """Yields each violation of Gradescope's documentation in a results.json."""
-    yield from fields(content, TOP, "results.json")
-    if "score" not in content and not any("score" in test for test in content.get("tests", [])):
-        yield "results.json: expected a score, at the top or of each test"
-    for kind, allowed in (("tests", TEST), ("leaderboard", ENTRY)):
-        for i, entry in enumerate(content.get(kind, [])):
-            yield from fields(entry, allowed, f"{kind}[{i}]")
-            if not all(isinstance(tag, str) for tag in entry.get("tags", [])):
-                yield f"{kind}[{i}]: tags: expected texts"
-
-
-def fields(given, allowed, where):
-    for name, value in given.items():
-        kind = allowed.get(name)
-        if kind is None:
-            yield f"{where}: {name}: expected a field of the documentation"
-        elif isinstance(kind, tuple) and isinstance(kind[0], str):
-            if value not in kind:
-                yield f"{where}: {name}: expected one of {', '.join(kind)}, given {value}"
-        elif not isinstance(value, kind) or isinstance(value, bool):
-            yield f"{where}: {name}: given {value!r}"
-
-
-class Results(unittest.TestCase):
-    def test_the_validator_finds_what_is_wrong(self):
-        good = {"score": 1, "tests": [{"score": 1, "status": "passed", "tags": ["a"]}], "visibility": "visible"}
-        self.assertEqual(list(errors_of(good)), [])
-        for bad in ({"tests": []}, good | {"score": "1"}, good | {"score": True}, good | {"visibility": "never"},
-                    good | {"points": 1}, good | {"output_format": "markdown"},
-                    good | {"tests": [{"status": "ok"}]}, good | {"tests": [{"tags": [1]}]},
-                    good | {"leaderboard": [{"name": "a", "order": "dsc"}]}):
-            self.assertEqual(len(list(errors_of(bad))), 1, bad)
-
-    def test_what_the_grader_writes_is_as_documented(self):
-        try:
-            import results
-            from grading import Graded, Part
-        except ImportError as missing:
-            self.skipTest(f"missing: {missing.name}")
-        parts = [Part("03.1", "2 infer", "public", 2, 2), Part("03.1", "3 train", "hidden", 4, 0, ["No."]),
-                 Part("03.1", "communication", "communication", 2, 2)]
-        graded = Graded("one", parts, {"03.1": {"kernel_bytes": 5, "kernel_held": 7, "time_ratio": 1.25}}, 12.5)
-        with tempfile.TemporaryDirectory() as folder:
-            results.write_json(graded, Path(folder, "results.json"))
-            content = json.loads(Path(folder, "results.json").read_text())
-        self.assertEqual(list(errors_of(content)), [])
-        self.assertEqual([test["visibility"] for test in content["tests"]],
-                         ["visible", "after_published", "visible"])
-        self.assertEqual(sum(test["score"] for test in content["tests"]), content["score"])
-
 
 # ---- The zip ---------------------------------------------------------------------------------------------
 # Prints its arguments, and acts as its submission demands.
@@ -163,9 +97,7 @@ class Gradescope(unittest.TestCase):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self.assertEqual(self.run_in(self.folder / "run_autograder")[0], 0)
-        content = json.loads((self.folder / "results/results.json").read_text())
-        self.assertEqual(list(errors_of(content)), [])
-        return content
+        return json.loads((self.folder / "results/results.json").read_text())
 
     def test_a_zip_has_the_project_and_an_assignment(self):
         with zipfile.ZipFile(self.zip) as archive:

@@ -565,6 +565,13 @@ class Points(unittest.TestCase):
             self.assertAlmostEqual(sum(p.earned for p in found), e.points * earned / 10, msg=sentences)
 
 
+# https://gradescope-autograders.readthedocs.io/en/latest/specs/#output-format
+OF_RESULTS = ("score execution_time output output_format test_output_format test_name_format visibility "
+              "stdout_visibility extra_data tests leaderboard")
+OF_A_TEST = "score max_score status name name_format number output output_format tags visibility extra_data"
+OF_AN_ENTRY = "name value order"
+
+
 class Written(Folder):
     graded = Graded("ada", [Part("03.1", "2 train", "public", 3, 3, []),
                             Part("03.1", "3 train", "hidden", 4, 0, ["output: \x1b\x00 <&]]>"]),
@@ -576,8 +583,12 @@ class Written(Folder):
         content = json.loads((self.folder / "r.json").read_text())
         self.assertEqual((content["score"], content["execution_time"]), (4, 2.0))
         self.assertEqual([t["score"] for t in content["tests"]], [3, 0, 1])
-        self.assertEqual([t["visibility"] for t in content["tests"]], ["visible", "after_published", "visible"])
+        self.assertEqual([(t["visibility"], t["status"]) for t in content["tests"]],
+                         [("visible", "passed"), ("after_published", "failed"), ("visible", "passed")])
         self.assertEqual([entry["value"] for entry in content["leaderboard"]], [4, 10, 20, 1.5])
+        for entries, documented in (([content], OF_RESULTS), (content["tests"], OF_A_TEST),
+                                    (content["leaderboard"], OF_AN_ENTRY)):
+            self.assertEqual({name for entry in entries for name in entry} - set(documented.split()), set())
 
     def test_junit(self):
         results.write_junit(self.graded, self.folder / "r.xml")
