@@ -185,12 +185,3 @@ TEST_CASE("what another device owns is not here") {
     }
   }
 }
-
-TEST_CASE("what leaves an engine can be booked as gradients") {
-  const Index before = ledger().live(Purpose::gradients);
-  Gradients gradients;
-  gradients.put("w", Replicated(group(), Tensor({5, 2})));
-  CHECK(ledger().live(Purpose::gradients) - before == 40);
-  CHECK(gradients.local("w").shape() == Shape{5, 2});
-  REFUSED("", gradients.local("v"));
-}
