@@ -54,11 +54,6 @@ TEST_CASE("all_reduce combines all devices' tensors") {
     }
 }
 
-TEST_CASE("all_reduce sums unless told otherwise") {
-  const std::vector<HostTensor> inputs = on_each(integers, {6});
-  CHECK(difference(engine().all_reduce(to_device(mine(inputs))), reduced(inputs, ReduceOp::sum)) == "");
-}
-
 // Chunk k starts on device k+1 and travels right until it reaches device k.
 TEST_CASE("a float sum is made in the order of the ring, and comes out the same on every device") {
   if (traffic_is_booked()) return;  // NCCL has another order
@@ -92,45 +87,17 @@ TEST_CASE("reduce_scatter leaves each device its part of the combination") {
       }
 }
 
-TEST_CASE("reduce_scatter sums along axis 0 unless told otherwise") {
-  const std::vector<HostTensor> inputs = on_each(integers, {9, 2});
-  CHECK(difference(engine().reduce_scatter(to_device(mine(inputs))),
-                   sliced(reduced(inputs, ReduceOp::sum), 0, part(9, devices(), me()))) == "");
-}
-
-TEST_CASE("all_gather puts the slices one behind the other, whatever their sizes") {
+TEST_CASE("all_gather puts the slices one behind the other, whatever their sizes, and can keep them") {
   for (const Shape& shape : shapes)
     for (int axis = 0; axis < rank_of(shape); ++axis)
       for (const std::vector<Index>& extents : cuts()) {
         CAPTURE(to_string(shape), axis, extents);
         const std::vector<HostTensor> inputs = slices_of(shape, axis, extents);
         CHECK(difference(engine().all_gather(to_device(mine(inputs)), axis), joined(inputs, axis)) == "");
-      }
-}
-
-TEST_CASE("all_gather can keep the slice") {
-  for (const Shape& shape : shapes)
-    for (int axis = 0; axis < rank_of(shape); ++axis)
-      for (const std::vector<Index>& extents : cuts()) {
-        CAPTURE(to_string(shape), axis, extents);
-        const std::vector<HostTensor> inputs = slices_of(shape, axis, extents);
         const Tensor slice = to_device(mine(inputs));
         CHECK(difference(group().all_gather_async(slice, axis).get(), joined(inputs, axis)) == "");
         CHECK(difference(slice, mine(inputs)) == "");
       }
-}
-
-TEST_CASE("all_gather is along axis 0 unless told otherwise") {
-  const std::vector<HostTensor> inputs = on_each(integers, {2, 2});
-  CHECK(difference(engine().all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
-}
-
-TEST_CASE("all_gather undoes the cut of split.hpp") {
-  const HostTensor whole = integers({11, 3}, 0);
-  for (int axis : {0, 1}) {
-    const Range part_of_mine = part(whole.shape[static_cast<std::size_t>(axis)], devices(), me());
-    CHECK(difference(engine().all_gather(to_device(sliced(whole, axis, part_of_mine)), axis), whole) == "");
-  }
 }
 
 namespace {
@@ -168,8 +135,13 @@ TEST_CASE("all_to_all takes tensors that differ along the axis of putting togeth
     }
 }
 
-TEST_CASE("all_to_all with one axis cuts and puts together along it, axis 0 unless told otherwise") {
+TEST_CASE("collectives are sums, and along axis 0, unless told otherwise") {
   const std::vector<HostTensor> inputs = on_each(integers, {5, 9});
+  const HostTensor sum = reduced(inputs, ReduceOp::sum);
+  CHECK(difference(engine().all_reduce(to_device(mine(inputs))), sum) == "");
+  CHECK(difference(engine().reduce_scatter(to_device(mine(inputs))),
+                   sliced(sum, 0, part(5, devices(), me()))) == "");
+  CHECK(difference(engine().all_gather(to_device(mine(inputs))), joined(inputs, 0)) == "");
   CHECK(difference(engine().all_to_all(to_device(mine(inputs))), exchanged(inputs, 0, 0)) == "");
   CHECK(difference(engine().all_to_all(to_device(mine(inputs)), 1), exchanged(inputs, 1, 1)) == "");
 }

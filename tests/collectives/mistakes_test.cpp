@@ -90,14 +90,6 @@ TEST_CASE("a call that differs on one device is refused on all, naming both call
   check_going_on();
 }
 
-TEST_CASE("control messages about different things are refused") {
-  if (devices() == 1) return;
-  check_mismatch(
-      {fmt::format("device {} calls an exchange of \"rows\"", id(0)), " an exchange of \"columns\" (call "},
-      [] { group().exchange(me() == 0 ? "rows" : "columns", 3); });
-  check_going_on();
-}
-
 TEST_CASE("an asynchronous mismatch is thrown where it is waited for, once") {
   if (devices() == 1) return;
   Future<Tensor> wrong = group().all_gather_async(Tensor({2, 2}), me() == 0 ? 0 : 1);
@@ -129,23 +121,6 @@ TEST_CASE("without agreement a reduction is not compared, and other collectives 
   check_going_on();
 }
 
-TEST_CASE("an axis that is not there is refused") {
-  for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 3}})
-    for (int axis : {-1, static_cast<int>(shape.size()), 100}) {
-      const std::string expected =
-          fmt::format(": expected an axis of {}, given axis {}", to_string(shape), axis);
-      const std::vector<Index> counts(static_cast<std::size_t>(devices()), 0);
-      REFUSED("all_gather" + expected, engine().all_gather(Tensor(shape), axis));
-      REFUSED("reduce_scatter" + expected, engine().reduce_scatter(Tensor(shape), ReduceOp::sum, axis));
-      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), axis));
-      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), counts, axis));
-      if (shape.empty()) continue;
-      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), axis, 0));
-      REFUSED("all_to_all" + expected, engine().all_to_all(Tensor(shape), 0, axis));
-    }
-  check_going_on();
-}
-
 namespace {
 
 /// A call as an error names it: with the group, if that is a part of all devices.
@@ -155,54 +130,6 @@ std::string in_group(const std::string& call) {
 }
 
 }  // namespace
-
-TEST_CASE("a device that is not there, and a message to oneself, are refused") {
-  const Tensor t({2});
-  Tensor dst({2});
-  for (int place : {-1, devices(), 1000}) {
-    const std::string given = fmt::format("given device {}", place);
-    const std::string any = fmt::format(": expected a device of 0 to {}, {}", devices() - 1, given);
-    const std::string other =
-        fmt::format(": expected a device of 0 to {} but oneself, {}", devices() - 1, given);
-    REFUSED(in_group("broadcast") + any, engine().broadcast(Tensor({2}), place));
-    REFUSED(in_group("send_async") + any, (void)engine().send_async(t, dst, place));
-    REFUSED(in_group("send") + other, engine().send(place, t));
-    REFUSED(in_group("receive") + other, engine().receive(place));
-  }
-  const std::string oneself = fmt::format("given device {}", me());
-  REFUSED(oneself, engine().send(me(), t));
-  REFUSED(oneself, engine().receive(me()));
-  check_going_on();
-}
-
-TEST_CASE("counts that do not add up are refused") {
-  const auto n = static_cast<std::size_t>(devices());
-  auto counts_of = [](std::size_t number, Index first) {
-    std::vector<Index> counts(number, 0);
-    if (number > 0) counts[0] = first;
-    return counts;
-  };
-  const std::vector<Index> too_many = counts_of(n, 4);
-  std::vector<Index> negative = counts_of(n, -1);
-  negative[n - 1] += 4;
-  for (const std::vector<Index>& counts :
-       {too_many, counts_of(n, 2), counts_of(n - 1, 3), counts_of(n + 1, 3)})
-    REFUSED(fmt::format("all_to_all: expected {} counts that add up to 3, given {}", n, to_string(counts)),
-            engine().all_to_all(Tensor({3, 2}), counts));
-  if (n > 1) REFUSED("given " + to_string(negative), engine().all_to_all(Tensor({3, 2}), negative));
-  REFUSED("add up to 2", engine().all_to_all(Tensor({3, 2}), too_many, 1));
-  check_going_on();
-}
-
-TEST_CASE("one memory as src and dst, and tensors of too many axes, are refused") {
-  Tensor t({2});
-  REFUSED("send_async: expected src and dst to be different tensors", (void)engine().send_async(t, t, {}));
-  REFUSED("the same memory twice", (void)engine().send_async(t, t, me()));
-  const Shape many(33, 1);  // axes, for which a header has no room
-  REFUSED("all_reduce: expected at most 32 axes, given 33", engine().all_reduce(Tensor(many)));
-  CHECK(engine().all_reduce(Tensor(Shape(32, 1))).shape() == Shape(32, 1));
-  check_going_on();
-}
 
 TEST_CASE("send_async refuses two devices with one target, on every device") {
   for (int first = 0; first < devices(); ++first)

@@ -72,27 +72,11 @@ TEST_CASE("a collective that is left out returns what it was given, or zeros; no
   }
 }
 
-TEST_CASE("a left-out message arrives as zeros of the sender's shape, whichever side leaves it out") {
-  if (devices() == 1) return;
-  const HostTensor from_left = integers({left() + 1, 3}, left());
-  for (int left_out : {0, 1, 2}) {
-    CAPTURE(left_out);
-    const Planted planted = without_call(left_out);
-    const bool send_is_left_out = left_out == left() % 2;
-    const bool receive_is_left_out = left_out == 1 - me() % 2;
-    const Tensor received = pass_on(to_device(integers({me() + 1, 3}, me())));
-    const bool arrives = !send_is_left_out && !receive_is_left_out;
-    CHECK(difference(received, arrives ? from_left : zeros(from_left.shape)) == "");
-  }
-  CHECK(difference(pass_on(to_device(integers({me() + 1, 3}, me()))), from_left) == "");
-}
-
 namespace {
 
 /// The number of elements in which two tensors of one shape differ, and by how much: none, or one.
 struct Change {
   int places = 0;
-  Index place = -1;
   float by = 0;
 };
 Change change(const Tensor& changed, const Tensor& original) {
@@ -100,7 +84,7 @@ Change change(const Tensor& changed, const Tensor& original) {
   const std::vector<float> a = changed.to_host(), b = original.to_host();
   Change found;
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (a[i] != b[i]) found = {found.places + 1, static_cast<Index>(i), a[i] - b[i]};
+    if (a[i] != b[i]) found = {found.places + 1, a[i] - b[i]};
   return found;
 }
 
@@ -134,6 +118,7 @@ void corrupt_each_message(const std::function<Tensor()>& action,
 
 }  // namespace
 
+// That a fault is planted at all, faults_test.cpp sees: each must be noticed.
 TEST_CASE("a corrupted message changes one element of one device, where it is not passed on") {
   const auto check_one = [](const Change&, Index changed) { CHECK(changed == 1); };
   corrupt_each_message(
@@ -152,35 +137,4 @@ TEST_CASE("a corrupted message changes one element of one device, where it is no
         return dst;
       },
       check_one);
-}
-
-TEST_CASE("a corrupted message that is passed on changes the same element wherever it comes") {
-  const auto check_same = [](const Change& mine, Index) {
-    const std::vector<Index> places = group().exchange("places", mine.place);
-    Index place = -1;
-    for (Index p : places) {
-      if (place < 0) place = p;
-      CHECK((p < 0 || p == place));
-    }
-  };
-  corrupt_each_message([] { return engine().all_gather(to_device(integers({3, 2}, me()))); }, check_same);
-  corrupt_each_message(
-      [] {
-        return engine().broadcast(to_device(integers({3, 2}, me())), devices() - 1);
-      },
-      check_same);
-  corrupt_each_message([] { return engine().all_reduce(to_device(integers({9, 3}, me()))); }, check_same);
-}
-
-TEST_CASE("calls and messages are counted from the planting on, empty messages not") {
-  const Planted planted({});
-  engine().all_gather(Tensor({0, 3}));
-  engine().all_gather(Tensor({2, 3}));
-  engine().barrier();
-  group().exchange("a number", 1);
-  CHECK(calls_made() == 3);
-  CHECK(messages_sent() == devices() - 1);
-  plant_faults({});
-  CHECK(calls_made() == 0);
-  CHECK(messages_sent() == 0);
 }

@@ -206,14 +206,7 @@ class Starters(unittest.TestCase):
                          ["00_collectives", "01_single_device", "02_data_parallel", "03_tensor_parallel"])
         self.assertNotIn("not_done", (out / "chapters/01_single_device/single_device.hpp").read_text())
 
-    def test_each_exercise_alone(self):
-        for e in ALL.values():
-            out = self.scratch / f"alone {e.id}"
-            self.assertEqual([note for note in starters.write(out, {e.id: e}, None) if e.chapter[:2] != "01"], [])
-            self.require_solvable(out, [e])
-            shutil.rmtree(out)
-
-    def test_pairs_and_weeks(self):
+    def test_each_alone_pairs_and_weeks(self):
         """Starters have what the tests of their exercises need. (`solved` runs the tests of all of them.)"""
         for ids in solved().sets_of(ALL):
             with tempfile.TemporaryDirectory() as folder:

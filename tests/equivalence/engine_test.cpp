@@ -157,14 +157,6 @@ TEST_CASE("a model is read from names and shapes, and what does not fit is named
   CHECK(Mlp({2, 7, 5}).input_hint(6).empty());
 }
 
-TEST_CASE("host tensors and device tensors: there and back") {
-  const HostTensor matrix{{2, 3}, {1, 2, 3, 4, 5, 6}};
-  const Tensor t = to_device(matrix);
-  CHECK(t.shape() == matrix.shape);
-  CHECK(to_host(t).shape == matrix.shape);
-  CHECK(to_host(t).values == matrix.values);
-}
-
 TEST_CASE("a tensor that was moved from is empty") {
   Tensor t({2, 3});
   const Tensor made(std::move(t));

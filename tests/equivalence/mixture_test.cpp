@@ -1,69 +1,24 @@
-/// The mixture on one device by itself: with one expert it is chapter 01, and its slots and files are as the text
-/// says. (unsharded_test.cpp has its gradients.)
+/// The mixture on one device by itself: its slots and files are as the text says. (unsharded_test.cpp has its results
+/// and gradients.)
 
 #include "engine/workloads/mixture/mixture.hpp"
 
-#include "01_single_device/single_device.hpp"
 #include "05_expert/dispatch.hpp"
 #include "05_expert/router.hpp"
 #include "05_expert/single_mixture.hpp"
-#include "engine/proof/compare.hpp"
 #include "engine/weights/checkpoint.hpp"
-#include "engine/workloads/random.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
 
 namespace shard::testing {
 
 using namespace expert;
-using single_device::SingleDevice;
 
 namespace {
 
 using Weights = std::map<std::string, HostTensor>;
 
-HostTensor random_tensor(const Shape& shape, const std::string& name) {
-  return tabulate(shape, [random = CounterRandom(5, name), i = std::uint64_t{0}](const Place&) mutable {
-    return 2 * random.uniform(i++) - 1;
-  });
-}
-
-template <class Engine>
-void load(Engine& engine, const Weights& weights) {
-  engine.load_checkpoint(*host_checkpoint(weights, "test"));
-  engine.want_input_grad(true);
-}
-
 }  // namespace
-
-TEST_CASE("with one expert, a mixture is chapter 01, bit for bit") {
-  for (Index layers : {1, 2, 3, 6}) {
-    CAPTURE(layers);
-    const Model model{layers, 5, 7};
-    Weights stack, mixture;
-    for (Index l = 0; l < layers; ++l)
-      mixture[expert_layer_name(0, l)] = stack[layer_name(l)] = random_tensor(model.shape(l), layer_name(l));
-    mixture[router_name()] = random_tensor({5, 1}, "router");
-    SingleDevice one(group());
-    SingleMixture of_one(group(), {1, 1.0, 0.0, 0.0});
-    load(one, stack);
-    load(of_one, mixture);
-    HostTensor input = random_tensor({9, 5}, "input"), dout = random_tensor({9, model.width(layers)}, "dout");
-    Placed expected = one.forward(to_device(input));
-    Placed out = of_one.forward(to_device(input));
-    CHECK(compare("output", out, {expected.global_shape(), expected.local().to_host()}).first_difference ==
-          "");
-    Gradients wanted = one.backward(to_device(dout));
-    Gradients given = of_one.backward(to_device(dout));
-    for (auto& [name, gradient] : wanted) {
-      const std::string here = name == Gradients::input_grad ? name : "expert_0/" + name;
-      CHECK(compare(name, given.at(here), {gradient.global_shape(), gradient.local().to_host()})
-                .first_difference == "");
-    }
-    // A softmax of one logit is 1, whatever it is.
-    CHECK(given.local(router_name()).to_host() == std::vector<float>(5, 0.0F));
-  }
-}
 
 TEST_CASE("capacity is ceil(factor k B / E), and never more than all choices") {
   CHECK(RoutingRule{1, 1.25, 0, 0}.capacity(64, 8) == 10);

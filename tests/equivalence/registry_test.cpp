@@ -1,4 +1,4 @@
-/// The registry: numbers and titles come from folders, names are unique, and unknown options are refused.
+/// The registry: a strategy's name is of one chapter. (commands/ has the names and options of all chapters.)
 
 #include "engine/program/registry.hpp"
 
@@ -19,12 +19,9 @@ std::string complaint(const std::function<void()>& call) {
   return "";
 }
 
-const Option<Index> pieces("--pieces", 4, "Pieces");
-
 Variant variant(const std::string& name) {
   Variant v;
   v.name = name;
-  v.options = {pieces};
   return v;
 }
 
@@ -37,21 +34,7 @@ const RegisteredChapter first({.workload = &mlp(),
                                .strategies = {{"fp", "plain"}}});
 #line 1 "../chapters/mine/chapter.cpp"
 const RegisteredChapter mine({.workload = &mlp(), .variants = {variant("plain"), variant("other")}});
-#line 61 "tests/equivalence/registry_test.cpp"
-
-TEST_CASE("a chapter's number and title are its folder's") {
-  REQUIRE(chapters().size() == 2);
-  CHECK(chapters()[0].folder == "91_first_one");
-  CHECK(chapters()[0].number == "91");
-  CHECK(chapters()[0].title == "first one");
-  CHECK(chapters()[1].folder == "mine");
-  CHECK(chapters()[1].number.empty());
-  CHECK(chapters()[1].title == "mine");
-  for (const char* name : {"91", "first_one", "91_first_one"}) CHECK(&find_chapter(name) == &chapters()[0]);
-  CHECK(&find_chapter("mine") == &chapters()[1]);
-  CHECK(complaint([] { find_chapter("92"); }) == "expected a chapter, 91_first_one or mine, given 92");
-  CHECK(complaint([] { find_chapter(""); }) == "expected a chapter, 91_first_one or mine, given ''");
-}
+#line 38 "tests/equivalence/registry_test.cpp"
 
 TEST_CASE("a strategy's name is of one chapter, or refused") {
   CHECK(find_strategy("fp").variant->name == "plain");
@@ -61,23 +44,11 @@ TEST_CASE("a strategy's name is of one chapter, or refused") {
   CHECK(complaint([] { find_strategy("zz"); }) == "--strategy: expected fp, other or plain, given zz");
 }
 
-TEST_CASE("options are typed, and have their initial value until one is given") {
-  CHECK(Options()[pieces] == 4);
-  CHECK(Options().with(pieces, 7)[pieces] == 7);
-  for (const char* good : {"1", "1073741824"}) CHECK(pieces.accepts(good));
-  for (const char* bad : {"0", "-1", "010", "1.5", "1073741825", "", "many"})
-    CHECK_FALSE(pieces.accepts(bad));
-  const Variant& plain = chapters()[0].variant("plain");
-  CHECK(plain.has_option("--pieces"));
-  CHECK(plain.has_option("--layers"));  // its workload's
-  CHECK_FALSE(plain.has_option("--top-k"));
-}
-
 TEST_CASE("what two chapters call a strategy is refused, and both are named") {
 #line 1 "chapters/92_copy/chapter.cpp"
   const RegisteredChapter copy(
       {.workload = &mlp(), .variants = {variant("plain")}, .strategies = {{"fp", "plain"}}});
-#line 101 "tests/equivalence/registry_test.cpp"
+#line 52 "tests/equivalence/registry_test.cpp"
   CHECK(complaint(require_distinct_strategies) ==
         "strategies: expected fp in one chapter, given it in 91_first_one and in 92_copy: take it out of one "
         "chapter.cpp");

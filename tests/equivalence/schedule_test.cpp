@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "04_pipeline/stages.hpp"
 #include "engine/schedules/checker.hpp"
@@ -51,61 +50,7 @@ std::string complaint(const Schedule& schedule) {
   return refusal([&] { check(schedule); }).message;
 }
 
-/// Records one device's actions, numbered over all devices.
-class Diary : public Interpreter {
- public:
-  explicit Diary(Index& clock) : clock_(clock) {}
-  std::map<Action, Index> entries;
-
- protected:
-  void forward(Index m, int s) override { write({Action::Kind::forward, m, s}); }
-  void backward_input(Index m, int s) override { write({Action::Kind::backward_input, m, s}); }
-  void backward_weights(Index m, int s) override { write({Action::Kind::backward_weights, m, s}); }
-  void post_send(const Message& m) override { write(Action::on(Action::Kind::post_send, m)); }
-  void post_receive(const Message& m) override { write(Action::on(Action::Kind::post_receive, m)); }
-  void wait_sent(const Message& m) override { write(Action::on(Action::Kind::wait_sent, m)); }
-  void wait_received(const Message& m) override { write(Action::on(Action::Kind::wait_received, m)); }
-
- private:
-  void write(const Action& a) { entries[a] = clock_++; }
-  Index& clock_;
-};
-
 }  // namespace
-
-TEST_CASE("devices side by side do their actions in order, and no wait ends before the other device's post") {
-  const Schedule schedule = with_messages(3, 4, zero_bubble(3, 4));
-  Index clock = 0;
-  std::vector<Diary> diaries(3, Diary(clock));
-  CHECK(interpret_together(schedule, Sends::posted, {&diaries[0], &diaries[1], &diaries[2]}).empty());
-  for (std::size_t d = 0; d < 3; ++d) {
-    Index before = -1;
-    for (const Action& a : schedule.actions[d]) {
-      CAPTURE(d, to_string(a));
-      const Index now = diaries[d].entries.at(a);
-      CHECK(now > before);
-      before = now;
-      const Message m = a.message();
-      const auto sender = static_cast<std::size_t>(schedule.sender(m));
-      const auto receiver = static_cast<std::size_t>(schedule.receiver(m));
-      if (a.kind == Action::Kind::wait_received)
-        CHECK(now > diaries[sender].entries.at(Action::on(Action::Kind::post_send, m)));
-      if (a.kind == Action::Kind::wait_sent)
-        CHECK(now > diaries[receiver].entries.at(Action::on(Action::Kind::post_receive, m)));
-    }
-  }
-}
-
-TEST_CASE("one device alone does all its actions; a whole backward is its two halves") {
-  const Schedule schedule = with_messages(2, 3, gpipe(2, 3));
-  Index clock = 0;
-  Diary diary(clock);
-  interpret(schedule, 1, diary);
-  CHECK(clock == static_cast<Index>(schedule.of(1).size()) + 3);
-  for (Index m = 0; m < 3; ++m)
-    CHECK(diary.entries.at({Action::Kind::backward_input, m, 1}) + 1 ==
-          diary.entries.at({Action::Kind::backward_weights, m, 1}));
-}
 
 TEST_CASE("every schedule is proved") {
   for_each_schedule([](const Known& s) { CHECK(complaint(s.schedule) == ""); });

@@ -1,6 +1,5 @@
-/// How chapter 08 divides sequences over devices: every token has one device, and zigzag balances attention.
-
-#include "08_decoder/sequence_cut.hpp"
+/// How chapter 08 divides sequences over devices: zigzag balances attention. (The suite sees whether each token has one
+/// device.)
 
 #include "engine/program/commands/costs_of_step.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
@@ -10,28 +9,6 @@
 namespace shard::testing {
 
 RUNS_ON(.in_one_process = {1, 2, 3, 8});
-
-using decoders::CutSequences;
-using decoders::SequenceCut;
-
-TEST_CASE("each place of each sequence belongs to one device, and rows follow one another in device order") {
-  for (CutSequences rule : {SequenceCut::contiguous, SequenceCut::zigzag})
-    for (int devices : {1, 2, 3, 5, 8})
-      for (Index length : {1, 2, 3, 5, 8, 16, 17}) {
-        CAPTURE(devices, length);
-        const SequenceCut cut = rule(2, length, devices);
-        std::vector<int> taken(static_cast<std::size_t>(cut.all_rows()));
-        Index row = 0;
-        for (int device = 0; device < devices; ++device) {
-          const std::vector<Index> rows = cut.rows_in_sequences(device);
-          CHECK(cut.rows(device) == Range{row, row + static_cast<Index>(rows.size())});
-          CHECK(std::ranges::is_sorted(rows));
-          for (Index r : rows) ++taken.at(static_cast<std::size_t>(r));
-          row += static_cast<Index>(rows.size());
-        }
-        CHECK(taken == std::vector<int>(taken.size(), 1));
-      }
-}
 
 namespace {
 

@@ -1,11 +1,8 @@
 /// Checkpoints in files, as chapter 10's commands show and divide them; types of elements; folders that are
 /// replaced as a whole.
 
-#include <atomic>
-#include <barrier>
 #include <bit>
 #include <numeric>
-#include <thread>
 
 #include "10_checkpoints/commands.hpp"
 #include "10_checkpoints/stored.hpp"
@@ -272,24 +269,4 @@ TEST_CASE("a folder is replaced as a whole: old or new files, and the others sta
     check_error([&] { FolderReplacement refused(name); }, Code::file, name, "the folder's own name");
   check_error([&] { FolderReplacement refused(parent / "no/where"); }, Code::file, parent / "no/where",
               "cannot make a folder beside it");
-}
-
-TEST_CASE("two runs make the same folder at the same time, and none of them fails") {
-  const Folder parent;
-  std::atomic<int> failed = 0;
-  for (int i = 0; i < 20; ++i) {
-    std::barrier both(2);
-    auto run = [&] {
-      both.arrive_and_wait();
-      try {
-        FolderReplacement made(parent / "folder" + std::to_string(i));
-        made.commit([](const std::string&) { return true; });
-      } catch (const Error&) {
-        ++failed;
-      }
-    };
-    const std::jthread one(run), other(run);
-  }
-  CHECK(failed == 0);
-  CHECK(parent.names().size() == 20);
 }

@@ -35,23 +35,6 @@ TEST_CASE("manifest: parts tile a tensor if each element is in one of them") {
   CHECK(why_no_tiling({0, 4}, {}) == "");
 }
 
-TEST_CASE("manifest: what is written is read again") {
-  const Folder folder;
-  CHECK_FALSE(has_manifest(folder.path));
-  save(folder, manifest_text(good_manifest()), Manifest::file_name);
-  REQUIRE(has_manifest(folder.path));
-  const Manifest read = read_manifest(folder.path);
-  CHECK(read.format == "distributed");
-  CHECK(read.digests == good_manifest().digests);
-  CHECK(read.tensors.at("w").shape == Shape{3, 4});
-  CHECK(read.tensors.at("w").parts[1].file == "other");
-  CHECK(read.tensors.at("w").parts[1].ranges == right_half);
-  REQUIRE(read.training);
-  CHECK(read.training->step == 7);
-  CHECK(read.training->workload == "mlp");
-  CHECK(read.training->options == good_manifest().training->options);
-}
-
 TEST_CASE("manifest: each thing that can be wrong with it is told in one line") {
   const Folder folder;
   const std::string good = manifest_text(good_manifest());

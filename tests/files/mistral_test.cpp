@@ -120,8 +120,20 @@ TEST_CASE("mistral: a network of a size that nobody has is refused before its pa
   check_refused("mixtral", {{"num_local_experts", "200000"}}, size);
   check_refused("mistral", {{"num_hidden_layers", "160000"}}, size);
   check_refused("mistral", {{"hidden_size", "2"}}, "head_dim: expected an even number, given 1");
-  check_refused("mistral", {{"rms_norm_eps", "inf"}},
-                "rms_norm_eps: expected a number of 0 or more, given inf");
+}
+
+TEST_CASE("config.json: what is no number, or too small, is refused; so is an unknown name, printably") {
+  for (const std::string given :
+       {"0", "-3", "7.5", "12x", "x", " 12", "99999999999999999999", "true", "list"})
+    check_refused("mistral", {{"vocab_size", given}},
+                  "vocab_size: expected a number of 1 or more, given " + given);
+  for (const std::string given : {"nan", "inf", "-0.5", "0.5.5", "1e999"})
+    check_refused("mistral", {{"rms_norm_eps", given}},
+                  "rms_norm_eps: expected a number of 0 or more, given " + given);
+  check_refused("mistral", {{"a\nb", std::string(500, 'x')}}, "a\\x0ab: expected no hyper-parameter");
+  const Config harmless = {
+      {"hidden_act", "null"}, {"other", "null"}, {"id2label.0", "good"}, {"label2id.good", "0"}};
+  CHECK(mistral_model(a_model("mistral", harmless)).vocabulary == 7);
 }
 
 TEST_CASE("mistral: a head's width may be of its own, and the head the embedding") {
@@ -172,7 +184,9 @@ TEST_CASE("mixtral: experts have their names, and matrices are turned") {
 }
 
 TEST_CASE("mistral: what would change results is refused, and not ignored") {
-  check_refused("gemma", {}, "model_type: expected llama or mistral or mixtral, given gemma");
+  for (const char* family : {"gemma", "none"})
+    check_refused("mistral", {{"model_type", family == std::string("none") ? "absent" : family}},
+                  std::string("model_type: expected llama or mistral or mixtral, given ") + family);
   check_refused("mistral", {{"hidden_act", "gelu"}}, "hidden_act: expected silu, given gelu");
   check_refused("mistral", {{"attention_bias", "true"}}, "attention_bias: expected false, given true");
   check_refused("mistral", {{"quantization_config", "object"}},
@@ -186,10 +200,6 @@ TEST_CASE("mistral: what would change results is refused, and not ignored") {
   check_refused("mistral", {{"head_dim", "3"}}, "head_dim: expected an even number, given 3");
   check_refused("mixtral", {{"num_experts_per_tok", "4"}},
                 "num_experts_per_tok: expected at most the 3 experts, given 4");
-  check_refused("mistral", {{"vocab_size", "0"}}, "vocab_size: expected a number of 1 or more, given 0");
-  check_refused("mistral", {{"vocab_size", "7.5"}}, "vocab_size: expected a number of 1 or more, given 7.5");
-  check_refused("mistral", {{"rms_norm_eps", "nan"}},
-                "rms_norm_eps: expected a number of 0 or more, given nan");
   check_refused("mistral", {{"tie_word_embeddings", "1"}},
                 "tie_word_embeddings: expected true or false, given 1");
   check_refused("mistral", {{"intermediate_size", "6"}},

@@ -186,26 +186,14 @@ TEST_CASE(
     "model folder: what is no JSON object, or has a name twice, is refused as config.json and as index") {
   const std::vector<std::pair<std::string, std::string>> malformed = {
       {"", "malformed JSON, expected well-formed JSON, given parse error at line 1, column 1"},
-      {"{\"a\":1,}", "malformed JSON"},
       {"{\n\"a\":1", "at line 2, column 6"},
-      {"model_type: t5", "malformed JSON"},
-      {"{\"a\":1}{}", "malformed JSON"},
-      {"{\"a\":1e999}", "malformed JSON, expected well-formed JSON, given number overflow"},
       {"{\"a\":\"\xff\"}", "invalid string: ill-formed UTF-8"},
-      {"{\"a\":\"\0\"}"s, "malformed JSON"},
-      {"\x80\x02}q\0X"s, "malformed JSON"},
       {"\xEF\xBB\xBF{}", "malformed JSON, expected '{', given a byte-order mark"},
       {"{}\0{"s, "malformed JSON at byte 2, expected well-formed JSON, given NUL"},
-      {"{\"\xED\xA0\x80\":1}", "invalid string: ill-formed UTF-8"},
-      {R"({"\ud800":1})", "must be followed by"},
-      {R"({"\udc00":1})", "surrogate"},
       {repeat("[", 1'000'000), "nested too deeply, expected at most 100 levels, given more"},
       {"{\"a\":" + repeat("[", 101) + repeat("]", 101) + "}", "nested too deeply"},
-      {repeat("{\"a\":", 100'000) + "1" + repeat("}", 100'000), "nested too deeply"},
-      {"{\"metadata\":{\"a\":" + repeat("[", 1'000'000) + repeat("]", 1'000'000) + "}}", "nested too deeply"},
       {"{\"a\":[0" + repeat(",0", 5'000'000) + "]}", "too many values, expected at most 4194304, given more"},
       {"[]", "wrong kind of JSON, expected an object, given array"},
-      {"null", "wrong kind of JSON, expected an object, given null"},
       {R"({"a":1,"b":2,"\u0061":3})", "duplicate name, expected every name once, given \"a\" twice"},
       {R"({"a":{"b":1,"b":2}})", "duplicate name, expected every name once, given \"b\" twice"},
       {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n", "a Git LFS pointer"},
@@ -246,10 +234,7 @@ TEST_CASE("model folder: a long name that stands before many is refused before m
 TEST_CASE("model folder: an index that is wrong about its files is refused") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {"{}", "no weight_map, expected an object of tensors and their files, given none"},
-      {R"({"weight_map":["a"]})",
-       "no weight_map, expected an object of tensors and their files, given array"},
       {index_of("\"a\":1"), "tensor \"a\", expected the name of a file, given number"},
-      {index_of("\"a\":null"), "tensor \"a\", expected the name of a file, given null"},
       {index_of(in("a", "../x.safetensors")), "expected a file in the folder, given \"../x.safetensors\""},
       {index_of(in("a", "x/../../y")), "expected a file in the folder, given \"x/../../y\""},
       {index_of(in("a", "..")), "tensor \"a\", expected a file in the folder, given \"..\""},
@@ -258,7 +243,6 @@ TEST_CASE("model folder: an index that is wrong about its files is refused") {
       {index_of(in("a", "")), "tensor \"a\", expected a file in the folder, given \"\""},
       {index_of(in("a", first + "\\u0000")), "tensor \"a\", expected a file in the folder"},
       {index_of(in("\\u001b[2J", "..")), "tensor \"\\x1b[2J\", expected a file in the folder"},
-      {index_of(in("b", second) + "," + in("a", "..")), "tensor \"a\", expected a file in the folder"},
   };
   const Folder folder;
   write_shards(folder);

@@ -1,12 +1,7 @@
 // Malformed safetensors files, and the errors that name their faults.
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cstring>
-#include <random>
 
 #include "10_checkpoints/stored.hpp"
 #include "tests/files/safetensors_files.hpp"
@@ -26,23 +21,18 @@ struct Malformed {
 const std::string too_long = "bad header length, expected at most ";
 const std::vector<Malformed> bad_lengths = {
     {"length 0", file_of("") + "x", "empty header"},
-    {"length 1, a brace", file_of("{", "}"), "malformed JSON at byte "},
     {"length 1, something else", file_of("}"), "wrong start of the header"},
     {"length one too large", length_field(3) + "{}", too_long + "2 bytes, given 3"},
-    {"length one too small", length_field(good.size() + 1) + "{" + good + "}DATA", "malformed JSON at byte "},
     {"length takes in the data", length_field(good.size() + 6) + "{" + good + "}DATA",
      "outside the file, expected at most 0"},
     {"length 2^32", length_field(1ULL << 32) + "{}", too_long + "2 bytes, given 4294967296"},
-    {"length 2^63", length_field(1ULL << 63) + "{}", too_long + "2 bytes, given 9223372036854775808"},
     {"length 2^64-1", length_field(~0ULL) + "{}", too_long + "2 bytes, given 18446744073709551615"},
-    {"length that wraps to 0", length_field(~0ULL - 7) + "{}", "given 18446744073709551608"},
     {"length that wraps to 2", length_field(~0ULL - 5) + "{}", "given 18446744073709551610"},
     {"big-endian length", "\0\0\0\0\0\0\0\2{}"s, too_long + "2 bytes, given 144115188075855872"},
     {"Git LFS pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n",
      ": a Git LFS pointer, not the file itself: git lfs pull"},
     {"text that begins alike", "version https://git-lfs.example/spec/v1\noid sha256:0\nsize 4\n", too_long},
     {"pickle", "\x80\x02}q\0X\1\0\0\0aK\1s."s, too_long},
-    {"zip archive", "PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0"s, too_long},
 };
 
 const std::string json = "malformed JSON at byte ";
@@ -50,19 +40,8 @@ const std::vector<Malformed> bad_json = {
     {"byte-order mark", file_of("\xEF\xBB\xBF{}"),
      "wrong start of the header, expected '{', given \"\\xef\""},
     {"leading space", file_of(" {}"), "wrong start of the header"},
-    {"leading newline", file_of("\n{}"), "wrong start of the header"},
-    {"array", file_of("[" + good + "]"), "wrong start of the header"},
-    {"string", file_of("\"a\""), "wrong start of the header"},
-    {"null", file_of("null"), "wrong start of the header"},
     {"no end", file_of("{" + good, "DATA"), json},
-    {"ends in a string", file_of("{\"a"), "missing closing quote"},
-    {"two objects", file_of("{}{}"), json},
     {"text after the object", file_of("{} x"), json},
-    {"trailing comma", file_of("{" + good + ",}", "DATA"), json},
-    {"no comma", file_of("{" + good + good + "}", "DATA"), json},
-    {"comment", file_of("{/* */}"), json},
-    {"single quotes", file_of("{'a':1}"), json},
-    {"bare name", file_of("{a:1}"), json},
     {"NUL padding", file_of("{}\0\0\0\0\0\0"s), "NUL at byte 2 of the header"},
     {"NUL, then more", file_of("{}\0{\"b\":1}"s), "NUL at byte 2 of the header"},
     {"NUL in a name", file_of("{\"a\0b\":1}"s), "NUL at byte 3 of the header"},
@@ -70,12 +49,7 @@ const std::vector<Malformed> bad_json = {
      "tensor \"a\\x00b\": NUL in the name"},
     {"newline in a name", file_of("{\"a\nb\":1}"), "control character"},
     {"bad UTF-8", file_of("{\"\xff\":1}"), "ill-formed UTF-8"},
-    {"overlong UTF-8", file_of("{\"\xC0\x80\":1}"), "ill-formed UTF-8"},
-    {"surrogate in UTF-8", file_of("{\"\xED\xA0\x80\":1}"), "ill-formed UTF-8"},
-    {"cut UTF-8", file_of("{\"\xC3\":1}"), "ill-formed UTF-8"},
     {"lone upper surrogate", file_of(R"({"\ud800":1})"), "surrogate"},
-    {"lone lower surrogate", file_of(R"({"\udc00":1})"), "surrogate"},
-    {"unknown escape", file_of(R"({"\x41":1})"), json},
 };
 
 const std::vector<Malformed> bad_structure = {
@@ -84,34 +58,21 @@ const std::vector<Malformed> bad_structure = {
     {"name twice by an escape", file_of("{" + good + "," + floats(R"("\u0061")", "[4,8]") + "}", "DATADATA"),
      "duplicate name, expected every name once, given \"a\" twice"},
     {"field twice", file_of(R"({"a":{"dtype":"F32","dtype":"F32"}})"), "duplicate field"},
-    {"field twice by an escape", file_of(R"({"a":{"dtype":"F32","dt\u0079pe":"F32"}})"), "duplicate field"},
     {"metadata twice", file_of(R"({"__metadata__":{},"__metadata__":{}})"), "given \"__metadata__\" twice"},
-    {"metadata twice by an escape", file_of(R"({"__metadata__":{},"__metadata\u005f_":{}})"),
-     "duplicate name"},
     {"metadata key twice", file_of(R"({"__metadata__":{"k":"1","k":"2"}})"), "__metadata__: duplicate name"},
     {"metadata a string", file_of(R"({"__metadata__":"x"})"), "expected an object, given the string \"x\""},
-    {"metadata null", file_of(R"({"__metadata__":null})"), "expected an object, given null"},
     {"metadata with a number", file_of(R"({"__metadata__":{"k":1}})"),
      "\"k\", expected a string, given the number 1"},
-    {"metadata with null", file_of(R"({"__metadata__":{"k":null}})"), "\"k\", expected a string, given null"},
-    {"metadata with an array", file_of(R"({"__metadata__":{"k":[]}})"),
-     "\"k\", expected a string, given an array"},
-    {"metadata with an object", file_of(R"({"__metadata__":{"k":{}}})"),
-     "\"k\", expected a string, given an object"},
     {"tensor a number", file_of(R"({"a":7})"),
      "\"a\": wrong kind of value, expected an object, given the number 7"},
-    {"tensor an array", file_of(R"({"a":[]})"), "wrong kind of value, expected an object, given an array"},
     {"tensor true", file_of(R"({"a":true})"), "wrong kind of value, expected an object, given true"},
     {"empty tensor", file_of(R"({"a":{}})"), "no dtype"},
     {"no dtype", file_of(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", "DATA"), "no dtype"},
     {"no shape", file_of(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", "DATA"), "no shape"},
     {"no offsets", file_of(R"({"a":{"dtype":"F32","shape":[1]}})", "DATA"), "no data_offsets"},
     {"extra field", file_of(R"({"a":{"dtype":"F32","strides":[1]}})"), "unknown field"},
-    {"field in capitals", file_of(R"({"a":{"Dtype":"F32"}})"), "unknown field"},
     {"unknown dtype", file_of(a_dtype(R"("F31")"), "DATA"), "unknown dtype, expected one of the format's"},
     {"lower-case dtype", file_of(a_dtype(R"("f32")"), "DATA"), "such as F32, given f32"},
-    {"empty dtype", file_of(a_dtype(R"("")"), "DATA"), "unknown dtype"},
-    {"dtype with a space", file_of(a_dtype(R"("F32 ")"), "DATA"), "unknown dtype"},
     {"dtype a number", file_of(a_dtype("32"), "DATA"), "wrong kind of dtype, expected a string"},
     {"dtype an array", file_of(a_dtype("[]"), "DATA"),
      "wrong kind of dtype, expected a string, given an array"},
@@ -124,76 +85,49 @@ const std::vector<Malformed> bad_shapes = {
     {"shape null", file_of(a_tensor("null", "[0,4]"), "DATA"),
      "wrong kind of shape, expected an array, given null"},
     {"shape with a string", file_of(a_tensor("[\"1\"]", "[0,4]"), "DATA"), digits + "the string \"1\""},
-    {"shape in a shape", file_of(a_tensor("[[1]]", "[0,4]"), "DATA"), digits + "an array"},
     {"negative", file_of(a_tensor("[-1]", "[0,4]"), "DATA"), digits + "-1"},
-    {"two negatives", file_of(a_tensor("[-1,-1]", "[0,4]"), "DATA"), digits + "-1"},
     {"minus zero", file_of(a_tensor("[-0]", "[0,0]")), digits + "-0"},
     {"fraction", file_of(a_tensor("[1.5]", "[0,4]"), "DATA"), digits + "1.5"},
-    {"fraction of zero", file_of(a_tensor("[1.0]", "[0,4]"), "DATA"), digits + "1.0"},
-    {"exponent", file_of(a_tensor("[1e0]", "[0,4]"), "DATA"), digits + "1e0"},
     {"infinite exponent", file_of(a_tensor("[1e999]", "[0,4]"), "DATA"), "number overflow"},
-    {"leading zero", file_of(a_tensor("[01]", "[0,4]"), "DATA"), json},
-    {"plus", file_of(a_tensor("[+1]", "[0,4]"), "DATA"), json},
-    {"hexadecimal", file_of(a_tensor("[0x1]", "[0,4]"), "DATA"), json},
-    {"not a number", file_of(a_tensor("[NaN]", "[0,4]"), "DATA"), json},
     {"dimension 2^63", file_of(a_tensor("[9223372036854775808]", "[0,4]"), "DATA"), "dimension too large"},
     {"dimension 2^64", file_of(a_tensor("[18446744073709551616]", "[0,4]"), "DATA"), digits},
-    {"dimension 2^64+1", file_of(a_tensor("[18446744073709551617]", "[0,4]"), "DATA"), digits},
     {"product 2^64", file_of(a_tensor("[4294967296,4294967296]", "[0,0]")), "size overflows"},
     {"product 2^64+4", file_of(a_tensor("[274177,67280421310721]", "[0,4]"), "DATA"), "size overflows"},
     {"overflow by the dtype's size", file_of(a_tensor("[4611686018427387904]", "[0,0]")), "size overflows"},
-    {"2^63 by the dtype's size", file_of(a_tensor("[2305843009213693952]", "[0,0]")), "size overflows"},
     {"zero beside 2^63", file_of(a_tensor("[0,9223372036854775808]", "[0,0]")), "dimension too large"},
     {"zero before an overflow", file_of(a_tensor("[0,4294967296,4294967296]", "[0,0]")), "size overflows"},
     {"zero after an overflow", file_of(a_tensor("[4294967296,4294967296,0]", "[0,0]")), "size overflows"},
     {"rank 65", file_of(a_tensor("[1" + repeat(",1", 64) + "]", "[0,4]"), "DATA"), "too many dimensions"},
-    {"rank 10^4", file_of(a_tensor("[1" + repeat(",1", 9999) + "]", "[0,4]"), "DATA"), "too many dimensions"},
 };
-
-std::string ten_on_one_span() {
-  std::string header = "{" + good;
-  for (char name = 'b'; name <= 'j'; ++name) header += "," + floats("\""s + name + "\"", "[0,4]");
-  return header + "}";
-}
 
 const std::string misfit = "data_offsets do not fit shape and dtype, expected ";
 const std::vector<Malformed> bad_offsets = {
     {"begin after end", file_of(a_tensor("[1]", "[4,0]"), "DATA"), "data_offsets in the wrong order"},
     {"no offsets inside", file_of(a_tensor("[1]", "[]"), "DATA"),
      "too few data_offsets, expected 2, given 0"},
-    {"one offset", file_of(a_tensor("[1]", "[4]"), "DATA"), "too few data_offsets, expected 2, given 1"},
     {"three offsets", file_of(a_tensor("[1]", "[0,4,8]"), "DATA"), "too many data_offsets"},
     {"offsets a string", file_of(a_tensor("[1]", "\"0,4\""), "DATA"), "wrong kind of data_offsets"},
     {"offsets an object", file_of(a_tensor("[1]", "{}"), "DATA"),
      "wrong kind of data_offsets, expected an array"},
     {"negative offset", file_of(a_tensor("[1]", "[-4,0]"), "DATA"), "bad number in data_offsets"},
-    {"fractional offset", file_of(a_tensor("[1]", "[0,4.0]"), "DATA"), "bad number in data_offsets"},
-    {"offset with a leading zero", file_of(a_tensor("[1]", "[0,04]"), "DATA"), json},
     {"offset 2^64", file_of(a_tensor("[1]", "[0,18446744073709551616]"), "DATA"),
      "bad number in data_offsets"},
     {"offset 2^64-1", file_of(a_tensor("[1]", "[0,18446744073709551615]"), "DATA"), "outside the file"},
     {"span that wraps", file_of(a_tensor("[1]", "[18446744073709551612,0]"), "DATA"), "wrong order"},
-    {"far outside", file_of(a_tensor("[1]", "[4294967296,4294967300]"), "DATA"), "outside the file"},
-    {"a lie of 4 GiB", file_of(a_tensor("[1073741824]", "[0,4294967296]"), "DATA"), "outside the file"},
     {"one byte outside", file_of(a_tensor("[1]", "[1,5]"), "DATA"),
      "outside the file, expected at most 4 bytes"},
-    {"no data", file_of("{" + good + "}"), "outside the file, expected at most 0 bytes"},
     {"size too small", file_of(a_tensor("[2]", "[0,4]"), "DATA"), misfit + "8 bytes, given 4 bytes"},
     {"size too large", file_of(a_tensor("[1]", "[0,8]"), "DATADATA"), misfit + "4 bytes, given 8 bytes"},
     {"size of a zero dimension", file_of(a_tensor("[0]", "[0,4]"), "DATA"),
      misfit + "0 bytes, given 4 bytes"},
     {"size of a scalar", file_of(a_tensor("[]", "[0,0]")), misfit + "4 bytes, given 0 bytes"},
-    {"size by another dtype", file_of(a_dtype("\"F16\""), "DATA"), misfit + "2 bytes, given 4 bytes"},
     {"overlap", file_of(two("[0,4]", "[2,6]"), "DATADA"), "tensor \"b\": overlap with the tensor before"},
-    {"overlap, out of order", file_of(two("[2,6]", "[0,4]"), "DATADA"), "tensor \"a\": overlap"},
     {"same span", file_of(two("[0,4]", "[0,4]"), "DATA"), "tensor \"b\": overlap"},
-    {"ten tensors on one span", file_of(ten_on_one_span(), "DATA"), "tensor \"b\": overlap"},
     {"nothing inside another",
      file_of("{" + good + "," + tensor("\"b\"", "\"U8\"", "[0]", "[2,2]") + "}", "DATA"),
      "tensor \"b\": overlap"},
     {"hole at the start", file_of(a_tensor("[1]", "[4,8]"), "DATADATA"), "tensor \"a\": hole"},
     {"hole in the middle", file_of(two("[0,4]", "[5,9]"), "DATADATAD"), "tensor \"b\": hole"},
-    {"hole, out of order", file_of(two("[5,9]", "[0,4]"), "DATADATAD"), "tensor \"a\": hole"},
     {"hole before nothing", file_of(a_tensor("[0]", "[4,4]"), "DATA"), "tensor \"a\": hole"},
     {"trailing byte", file_of("{" + good + "}", "DATA!"),
      "bytes after the last tensor, expected 4 bytes of data, given 5"},
@@ -213,24 +147,10 @@ void check_all_refused(const std::vector<Malformed>& cases) {
 
 }  // namespace
 
-TEST_CASE("safetensors: bad header lengths are refused") {
-  check_all_refused(bad_lengths);
-}
-
-TEST_CASE("safetensors: bad JSON is refused") {
-  check_all_refused(bad_json);
-}
-
-TEST_CASE("safetensors: what is not a table of tensors is refused") {
-  check_all_refused(bad_structure);
-}
-
-TEST_CASE("safetensors: bad shapes are refused") {
-  check_all_refused(bad_shapes);
-}
-
-TEST_CASE("safetensors: bad offsets are refused") {
-  check_all_refused(bad_offsets);
+TEST_CASE(
+    "safetensors: bad header lengths, bad JSON, bad shapes, bad offsets, and other tables are refused") {
+  for (const auto* cases : {&bad_lengths, &bad_json, &bad_structure, &bad_shapes, &bad_offsets})
+    check_all_refused(*cases);
 }
 
 TEST_CASE("safetensors: large malformed headers are refused without large allocations") {

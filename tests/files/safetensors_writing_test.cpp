@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +12,6 @@
 #include <cstdarg>
 #include <cstring>
 #include <limits>
-#include <numeric>
-#include <random>
 
 #include "tests/files/safetensors_files.hpp"
 
@@ -237,13 +234,6 @@ TEST_CASE("safetensors: the new file is on the disk before it takes its place, a
   CHECK((synced[1].is_folder && synced[1].has_watched));
 }
 
-TEST_CASE("safetensors: the longest name that is written is read again") {
-  const Folder folder;
-  const std::size_t longest = (1 << 20) - 2;  // without its two quotation marks
-  write_safetensors(folder / "t", {{std::string(longest, 'n'), {{1}, {7}}}});
-  CHECK(SafetensorsFile(folder / "t").read(std::string(longest, 'n'), 0, 0, 1) == std::vector<float>{7});
-}
-
 TEST_CASE("safetensors: white space and names are read up to their limits, and not above") {
   const Folder folder;
   auto spaced = [](std::size_t spaces) {
@@ -257,53 +247,4 @@ TEST_CASE("safetensors: white space and names are read up to their limits, and n
   check_refused(save(folder, spaced(4097)), "number or white space in the header too long");
   CHECK(SafetensorsFile(save(folder, named(1 << 20))).entries().size() == 1);
   check_refused(save(folder, named((1 << 20) + 1)), "string in the header too long");
-}
-
-namespace {
-
-constexpr std::int64_t many = 200000;
-
-std::map<std::string, HostTensor> all_equal(float value) {
-  return {{"a", {{many}, std::vector<float>(many, value)}}};
-}
-
-/// The value of all elements of the file; NaN if they differ, so that it is neither the old nor the new file.
-float value_of(const std::string& path) {
-  const std::vector<float> values = SafetensorsFile(path).read("a", 0, 0, many);
-  const bool is_whole = std::all_of(values.begin(), values.end(), [&](float v) { return v == values[0]; });
-  return is_whole ? values[0] : std::numeric_limits<float>::quiet_NaN();
-}
-
-[[noreturn]] void rewrite_for_ever(const std::string& path) {
-  alarm(60);  // in case the parent has ended
-  try {
-    for (int i = 1;; ++i) write_safetensors(path, all_equal(static_cast<float>(i)));
-  } catch (...) {
-    _exit(1);
-  }
-}
-
-}  // namespace
-
-TEST_CASE("safetensors: whoever is killed while writing leaves the old file or the new one") {
-  const Folder folder;
-  const std::string path = folder / "t";
-  std::mt19937 random(1);
-  int rewritten = 0;
-  for (int round = 0; round < 40; ++round) {
-    write_safetensors(path, all_equal(0));
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) rewrite_for_ever(path);
-    usleep(random() % 20000);
-    CHECK(value_of(path) >= 0);  // while the child rewrites it
-    kill(child, SIGKILL);
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    CHECK(WIFSIGNALED(status));
-    const float value = value_of(path);
-    CHECK(value >= 0);
-    rewritten += value > 0;
-  }
-  CHECK(rewritten > 0);
 }

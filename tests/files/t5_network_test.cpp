@@ -110,6 +110,7 @@ TEST_CASE("t5: what a file does not say is what the family's config class has") 
   check_refused({{"d_ff", "absent"}}, "DenseReluDense.wi.weight: expected (2048, 4)" + wider + "(5, 4)");
   check_refused({{"num_heads", "null"}}, "expected (8, 8)" + wider + "(8, 2)");
   check_refused({{"num_layers", "absent"}}, "expected a parameter encoder.block.2.");
+  check_refused({{"feed_forward_proj", "gated-gelu"}}, "wi_0.weight, given none of that name");
   check_refused({{"num_decoder_layers", "absent"}}, "expected a parameter decoder.block.1.");  // as encoder's
 }
 
@@ -148,8 +149,6 @@ TEST_CASE("t5: what would change results is refused") {
                 "relative_attention_max_distance: expected a number of 5 or more, given 4");
   check_refused({{"layer_norm_epsilon", "-1"}},
                 "layer_norm_epsilon: expected a number of 0 or more, given -1");
-  check_refused({{"num_heads", "0"}}, "num_heads: expected a number of 1 or more, given 0");
-  check_refused({{"d_model", "4.0"}}, "d_model: expected a number of 1 or more, given 4.0");
   check_refused({{"is_encoder_decoder", "false"}}, "is_encoder_decoder: expected true, given false");
   check_refused({{"is_decoder", "true"}}, "is_decoder: expected false, given true");
   check_refused({{"quantization_config", "object"}}, "quantization_config: expected none, given object");
@@ -164,13 +163,6 @@ TEST_CASE("t5: what says whether logits are scaled is true or false") {
   CHECK(
       t5_model(a_t5({{"tie_word_embeddings", "false"}, {"scale_decoder_outputs", "true"}})).how.logit_scale ==
       0.5F);
-}
-
-TEST_CASE("t5: tensors that do not fit config.json are refused") {
-  check_refused({{"d_kv", "2"}},
-                "SelfAttention.q.weight: expected (4, 4), which config.json says, given (6, 4)");
-  check_refused({{"num_layers", "3"}}, "expected a parameter encoder.block.2.");
-  check_refused({{"feed_forward_proj", "gated-gelu"}}, "wi_0.weight, given none of that name");
 }
 
 TEST_CASE("t5: tensors that a T5 does not have are refused; copies of the embedding are not read") {

@@ -61,12 +61,6 @@ void on_each_device(const char* file, void (*body)()) {
   if (also_in_groups) run_in_groups(body);
 }
 
-/// A collective on any device: the devices exchange their failures here.
-bool is_to_end() {
-  if (!test_options().brief) return false;
-  return std::ranges::max(group().exchange("failures", failures_here)) > 0;
-}
-
 }  // namespace shard::testing
 
 int main(int argc, char** argv) {

@@ -114,11 +114,6 @@ void on_each_device(const char* file, void (*body)()) {
   if (test_options().devices || std::ranges::find(here, group().num_devices()) != here.end()) body();
 }
 
-bool is_to_end() {
-  if (!test_options().brief) return false;
-  return std::ranges::max(group().exchange("failures", failures_here)) > 0;
-}
-
 }  // namespace shard::testing
 
 int main(int argc, char** argv) {

@@ -13,6 +13,11 @@ bool with_all() {
   return test_options().all;
 }
 
+bool is_to_end() {
+  if (!test_options().brief) return false;
+  return std::ranges::max(group().exchange("failures", failures_here)) > 0;
+}
+
 std::string& chapter_under_test() {
   static std::string folder;
   return folder;

@@ -70,14 +70,6 @@ TEST_CASE("two axes join, and the last that is given varies fastest") {
   }
 }
 
-TEST_CASE("an axis's collectives stay on it, and its books are its own") {
-  Mesh mesh(group(), mesh_shape("tensor,data", {"data", "tensor"}, devices()));
-  Communicator& data = mesh.axis("data");
-  const Tensor sum = data.all_reduce_async(to_device(HostTensor{{1}, {1}}), ReduceOp::sum).get();
-  CHECK(sum.to_host() == std::vector<float>{static_cast<float>(data.num_devices())});
-  CHECK(data.group_id() != mesh.axis("tensor").group_id());
-}
-
 TEST_CASE("a mesh that does not fit is refused in one line of usage") {
   auto made = [](std::vector<MeshAxis> axes) { return refused([&] { Mesh(group(), std::move(axes)); }); };
   const std::string n = std::to_string(devices());

@@ -214,30 +214,6 @@ TEST_CASE("collectives over an axis change the letter of that axis") {
   });
 }
 
-TEST_CASE("elementwise functions keep the letters") {
-  on_each_mesh([](PlainMeshEngine& engine) {
-    Mesh& mesh = engine.mesh();
-    const HostTensor a = integers({6, 5}, 0), b = integers({6, 5}, 1);
-    HostTensor positive = a, masked = b, sum = a, doubled = a;
-    for (std::size_t i = 0; i < a.values.size(); ++i) {
-      positive.values[i] = std::max(a.values[i], 0.0F);
-      masked.values[i] = a.values[i] > 0 ? b.values[i] : 0;
-      sum.values[i] += b.values[i];
-      doubled.values[i] *= 2;
-    }
-    On<S<0>, S<1>> mask = laid_on<S<0>, S<1>>(mesh, a);
-    On<S<0>, S<1>> d = relu_backward(laid_on<S<0>, S<1>>(mesh, b), mask);
-    CHECK(difference(whole_of(engine, std::move(d)), masked) == "");
-    On<S<0>, S<1>> h = relu(std::move(mask));
-    CHECK(difference(whole_of(engine, std::move(h)), positive) == "");
-    On<P, S<0>> total;
-    accumulate(total, laid_on<P, S<0>>(mesh, a));
-    accumulate(total, laid_on<P, S<0>>(mesh, b));
-    CHECK(difference(whole_of(engine, std::move(total)), sum) == "");
-    CHECK(difference(whole_of(engine, scale(laid_on<P, R>(mesh, a), 2)), doubled) == "");
-  });
-}
-
 TEST_CASE("what leaves an engine on a mesh: its part, its first row, and the whole") {
   on_each_mesh([](PlainMeshEngine& engine) {
     Mesh& mesh = engine.mesh();
@@ -261,31 +237,6 @@ TEST_CASE("what leaves an engine on a mesh: its part, its first row, and the who
       check(laid_on<S<1>, S<0>>(mesh, whole));
       check(laid_on<S<0>, S<0>>(mesh, whole));
       check(laid_on<R, R>(mesh, whole));
-    }
-  });
-}
-
-TEST_CASE("parameters are loaded in parts, and inputs come in the rows that the layout says") {
-  on_each_mesh([](PlainMeshEngine& engine) {
-    Mesh& mesh = engine.mesh();
-    for (const Shape& shape : matrices) {
-      const HostTensor whole = integers(shape, 0);
-      const auto checkpoint = host_checkpoint({{"w", whole}}, "test");
-      auto check = [&]<class A, class B>(const On<A, B>& t) {
-        CHECK(t.global_shape() == shape);
-        CHECK(difference(t.local(), part_of<A, B>(mesh, whole)) == "");
-      };
-      check(engine.load<S<0>, S<1>>(*checkpoint, "w"));
-      check(engine.load<S<1>, S<0>>(*checkpoint, "w"));
-      check(engine.load<S<0>, S<0>>(*checkpoint, "w"));
-      check(engine.load<R, S<1>>(*checkpoint, "w"));
-      check(engine.load<R, R>(*checkpoint, "w"));
-      const std::int64_t before = ledger().live(Purpose::parameters);
-      const On<S<0>, S<1>> held = engine.load<S<0>, S<1>>(*checkpoint, "w");
-      CHECK(ledger().live(Purpose::parameters) - before == held.local().bytes());
-      const Range rows = engine.input_rows(shape[0]);
-      check(engine.from_outside<S<0>, R>(to_device(sliced(whole, 0, rows))));
-      check(engine.from_outside<S<0>, S<0>>(to_device(part_of<S<0>, S<0>>(mesh, whole))));
     }
   });
 }
@@ -354,18 +305,6 @@ TEST_CASE("a tensor may lie at one place of two axes together, once they are joi
       CHECK(placed.is_here() == (both.device_id() == owner));
       CHECK(difference(engine.whole(std::move(placed)), a) == "");
     }
-  });
-}
-
-TEST_CASE("a sum over several axes at once is that over one after the other") {
-  on_each_mesh([](PlainMeshEngine& engine) {
-    Mesh& mesh = engine.mesh();
-    const Shape shape = {3, 4};
-    auto addend = [&] { return On<P, P>::uneven(mesh, to_device(integers(shape, me())), shape); };
-    On<R, R> at_once = engine.all_reduce<outer, inner>(addend());
-    On<R, R> in_turn = engine.all_reduce<outer>(engine.all_reduce<inner>(addend()));
-    CHECK(at_once.global_shape() == shape);
-    CHECK(at_once.local().to_host() == in_turn.local().to_host());
   });
 }
 

@@ -46,18 +46,31 @@ TEST_CASE("an error names the line of the call: tensors and operations") {
 
 TEST_CASE("an error names the line of the call: plain calls") {
   Tensor t, kept = matrix();
-  REFUSED("", group().send(-1, matrix()));
-  REFUSED("", group().receive(-1));
-  REFUSED("", group().post_send(-1, matrix()).get());
-  REFUSED("", group().post_receive(-1, {1}).get());
-  REFUSED("", group().send_async(t, t, -1).get());
-  REFUSED("", group().all_gather_async(matrix(), 2).get());
-  REFUSED("", group().all_gather_async(std::as_const(kept), 2).get());
-  REFUSED("", group().all_reduce_async(Tensor(Shape(33, 1)), ReduceOp::sum).get());
-  REFUSED("", group().reduce_scatter_async(matrix(), ReduceOp::sum, 2).get());
-  REFUSED("", group().all_to_all_async(matrix(), 0, 2).get());
-  REFUSED("", group().all_to_all_async(matrix(), std::vector<Index>(), 0).get());
-  REFUSED("", group().broadcast_async(matrix(), -1).get());
+  const std::string no_axis = ": expected an axis of (2, 3), given axis 2", no_device = "given device -1";
+  REFUSED(no_device, group().send(-1, matrix()));
+  REFUSED(fmt::format("but oneself, given device {}", me()), group().send(me(), matrix()));
+  REFUSED(no_device, group().receive(-1));
+  REFUSED(fmt::format("but oneself, given device {}", me()), group().receive(me()));
+  REFUSED(no_device, group().post_send(-1, matrix()).get());
+  REFUSED(no_device, group().post_receive(-1, {1}).get());
+  REFUSED(fmt::format("given device {}", devices()), group().send_async(t, kept, devices()).get());
+  REFUSED("the same memory twice", group().send_async(kept, kept, me()).get());
+  REFUSED("all_gather" + no_axis, group().all_gather_async(matrix(), 2).get());
+  REFUSED("all_gather" + no_axis, group().all_gather_async(std::as_const(kept), 2).get());
+  REFUSED("at most 32 axes, given 33", group().all_reduce_async(Tensor(Shape(33, 1)), ReduceOp::sum).get());
+  CHECK(group().all_reduce_async(Tensor(Shape(32, 1)), ReduceOp::sum).get().shape() == Shape(32, 1));
+  REFUSED("reduce_scatter" + no_axis, group().reduce_scatter_async(matrix(), ReduceOp::sum, 2).get());
+  REFUSED("all_to_all" + no_axis, group().all_to_all_async(matrix(), 0, 2).get());
+  REFUSED("all_to_all" + no_axis, group().all_to_all_async(matrix(), 2, 0).get());
+  std::vector<Index> counts(static_cast<std::size_t>(devices()));
+  REFUSED("counts that add up to 2", group().all_to_all_async(matrix(), counts, 0).get());
+  counts[0] = 2, counts.push_back(0);
+  REFUSED("counts that add up to 2", group().all_to_all_async(matrix(), counts, 0).get());
+  if (devices() > 1) {
+    counts.pop_back(), counts[0] = 3, counts[1] = -1;
+    REFUSED("counts that add up to 2", group().all_to_all_async(matrix(), counts, 0).get());
+  }
+  REFUSED(no_device, group().broadcast_async(matrix(), -1).get());
   REFUSED("", engine().post_send(-1, matrix()).get());
   REFUSED("", engine().post_receive(-1, {1}).get());
   REFUSED("", engine().my_rows(Tensor(Shape())));

@@ -1,6 +1,5 @@
 // Collectives from one layout to another, and conversions to a Placed.
 
-#include "engine/weights/checkpoint.hpp"
 #include "tests/harness/refused.hpp"
 #include "tests/layouts/laid_out.hpp"
 
@@ -52,24 +51,14 @@ TEST_CASE("reduce_scatter leaves a slice of the sum, and all_gather makes it who
   }
 }
 
-TEST_CASE("all_gather undoes any cut") {
-  for (const Shape& shape : matrices) {
-    const HostTensor whole = integers(shape, 0);
-    Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
-    Sharded<1> columns = laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])});
-    CHECK(difference(engine().all_gather(std::move(rows)).local(), whole) == "");
-    CHECK(difference(engine().all_gather(std::move(columns)).local(), whole) == "");
-  }
-}
-
-TEST_CASE("all_gather can keep the slice for later") {
+TEST_CASE("all_gather undoes any cut, and can keep the slice for later") {
   for (const Shape& shape : matrices) {
     const HostTensor whole = integers(shape, 0);
     const Sharded<0> rows = laid_out<Sharded<0>>(whole, {uneven_cut(shape[0])});
-    const Replicated gathered = engine().all_gather(rows);
-    CHECK(gathered.global_shape() == shape);
-    CHECK(difference(gathered.local(), whole) == "");
+    Sharded<1> columns = laid_out<Sharded<1>>(whole, {uneven_cut(shape[1])});
+    CHECK(difference(engine().all_gather(rows).local(), whole) == "");
     CHECK(difference(rows.local(), sliced(whole, 0, mine(uneven_cut(shape[0])))) == "");
+    CHECK(difference(engine().all_gather(std::move(columns)).local(), whole) == "");
   }
 }
 
@@ -144,28 +133,9 @@ TEST_CASE("my_rows finds out where my rows lie") {
   }
 }
 
-TEST_CASE("several typed calls are in flight at a time") {
-  const HostTensor a = integers({9, 4}, 0), b = integers({4, 9}, 1);
-  Future<Sharded<0>> rows = engine().reduce_scatter_async<0>(laid_out<Partial>(a, {}));
-  Future<Replicated> sum = engine().all_reduce_async(laid_out<Partial>(b, {}));
-  Future<Replicated> gathered = engine().all_gather_async(laid_out<Sharded<1>>(b, {uneven_cut(9)}));
-  CHECK(difference(gathered.get().local(), b) == "");
-  check_slice(rows.get(), a);
-  CHECK(difference(sum.get().local(), b) == "");
-}
-
 TEST_CASE("an axis that a tensor has not is refused") {
   REFUSED("", engine().reduce_scatter<1>(Partial(group(), Tensor({3}))));
   REFUSED("", engine().shard<1>(Replicated(group(), Tensor({3}))));
-}
-
-TEST_CASE("parameters come as slices of a checkpoint") {
-  const std::string name = "matrix";
-  const HostTensor whole = integers({5, 7}, 0);
-  const auto checkpoint = host_checkpoint({{name, whole}}, "test");
-  CHECK(difference(engine().load_replicated(*checkpoint, name).local(), whole) == "");
-  check_slice(engine().load_sharded<0>(*checkpoint, name), whole);
-  check_slice(engine().load_sharded<1>(*checkpoint, name), whole);
 }
 
 namespace {
@@ -214,13 +184,4 @@ TEST_CASE("what another device owns is not here") {
       CHECK(placed.slice_of(to_device(whole)).size() == 0);
     }
   }
-}
-
-TEST_CASE("what leaves an engine can be booked as gradients") {
-  const Index before = ledger().live(Purpose::gradients);
-  Gradients gradients;
-  gradients.put("w", Replicated(group(), Tensor({5, 2})));
-  CHECK(ledger().live(Purpose::gradients) - before == 40);
-  CHECK(gradients.local("w").shape() == Shape{5, 2});
-  REFUSED("", gradients.local("v"));
 }

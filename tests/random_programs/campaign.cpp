@@ -2,6 +2,7 @@
 // fault in one of them, `--draw` draws one and prints how it must end, `--print` prints a program.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -50,7 +51,8 @@ int show(const Options& options) try {
   const Plan plan = generate_plan(options.seed, options.first, options.devices);
   if (options.prints) fmt::print("{}", describe(plan));
   const std::string text = options.draw.empty() ? options.fault : drawn_fault(plan, options.draw);
-  if (!text.empty()) fmt::print("{} {}\n", text, expected_code(plan, given_fault(plan, text)));
+  if (!text.empty())
+    fmt::print("{} {}\n", text, fmt::join(expected_codes(plan, given_fault(plan, text)), " "));
   return 0;
 } catch (const Error& error) {
   fmt::print(stderr, "error: {}\n", error.what());

@@ -7,7 +7,7 @@
 
 namespace shard::testing {
 
-/// The exit code of the job. The fault must happen: its device and its call exist.
-int expected_code(const Plan& plan, const Fault& fault);
+/// The exit codes of which the job must have one. The fault must happen: its device and its call exist.
+std::vector<int> expected_codes(const Plan& plan, const Fault& fault);
 
 }  // namespace shard::testing
