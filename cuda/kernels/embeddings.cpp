@@ -5,7 +5,6 @@
 #include "cuda/kernels/launch.hpp"
 #include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/layer_checks.hpp"
-#include "engine/device/runtime/operations/row_groups.hpp"
 
 namespace shard {
 
@@ -15,6 +14,7 @@ namespace {
 
 using cuda::DeviceCopy;
 using cuda::gpu;
+using cuda::Team;
 
 /// Index i stands for a row and a pair of elements, which is rotated in all heads of the row.
 struct Rotate {
@@ -32,14 +32,26 @@ struct Rotate {
     }
   }
 };
-/// Index i stands for a group of rows with the same target, and a column.
-struct ScatterAddRows {
-  SHARDBOOK_KERNEL void operator()(Index i, const float* rows, const Index* targets, const Index* begins,
-                                   const Index* order, Index d, float* into) const {
-    const Index target = i / d, column = i % d;
-    float sum = into[targets[target] * d + column];
-    for (Index k = begins[target]; k < begins[target + 1]; ++k) sum += rows[order[k] * d + column];
-    into[targets[target] * d + column] = sum;
+/// Links each row to the next one with the same target.
+struct LinkRows {
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, const Index* at, Index rows, Index* next,
+                                   Index* is_first) const {
+    Index after = row + 1 + team.lane, before = team.lane;
+    while (after < rows && at[after] != at[row]) after += Team::size;
+    while (before < row && at[before] != at[row]) before += Team::size;
+    next[row] = -team.max(-after);
+    is_first[row] = at[row] != no_slot && -team.max(-before) >= row ? 1 : 0;
+  }
+};
+/// Index i stands for a row and a column. The first row with a target adds all others, so the order is the same always.
+struct AddLinkedRows {
+  SHARDBOOK_KERNEL void operator()(Index i, const float* t, const Index* at, Index rows, const Index* next,
+                                   const Index* is_first, Index d, float* into) const {
+    const Index first = i / d, column = i % d;
+    if (is_first[first] == 0) return;
+    float sum = into[at[first] * d + column];
+    for (Index row = first; row < rows; row = next[row]) sum += t[row * d + column];
+    into[at[first] * d + column] = sum;
   }
 };
 struct LossesOfLabels {
@@ -91,11 +103,15 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
-  const runtime::RowGroups groups(at);
-  const DeviceCopy targets(groups.targets), begins(groups.begins), order(groups.order);
-  const Index d = rows.extent(1);
-  launch(ScatterAddRows(), static_cast<Index>(groups.targets.size()) * d, TensorMemory::data(rows),
-         targets.data<Index>(), begins.data<Index>(), order.data<Index>(), d, TensorMemory::data(into));
+  if (into.size() == 0 || at.empty()) return;
+  const DeviceCopy targets(at);
+  const Index count = rows.extent(0), bytes = count * static_cast<Index>(sizeof(Index));
+  cuda::Workspace next(bytes), is_first(bytes);
+  cuda::launch_rows(LinkRows(), count, gpu().computation(), targets.data<Index>(), count, next.data<Index>(),
+                    is_first.data<Index>());
+  launch(AddLinkedRows(), rows.size(), TensorMemory::data(rows), targets.data<Index>(), count,
+         std::as_const(next).data<Index>(), std::as_const(is_first).data<Index>(), rows.extent(1),
+         TensorMemory::data(into));
 }
 
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,

@@ -45,9 +45,10 @@ struct Team {
     for (int far = size / 2; far > 0; far /= 2) x += __shfl_xor_sync(~0U, x, far);
     return x;
   }
-  SHARDBOOK_KERNEL float max(float x) const {
+  template <class T>
+  SHARDBOOK_KERNEL T max(T x) const {
     for (int far = size / 2; far > 0; far /= 2) {
-      const float other = __shfl_xor_sync(~0U, x, far);
+      const T other = __shfl_xor_sync(~0U, x, far);
       x = other > x ? other : x;
     }
     return x;
@@ -68,7 +69,10 @@ struct Team {
   T sum(T x) const {
     return x;
   }
-  float max(float x) const { return x; }
+  template <class T>
+  T max(T x) const {
+    return x;
+  }
 };
 
 #endif

@@ -19,6 +19,12 @@ std::map<Index, Connections>& all_connections() {
   return *all;
 }
 
+/// This device's links, by both ids in the job, the lower one first. Never destroyed.
+std::map<std::pair<int, int>, Link>& links() {
+  static auto* all = new std::map<std::pair<int, int>, Link>;
+  return *all;
+}
+
 constexpr int id_tag = runtime::first_free_tag;  // a tag that control messages do not use
 
 ncclComm_t connect(const ncclUniqueId& id, int devices, int rank) {
@@ -75,11 +81,10 @@ Connections& connections_for(const Group& group) {
 
 template <class Action>
 void for_each_communicator(const Action& action) {
-  for (auto& [group, connections] : all_connections()) {
+  for (auto& [group, connections] : all_connections())
     if (connections.collectives.comm != nullptr) action(connections.collectives.comm);
-    for (auto& [ids, pair] : connections.pairs)
-      if (pair.comm() != nullptr) action(pair.comm());
-  }
+  for (auto& [ids, link] : links())
+    if (link.comm() != nullptr) action(link.comm());
 }
 
 }  // namespace
@@ -100,8 +105,8 @@ runtime::Task NcclDataPlane::body_of(runtime::Call& call) {
 
 Pair& NcclDataPlane::pair_with(const Group& group, int peer) {
   const auto [lower, higher] = std::minmax({this_device(), group.member(peer)});
-  const bool decides_order = this_device() == lower;
-  return connections_.pairs.try_emplace({lower, higher}, peer, decides_order).first->second;
+  Link& link = links().try_emplace({lower, higher}, this_device() == lower).first->second;
+  return connections_.pairs.try_emplace(peer, Pair{link}).first->second;
 }
 
 const NcclCommunicator& collectives_of(const Group& group) {
@@ -112,36 +117,35 @@ Pair& pair_with(const Group& group, int peer) {
   return static_cast<NcclDataPlane&>(*group.data_plane).pair_with(group, peer);
 }
 
-cudaStream_t Pair::stream() {
+cudaStream_t Link::stream() {
   if (communicator_.stream == nullptr) communicator_.stream = new_stream(true);
   return communicator_.stream;
 }
 
 /// The device with the lower id calls this when it has sent the first message's position, and the other one
 /// when it has received it. So only lower devices wait here, for higher ones, which makes no cycle. A message
-/// in each direction connects the pair, so that no host waits later.
-const NcclCommunicator& Pair::connected(const Group& group) {
+/// in each direction connects both, so that no host waits later.
+const NcclCommunicator& Link::connected(const Group& group, int peer) {
   if (communicator_.comm != nullptr) return communicator_;
   ncclUniqueId id;
   if (decides_order_) {
     SHARDBOOK_CHECK(ncclGetUniqueId(&id));
-    MPI_Ssend(&id, sizeof id, MPI_BYTE, peer_, id_tag,
+    MPI_Ssend(&id, sizeof id, MPI_BYTE, peer, id_tag,
               runtime::comm_of(group));  // until the other device calls this
   } else {
-    MPI_Recv(&id, sizeof id, MPI_BYTE, peer_, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
+    MPI_Recv(&id, sizeof id, MPI_BYTE, peer, id_tag, runtime::comm_of(group), MPI_STATUS_IGNORE);
   }
-  const int peer = rank_of_peer();
-  communicator_.comm = connect(id, 2, 1 - peer);
+  communicator_.comm = connect(id, 2, 1 - rank_of_peer());
   Workspace byte(1, stream());
   for (const bool is_mine : {decides_order_, !decides_order_})
     if (is_mine)
-      SHARDBOOK_CHECK(ncclSend(byte.data<char>(), 1, ncclInt8, peer, communicator_.comm, stream()));
+      SHARDBOOK_CHECK(ncclSend(byte.data<char>(), 1, ncclInt8, rank_of_peer(), communicator_.comm, stream()));
     else
-      SHARDBOOK_CHECK(ncclRecv(byte.data<char>(), 1, ncclInt8, peer, communicator_.comm, stream()));
+      SHARDBOOK_CHECK(ncclRecv(byte.data<char>(), 1, ncclInt8, rank_of_peer(), communicator_.comm, stream()));
   return communicator_;
 }
 
-void Pair::close() {
+void Link::close() {
   if (communicator_.comm != nullptr) ncclCommDestroy(communicator_.comm);
   if (communicator_.stream != nullptr) cudaStreamDestroy(communicator_.stream);
 }
@@ -173,18 +177,16 @@ void check_connections() {
 
 std::vector<std::pair<std::string, cudaStream_t>> streams() {
   std::vector<std::pair<std::string, cudaStream_t>> all = {{"collectives", gpu().communication()}};
-  for (auto& [group, connections] : all_connections())
-    for (auto& [ids, pair] : connections.pairs)
-      all.emplace_back(fmt::format("messages of devices {} and {}", ids.first, ids.second), pair.stream());
+  for (auto& [ids, link] : links())
+    all.emplace_back(fmt::format("messages of devices {} and {}", ids.first, ids.second), link.stream());
   all.emplace_back("computation", gpu().computation());
   return all;
 }
 
 void close_connections() {
-  for (auto& [group, connections] : all_connections()) {
+  for (auto& [group, connections] : all_connections())
     if (connections.collectives.comm != nullptr) ncclCommDestroy(connections.collectives.comm);
-    for (auto& [ids, pair] : connections.pairs) pair.close();
-  }
+  for (auto& [ids, link] : links()) link.close();
 }
 
 }  // namespace shard::cuda

@@ -1,8 +1,8 @@
 #pragma once
 
-/// NCCL's communicators. A group has one for collectives, and one for each pair of members that send each other
-/// messages. The collectives of all groups share one stream, in the order in which this device started them. Each
-/// pair has its own stream, so that a waiting message delays no other work.
+/// NCCL's communicators. A group has one for collectives. All groups share one for each two devices that send each
+/// other messages. The collectives of all groups share one stream, in the order in which this device started them.
+/// Each two devices have their own stream, so that a waiting message delays no other work.
 
 #include <nccl.h>
 
@@ -24,46 +24,49 @@ struct NcclCommunicator {
   cudaStream_t stream = nullptr;
 };
 
-/// This device's connection to another member of a group. Both devices must launch NCCL's sends and receives
-/// between them in the same order. The device with the lower id in the job decides it: it numbers the messages
-/// of both directions.
-class Pair {
+/// This device's connection to another device, for the messages of all groups. Both devices must launch NCCL's sends
+/// and receives between them in the same order. The device with the lower id in the job decides it: it numbers the
+/// messages of both directions.
+class Link {
  public:
-  /// `peer` is the other device's place in the group.
-  Pair(int peer, bool decides_order) : peer_(peer), decides_order_(decides_order) {}
+  explicit Link(bool decides_order) : decides_order_(decides_order) {}
 
   bool decides_order() const { return decides_order_; }
-  /// The other device's rank in the pair's NCCL communicator.
+  /// The other device's rank in the link's NCCL communicator.
   int rank_of_peer() const { return decides_order_ ? 1 : 0; }
   /// The next position in the order of both directions. Only the deciding device calls it.
   Index next_position() { return given_++; }
-  /// The next number of a message among those that this device sends, or receives, in the order of its calls.
-  Index next_sent() { return sent_++; }
-  Index next_received() { return received_++; }
 
-  Index ordered_sends = 0;     ///< the number of this device's sends with a position
-  Index ordered_receives = 0;  ///< the number of receives with a position, or that have asked for one
-  Index launched = 0;          ///< the number of launched messages of both directions
+  Index launched = 0;  ///< the number of launched messages of both directions
 
-  /// Connects the pair at its first message: both devices call this, and wait for each other.
-  const NcclCommunicator& connected(const Group& group);
+  /// Connects the devices at their first message: both call this for that message, and wait for each other. `peer` is
+  /// the other device's place in the message's group.
+  const NcclCommunicator& connected(const Group& group, int peer);
   cudaStream_t stream();
-  ncclComm_t& comm() { return communicator_.comm; }
+  ncclComm_t comm() const { return communicator_.comm; }
   void close();
 
  private:
-  int peer_;
   bool decides_order_;
-  Index given_ = 0, sent_ = 0, received_ = 0;
+  Index given_ = 0;
   NcclCommunicator communicator_;
+};
+
+/// The messages of a group between this device and another one.
+struct Pair {
+  Link& link;
+  Index sent = 0,
+        received = 0;  ///< the numbers of messages in each direction, in the order of this device's calls
+  Index ordered_sends = 0;     ///< the number of this device's sends with a position
+  Index ordered_receives = 0;  ///< the number of receives with a position, or that have asked for one
 };
 
 /// The connections of a group. They outlive the group (see close_connections).
 struct Connections {
   std::vector<int> members;
-  NcclCommunicator collectives;               ///< no communicator in a group of one
-  std::map<std::pair<int, int>, Pair> pairs;  ///< by both ids in the job, the lower one first
-  bool is_in_use = true;                      ///< the group exists
+  NcclCommunicator collectives;  ///< no communicator in a group of one
+  std::map<int, Pair> pairs;     ///< by the other device's place in the group
+  bool is_in_use = true;         ///< the group exists
 };
 
 /// The NCCL connections of a group.
@@ -162,11 +165,11 @@ class NcclGroupCall {
 /// \throws Error lost when NCCL reports a lost peer. Does not abort communicators, since that may wait for another
 /// one's work; the program ends anyway.
 void check_connections();
-/// All streams, with names of their work: collectives, the messages of each pair, and computation.
+/// All streams, with names of their work: collectives, the messages with each other device, and computation.
 std::vector<std::pair<std::string, cudaStream_t>> streams();
 /// Destroys all communicators, at the end of the program on every device. NCCL may wait there for other devices
 /// of the machine, so groups do not destroy their own, and the order is the same on all devices: by group, then
-/// by pair.
+/// by link.
 void close_connections();
 
 }  // namespace shard::cuda

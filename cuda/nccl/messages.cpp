@@ -1,8 +1,8 @@
 /// send and receive, nonblocking or blocking: the hosts agree on an order, and then NCCL sends the message.
 ///
 /// The sender's host sends the shape. When the receiver's host has called receive, the host with the lower id
-/// in the job gives the message its position in the order of the pair, and both launch it in this order. So
-/// both GPUs execute the messages of the two directions in one order, and a GPU never waits in a stream for a
+/// in the job gives the message its position among all messages of the two devices, and both launch it in this
+/// order. So both GPUs execute the messages of the two directions in one order, and a GPU never waits in a stream for a
 /// host that has not launched its side.
 
 #include <fmt/format.h>
@@ -20,25 +20,25 @@ using Number = std::array<Index, 1>;
 
 namespace {
 
-void launch_send(Pair& pair, Call& call) {
-  const auto [comm, stream] = pair.connected(call.group());
+void launch_send(Link& link, Call& call) {
+  const auto [comm, stream] = link.connected(call.group(), call.peer());
   LaunchIn launch(stream, call);
-  ++pair.launched;
+  ++link.launched;
   if (call.tensor.size() == 0) return;
   ledger().sent(call.group().id(), Collective::send, {1, call.tensor.bytes()});
   SHARDBOOK_CHECK(ncclSend(data_on(stream, std::as_const(call.tensor)),
-                           static_cast<std::size_t>(call.tensor.size()), ncclFloat, pair.rank_of_peer(), comm,
+                           static_cast<std::size_t>(call.tensor.size()), ncclFloat, link.rank_of_peer(), comm,
                            stream));
 }
 
-void launch_receive(Pair& pair, Call& call, const Shape& shape) {
-  const auto [comm, stream] = pair.connected(call.group());
+void launch_receive(Link& link, Call& call, const Shape& shape) {
+  const auto [comm, stream] = link.connected(call.group(), call.peer());
   LaunchIn launch(stream, call);
-  ++pair.launched;
+  ++link.launched;
   if (!call.is_posted()) call.tensor = make_on(stream, shape);
   if (call.tensor.size() == 0) return;
   SHARDBOOK_CHECK(ncclRecv(data_on(stream, call.tensor), static_cast<std::size_t>(call.tensor.size()),
-                           ncclFloat, pair.rank_of_peer(), comm, stream));
+                           ncclFloat, link.rank_of_peer(), comm, stream));
 }
 
 }  // namespace
@@ -47,28 +47,29 @@ Task send(Call& call) {
   Group* const group = &call.group();
   const int to = call.peer();
   Pair& pair = pair_with(*group, to);
-  const Index number = pair.next_sent();
+  Link& link = pair.link;
+  const Index number = pair.sent++;
   const std::vector<Index> shape = numbers_of(call.tensor.shape());
   Number position{};
   Posts shape_sent, answer, position_sent;
   group->post(shape_sent, Channel::message_shape, to, shape);
-  group->post_receive(answer, pair.decides_order() ? Channel::receiver_ready : Channel::place_to_send, to,
+  group->post_receive(answer, link.decides_order() ? Channel::receiver_ready : Channel::place_to_send, to,
                       position);
   co_await shape_sent;
   co_await answer;
-  if (pair.decides_order()) {
+  if (link.decides_order()) {
     Turn turn(pair.ordered_sends, number);
     co_await turn;
     MayWaitForPeer may_connect;
     co_await may_connect;
-    position[0] = pair.next_position();
+    position[0] = link.next_position();
     group->post(position_sent, Channel::place_to_receive, to, position);
     ++pair.ordered_sends;
-    pair.connected(*group);  // at once: the receiver may wait in connected()
+    link.connected(*group, to);  // at once: the receiver may wait in connected()
   }
-  Turn turn(pair.launched, position[0]);
+  Turn turn(link.launched, position[0]);
   co_await turn;
-  launch_send(pair, call);
+  launch_send(link, call);
   co_await position_sent;  // after the launch, for which the receiver's GPU may already wait
 }
 
@@ -77,12 +78,13 @@ Task receive(Call& call) {
   Group* const group = &call.group();
   const int from = call.peer();
   Pair& pair = pair_with(*group, from);
-  const Index number = pair.next_received();
+  Link& link = pair.link;
+  const Index number = pair.received++;
   std::vector<Index> numbers(most_shape_numbers);
   Number position{};
   Posts shape_received, answer, position_received;
   group->post_receive(shape_received, Channel::message_shape, from, numbers);
-  if (!pair.decides_order())
+  if (!link.decides_order())
     group->post_receive(position_received, Channel::place_to_receive, from, position);
   co_await shape_received;
   const Shape shape = shape_from(numbers);
@@ -92,18 +94,18 @@ Task receive(Call& call) {
   Turn turn_to_answer(pair.ordered_receives, number);
   co_await turn_to_answer;
   MayWaitForPeer may_connect;
-  if (pair.decides_order()) {
+  if (link.decides_order()) {
     co_await may_connect;
-    position[0] = pair.next_position();
+    position[0] = link.next_position();
   }
-  group->post(answer, pair.decides_order() ? Channel::place_to_send : Channel::receiver_ready, from,
+  group->post(answer, link.decides_order() ? Channel::place_to_send : Channel::receiver_ready, from,
               position);
   ++pair.ordered_receives;
-  if (pair.decides_order()) pair.connected(*group);  // at once: the sender may wait in connected()
+  if (link.decides_order()) link.connected(*group, from);  // at once: the sender may wait in connected()
   co_await position_received;
-  Turn turn(pair.launched, position[0]);
+  Turn turn(link.launched, position[0]);
   co_await turn;
-  launch_receive(pair, call, shape);
+  launch_receive(link, call, shape);
   co_await answer;  // after the launch, for which the sender's GPU may already wait
 }
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "engine/device/runtime/operations/row_groups.hpp"
 #include "tests/operations/small_tensors.hpp"
 
 RUNS_ON(.on_cuda = {1});
@@ -109,14 +108,6 @@ TEST_CASE("scatter_add_rows adds in ascending order, to what is there") {
   Tensor into = matrix(2, 1, {0x1p24F, 0});
   scatter_add_rows(matrix(4, 1, {1, 5, 1, -0x1p24F}), Indices{0, 1, 0, 0}, into);
   CHECK(into.to_host() == Values{0, 5});  // another order of summation gives 1 or 2
-}
-
-TEST_CASE("on a GPU, rows that meet are one thread's, in ascending order") {
-  const runtime::RowGroups groups(Indices{3, 0, no_slot, 3, 2, 0, 3});
-  CHECK(groups.targets == Indices{0, 2, 3});
-  CHECK(groups.begins == Indices{0, 2, 3, 6});
-  CHECK(groups.order == Indices{1, 5, 4, 0, 3, 6});
-  CHECK(runtime::RowGroups(Indices{no_slot}).begins == Indices{0});
 }
 
 TEST_CASE("scatter_add_rows is the gradient of gather_rows") {
