@@ -28,8 +28,9 @@ class Scheduler {
   /// ends the job and is rethrown here; the other devices' memory is then leaked. A device of a job may run a job of
   /// its own.
   static void run(int devices, const std::function<void()>& body, Absence* absence = nullptr);
+  /// The devices of the job that do not run.
   Absence& absence() { return *absence_; }
-  std::any shared_by_wires;
+  std::any shared_by_wires;  ///< what wire.cpp keeps for the job
   int devices() const { return static_cast<int>(scheduled_.size()); }
 
   /// The current device waits. Returns when it should test again whether it can proceed. \throws Error deadlock

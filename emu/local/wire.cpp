@@ -184,10 +184,10 @@ class WireInMemory : public Wire {
   Started contribute(Queues::Kind kind, std::span<const std::byte> contribution, Finish finish);
   /// Makes the contributions of absent members: equal ones, or numbers that grow evenly.
   void fill_in(std::vector<std::vector<std::byte>>& contributions, bool is_split) const;
-  /// \throws Error missing
+  /// \throws Error internal for an absent member
   void require_present(int place) const {
     if (is_absent(place))
-      throw Error(Code::missing,
+      throw Error(Code::internal,
                   "a message: expected a device that runs, given one for which another stands");
   }
 

@@ -366,6 +366,8 @@ class Decoders(Suite):
         ("g, u = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]",
          "u, g = n @ self.w[b + \"gate\"], n @ self.w[b + \"up\"]", PLAIN, "losses", 0,
          "gate and up in each other's place?"),
+        ("out, probabilities = ", "self.a.scale = 1; out, probabilities = ", REAL, "logits", 1,
+         "scores not divided by the root of a head's width?"),
         ("/ (labels >= 0).sum()", "/ 1", REAL, "loss", 0, "a sum over tokens where a mean is meant?"),
         ("/ (labels >= 0).sum()", "/ labels.size", REAL, "head", 1,
          "a mean over all tokens, those without a label too?"),

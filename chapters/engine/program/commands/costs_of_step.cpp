@@ -43,6 +43,7 @@ class SameRows : public TrainingBatch {
 
 /// The costs of the second step on this device. The first step, with few rows, makes the optimizer's state.
 CostsOfStep my_costs(const Run& run, Index rows_of_first) {
+  const ChoosingInTurn choosing;
   const std::unique_ptr<ShardedEngine> engine =
       run.variant.make(run.group, run.network, run.arguments.options);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(run);
@@ -107,16 +108,16 @@ CostsOfStep costs_from(const std::string& text) {
 
 std::vector<CostsOfStep> costs_of_step(const Run& run) {
   if (run.variant.require) run.variant.require(run.group.num_devices(), run.network, run.arguments.options);
-  const ChoosingInTurn choosing;
   const AlikeDevices alike = perhaps_alike(run);
-  auto costs_in = [&](Communicator& group) {
-    return as_text(my_costs({group, run.variant, run.network, run.arguments}, alike.count));
+  // A row for each of the alike devices, so that they do the same in the first step, too.
+  auto costs_if_alike = [&](Communicator& world) {
+    return as_text(my_costs({world, run.variant, run.network, run.arguments}, alike.count));
   };
   std::optional<std::vector<std::string>> texts;
   if (run.group.device_id() == 0 && alike.count > 2)
-    texts = results_of_alike(run.group.num_devices(), alike, costs_in);
+    texts = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
   if (run.group.exchange("costs", texts ? 1 : 0)[0] == 0)
-    texts = run.group.gather("costs", costs_in(run.group));
+    texts = run.group.gather("costs", as_text(my_costs(run, 1)));
   std::vector<CostsOfStep> all;
   for (const std::string& text : texts.value_or(std::vector<std::string>())) all.push_back(costs_from(text));
   return all;
