@@ -11,6 +11,12 @@
 
 namespace shard::local {
 
+/// A stack in memory.
+struct Stack {
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+};
+
 class Fibre {
  public:
   /// `body` must not throw.
@@ -36,6 +42,7 @@ class Fibre {
 
   std::function<void()> body_;
   void* memory_;
+  Stack callers_;  // of the caller of resume; known to AddressSanitizer only
   ucontext_t begin_{};
   sigjmp_buf here_{}, outside_{};
   Exceptions exceptions_;
