@@ -2,13 +2,40 @@
 ///
 /// Chapter 00: every collective, drawn on the devices of this run, 1 to 8 of them, from what they hold.
 
-#include "all_scenes.hpp"
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "all_to_all.hpp"
+#include "engine/program/command_line.hpp"
 #include "engine/program/registry.hpp"
 #include "mistakes.hpp"
-#include "options.hpp"
-#include "results.hpp"
+#include "ring.hpp"
+#include "scenes.hpp"
 
 namespace shard::primer {
+
+namespace {
+
+/// A scene and its name.
+struct Entry {
+  std::string name;
+  void (*play)(Communicator&, Scene&);
+};
+/// In the order in which they are read.
+const std::vector<Entry> all_scenes = {{"barrier", barrier},
+                                       {"send_receive", send_receive},
+                                       {"send_async", send_async},
+                                       {"broadcast", broadcast},
+                                       {"all_gather", all_gather},
+                                       {"reduce_scatter", reduce_scatter},
+                                       {"all_reduce", all_reduce},
+                                       {"ring", ring},
+                                       {"uneven", uneven},
+                                       {"split", split},
+                                       {"all_to_all", all_to_all},
+                                       {"all_to_all_axes", all_to_all_axes},
+                                       {"all_to_all_counts", all_to_all_counts}};
 
 /// How to read the pictures.
 void print_legend(const Communicator& group) {
@@ -30,24 +57,57 @@ void print_legend(const Communicator& group) {
               "form, a formula derived by hand, says that it sends."));
 }
 
-int play(Communicator& group, const Options& options) {
+/// One line a scene: what all devices together sent.
+void print_table(const std::vector<Outcome>& outcomes) {
+  auto sum = [](const std::vector<Index>& v) { return std::accumulate(v.begin(), v.end(), Index{0}); };
+  fmt::print("sent by all devices     messages  closed form     bytes  closed form\n");
+  for (const Outcome& o : outcomes)
+    fmt::print("{:22}{:>10}{:>13}{:>10}{:>13}   {}\n", o.name, sum(o.messages.measured),
+               sum(o.messages.formula), sum(o.bytes.measured), sum(o.bytes.formula),
+               o.is_right ? "ok" : "DIFFERS");
+  if (!all_right(outcomes)) fmt::print("a value or a figure above is not what it should be\n");
+}
+
+/// Plays all scenes, or only one.
+int play(Communicator& group, const std::string& only, const std::string& report) {
   const int n = group.num_devices();
-  if (n > 8) throw Error(Code::usage, fmt::format("00_collectives: expected 1 to 8 devices, given {}", n));
-  if (!options.mistake.empty()) mistakes.at(options.mistake)(group);
-  if (options.only.empty()) print_legend(group);
-  const std::vector<Outcome> outcomes = play_scenes(group, options.only);
+  if (only.empty()) print_legend(group);
+  std::vector<Outcome> outcomes;
+  for (const Entry& entry : all_scenes) {
+    if (!only.empty() && entry.name != only) continue;
+    Scene scene(group, entry.name);
+    entry.play(group, scene);
+    outcomes.push_back(scene.ends());
+  }
   if (group.device_id() == 0) print_table(outcomes);
-  if (group.device_id() == 0 && !options.report.empty()) write_report(options.report, outcomes, n);
+  if (group.device_id() == 0 && !report.empty()) write_report(report, outcomes, n);
   return all_right(outcomes) ? 0 : static_cast<int>(Code::differs);
 }
 
-int parse_and_play(Communicator& world, const std::vector<std::string>& words) {
-  std::vector<std::string> planned_mistakes;
-  for (const auto& [name, make] : mistakes) planned_mistakes.push_back(name);
-  std::optional<Options> options = parse(world, words, scene_names(), planned_mistakes);
-  return options ? play(world, *options) : 0;
+int parse_and_play(Communicator& group, const std::vector<std::string>& words) {
+  std::vector<std::string> scenes, planned;
+  for (const Entry& scene : all_scenes) scenes.push_back(scene.name);
+  for (const auto& [name, make] : mistakes) planned.push_back(name);
+  std::string only, mistake, report;
+  const bool goes_on = parse_options(
+      group, "00_collectives", words,
+      "Chapter 00 of shardbook: every collective, drawn on 1 to 8 devices, and what each device sends",
+      {{"--only", wrapped(fmt::format("One scene instead of all: {}", fmt::join(scenes, ", ")), 66), "NAME",
+        scenes, &only},
+       {"--mistake", fmt::format("A mistake on purpose: {}", fmt::join(planned, ", ")), "NAME", planned,
+        &mistake},
+       {"--report", "Also write the figures to this JSON file", "FILE", {}, &report}},
+      "Exit code 0 when every value and every figure is as it must be, otherwise 86; a mistake on\n"
+      "purpose ends with 81, 82 or 84.");
+  if (!goes_on) return 0;
+  if (const int n = group.num_devices(); n > 8)
+    throw Error(Code::usage, fmt::format("00_collectives: expected 1 to 8 devices, given {}", n));
+  if (!mistake.empty()) mistakes.at(mistake)(group);
+  return play(group, only, report);
 }
 
 const RegisteredChapter chapter({.command = parse_and_play});
+
+}  // namespace
 
 }  // namespace shard::primer

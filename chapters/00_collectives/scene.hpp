@@ -3,6 +3,7 @@
 /// One scene: what the devices hold before and after a call, what each of them sent, and what it ought to
 /// have sent. All that is drawn is gathered from the devices; device 0 writes.
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -48,5 +49,9 @@ class Scene {
   Lines mistakes_;
   Outcome outcome_;
 };
+
+inline bool all_right(const std::vector<Outcome>& outcomes) {
+  return std::ranges::all_of(outcomes, &Outcome::is_right);
+}
 
 }  // namespace shard::primer

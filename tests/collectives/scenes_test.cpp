@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "00_collectives/results.hpp"
 #include "00_collectives/scene.hpp"
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
