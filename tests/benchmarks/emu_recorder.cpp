@@ -13,9 +13,10 @@ namespace {
 /// Forwards every call, and records it if there is a list.
 class RecordedGroup : public WrappedCommunicator {
  public:
-  /// A collective of the group. Each call looks for the list in `steps`.
-  RecordedGroup(Communicator& group, const std::shared_ptr<Steps>& steps)
-      : WrappedCommunicator(group), steps_(steps) {
+  /// A collective of the group, which the recorder may own. Each call looks for the list in `steps`.
+  template <class Group>
+  RecordedGroup(Group&& group, const std::shared_ptr<Steps>& steps)
+      : WrappedCommunicator(std::forward<Group>(group)), steps_(steps) {
     MPI_Group all = MPI_GROUP_NULL, mine = MPI_GROUP_NULL;
     MPI_Comm_group(MPI_COMM_WORLD, &all);
     MPI_Group_incl(all, num_devices(), members().data(), &mine);
@@ -45,7 +46,9 @@ class RecordedGroup : public WrappedCommunicator {
   }
 
  protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override {
+    return std::make_unique<RecordedGroup>(std::move(part), steps_);
+  }
 
  private:
   Exchange exchange_of(const Request& request) const {
@@ -72,20 +75,6 @@ class RecordedGroup : public WrappedCommunicator {
   const std::shared_ptr<Steps>& steps_;
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
-
-/// Also owns the group that it wraps.
-class RecordedPart : public RecordedGroup {
- public:
-  RecordedPart(std::unique_ptr<Communicator> part, const std::shared_ptr<Steps>& steps)
-      : RecordedGroup(*part, steps), part_(std::move(part)) {}
-
- private:
-  std::unique_ptr<Communicator> part_;
-};
-
-std::unique_ptr<Communicator> RecordedGroup::wrap(std::unique_ptr<Communicator> part) {
-  return std::make_unique<RecordedPart>(std::move(part), steps_);
-}
 
 }  // namespace
 

@@ -18,9 +18,6 @@ class GroupUnderTest : public WrappedCommunicator {
  public:
   using WrappedCommunicator::inner;
   using WrappedCommunicator::set_inner;
-
- protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
 };
 GroupUnderTest& group();
 /// The folder or the number of the chapter that `--chapter` names; empty: all chapters are tested.

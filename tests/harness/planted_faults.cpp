@@ -17,9 +17,10 @@ namespace {
 /// Counts calls, and leaves one out. Groups split from this one share the counter.
 class FaultyCommunicator : public WrappedCommunicator {
  public:
-  FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out,
-                     std::shared_ptr<std::int64_t> calls = std::make_shared<std::int64_t>())
-      : WrappedCommunicator(inner), leave_out_(leave_out), calls_(std::move(calls)) {}
+  FaultyCommunicator(Communicator& inner, std::optional<std::int64_t> leave_out)
+      : WrappedCommunicator(inner), leave_out_(leave_out) {}
+  FaultyCommunicator(std::unique_ptr<Communicator> part, const FaultyCommunicator& whole)
+      : WrappedCommunicator(std::move(part)), leave_out_(whole.leave_out_), calls_(whole.calls_) {}
 
   using WrappedCommunicator::inner;
   std::int64_t calls() const { return *calls_; }
@@ -41,29 +42,16 @@ class FaultyCommunicator : public WrappedCommunicator {
   }
 
  protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+  /// A group of one device sends nothing, so leaving out its call is no mistake.
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override {
+    if (part->num_devices() == 1) return part;
+    return std::make_unique<FaultyCommunicator>(std::move(part), *this);
+  }
 
  private:
   std::optional<std::int64_t> leave_out_;
-  std::shared_ptr<std::int64_t> calls_;
+  std::shared_ptr<std::int64_t> calls_ = std::make_shared<std::int64_t>();
 };
-
-/// A part of the group. Owns the communicator that it wraps.
-class FaultyPart : public FaultyCommunicator {
- public:
-  FaultyPart(std::unique_ptr<Communicator> part, std::optional<std::int64_t> leave_out,
-             std::shared_ptr<std::int64_t> calls)
-      : FaultyCommunicator(*part, leave_out, std::move(calls)), part_(std::move(part)) {}
-
- private:
-  std::unique_ptr<Communicator> part_;
-};
-
-/// A group of one device sends nothing, so leaving out its call is no mistake.
-std::unique_ptr<Communicator> FaultyCommunicator::wrap(std::unique_ptr<Communicator> part) {
-  if (part->num_devices() == 1) return part;
-  return std::make_unique<FaultyPart>(std::move(part), leave_out_, calls_);
-}
 
 /// Counts messages, and corrupts one.
 class CorruptingFilter : public emu::MessageFilter {

@@ -95,9 +95,6 @@ class Mesh : public WrappedCommunicator {
   /// the axes: "data", "data,expert", "all". An axis with one device has none.
   std::map<std::string, Traffic> sent_along() const;
 
- protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override { return part; }
-
  private:
   MeshShape shape_;
   std::map<std::string, Index> pieces_;                          // by axis

@@ -25,16 +25,6 @@ Index fingerprint(const Tensor& t) {
   return result;
 }
 
-/// A checked communicator that owns its inner one.
-class CheckedPart : public CheckedCommunicator {
- public:
-  explicit CheckedPart(std::unique_ptr<Communicator> part)
-      : CheckedCommunicator(*part), part_(std::move(part)) {}
-
- private:
-  std::unique_ptr<Communicator> part_;
-};
-
 }  // namespace
 
 /// Describes the first difference between the tensors of the members `majority` and `odd`. A collective.
@@ -73,10 +63,6 @@ void CheckedCommunicator::verify(const Tensor& t) {
   const std::string difference = first_difference(t, static_cast<int>(majority - prints.begin()),
                                                   static_cast<int>(odd - prints.begin()));
   throw FalseClaim(num_devices(), refusal_text("Replicated", "the same values on every device", difference));
-}
-
-std::unique_ptr<Communicator> CheckedCommunicator::wrap(std::unique_ptr<Communicator> part) {
-  return std::make_unique<CheckedPart>(std::move(part));
 }
 
 }  // namespace shard

@@ -26,7 +26,9 @@ class CheckedCommunicator : public WrappedCommunicator {
   Future<CallResult> call(Request&& request) override;
 
  protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override {
+    return std::make_unique<CheckedCommunicator>(std::move(part));
+  }
 
  private:
   /// \throws FalseClaim unless all members hold the same shape and the same bits.

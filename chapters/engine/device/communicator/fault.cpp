@@ -46,16 +46,6 @@ CallResult result_of_skipped(Request&& request) {
   return {request.is_shared ? request.tensor.clone() : std::move(request.tensor)};
 }
 
-/// A faulty communicator that owns its inner one.
-class FaultyPart : public FaultyCommunicator {
- public:
-  FaultyPart(std::unique_ptr<Communicator> part, const FaultyCommunicator& whole)
-      : FaultyCommunicator(*part, whole.fault_, whole.calls_), part_(std::move(part)) {}
-
- private:
-  std::unique_ptr<Communicator> part_;
-};
-
 std::optional<Fault> fault_from(const std::string& text) {
   Fault fault;
   std::string_view rest = text;
@@ -102,10 +92,6 @@ Future<CallResult> FaultyCommunicator::call(Request&& request) {
     }
   }
   return WrappedCommunicator::call(std::move(request));
-}
-
-std::unique_ptr<Communicator> FaultyCommunicator::wrap(std::unique_ptr<Communicator> part) {
-  return std::make_unique<FaultyPart>(std::move(part), *this);
 }
 
 }  // namespace shard

@@ -33,8 +33,9 @@ CallResult result_of_skipped(Request&& request);
 /// A communicator that plants a fault in its own calls and those of groups split off it.
 class FaultyCommunicator : public WrappedCommunicator {
  public:
-  FaultyCommunicator(Communicator& inner, const Fault& fault)
-      : FaultyCommunicator(inner, fault, std::make_shared<Index>(0)) {}
+  FaultyCommunicator(Communicator& inner, const Fault& fault) : WrappedCommunicator(inner), fault_(fault) {}
+  FaultyCommunicator(std::unique_ptr<Communicator> part, const FaultyCommunicator& whole)
+      : WrappedCommunicator(std::move(part)), fault_(whole.fault_), calls_(whole.calls_) {}
 
   /// Calls that this device has made, in all groups.
   Index calls() const { return *calls_; }
@@ -42,18 +43,16 @@ class FaultyCommunicator : public WrappedCommunicator {
   Future<CallResult> call(Request&& request) override;
 
  protected:
-  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override;
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) override {
+    return std::make_unique<FaultyCommunicator>(std::move(part), *this);
+  }
 
  private:
-  FaultyCommunicator(Communicator& inner, const Fault& fault, std::shared_ptr<Index> calls)
-      : WrappedCommunicator(inner), fault_(fault), calls_(std::move(calls)) {}
-  friend class FaultyPart;
-
   /// Kills, ends, stops or delays this device, if the fault is of such a kind.
   void strike() const;
 
   Fault fault_;
-  std::shared_ptr<Index> calls_;  // that this device has made in all groups
+  std::shared_ptr<Index> calls_ = std::make_shared<Index>(0);  // that this device has made in all groups
 };
 
 }  // namespace shard

@@ -4,11 +4,13 @@
 
 namespace shard {
 
-/// A communicator that forwards every call to an inner one. Recorders, planted faults, checked runs and clocks
-/// derive from it and override `call`. The inner communicator must outlive it.
+/// A communicator that forwards every call to an inner one, which outlives it, or which it owns. Recorders, planted
+/// faults, checked runs and clocks derive from it and override `call`.
 class WrappedCommunicator : public Communicator {
  public:
   explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}
+  explicit WrappedCommunicator(std::unique_ptr<Communicator> inner)
+      : inner_(inner.get()), owned_(std::move(inner)) {}
 
   int device_id() const override { return inner_->device_id(); }
   int num_devices() const override { return inner_->num_devices(); }
@@ -31,10 +33,11 @@ class WrappedCommunicator : public Communicator {
   /// All later calls go to this communicator.
   void set_inner(Communicator& inner) { inner_ = &inner; }
   /// Wraps a group that was split off the inner one; `split` returns the result.
-  virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) = 0;
+  virtual std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> part) { return part; }
 
  private:
   Communicator* inner_ = nullptr;
+  std::unique_ptr<Communicator> owned_;
 };
 
 }  // namespace shard
