@@ -159,8 +159,8 @@ TEST_CASE("what a device holds may begin anywhere in a tensor of its own, and be
   for (const std::string& format : formats) {
     CAPTURE(format);
     const CommonFolder folder(group());
-    const std::vector<HeldPart> held = {{"a", {5, 8}, {{0, 5}, {2 * place, 2 * place + 2}}, Rows(a, 1, 6)},
-                                        {"b", {4, 3}, {{place, place + 1}, {0, 3}}, Rows(b, 1, 2)}};
+    const std::vector<Trainable> held = {{"a", Rows(a, 1, 6), {5, 8}, {{0, 5}, {2 * place, 2 * place + 2}}},
+                                         {"b", Rows(b, 1, 2), {4, 3}, {{place, place + 1}, {0, 3}}}};
     save_checkpoint(group(), folder / "saved", {format, 64}, {{"model", held, {"a", "b"}}}, std::nullopt);
     const auto saved = open_saved(folder / "saved", read_manifest(folder / "saved"), "model");
     CHECK(saved->read("a", all_of({5, 8})) == all_columns);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <sstream>
 
 #include "engine/basics/ranges.hpp"
 #include "engine/checkpoints/split.hpp"
 #include "engine/checkpoints/writing_plan.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/files/folder_replacement.hpp"
 #include "engine/files/safetensors/element_types.hpp"
 #include "engine/files/safetensors/writer.hpp"
@@ -20,8 +20,8 @@ namespace {
 
 using Plan = std::map<std::string, PlannedTensor>;
 
-const HeldPart* part_of(const SavedTensors& saved, const std::string& name) {
-  const auto found = std::ranges::find(saved.held, name, &HeldPart::name);
+const Trainable* part_of(const SavedTensors& saved, const std::string& name) {
+  const auto found = std::ranges::find(saved.held, name, &Trainable::name);
   return found == saved.held.end() ? nullptr : &*found;
 }
 
@@ -87,12 +87,8 @@ class Writing {
 
   /// The manifest, with the digests of all devices' files, on device 0. A collective.
   Manifest manifest() {
-    std::string mine;
-    for (const auto& [file, digest] : manifest_.digests) mine += file + ' ' + digest + '\n';
-    for (const std::string& theirs : group_.gather("digests", mine)) {
-      std::istringstream lines(theirs);
-      for (std::string file, digest; lines >> file >> digest;) manifest_.digests[file] = digest;
-    }
+    for (const auto& theirs : gather(group_, "digests", manifest_.digests))
+      manifest_.digests.insert(theirs.begin(), theirs.end());
     return manifest_;
   }
 
@@ -137,7 +133,7 @@ class Writing {
     SafetensorsWriter writer(folder_ + '/' + file, std::move(lines));
     std::vector<float> values(piece_elements);
     for (const SafetensorsLine& line : writer.order()) {
-      const Rows& rows = part_of(saved, line.name)->rows;
+      const Rows& rows = part_of(saved, line.name)->parameter;
       const Index row = num_elements({line.shape.begin() + 1, line.shape.end()});
       const Index end = rows.end * row;
       for (Index at = rows.begin * row; at < end; at += piece_elements) {

@@ -22,7 +22,7 @@ struct SaveForm {
 /// Tensors that are saved together.
 struct SavedTensors {
   std::string stem;                ///< of the file names: "model" or "optimizer"
-  std::vector<HeldPart> held;      ///< the parts that this device holds
+  std::vector<Trainable> held;     ///< the parts that this device holds
   std::vector<std::string> order;  ///< the names, in the order in which files are filled
   ForeignNames stored_as = {};     ///< names in the files that differ (not in "distributed")
   /// Element types by the names in the files, in the spelling of safetensors; F32 for the other tensors.

@@ -84,21 +84,14 @@ void verify_digests(Communicator& group, const std::string& folder, const Manife
   group.barrier();
 }
 
-std::vector<HeldPart> held_parameters(ShardedEngine& engine) {
-  std::vector<HeldPart> held;
-  for (const auto& [name, rows, whole, ranges] : engine.trainable())
-    held.push_back({name, whole, ranges, rows});
-  return held;
-}
-
 void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vector<std::string>& order,
                    const std::string& path, const SaveForm& form, const TrainingRecord& record) {
-  std::vector<SavedTensors> all = {{"model", held_parameters(engine), order}};
+  std::vector<SavedTensors> all = {{"model", engine.trainable(), order}};
   SavedTensors state{"optimizer", {}, {}};
   const std::vector<std::string> kept = optimizer.state_names();
   for (const Trainable& t : engine.trainable())
     for (std::size_t i = 0; i < kept.size(); ++i)
-      state.held.push_back({t.name + '/' + kept[i], t.whole, t.ranges, Rows(optimizer.state_of(t)[i])});
+      state.held.push_back({t.name + '/' + kept[i], Rows(optimizer.state_of(t)[i]), t.whole, t.ranges});
   for (const std::string& name : order)
     for (const std::string& what : kept) state.order.push_back(name + '/' + what);
   if (!kept.empty()) all.push_back(std::move(state));

@@ -31,7 +31,4 @@ void save_training(ShardedEngine& engine, Optimizer& optimizer, const std::vecto
 void load_training(ShardedEngine& engine, Optimizer& optimizer, const std::string& folder,
                    const Manifest& manifest);
 
-/// The parts of the engine's parameters that this device holds.
-std::vector<HeldPart> held_parameters(ShardedEngine& engine);
-
 }  // namespace shard

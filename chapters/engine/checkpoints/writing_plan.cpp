@@ -1,30 +1,24 @@
 #include "engine/checkpoints/writing_plan.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "engine/basics/ranges.hpp"
 #include "engine/checkpoints/manifest.hpp"
+#include "engine/device/gathered.hpp"
 
 namespace shard {
 
 namespace {
 
-using nlohmann::json;
-
-/// The names and parts that a device holds, as a text for the other devices.
-std::string announced(const std::vector<HeldPart>& held) {
-  json all = json::array();
-  for (const HeldPart& part : held) {
-    json ranges = json::array();
-    for (const auto& [begin, end] : part.ranges) ranges.push_back({begin, end});
-    all.push_back({part.name, part.whole, ranges});
-  }
-  return all.dump();
-}
-
 /// Parts by name, and the devices that hold each.
 using Holders = std::map<std::string, std::map<std::vector<Index>, std::vector<int>>>;
+
+std::vector<Index> numbers_of(const Ranges& ranges) {
+  std::vector<Index> numbers;
+  for (const auto& [begin, end] : ranges) numbers.insert(numbers.end(), {begin, end});
+  return numbers;
+}
 
 Ranges ranges_from(const std::vector<Index>& numbers) {
   Ranges ranges;
@@ -34,16 +28,15 @@ Ranges ranges_from(const std::vector<Index>& numbers) {
 
 }  // namespace
 
-std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std::vector<HeldPart>& held) {
+std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std::vector<Trainable>& held) {
   std::map<std::string, PlannedTensor> plan;
   Holders holders;
-  const std::vector<std::string> all = group.gather_for_all("parts to save", announced(held));
+  std::vector<std::tuple<std::string, Shape, std::vector<Index>>> mine;
+  for (const Trainable& part : held) mine.emplace_back(part.name, part.whole, numbers_of(part.ranges));
+  const auto all = gather_for_all(group, "parts to save", mine);
   for (std::size_t device = 0; device < all.size(); ++device)
-    for (const json& part : json::parse(all[device])) {
-      const std::string name = part[0];
-      plan[name].shape = part[1].get<Shape>();
-      std::vector<Index> numbers;
-      for (const json& range : part[2]) numbers.insert(numbers.end(), range.begin(), range.end());
+    for (const auto& [name, shape, numbers] : all[device]) {
+      plan[name].shape = shape;
       if (num_elements(shape_of(ranges_from(numbers))) > 0)
         holders[name][numbers].push_back(static_cast<int>(device));
     }
@@ -94,23 +87,23 @@ bool follow_each_other(const PlannedTensor& tensor) {
 }
 
 /// A piece's values: held by this device, or received from the writer.
-void fetch(Communicator& group, int writer, const Piece& piece, const HeldPart* mine,
+void fetch(Communicator& group, int writer, const Piece& piece, const Trainable* mine,
            std::vector<float>& values) {
   const Shape shape = shape_of(piece.ranges);
   values.resize(static_cast<std::size_t>(num_elements(shape)));
   if (writer != group.device_id()) return group.receive(writer).read(0, values);
   const Index row = num_elements({shape.begin() + 1, shape.end()});
-  mine->rows.tensor->read((mine->rows.begin + piece.first_row) * row, values);
+  mine->parameter.tensor->read((mine->parameter.begin + piece.first_row) * row, values);
 }
 
-void send_piece(Communicator& group, const Piece& piece, const HeldPart& mine) {
-  const Index first = mine.rows.begin + piece.first_row;
-  group.send(0, slice(*mine.rows.tensor, 0, first, first + piece.ranges[0].size()));
+void send_piece(Communicator& group, const Piece& piece, const Trainable& mine) {
+  const Index first = mine.parameter.begin + piece.first_row;
+  group.send(0, slice(*mine.parameter.tensor, 0, first, first + piece.ranges[0].size()));
 }
 
 }  // namespace
 
-void gather_on_first(Communicator& group, const PlannedTensor& tensor, const HeldPart* mine,
+void gather_on_first(Communicator& group, const PlannedTensor& tensor, const Trainable* mine,
                      const std::function<void(std::span<const float>)>& take) {
   const bool is_first = group.device_id() == 0, streams = follow_each_other(tensor);
   std::vector<float> whole(is_first && !streams ? static_cast<std::size_t>(tensor.elements()) : 0), values;

@@ -1,23 +1,15 @@
 #include "engine/engines/loss.hpp"
 
 #include <array>
-#include <cstring>
+
+#include "engine/device/gathered.hpp"
 
 namespace shard {
 
 double LossSum::total(Communicator& group) const {
-  std::string mine;
-  for (const auto& [row, part] : parts_) {
-    mine.append(reinterpret_cast<const char*>(&row), sizeof row);
-    mine.append(reinterpret_cast<const char*>(&part), sizeof part);
-  }
   std::map<Index, double> all;
-  for (const std::string& theirs : group.gather("the loss", mine))
-    for (std::size_t at = 0; at < theirs.size(); at += sizeof(Index) + sizeof(double)) {
-      Index row = 0;
-      std::memcpy(&row, theirs.data() + at, sizeof row);
-      std::memcpy(&all[row], theirs.data() + at + sizeof row, sizeof(double));
-    }
+  for (const auto& theirs : gather(group, "the loss", parts_))
+    for (const auto& [row, part] : theirs) all[row] = part;
   double sum = 0;
   for (const auto& [row, part] : all) sum += part;
   return sum;

@@ -1,14 +1,19 @@
 #include "engine/program/commands/costs_of_step.hpp"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
 #include "engine/device/books/memory.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/layouts/mesh.hpp"
 
 namespace shard {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, messages, bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CostsOfStep, parameters, gradients, state, activations, buffers, peak,
+                                   operations, sent, along)
 
 namespace {
 
@@ -86,24 +91,6 @@ AlikeDevices perhaps_alike(const Run& run) {
   return {1, 1};
 }
 
-std::string as_text(const CostsOfStep& c) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {} {}", c.parameters, c.gradients, c.state, c.activations, c.buffers,
-                  c.peak, c.operations, c.sent.messages, c.sent.bytes);
-  for (const auto& [axes, sent] : c.along) text += fmt::format(" {} {} {}", axes, sent.messages, sent.bytes);
-  return text;
-}
-
-CostsOfStep costs_from(const std::string& text) {
-  CostsOfStep c;
-  std::istringstream in(text);
-  in >> c.parameters >> c.gradients >> c.state >> c.activations >> c.buffers >> c.peak >> c.operations;
-  in >> c.sent.messages >> c.sent.bytes;
-  Traffic sent;
-  for (std::string axes; in >> axes >> sent.messages >> sent.bytes;) c.along[axes] = sent;
-  return c;
-}
-
 }  // namespace
 
 std::vector<CostsOfStep> costs_of_step(const Run& run) {
@@ -111,15 +98,15 @@ std::vector<CostsOfStep> costs_of_step(const Run& run) {
   const AlikeDevices alike = perhaps_alike(run);
   // A row for each of the alike devices, so that they do the same in the first step, too.
   auto costs_if_alike = [&](Communicator& world) {
-    return as_text(my_costs({world, run.variant, run.network, run.arguments}, alike.count));
+    return to_bytes(my_costs({world, run.variant, run.network, run.arguments}, alike.count));
   };
-  std::optional<std::vector<std::string>> texts;
+  std::optional<std::vector<std::string>> of_alike;
   if (run.group.device_id() == 0 && alike.count > 2)
-    texts = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
-  if (run.group.exchange("costs", texts ? 1 : 0)[0] == 0)
-    texts = run.group.gather("costs", as_text(my_costs(run, 1)));
+    of_alike = results_of_alike(run.group.num_devices(), alike, costs_if_alike);
+  if (run.group.exchange("costs", of_alike ? 1 : 0)[0] == 0)
+    return gather(run.group, "costs", my_costs(run, 1));
   std::vector<CostsOfStep> all;
-  for (const std::string& text : texts.value_or(std::vector<std::string>())) all.push_back(costs_from(text));
+  if (of_alike) std::ranges::transform(*of_alike, std::back_inserter(all), from_bytes<CostsOfStep>);
   return all;
 }
 

@@ -105,7 +105,7 @@ int save(Communicator& group, const Variant& variant, const Arguments& arguments
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);
   const std::unique_ptr<ShardedEngine> engine = variant.make(group, *network, arguments.options);
   engine->load_checkpoint(*params.checkpoint);
-  SavedTensors saved{"model", held_parameters(*engine), {}, params.stored_as};
+  SavedTensors saved{"model", engine->trainable(), {}, params.stored_as};
   for (const Parameter& p : network->parameters()) saved.order.push_back(p.name);
   if (!params.stored_as.empty()) saved.types = stored_types(arguments.params);
   save_checkpoint(group, arguments.save, arguments.form, {saved}, std::nullopt,

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "engine/device/communicator/checked_communicator.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/program/training/step.hpp"
 #include "engine/weights/checkpoint.hpp"
@@ -88,15 +88,10 @@ Index worst_of_all(Communicator& group, const std::vector<Comparison>& compariso
 /// A difference, on device 0, for each parameter with elements that no device updates. It shows even if no
 /// row of the batch uses them.
 std::vector<Comparison> untrained(ShardedEngine& engine, const ExactProblem& problem) {
-  std::string mine;
-  for (const Trainable& t : engine.trainable())
-    mine += fmt::format("{} {}\n", t.name, num_elements(t.parameter.shape()));
-  std::map<std::string, Index> trained;
-  for (const std::string& text : engine.group().gather("parameters that are trained", mine)) {
-    std::istringstream lines(text);
-    Index elements = 0;
-    for (std::string name; lines >> name >> elements;) trained[name] += elements;
-  }
+  std::map<std::string, Index> mine, trained;
+  for (const Trainable& t : engine.trainable()) mine[t.name] += num_elements(t.parameter.shape());
+  for (const auto& theirs : gather(engine.group(), "parameters that are trained", mine))
+    for (const auto& [name, elements] : theirs) trained[name] += elements;
   std::vector<Comparison> missing;
   for (const auto& [name, weights] : problem.weights)
     if (const Index all = num_elements(weights.shape); this_device() == 0 && trained[name] < all) {

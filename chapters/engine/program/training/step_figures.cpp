@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <sstream>
-
 #include "engine/basics/printable.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/program/training/step.hpp"
 
 namespace shard {
@@ -86,21 +85,18 @@ void StepFigures::gather_into(Report& report, const Run& run) const {
 }
 
 std::vector<std::string> StepFigures::misses(const Run& run) const {
-  std::string mine;
+  std::vector<std::string> mine, lines;
   auto add = [&](const char* what, const WorstStep& w) {
     if (w.measured != w.formula)
-      mine += fmt::format("device {}, step {}: {}: measured {}, formula {}{}\n", this_device(), w.step, what,
-                          with_commas(w.measured), with_commas(w.formula), w.why);
+      mine.push_back(fmt::format("device {}, step {}: {}: measured {}, formula {}{}", this_device(), w.step,
+                                 what, with_commas(w.measured), with_commas(w.formula), w.why));
   };
   add("bytes sent", bytes_);
   add("messages", messages_);
   add("operations", flops_);
   add("bytes held", peak_);
-  std::vector<std::string> lines;
-  for (const std::string& theirs : run.group.gather("figures", mine)) {
-    std::istringstream text(theirs);
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-  }
+  for (const auto& theirs : gather(run.group, "figures", mine))
+    lines.insert(lines.end(), theirs.begin(), theirs.end());
   return lines;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/device/gathered.hpp"
 #include "engine/program/training/step.hpp"
 #include "engine/workloads/random.hpp"
 
@@ -98,19 +98,16 @@ std::optional<CurveComparison> compare_with_unsharded(const Run& run, const Loss
   const std::unique_ptr<Communicator> alone =
       run.group.split(takes_part ? std::optional<Index>(me) : std::nullopt, 0);
   LossCurve reference, moved;
-  std::string packed;  // in CBOR, since JSON has no infinity
   if (takes_part) {
     const Run mine{*alone, run.variant, run.network, run.arguments};
     Perturbation perturbation(rounding, run.arguments.seed);
     if (me == 0) reference = train_alone(mine, steps, nullptr);
     if (me == last) moved = train_alone(mine, steps, &perturbation);
   }
-  nlohmann::json::to_cbor({moved.losses, moved.decisions}, packed);
-  const std::vector<std::string> all = run.group.gather("the unsharded network's losses", packed);
+  const auto all =
+      gather(run.group, "the unsharded network's losses", std::pair(moved.losses, moved.decisions));
   if (me != 0 || reference.losses.empty()) return std::nullopt;
-  const nlohmann::json of_last = nlohmann::json::from_cbor(all.back());
-  moved = {of_last[0].get<std::vector<double>>(), of_last[1].get<std::vector<std::vector<Index>>>()};
-  return compare_curves(trained, reference, moved, rounding);
+  return compare_curves(trained, reference, {all.back().first, all.back().second}, rounding);
 }
 
 std::string describe(const std::optional<CurveComparison>& comparison, Index before, Index steps,

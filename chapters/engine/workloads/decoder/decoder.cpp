@@ -1,13 +1,12 @@
 #include "engine/workloads/decoder/decoder.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "engine/basics/printable.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/layers/tokens/language_model.hpp"
 
 namespace shard {
@@ -134,20 +133,19 @@ std::vector<Index> ChosenExperts::counts() const {
 }
 
 ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& model, Index length) {
-  std::string mine;  // block, row and experts of each choice
+  std::vector<std::tuple<std::size_t, Index, std::vector<Index>>>
+      mine;  // block, row and experts of each choice
   for (const LanguageModel::NotedChoice& c : engine.chosen_experts())
-    mine += fmt::format("{} {} {} ", c.block, c.sequence * length + c.position, fmt::join(c.experts, " "));
+    mine.emplace_back(c.block, c.sequence * length + c.position, c.experts);
   ChosenExperts chosen(model.experts, model.top_k);
-  for (const std::string& theirs : engine.group().gather_for_all("experts of tokens", mine)) {
-    std::istringstream numbers(theirs);
-    for (std::size_t block = 0, row = 0; numbers >> block >> row;) {
+  for (const auto& theirs : gather_for_all(engine.group(), "experts of tokens", mine))
+    for (const auto& [block, row, experts] : theirs) {
       chosen.of_block.resize(static_cast<std::size_t>(model.num_blocks));
       std::vector<Index>& of_block = chosen.of_block[block];
-      const std::size_t k = static_cast<std::size_t>(model.top_k), first = row * k;
-      of_block.resize(std::max(of_block.size(), first + k));
-      for (std::size_t r = 0; r < k; ++r) numbers >> of_block[first + r];
+      const Index first = row * model.top_k;
+      of_block.resize(std::max(of_block.size(), static_cast<std::size_t>(first + model.top_k)));
+      std::ranges::copy(experts, of_block.begin() + first);
     }
-  }
   return chosen;
 }
 

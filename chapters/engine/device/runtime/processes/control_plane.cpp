@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/device/error.hpp"
+#include "engine/device/gathered.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
 #include "engine/device/runtime/processes/own_folder.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
@@ -146,8 +146,8 @@ void ControlPlane::Peers::receive_failures(ControlPlane& plane) const {
   int source = 0;
   std::string bytes;
   if (plane.id() != 0 || !try_receive(MPI_ANY_SOURCE, failure, source, bytes)) return;
-  auto [code, line] = unpack(bytes);
-  plane.fail(static_cast<Code>(code.at(0)), line);
+  const auto [code, line] = from_bytes<std::pair<Code, std::string>>(bytes);
+  plane.fail(code, line);
 }
 
 /// Ignores a verdict on an earlier state: this device found that deadlock itself, and its program continued.
@@ -156,9 +156,8 @@ void ControlPlane::Peers::receive_verdict(const ControlPlane& plane,
   int source = 0;
   std::string bytes;
   if (!try_receive(MPI_ANY_SOURCE, verdict, source, bytes)) return;
-  const auto [length, text] = unpack(bytes);
-  const auto state = static_cast<std::size_t>(length.at(0));
-  if (text.substr(0, state) == plane.my_state(describe()).packed()) throw_deadlock(text.substr(state));
+  const auto [state, line] = from_bytes<std::pair<std::string, std::string>>(bytes);
+  if (state == plane.my_state(describe()).packed()) throw_deadlock(line);
 }
 
 ControlPlane::Wait::~Wait() {
@@ -181,7 +180,7 @@ void ControlPlane::Peers::search_for_deadlock(const ControlPlane& plane,
   const std::string line = explain_deadlock(found->states, found->stuck);
   for (int d : found->stuck) {
     const std::string state = found->states[static_cast<std::size_t>(d)]->packed();
-    if (d != plane.id()) send(d, verdict, pack({static_cast<Index>(state.size())}, state + line));
+    if (d != plane.id()) send(d, verdict, to_bytes(std::pair(state, line)));
   }
   if (std::ranges::find(found->stuck, plane.id()) != found->stuck.end()) throw_deadlock(line);
 }
@@ -189,7 +188,7 @@ void ControlPlane::Peers::search_for_deadlock(const ControlPlane& plane,
 /// Sends the error to device 0, which prints it and ends this device. Returns if that does not happen in time.
 void ControlPlane::Peers::send_error_to_device_0(Code code, const std::string& line) {
   MPI_Request request;
-  const std::string bytes = pack({static_cast<Index>(code)}, line);
+  const std::string bytes = to_bytes(std::pair(code, line));
   MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, 0, failure, comm, &request);
   int sent = 0;
   for (auto start = steady_clock::now(); steady_clock::now() - start < grace;

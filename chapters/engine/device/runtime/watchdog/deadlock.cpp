@@ -3,91 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <set>
 
+#include "engine/device/gathered.hpp"
 #include "engine/device/runtime/groups/group.hpp"
 
 namespace shard::runtime {
 
-std::string pack(const std::vector<Index>& numbers, const std::string& text) {
-  const auto count = static_cast<Index>(numbers.size());
-  std::string bytes(sizeof(Index) * (numbers.size() + 1), '\0');
-  std::memcpy(bytes.data(), &count, sizeof count);
-  if (count > 0) std::memcpy(bytes.data() + sizeof count, numbers.data(), sizeof(Index) * numbers.size());
-  return bytes + text;
-}
-
-std::pair<std::vector<Index>, std::string> unpack(const std::string& bytes) {
-  Index count = 0;
-  std::memcpy(&count, bytes.data(), sizeof count);
-  std::vector<Index> numbers(static_cast<std::size_t>(count));
-  const std::size_t end = sizeof(Index) * (numbers.size() + 1);
-  if (count > 0) std::memcpy(numbers.data(), bytes.data() + sizeof count, end - sizeof count);
-  return {numbers, bytes.substr(end)};
-}
-
-namespace {
-
-// ---- A state as numbers, and back -------------------------------------------------------------------------
-
-void append(std::vector<Index>& numbers, const Blocked::Dependencies& dependencies) {
-  numbers.push_back(static_cast<Index>(dependencies.size()));
-  for (const Blocked::Dependency& dependency : dependencies)
-    numbers.insert(numbers.end(), {dependency.peer, dependency.group, dependency.slot, dependency.posts});
-}
-
-void append(std::vector<Index>& numbers, const std::vector<Blocked::Dependencies>& all) {
-  numbers.push_back(static_cast<Index>(all.size()));
-  for (const Blocked::Dependencies& dependencies : all) append(numbers, dependencies);
-}
-
-std::vector<Blocked::Dependencies> take_dependencies(std::vector<Index>::const_iterator& at) {
-  std::vector<Blocked::Dependencies> all(static_cast<std::size_t>(*at++));
-  for (Blocked::Dependencies& dependencies : all) {
-    dependencies.resize(static_cast<std::size_t>(*at++));
-    for (Blocked::Dependency& dependency : dependencies) {
-      dependency = {at[0], at[1], at[2], at[3]};
-      at += 4;
-    }
-  }
-  return all;
-}
-
-}  // namespace
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blocked::Dependency, peer, group, slot, posts)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Blocked, call, place, any_of, in_flight, is_polling, is_at_end, group,
+                                   members, call_of_group)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceState, blocked, posted, calls)
 
 std::string DeviceState::packed() const {
-  const Blocked& b = blocked;
-  std::vector<Index> numbers = {calls,   b.is_polling,    b.is_at_end,
-                                b.group, b.call_of_group, static_cast<Index>(b.members.size())};
-  numbers.insert(numbers.end(), b.members.begin(), b.members.end());
-  append(numbers, b.any_of);
-  append(numbers, b.in_flight);
-  for (const auto& [group, slots] : posted)
-    for (const auto& [slot, count] : slots) numbers.insert(numbers.end(), {group, slot, count});
-  return pack(numbers, b.call + '\n' + b.place);
+  return to_bytes(*this);
 }
 
 DeviceState DeviceState::from(const std::string& bytes) {
-  const auto [numbers, text] = unpack(bytes);
-  DeviceState state;
-  Blocked& b = state.blocked;
-  b.call = text.substr(0, text.find('\n'));
-  b.place = text.substr(b.call.size() + 1);
-  auto at = numbers.begin();
-  state.calls = *at++;
-  b.is_polling = *at++ != 0;
-  b.is_at_end = *at++ != 0;
-  b.group = *at++;
-  b.call_of_group = *at++;
-  const Index members = *at++;
-  b.members.assign(at, at + members);
-  at += members;
-  b.any_of = take_dependencies(at);
-  b.in_flight = take_dependencies(at);
-  for (; at != numbers.end(); at += 3) state.posted[at[0]][at[1]] = at[2];
-  return state;
+  return from_bytes<DeviceState>(bytes);
 }
 
 // ---- The stuck devices ------------------------------------------------------------------------------------

@@ -64,8 +64,4 @@ std::vector<int> stuck_devices(const DeviceStates& states);
 /// An error message: which device waits in which call for whom, and the likely mistake.
 std::string explain_deadlock(const DeviceStates& states, const std::vector<int>& stuck);
 
-/// Serializes numbers and a text, and back.
-std::string pack(const std::vector<Index>& numbers, const std::string& text);
-std::pair<std::vector<Index>, std::string> unpack(const std::string& bytes);
-
 }  // namespace shard::runtime
