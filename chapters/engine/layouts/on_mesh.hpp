@@ -37,20 +37,13 @@ inline constexpr bool keeps_pieces = false;
 template <int Dimension>
 inline constexpr bool keeps_pieces<OfWholePieces<Dimension>> = true;
 
-template <>
-struct ReadAs<Transposed<OfWholePieces<0>>> {
-  using type = OfWholePieces<1>;
+template <int Dimension>
+struct ReadAs<Transposed<OfWholePieces<Dimension>>> {
+  using type = OfWholePieces<1 - Dimension>;
 };
-template <>
-struct ReadAs<Transposed<OfWholePieces<1>>> {
-  using type = OfWholePieces<0>;
-};
-template <>
-struct Product<OfWholePieces<0>, Replicated> : Legal<OfWholePieces<0>> {};
-template <>
-struct Product<Replicated, OfWholePieces<1>> : Legal<OfWholePieces<1>> {};
-template <>
-struct Product<OfWholePieces<1>, OfWholePieces<0>> : Legal<Partial> {};
+OfWholePieces<0> product_of(OfWholePieces<0>&, Replicated&);
+OfWholePieces<1> product_of(Replicated&, OfWholePieces<1>&);
+Partial product_of(OfWholePieces<1>&, OfWholePieces<0>&);
 
 }  // namespace detail
 

@@ -30,16 +30,20 @@ template <class L>
 struct ReadAs<Transposed<L>> {
   using type = L;
 };
-template <>
-struct ReadAs<Transposed<Sharded<0>>> {
-  using type = Sharded<1>;
-};
-template <>
-struct ReadAs<Transposed<Sharded<1>>> {
-  using type = Sharded<0>;
+template <int Axis>
+requires(Axis < 2) struct ReadAs<Transposed<Sharded<Axis>>> {
+  using type = Sharded<1 - Axis>;
 };
 
-/// The products that need no communication, with the layout of the result.
+/// The products that need no communication, with the layout of the result. (Declared only, as a table.)
+Replicated product_of(Replicated&, Replicated&);
+Sharded<0> product_of(Sharded<0>&, Replicated&);
+Sharded<1> product_of(Replicated&, Sharded<1>&);
+Partial product_of(Sharded<1>&, Sharded<0>&);
+Partial product_of(Partial&, Replicated&);
+Partial product_of(Replicated&, Partial&);
+Owned product_of(Owned&, Owned&);
+
 template <class A, class B>
 struct Product {
   static constexpr bool legal = false;
@@ -49,20 +53,11 @@ struct Legal {
   static constexpr bool legal = true;
   using type = Result;
 };
-template <>
-struct Product<Replicated, Replicated> : Legal<Replicated> {};
-template <>
-struct Product<Sharded<0>, Replicated> : Legal<Sharded<0>> {};
-template <>
-struct Product<Replicated, Sharded<1>> : Legal<Sharded<1>> {};
-template <>
-struct Product<Sharded<1>, Sharded<0>> : Legal<Partial> {};
-template <>
-struct Product<Partial, Replicated> : Legal<Partial> {};
-template <>
-struct Product<Replicated, Partial> : Legal<Partial> {};
-template <>
-struct Product<Owned, Owned> : Legal<Owned> {};
+template <class A, class B>
+requires requires(A& a, B& b) {
+  product_of(a, b);
+}
+struct Product<A, B> : Legal<decltype(product_of(std::declval<A&>(), std::declval<B&>()))> {};
 
 template <Layout L>
 const L& matrix_of(const L& matrix) {
@@ -85,6 +80,12 @@ template <class A>
 using Read = typename ReadAs<A>::type;
 template <class A, class L>
 concept Reads = Factor<A> && std::same_as<Read<A>, L>;
+template <class A, class B, class L, class M>
+inline constexpr bool read_as = Reads<A, L>&& Reads<B, M>;
+/// Whether it is a tensor of all devices that a product may take.
+template <class A>
+inline constexpr bool is_of_all =
+    Reads<A, Replicated> || Reads<A, Sharded<0>> || Reads<A, Sharded<1>> || Reads<A, Partial>;
 template <class A, class B>
 inline constexpr bool was_refused = std::same_as<Read<A>, NoLayout> || std::same_as<Read<B>, NoLayout>;
 template <class A, class B>
@@ -128,73 +129,45 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
 
 /// \name Products that need communication first. The compiler answers each with one sentence.
 /// @{
-template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<0>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::is_transposed<A>,
+template <detail::Factor A, detail::Factor B>
+requires(detail::is_of_all<A>&& detail::is_of_all<B> && !detail::has_product<A, B>) detail::NoLayout
+    matmul(const A&, const B&) {
+  using R = Replicated;
+  using S0 = Sharded<0>;
+  using S1 = Sharded<1>;
+  using P = Partial;
+  constexpr bool ta = detail::is_transposed<A>, tb = detail::is_transposed<B>;
+  static_assert(ta || !detail::read_as<A, B, S0, S0>,
                 "S0·S0 has no product: transposed(a) would make it S1·S0 = P, and all_gather(b) S0·R = S0");
-  static_assert(!detail::is_transposed<A>,
+  static_assert(!ta || !detail::read_as<A, B, S0, S0>,
                 "S0·S0 has no product: a without transposed would make it S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Sharded<1>> A, detail::Reads<Sharded<1>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::is_transposed<B>,
+  static_assert(tb || !detail::read_as<A, B, S1, S1>,
                 "S1·S1 has no product: transposed(b) would make it S1·S0 = P, and all_gather(a) R·S1 = S1");
-  static_assert(!detail::is_transposed<B>,
+  static_assert(!tb || !detail::read_as<A, B, S1, S1>,
                 "S1·S1 has no product: b without transposed would make it S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Sharded<1>> A, detail::Reads<Replicated> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::is_transposed<A>,
+  static_assert(ta || !detail::read_as<A, B, S1, R>,
                 "S1·R has no product: transposed(a) would make it S0·R = S0, and shard<0>(b) S1·S0 = P");
   static_assert(
-      !detail::is_transposed<A>,
+      !ta || !detail::read_as<A, B, S1, R>,
       "S1·R has no product: a without transposed would make it S0·R = S0, and b cut by shard S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Replicated> A, detail::Reads<Sharded<0>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::is_transposed<B>,
+  static_assert(tb || !detail::read_as<A, B, R, S0>,
                 "R·S0 has no product: transposed(b) would make it R·S1 = S1, and shard<1>(a) S1·S0 = P");
   static_assert(
-      !detail::is_transposed<B>,
+      !tb || !detail::read_as<A, B, R, S0>,
       "R·S0 has no product: b without transposed would make it R·S1 = S1, and a cut by shard S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Sharded<0>> A, detail::Reads<Sharded<1>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::read_as<A, B, S0, S1>,
                 "S0·S1 has no product: each device would hold one block; all_gather(b) makes it S0·R = S0, "
                 "all_gather(a) R·S1 = S1");
-  return {};
-}
-template <detail::Reads<Partial> A, detail::Reads<Partial> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::read_as<A, B, P, P>,
                 "P·P has no product, as a product of sums is no sum of products: all_reduce(std::move(a)) "
                 "makes it R·P = P");
-  return {};
-}
-template <detail::Reads<Partial> A, detail::Reads<Sharded<0>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::read_as<A, B, P, S0>,
                 "P·S0 has no product: reduce_scatter<1>(std::move(a)) makes it S1·S0 = P");
-  return {};
-}
-template <detail::Reads<Partial> A, detail::Reads<Sharded<1>> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "P·S1 has no product: all_reduce(std::move(a)) makes it R·S1 = S1");
-  return {};
-}
-template <detail::Reads<Sharded<0>> A, detail::Reads<Partial> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>, "S0·P has no product: all_reduce(std::move(b)) makes it S0·R = S0");
-  return {};
-}
-template <detail::Reads<Sharded<1>> A, detail::Reads<Partial> B>
-detail::NoLayout matmul(const A&, const B&) {
-  static_assert(detail::always_false<A>,
+  static_assert(!detail::read_as<A, B, P, S1>,
+                "P·S1 has no product: all_reduce(std::move(a)) makes it R·S1 = S1");
+  static_assert(!detail::read_as<A, B, S0, P>,
+                "S0·P has no product: all_reduce(std::move(b)) makes it S0·R = S0");
+  static_assert(!detail::read_as<A, B, S1, P>,
                 "S1·P has no product: reduce_scatter<0>(std::move(b)) makes it S1·S0 = P");
   return {};
 }
