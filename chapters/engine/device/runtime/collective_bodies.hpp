@@ -13,6 +13,9 @@
 
 namespace shard::runtime {
 
+/// The communicator of a group. Also makes the backend's part of the group. A collective of the group.
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Group> group);
+
 /// Called once, before the first group is made.
 void set_up_device();
 /// Makes a new group's own way to send data, or null for the bodies below. A collective of the group.

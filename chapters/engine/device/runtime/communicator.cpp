@@ -1,7 +1,5 @@
 /// The communicator of all backends. It checks arguments, counts calls, and starts them on the stream.
 
-#include "engine/device/runtime/communicator.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>

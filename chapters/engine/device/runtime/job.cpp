@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "engine/device/runtime/collective_bodies.hpp"
-#include "engine/device/runtime/communicator.hpp"
 #include "engine/device/runtime/watchdog/message_counts.hpp"
 
 namespace shard::runtime {

@@ -19,7 +19,8 @@ class Stream {
  public:
   /// Adds a call at the end of the stream. A nonblocking message does not wait for earlier calls.
   void start(std::shared_ptr<Call> call);
-  /// Advances the first call and all nonblocking messages as far as possible without waiting.
+  /// Advances the first call and all nonblocking messages as far as possible without waiting. Every call of a
+  /// communicator and every operation on tensors does this, from the device's own thread.
   void advance();
   /// The same, before an operation on tensors; then lets the other devices of this process run.
   void advance_during_work();

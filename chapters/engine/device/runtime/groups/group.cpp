@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/device/runtime/groups/agreement.hpp"
-#include "engine/device/runtime/watchdog/disagreement.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard::runtime {

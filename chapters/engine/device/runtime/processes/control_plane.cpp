@@ -1,7 +1,9 @@
 #include "engine/device/runtime/watchdog/control_plane.hpp"
 
+#include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -9,13 +11,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <list>
 #include <thread>
 #include <utility>
 
 #include "engine/device/gathered.hpp"
+#include "engine/device/runtime/job.hpp"
 #include "engine/device/runtime/processes/deadlock_search.hpp"
-#include "engine/device/runtime/processes/own_folder.hpp"
 #include "engine/device/runtime/watchdog/flight_record.hpp"
 #include "engine/device/this_device.hpp"
 
@@ -41,6 +44,33 @@ void exit_with_final_code(int) {
 }
 
 }  // namespace
+
+/// The folder for Open MPI's temporary files, for a process without a launcher. Without a folder of their own,
+/// processes that start at the same time race for a common one, and some fail. The process locks its folder
+/// (flock), so that chapters/job_folder.py can recognize and remove the folder of a killed process.
+class OwnFolder {
+ public:
+  /// Makes the folder and passes its name to Open MPI, unless a launcher or the user has chosen one. Call it
+  /// before MPI_Init.
+  void make() {
+    if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("OMPI_MCA_orte_tmpdir_base") != nullptr)
+      return;
+    std::error_code ignored;
+    std::string path = std::filesystem::temp_directory_path(ignored) / "shardbook-job-1_XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return;  // Open MPI will report the error
+    ::flock(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), LOCK_EX | LOCK_NB);
+    path_ = path;
+    ::setenv("OMPI_MCA_orte_tmpdir_base", path_.c_str(), 1);
+  }
+  /// Call it after MPI_Finalize.
+  void remove() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+
+ private:
+  std::string path_;
+};
 
 /// The messages of the control plane. They have an MPI communicator of their own, so none matches tensor data.
 struct ControlPlane::Peers {
@@ -243,3 +273,11 @@ void ControlPlane::finish(int exit_code) {
 }
 
 }  // namespace shard::runtime
+
+int shard::run_on_devices(int& argc, char**& argv, const std::function<int(Communicator& world)>& body) {
+  int has_begun = 0;
+  MPI_Initialized(&has_begun);
+  if (has_begun) refuse(Code::argument, "run_on_devices", "one call in a program", "another one");
+  runtime::ControlPlane::instance().start(argc, argv);
+  return runtime::run_as_device(body);
+}
