@@ -44,30 +44,9 @@ struct LayerCase {
   bool has_zeros = false;  ///< of its own: not a sign of a weak case
 };
 
-/// \name The layers, in the order of the page
-/// @{
-LayerCase linear();
-LayerCase residual();
-LayerCase rms_norm();
-LayerCase layer_norm();
-LayerCase batch_norm();
-LayerCase embedding();
-LayerCase cross_entropy();
-LayerCase dropout();
+/// The layers, in the order of the page.
+std::vector<LayerCase> all_layers();
 LayerCase multi_head_attention();
 LayerCase grouped_query_attention();
-LayerCase max_pooling();
-LayerCase average_pooling();
-LayerCase lstm();
-/// @}
-
-inline std::vector<LayerCase> all_layers() {
-  std::vector<LayerCase> all;
-  for (LayerCase (*layer)() :
-       {linear, residual, rms_norm, layer_norm, batch_norm, embedding, cross_entropy, dropout,
-        multi_head_attention, grouped_query_attention, max_pooling, average_pooling, lstm})
-    all.push_back(layer());
-  return all;
-}
 
 }  // namespace shard::layer_cuts
