@@ -18,6 +18,10 @@ std::ostream& operator<<(std::ostream& out, const Traffic& traffic) {
 
 namespace testing {
 
+std::string name_of_group(const Communicator& group) {
+  return group.group_id() == 0 ? "" : fmt::format("{{{}}}", fmt::join(group.members(), ", "));
+}
+
 GroupUnderTest& group() {
   return device().part<GroupUnderTest>();
 }

@@ -45,6 +45,8 @@ int right();
 /// waits for ever.
 Tensor pass_on(const Tensor& t);
 /// @}
+/// A group as errors name it: "{4, 1, 3}", and an empty text for the world.
+std::string name_of_group(const Communicator& group);
 /// The id in the job of the member at a place, as errors name it.
 int id(int place);
 

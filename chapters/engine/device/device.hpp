@@ -262,9 +262,6 @@ class Communicator {
 /// The future of a call that is done.
 Future<CallResult> done(CallResult result);
 
-/// The group as errors name it: "{4, 1, 3}", and an empty text for the world.
-std::string name_of_group(const Communicator& group);
-
 /// Prints "device D: TITLE TENSOR" for each device of the group, in order. A collective; device 0 writes.
 void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
                            const Tensor& tensor, SourceLine where = SourceLine::current());

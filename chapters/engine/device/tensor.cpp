@@ -126,10 +126,6 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   return out;
 }
 
-std::string name_of_group(const Communicator& group) {
-  return group.group_id() == 0 ? "" : fmt::format("{{{}}}", fmt::join(group.members(), ", "));
-}
-
 void print_in_device_order(Communicator& group, std::ostream& out, const std::string& title,
                            const Tensor& tensor, SourceLine where) {
   const CallSite call(where);

@@ -1,40 +1,26 @@
 #include "engine/files/safetensors/element_types.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ranges>
 
 namespace shard::safetensors {
 
 namespace {
 
-struct Dtype {
-  std::string_view name;
+/// Types of elements with this number of bytes.
+struct Dtypes {
   std::uint64_t bytes;
+  std::vector<std::string_view> names;
 };
 /// In the order of Hugging Face's library, which writes the last of these first.
-constexpr std::array<Dtype, 17> dtypes = {{
-    {"BOOL", 1},
-    {"U8", 1},
-    {"I8", 1},
-    {"F8_E5M2", 1},
-    {"F8_E4M3", 1},
-    {"F8_E8M0", 1},
-    {"I16", 2},
-    {"U16", 2},
-    {"F16", 2},
-    {"BF16", 2},
-    {"I32", 4},
-    {"U32", 4},
-    {"F32", 4},
-    {"C64", 8},
-    {"F64", 8},
-    {"I64", 8},
-    {"U64", 8},
-}};
+const std::vector<Dtypes> all_dtypes = {{1, {"BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0"}},
+                                        {2, {"I16", "U16", "F16", "BF16"}},
+                                        {4, {"I32", "U32", "F32"}},
+                                        {8, {"C64", "F64", "I64", "U64"}}};
 
 /// A value with a sign, `exponent_bits` and `fraction_bits`, as bits: IEEE 754, also subnormal.
 struct SmallFloat {
@@ -121,15 +107,19 @@ bool put(double value, std::string_view dtype, std::byte* out) {
 }  // namespace
 
 std::uint64_t element_bytes(std::string_view dtype) {
-  for (const Dtype& known : dtypes)
-    if (known.name == dtype) return known.bytes;
+  for (const auto& [bytes, names] : all_dtypes)
+    if (std::ranges::find(names, dtype) != names.end()) return bytes;
   return 0;
 }
 
 int file_order(std::string_view dtype) {
-  int place = static_cast<int>(dtypes.size());
-  while (place > 0 && dtypes[static_cast<std::size_t>(place - 1)].name != dtype) --place;
-  return static_cast<int>(dtypes.size()) - place;
+  int place = 0;
+  for (const auto& [bytes, names] : all_dtypes | std::views::reverse)
+    for (const std::string_view name : names | std::views::reverse) {
+      if (name == dtype) return place;
+      ++place;
+    }
+  return place;
 }
 
 ToFloat to_float(std::string_view dtype) {

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "engine/basics/ranges.hpp"
 
@@ -29,31 +31,16 @@ void ForeignConfig::require_countable(double matrices, double numbers) const {
 }
 
 void ForeignConfig::require_known() const {
-  static const std::set<std::string> harmless = {"architectures",
-                                                 "attention_dropout",
-                                                 "bos_token_id",
-                                                 "dtype",
-                                                 "eos_token_id",
-                                                 "id2label",
-                                                 "initializer_range",
-                                                 "label2id",
-                                                 "model_type",
-                                                 "output_attentions",
-                                                 "pad_token_id",
-                                                 "output_hidden_states",
-                                                 "problem_type",
-                                                 "return_dict",
-                                                 "torch_dtype",
-                                                 "router_aux_loss_coef",
-                                                 "transformers_version",
-                                                 "use_cache",
-                                                 "_name_or_path",
-                                                 "_attn_implementation_autoset",
-                                                 "router_jitter_noise",
-                                                 "is_encoder_decoder",
-                                                 "chunk_size_feed_forward",
-                                                 "rope_parameters",
-                                                 "experts_implementation"};
+  static const std::set<std::string> harmless = [] {
+    std::istringstream names(
+        "architectures attention_dropout bos_token_id dtype eos_token_id id2label "
+        "initializer_range label2id model_type output_attentions pad_token_id "
+        "output_hidden_states problem_type return_dict torch_dtype router_aux_loss_coef "
+        "transformers_version use_cache _name_or_path _attn_implementation_autoset "
+        "router_jitter_noise is_encoder_decoder chunk_size_feed_forward rope_parameters "
+        "experts_implementation");
+    return std::set<std::string>(std::istream_iterator<std::string>(names), {});
+  }();
   for (const auto& [name, value] : model_.config)
     if (!known_.contains(name) && !harmless.contains(name) && value != "null" &&
         !name.starts_with("id2label.") && !name.starts_with("label2id.") &&

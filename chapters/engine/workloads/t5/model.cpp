@@ -24,61 +24,40 @@ std::string T5Model::describe() const {
                      decoder_blocks, model_dim, heads, head_dim, hidden_dim, vocabulary);
 }
 
-namespace {
-
-/// The parameters of a network, with the usual bounds of initial values. Scores are not scaled, so the
-/// queries' weights are small.
-class ParameterList {
- public:
-  explicit ParameterList(const T5Model& model) : m_(model) {}
-
-  std::vector<Parameter> all() {
-    matrix(embedding_name(), m_.vocabulary, m_.model_dim, 1);
-    for (Side side : {Side::encoder, Side::decoder}) stack(side);
-    if (!m_.is_tied) matrix(head_name(), m_.vocabulary, m_.model_dim, static_cast<double>(m_.model_dim));
-    return std::move(all_);
-  }
-
- private:
-  /// Adds a matrix whose elements have the mean square 1 / `divisor`.
-  void matrix(const std::string& name, Index rows, Index columns, double divisor) {
-    all_.push_back({name, {rows, columns}, static_cast<float>(std::sqrt(3 / divisor))});
-  }
-  void weights(const std::string& name, Index in, Index out) {
+/// Initial values have the usual bounds. Scores are not scaled, so the queries' weights are small.
+std::vector<Parameter> T5Model::parameters() const {
+  std::vector<Parameter> all;
+  const auto D = static_cast<double>(model_dim);
+  auto matrix = [&](const std::string& name, Index rows, Index columns, double divisor) {
+    all.push_back(
+        {name, {rows, columns}, static_cast<float>(std::sqrt(3 / divisor))});  // mean square 1 / divisor
+  };
+  auto weights = [&](const std::string& name, Index in, Index out) {
     matrix(name, in, out, static_cast<double>(in));
-  }
-  void norm(const std::string& name) { all_.push_back({name, {m_.model_dim}, 0, 1}); }
-
-  void stack(Side side) {
-    matrix(t5_name(side, "position_bias"), m_.buckets, m_.heads, static_cast<double>(m_.model_dim));
-    for (Index b = 0; b < m_.blocks(side); ++b) {
-      auto name = [&](const char* parameter) { return t5_name(side, b, parameter); };
-      attention(side, b, "self_");
-      if (side == Side::decoder) attention(side, b, "cross_");
-      norm(name("feed_forward_norm"));
-      if (m_.has_gate()) weights(name("gate"), m_.model_dim, m_.hidden_dim);
-      weights(name("up"), m_.model_dim, m_.hidden_dim);
-      weights(name("down"), m_.hidden_dim, m_.model_dim);
+  };
+  auto norm = [&](const std::string& name) { all.push_back({name, {model_dim}, 0, 1}); };
+  auto attention = [&](const std::string& before) {
+    norm(before + "norm");
+    matrix(before + "query", model_dim, width(), static_cast<double>(model_dim * head_dim));
+    weights(before + "key", model_dim, width());
+    weights(before + "value", model_dim, width());
+    weights(before + "output", width(), model_dim);
+  };
+  matrix(embedding_name(), vocabulary, model_dim, 1);
+  for (Side side : {Side::encoder, Side::decoder}) {
+    matrix(t5_name(side, "position_bias"), buckets, heads, D);
+    for (Index b = 0; b < blocks(side); ++b) {
+      attention(t5_name(side, b, "self_"));
+      if (side == Side::decoder) attention(t5_name(side, b, "cross_"));
+      norm(t5_name(side, b, "feed_forward_norm"));
+      if (has_gate()) weights(t5_name(side, b, "gate"), model_dim, hidden_dim);
+      weights(t5_name(side, b, "up"), model_dim, hidden_dim);
+      weights(t5_name(side, b, "down"), hidden_dim, model_dim);
     }
     norm(t5_name(side, "final_norm"));
   }
-  void attention(Side side, Index block, const std::string& which) {
-    auto name = [&](const char* parameter) { return t5_name(side, block, which + parameter); };
-    norm(name("norm"));
-    matrix(name("query"), m_.model_dim, m_.width(), static_cast<double>(m_.model_dim * m_.head_dim));
-    weights(name("key"), m_.model_dim, m_.width());
-    weights(name("value"), m_.model_dim, m_.width());
-    weights(name("output"), m_.width(), m_.model_dim);
-  }
-
-  T5Model m_;
-  std::vector<Parameter> all_;
-};
-
-}  // namespace
-
-std::vector<Parameter> T5Model::parameters() const {
-  return ParameterList(*this).all();
+  if (!is_tied) matrix(head_name(), vocabulary, model_dim, D);
+  return all;
 }
 
 T5Model t5_of(const Checkpoint& checkpoint, Index head_dim) {
