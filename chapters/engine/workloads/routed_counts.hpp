@@ -55,4 +55,23 @@ class ExpertBalance {
   std::vector<std::vector<Index>> kept_;  // by copy and expert
 };
 
+/// The experts that tokens chose, step by step.
+class Journal {
+ public:
+  /// Adds a step. `chosen`: the choices that rounding can change. After such a change, two runs train different
+  /// networks.
+  void add(const RoutedCounts& counts, std::vector<Index> chosen, int copies = 1) {
+    balance_.add(counts, copies);
+    decisions_.push_back(std::move(chosen));
+  }
+  /// The choices of each step.
+  const std::vector<std::vector<Index>>& decisions() const { return decisions_; }
+  /// Some lines for people.
+  std::string describe() const { return decisions_.empty() ? "" : balance_.describe(); }
+
+ private:
+  ExpertBalance balance_;
+  std::vector<std::vector<Index>> decisions_;
+};
+
 }  // namespace shard

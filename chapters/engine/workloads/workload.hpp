@@ -19,6 +19,7 @@
 #include "engine/weights/foreign_model.hpp"
 #include "engine/workloads/given_batch.hpp"
 #include "engine/workloads/initial_values.hpp"
+#include "engine/workloads/routed_counts.hpp"
 
 namespace shard {
 
@@ -56,22 +57,9 @@ class TrainingBatch {
   virtual double loss(Communicator& group) const = 0;
 };
 
-/// A record of each step beside the loss, such as the experts that tokens chose.
-class Journal {
- public:
-  virtual ~Journal() = default;
-  /// Called after a step of this engine.
-  virtual void add(const ShardedEngine& engine) = 0;
-  /// For each step, the choices that rounding can change. After such a change, two runs train different
-  /// networks.
-  virtual std::vector<std::vector<Index>> decisions() const = 0;
-  /// Some lines for people.
-  virtual std::string describe() const = 0;
-};
-
 /// One network: its parameters, its data, and exact problems. A plain network, as workloads/mlp is one, defines the
 /// functions that are pure, and `unsharded` or a variant that is a reference. Of the others, those of tokens are for
-/// language models; `mistakes` and `solve_with` explain wrong results; `journal`, `step_data`, `must_stay` and
+/// language models; `mistakes` and `solve_with` explain wrong results; `has_journal`, `note`, `step_data`, `must_stay` and
 /// `gradient_unit` are for networks that choose or round.
 class Workload {
  public:
@@ -124,8 +112,11 @@ class Workload {
   /// that of a registered variant (Variant::is_reference), or null if there is none. It sends nothing, so one
   /// device may make and run it alone.
   virtual std::unique_ptr<ShardedEngine> unsharded(Communicator& group) const;
-  /// Null if this workload records nothing.
-  virtual std::unique_ptr<Journal> journal() const { return nullptr; }
+  /// Whether its engines choose experts; and notes the choices of an engine's last step.
+  /// @{
+  virtual bool has_journal() const { return false; }
+  virtual void note(const ShardedEngine& /*engine*/, Journal& /*journal*/) const {}
+  /// @}
   /// @}
 
   /// \name Proof

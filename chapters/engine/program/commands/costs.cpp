@@ -190,7 +190,7 @@ int costs(Communicator& group, const Chapter& chapter, const Variant& first, con
   else
     fmt::print("{}{}", title(chapter, *network, arguments, group.num_devices()),
                table_of(all, arguments.only_variant.has_value()));
-  if (!arguments.json && network->journal())
+  if (!arguments.json && network->has_journal())
     fmt::print("Costs depend on the experts that tokens choose. Here they choose them in turn.\n");
   return 0;
 }

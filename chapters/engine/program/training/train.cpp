@@ -64,7 +64,7 @@ struct Training {
   std::vector<double> losses;
   std::vector<double> milliseconds;
   StepFigures figures;
-  std::unique_ptr<Journal> journal;
+  Journal journal;
 };
 
 /// Saves after the last step and, with --save-every k, after every k-th step.
@@ -79,7 +79,6 @@ void save_if_due(const Run& run, ShardedEngine& engine, Optimizer& optimizer, In
 
 Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) {
   Training training;
-  training.journal = run.network.journal();
   Progress progress(run.arguments.steps);
   Interruption interruption;
   for (Index step = steps_before(run) + 1; step <= run.arguments.steps; ++step) {
@@ -88,7 +87,7 @@ Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) 
         run.network.batch(run.arguments.batch, run.arguments.seed, step);
     training.milliseconds.push_back(training_step(run, engine, optimizer, *batch));
     training.figures.add(run, engine, optimizer, step);
-    if (training.journal) training.journal->add(engine);
+    run.network.note(engine, training.journal);
     const double value = batch->loss(run.group);
     training.losses.push_back(value);
     if (std::isfinite(value)) save_if_due(run, engine, optimizer, step);
@@ -102,11 +101,12 @@ Training run_steps(const Run& run, ShardedEngine& engine, Optimizer& optimizer) 
 }
 
 /// Prints the workload's journal, and how the operations are distributed over the devices.
-void print_journal(Communicator& group, const Training& training) {
-  if (!training.journal) return;
+void print_journal(const Run& run, const Training& training) {
+  if (!run.network.has_journal()) return;
+  Communicator& group = run.group;
   const std::vector<Index> flops = group.exchange("flops", training.figures.all_flops());
   if (!speaks(group)) return;
-  fmt::print("{}", training.journal->describe());
+  fmt::print("{}", training.journal.describe());
   const double mean = std::accumulate(flops.begin(), flops.end(), 0.0) / static_cast<double>(flops.size());
   if (flops.size() > 1)
     fmt::print("  operations in all steps: {:.4g} on the busiest device, {:.4g} on the mean\n",
@@ -177,9 +177,9 @@ std::string fill_report(Report& report, const Run& run, ShardedEngine& engine, O
     fmt::print("  {}\n", line);
     note_difference(line);
   }
-  print_journal(run.group, training);
+  print_journal(run, training);
   report.losses = training.losses;
-  if (training.journal) report.decisions = training.journal->decisions();
+  report.decisions = training.journal.decisions();
   report.milliseconds = median(training.milliseconds);
   return run.network.examples(engine, run.arguments.seed);
 }

@@ -75,16 +75,16 @@ LossCurve train_alone(const Run& alone, std::size_t steps, Perturbation* change)
   if (!engine) return curve;
   std::unique_ptr<Optimizer> optimizer = optimizer_of(alone);
   load_beginning(alone, *engine, *optimizer);
-  const std::unique_ptr<Journal> journal = alone.network.journal();
+  Journal journal;
   while (curve.losses.size() < steps) {
     const Index step = steps_before(alone) + static_cast<Index>(curve.losses.size()) + 1;
     if (change) change->apply(*engine, step);
     const auto batch = alone.network.batch(alone.arguments.batch, alone.arguments.seed, step);
     training_step(alone, *engine, *optimizer, *batch);
-    if (journal) journal->add(*engine);
+    alone.network.note(*engine, journal);
     curve.losses.push_back(batch->loss(alone.group));
   }
-  if (journal) curve.decisions = journal->decisions();
+  curve.decisions = journal.decisions();
   return curve;
 }
 

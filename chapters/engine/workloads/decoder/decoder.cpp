@@ -11,52 +11,6 @@
 
 namespace shard {
 
-namespace {
-
-/// Pieces of a text, and the mean loss over the characters with a label. Each device counts the labels of the
-/// whole batch, since its own rows may have more or fewer labels than others.
-class NextCharacters : public TrainingBatch {
- public:
-  NextCharacters(const Characters& text, bool ends_with_sentence, Index rows, Index length,
-                 std::uint64_t seed, Index step)
-      : text_(text),
-        ends_with_sentence_(ends_with_sentence),
-        length_(length),
-        seed_(seed),
-        step_(step),
-        loss_(std::max<Index>(labels_of({0, rows}), 1)) {}
-
-  Tensor input(Range rows) const override {
-    const HostTensor pieces = pieces_of(rows);
-    return Tensor::from_host(pieces.shape, pieces.values);
-  }
-  Tensor loss_gradient(const Tensor& output, Index first_row) override {
-    return loss_.gradient(output, first_row);
-  }
-  double loss(Communicator& group) const override { return loss_.value(group); }
-
- private:
-  HostTensor pieces_of(Range rows) const {
-    HostTensor pieces = pieces_of_text(text_, rows, length_, seed_, step_);
-    if (ends_with_sentence_) end_with_sentence(text_, pieces);
-    return pieces;
-  }
-  Index labels_of(Range rows) const {
-    const HostTensor pieces = pieces_of(rows);
-    return num_elements(pieces.shape) / 2 -
-           std::ranges::count(pieces.values, static_cast<float>(Tokens::no_label));
-  }
-
-  const Characters& text_;
-  bool ends_with_sentence_;
-  Index length_;
-  std::uint64_t seed_;
-  Index step_;
-  MeanTokenLoss loss_;
-};
-
-}  // namespace
-
 const Decoder& as_decoder(const Workload& workload) {
   const auto* made = dynamic_cast<const Decoder*>(&workload);
   if (made == nullptr) refuse(Code::internal, "decoder", "the workload decoder", workload.kind().name());
@@ -96,7 +50,15 @@ void Decoder::open_data() {
 }
 
 std::unique_ptr<TrainingBatch> Decoder::batch(Index rows, std::uint64_t seed, Index step) const {
-  return std::make_unique<NextCharacters>(*text_, ends_with_sentence_, rows, length_, seed, step);
+  auto pieces_of = [text = text_, length = length_, seed, step, ends = ends_with_sentence_](Range some) {
+    HostTensor pieces = pieces_of_text(*text, some, length, seed, step);
+    if (ends) end_with_sentence(*text, pieces);
+    return pieces;
+  };
+  // Each device counts the labels of the whole batch, since its own rows may have more or fewer than others.
+  const HostTensor all = pieces_of({0, rows});
+  const Index labels = rows * length_ - std::ranges::count(all.values, static_cast<float>(Tokens::no_label));
+  return std::make_unique<TextBatch>(pieces_of, std::max<Index>(labels, 1));
 }
 
 std::string Decoder::examples(ShardedEngine& engine, std::uint64_t seed) const {
@@ -118,10 +80,6 @@ std::shared_ptr<const StepData> Decoder::step_data(const ShardedEngine& engine) 
   const auto* model = dynamic_cast<const LanguageModel*>(&engine);
   if (!model_.is_mixture() || model == nullptr) return nullptr;
   return std::make_shared<ChosenExperts>(gathered_choices(*model, model_, length_));
-}
-
-std::unique_ptr<Journal> Decoder::journal() const {
-  return model_.is_mixture() ? std::make_unique<ExpertJournal>(*this) : nullptr;
 }
 
 std::vector<Index> ChosenExperts::counts() const {
@@ -149,16 +107,15 @@ ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& 
   return chosen;
 }
 
-void ExpertJournal::add(const ShardedEngine& engine) {
-  const auto data = network_.step_data(engine);
-  const std::vector<Index> chosen = dynamic_cast<const ChosenExperts&>(*data).counts();
+void Decoder::note(const ShardedEngine& engine, Journal& journal) const {
+  const auto data = std::dynamic_pointer_cast<const ChosenExperts>(step_data(engine));
+  const std::vector<Index> chosen = data ? data->counts() : std::vector<Index>();
   if (chosen.empty()) return;
-  const Index experts = network_.model().experts;
-  RoutedCounts counts{1, 1, experts, std::vector<Index>(static_cast<std::size_t>(experts)), {}};
-  for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % counts.chosen.size()] += chosen[i];
+  const auto experts = static_cast<std::size_t>(model_.experts);
+  RoutedCounts counts{1, 1, model_.experts, std::vector<Index>(experts), {}};
+  for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % experts] += chosen[i];
   counts.kept = counts.chosen;  // experts have no capacity, so none is dropped
-  balance_.add(counts);
-  decisions_.push_back(chosen);
+  journal.add(counts, chosen);
 }
 
 }  // namespace shard

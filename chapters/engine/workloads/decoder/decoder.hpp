@@ -31,7 +31,9 @@ class Decoder : public TextNetwork<DecoderModel> {
   std::unique_ptr<TrainingBatch> batch(Index rows, std::uint64_t seed, Index step) const override;
   std::string examples(ShardedEngine& engine, std::uint64_t seed) const override;
   std::string examples_title() const override { return "a text, and how the network goes on with it"; }
-  std::unique_ptr<Journal> journal() const override;
+  bool has_journal() const override { return model_.is_mixture(); }
+  /// Notes nothing of an engine that notes no choices.
+  void note(const ShardedEngine& engine, Journal& journal) const override;
 
   /// For a mixture: ChosenExperts. A collective.
   std::shared_ptr<const StepData> step_data(const ShardedEngine& engine) const override;
@@ -69,20 +71,5 @@ struct ChosenExperts : StepData {
 /// Gathers the choices that an engine's devices noted in its last step, each on one device, of sequences of
 /// this length. A collective; every device gets all of them.
 ChosenExperts gathered_choices(const LanguageModel& engine, const DecoderModel& model, Index length);
-
-/// The experts that tokens chose, by step. An engine that notes no choices has no entries.
-class ExpertJournal : public Journal {
- public:
-  explicit ExpertJournal(const Decoder& network) : network_(network) {}
-
-  void add(const ShardedEngine& engine) override;
-  std::vector<std::vector<Index>> decisions() const override { return decisions_; }
-  std::string describe() const override { return decisions_.empty() ? "" : balance_.describe(); }
-
- private:
-  const Decoder& network_;
-  ExpertBalance balance_;
-  std::vector<std::vector<Index>> decisions_;
-};
 
 }  // namespace shard

@@ -7,6 +7,27 @@
 
 namespace shard {
 
+/// Rows of tokens with their labels, and the mean loss of the tokens with a label.
+class TextBatch : public TrainingBatch {
+ public:
+  /// `labelled`: the number of such tokens in the batch.
+  TextBatch(std::function<HostTensor(Range rows)> rows, Index labelled)
+      : rows_(std::move(rows)), loss_(labelled) {}
+
+  Tensor input(Range rows) const override {
+    const HostTensor some = rows_(rows);
+    return Tensor::from_host(some.shape, some.values);
+  }
+  Tensor loss_gradient(const Tensor& losses, Index first_row) override {
+    return loss_.gradient(losses, first_row);
+  }
+  double loss(Communicator& group) const override { return loss_.value(group); }
+
+ private:
+  std::function<HostTensor(Range)> rows_;
+  MeanTokenLoss loss_;
+};
+
 /// A language model that learns the characters of a text: what decoders and encoder-decoders share. Model has
 /// its sizes. The output is the loss of each token, (B · S, 1).
 template <class Model>

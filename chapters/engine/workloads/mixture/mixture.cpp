@@ -90,23 +90,6 @@ class MixtureKind : public WorkloadKind {
   Index top_k_;
 };
 
-class MixtureJournal : public Journal {
- public:
-  void add(const ShardedEngine& engine) override {
-    const auto& router = dynamic_cast<const RoutesTokens&>(engine);
-    const RoutedCounts& counts = router.routed();
-    balance_.add(counts, router.copies());
-    std::vector<Index>& chosen = decisions_.emplace_back();
-    for (Index e = 0; e < counts.num_experts; ++e) chosen.push_back(counts.chosen_for(e));
-  }
-  std::vector<std::vector<Index>> decisions() const override { return decisions_; }
-  std::string describe() const override { return balance_.describe(); }
-
- private:
-  ExpertBalance balance_;
-  std::vector<std::vector<Index>> decisions_;
-};
-
 }  // namespace
 
 const WorkloadKind& mixture(Index top_k) {
@@ -149,8 +132,12 @@ std::string Mixture::input_hint(Index width) const {
                      to_string({model_.model_dim, model_.num_experts}));
 }
 
-std::unique_ptr<Journal> Mixture::journal() const {
-  return std::make_unique<MixtureJournal>();
+void Mixture::note(const ShardedEngine& engine, Journal& journal) const {
+  const auto& router = dynamic_cast<const RoutesTokens&>(engine);
+  const RoutedCounts& counts = router.routed();
+  std::vector<Index> chosen;
+  for (Index e = 0; e < counts.num_experts; ++e) chosen.push_back(counts.chosen_for(e));
+  journal.add(counts, std::move(chosen), router.copies());
 }
 
 std::shared_ptr<const StepData> Mixture::step_data(const ShardedEngine& engine) const {

@@ -25,7 +25,8 @@ class Mixture : public DenoisingWorkload {
   Shape input_shape(Index batch) const override { return {batch, model_.model_dim}; }
   Shape output_shape(Index batch) const override { return {batch, model_.width(model_.num_layers)}; }
   std::string input_hint(Index width) const override;
-  std::unique_ptr<Journal> journal() const override;
+  bool has_journal() const override { return true; }
+  void note(const ShardedEngine& engine, Journal& journal) const override;
 
   /// Sums have integers times powers of two as addends, and gates are such numbers: logits are multiples of
   /// 128, and exp(−128) is 0 in float32, so the experts with the row's largest logit share its probability

@@ -8,47 +8,6 @@
 
 namespace shard {
 
-namespace {
-
-/// Pieces of a text, and the mean loss of the next characters.
-class NextPieces : public TrainingBatch {
- public:
-  NextPieces(const Characters& text, Index rows, Index source_length, Index length, std::uint64_t seed,
-             Index step)
-      : text_(text),
-        source_length_(source_length),
-        length_(length),
-        seed_(seed),
-        step_(step),
-        loss_(rows * length) {}
-
-  Tensor input(Range rows) const override {
-    const Index width = source_length_ + length_ - 1;  // the last id of a source begins its target
-    const HostTensor pieces = pieces_of_text(text_, rows, width, seed_, step_);
-    std::vector<float> values;
-    for (auto row = pieces.values.begin(); row != pieces.values.end(); row += 2 * width) {
-      values.push_back(static_cast<float>(source_length_));
-      values.insert(values.end(), row, row + source_length_);
-      values.insert(values.end(), row + source_length_ - 1, row + width);
-      values.insert(values.end(), row + width + source_length_ - 1, row + 2 * width);
-    }
-    return Tensor::from_host({rows.size(), 1 + source_length_ + 2 * length_}, values);
-  }
-  Tensor loss_gradient(const Tensor& output, Index first_row) override {
-    return loss_.gradient(output, first_row);
-  }
-  double loss(Communicator& group) const override { return loss_.value(group); }
-
- private:
-  const Characters& text_;
-  Index source_length_, length_;
-  std::uint64_t seed_;
-  Index step_;
-  MeanTokenLoss loss_;
-};
-
-}  // namespace
-
 const T5& as_t5(const Workload& workload) {
   const auto* made = dynamic_cast<const T5*>(&workload);
   if (made == nullptr) refuse(Code::internal, "t5", "the workload t5", workload.kind().name());
@@ -74,7 +33,19 @@ std::unique_ptr<GivenBatch> T5::given_batch(std::unique_ptr<Checkpoint> file, co
 }
 
 std::unique_ptr<TrainingBatch> T5::batch(Index rows, std::uint64_t seed, Index step) const {
-  return std::make_unique<NextPieces>(*text_, rows, source_length_, length_, seed, step);
+  auto pieces_of = [text = text_, n = source_length_, length = length_, seed, step](Range some) {
+    const Index width = n + length - 1;  // the last id of a source begins its target
+    const HostTensor pieces = pieces_of_text(*text, some, width, seed, step);
+    HostTensor all{{some.size(), 1 + n + 2 * length}, {}};
+    for (auto row = pieces.values.begin(); row != pieces.values.end(); row += 2 * width) {
+      all.values.push_back(static_cast<float>(n));
+      all.values.insert(all.values.end(), row, row + n);
+      all.values.insert(all.values.end(), row + n - 1, row + width);
+      all.values.insert(all.values.end(), row + width + n - 1, row + 2 * width);
+    }
+    return all;
+  };
+  return std::make_unique<TextBatch>(pieces_of, rows * length_);
 }
 
 std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
@@ -84,11 +55,11 @@ std::string T5::examples(ShardedEngine& engine, std::uint64_t seed) const {
   model.see_logits([&](const Tensor& z, const Tokens& t, Index column) {
     pieces.add(z, std::vector<Index>(t.positions.begin(), t.positions.end()), column);
   });
-  const NextPieces example(*text_, 1, source_length_, length_, seed, 0);  // training steps begin at 1
-  engine.forward(example.input(engine.input_rows(1)));
+  const std::unique_ptr<TrainingBatch> example = batch(1, seed, 0);  // training steps begin at 1
+  engine.forward(example->input(engine.input_rows(1)));
   model.see_logits({});
   const HostTensor logits = pieces.gather(engine.group(), {length_, model_.vocabulary}, model_.vocabulary);
-  const std::vector<float> row = example.input({0, 1}).to_host();
+  const std::vector<float> row = example->input({0, 1}).to_host();
   std::string source, target, said;
   for (Index i = 0; i < source_length_; ++i)
     source += shown(static_cast<Index>(row[static_cast<std::size_t>(1 + i)]));
