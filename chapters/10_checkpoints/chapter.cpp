@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "commands.hpp"
 #include "engine/basics/printable.hpp"
 #include "engine/checkpoints/split.hpp"
@@ -15,39 +17,11 @@ namespace shard::checkpoints {
 
 namespace {
 
-struct Words {
-  std::string command;
-  std::vector<std::string> paths;    ///< before the first option
-  std::vector<std::string> options;  ///< and what follows
-};
-
-Words read(const std::vector<std::string>& words) {
-  Words w;
-  for (const std::string& word : words) {
-    const bool is_option = !w.options.empty() || (!word.empty() && word[0] == '-');
-    if (is_option)
-      w.options.push_back(word);
-    else if (w.command.empty())
-      w.command = word;
-    else
-      w.paths.push_back(word);
-  }
-  return w;
-}
-
-/// \throws Error usage unless the command has as many paths
-void require_paths(const Words& words, const std::string& expected, std::size_t number) {
-  if (words.paths.size() != number)
-    throw Error(Code::usage,
-                fmt::format("{}: expected {}, given {}", words.command, expected, words.paths.size()));
-}
-
-std::optional<NewForm> new_form(const Communicator& group, const Words& words, std::string& from,
-                                std::string& to) {
-  std::string format = "sharded", size = "5GB", dtype;
+int parse_and_reshard(const Communicator& group, const std::vector<std::string>& words) {
+  std::string from, to, format = "sharded", size = "5GB", dtype;
   bool is_unverified = false;
   const bool goes_on = parse_options(
-      group, "10_checkpoints reshard", words.options, "Write a checkpoint anew",
+      group, "10_checkpoints reshard", words, "Write a checkpoint anew",
       {{"--from", "A safetensors file, or a folder with one or with an index", "PATH", {}, &from},
        {"--to", "The folder to write; its other files are kept", "DIR", {}, &to},
        {"--format",
@@ -63,14 +37,14 @@ std::optional<NewForm> new_form(const Communicator& group, const Words& words, s
         &dtype},
        {"--no-verify", "Do not compare files with their digests", "", {}, nullptr, &is_unverified}},
       "What the folder had stays until all is written.");
-  if (!goes_on) return std::nullopt;
+  if (!goes_on) return 0;
   NewForm form{format, parse_size("--max-shard-size", size), std::nullopt, is_unverified};
   for (char& c : dtype) c = static_cast<char>(std::toupper(c));
   if (!dtype.empty()) form.dtype = dtype;
   if (from.empty() || to.empty())
     throw Error(Code::usage, "reshard: expected --from PATH and --to DIR, given " +
                                  std::string(from.empty() ? "no --from" : "no --to"));
-  return form;
+  return reshard(from, to, form);
 }
 
 constexpr const char* help =
@@ -89,31 +63,35 @@ constexpr const char* help =
 
 /// What a command does, on device 0 alone.
 int carry_out(const Communicator& group, const std::vector<std::string>& given) {
-  const Words words = read(given);
-  if (words.command == "reshard") {
-    require_paths(words, "no path but --from and --to", 0);
-    std::string from, to;
-    const std::optional<NewForm> form = new_form(group, words, from, to);
-    return form ? reshard(from, to, *form) : 0;
+  auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  const auto begin = std::ranges::find_if(given, is_option);
+  const std::vector<std::string> paths(given.begin() + (begin == given.begin() ? 0 : 1), begin);
+  const std::vector<std::string> options(begin, given.end());
+  const std::string command = begin == given.begin() ? "" : given.front();
+  auto require_paths = [&](const std::string& expected, std::size_t number) {
+    if (paths.size() != number)
+      throw Error(Code::usage, fmt::format("{}: expected {}, given {}", command, expected, paths.size()));
+  };
+  if (command == "reshard") {
+    require_paths("no path but --from and --to", 0);
+    return parse_and_reshard(group, options);
   }
-  if (words.command == "map") {
-    require_paths(words, "no path but --params", 0);
-    return map(group, words.options);
+  if (command == "map") {
+    require_paths("no path but --params", 0);
+    return map(group, options);
   }
-  const bool asks_for_help =
-      !words.options.empty() && (words.options[0] == "--help" || words.options[0] == "-h");
-  if (asks_for_help || given.empty()) {
+  if (given.empty() || (!options.empty() && (options[0] == "--help" || options[0] == "-h"))) {
     fmt::print("{}", help);
     return 0;
   }
-  if (!words.options.empty()) refuse_word(words.options[0]);
-  if (words.command == "show") {
-    require_paths(words, "one path", 1);
-    return show(words.paths[0]);
+  if (!options.empty()) refuse_word(options[0]);
+  if (command == "show") {
+    require_paths("one path", 1);
+    return show(paths[0]);
   }
-  if (words.command != "diff") refuse_word(words.command);
-  require_paths(words, "two paths", 2);
-  return diff(words.paths[0], words.paths[1]);
+  if (command != "diff") refuse_word(command);
+  require_paths("two paths", 2);
+  return diff(paths[0], paths[1]);
 }
 
 int command(Communicator& group, const std::vector<std::string>& words) {

@@ -11,7 +11,7 @@
 #include "engine/program/commands.hpp"
 #include "engine/workloads/decoder/decoder.hpp"
 #include "engine/workloads/t5/t5.hpp"
-#include "map_request.hpp"
+#include "map.hpp"
 
 namespace shard::checkpoints {
 
