@@ -33,6 +33,14 @@ namespace shard::testing {
 
 inline constexpr std::size_t mebibyte = 1 << 20;
 
+/// The elements [begin, end) along an axis of a tensor.
+inline std::vector<float> read_slice(const SafetensorsFile& file, const std::string& name, int axis,
+                                     Index begin, Index end) {
+  const auto entry = file.entries().find(name);
+  return file.read(name,
+                   entry == file.entries().end() ? Ranges() : along(entry->second.shape, axis, begin, end));
+}
+
 /// A folder that the destructor removes.
 struct Folder {
   Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }

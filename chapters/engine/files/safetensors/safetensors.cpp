@@ -130,23 +130,6 @@ const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   return found->second;
 }
 
-std::vector<float> SafetensorsFile::read(const std::string& name, int axis, Index begin, Index end) const {
-  const Shape& stored = find(name).shape;
-  const Shape shape = stored.empty() ? Shape{1} : stored;
-  const int rank = static_cast<int>(shape.size());
-  const std::string who = fmt::format("{}: tensor \"{}\"", one_line(path_), printable(name));
-  if (axis < 0 || axis >= rank)
-    throw Error(Code::argument,
-                fmt::format("{}: axis of a slice, expected 0 to {}, given {}", who, rank - 1, axis));
-  const Index length = shape[static_cast<std::size_t>(axis)];
-  if (begin < 0 || begin > end || end > length)
-    throw Error(Code::argument,
-                fmt::format("{}: slice along axis {}, expected within 0 to {}, given {} to {}", who, axis,
-                            length, begin, end));
-  if (stored.empty()) return begin == end ? std::vector<float>() : read(name, {});
-  return read(name, along(shape, axis, begin, end));
-}
-
 std::vector<float> SafetensorsFile::read(const std::string& name, const Ranges& part) const {
   const SafetensorsEntry& entry = find(name);
   const std::string who = fmt::format("tensor \"{}\"", printable(name));
