@@ -7,24 +7,14 @@ namespace shard {
 using Kind = Action::Kind;
 
 void Interpreter::act(const Action& a) {
-  switch (a.kind) {
-    case Kind::forward:
-      return forward(a.micro_batch, a.stage);
-    case Kind::backward:
-      return backward(a.micro_batch, a.stage);
-    case Kind::backward_input:
-      return backward_input(a.micro_batch, a.stage);
-    case Kind::backward_weights:
-      return backward_weights(a.micro_batch, a.stage);
-    case Kind::post_send:
-      return post_send(a.message());
-    case Kind::post_receive:
-      return post_receive(a.message());
-    case Kind::wait_sent:
-      return wait_sent(a.message());
-    case Kind::wait_received:
-      return wait_received(a.message());
-  }
+  if (a.kind == Kind::forward) forward(a.micro_batch, a.stage);
+  if (a.kind == Kind::backward) backward(a.micro_batch, a.stage);
+  if (a.kind == Kind::backward_input) backward_input(a.micro_batch, a.stage);
+  if (a.kind == Kind::backward_weights) backward_weights(a.micro_batch, a.stage);
+  if (a.kind == Kind::post_send) post_send(a.message());
+  if (a.kind == Kind::post_receive) post_receive(a.message());
+  if (a.kind == Kind::wait_sent) wait_sent(a.message());
+  if (a.kind == Kind::wait_received) wait_received(a.message());
 }
 
 void Interpreter::backward(Index micro_batch, int stage) {

@@ -4,25 +4,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <functional>
 
 namespace shard {
 
 namespace {
 
-/// FNV-1a over the shape and the bytes.
+/// A hash of the shape and the bytes.
 Index fingerprint(const Tensor& t) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  auto add = [&](const void* data, std::size_t bytes) {
-    const auto* b = static_cast<const unsigned char*>(data);
-    for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ b[i]) * 1099511628211ULL;
-  };
-  add(t.shape().data(), t.shape().size() * sizeof(Index));
   const std::vector<float> values = t.to_host();
-  add(values.data(), values.size() * sizeof(float));
-  Index result;
-  std::memcpy(&result, &hash, sizeof result);
-  return result;
+  const std::string_view bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  return std::bit_cast<Index>(std::hash<std::string>()(to_string(t.shape())) ^
+                              std::hash<std::string_view>()(bytes));
 }
 
 }  // namespace

@@ -58,25 +58,14 @@ std::optional<Fault> fault_from(const std::string& text) {
 }
 
 void FaultyCommunicator::strike() const {
-  switch (fault_.kind) {
-    case Fault::Kind::kill:
-      let_others_wait();
-      std::raise(SIGKILL);
-      break;
-    case Fault::Kind::exit:
-      let_others_wait();
-      _exit(0);
-    case Fault::Kind::raise:
-      throw Error(Code::internal, fmt::format("device {}: the planted fault of --fault", this_device()));
-    case Fault::Kind::stop:
-      std::raise(SIGSTOP);
-      break;
-    case Fault::Kind::delay:
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-      break;
-    default:
-      break;
-  }
+  const Fault::Kind kind = fault_.kind;
+  if (kind == Fault::Kind::kill || kind == Fault::Kind::exit) let_others_wait();
+  if (kind == Fault::Kind::kill) std::raise(SIGKILL);
+  if (kind == Fault::Kind::exit) _exit(0);
+  if (kind == Fault::Kind::raise)
+    throw Error(Code::internal, fmt::format("device {}: the planted fault of --fault", this_device()));
+  if (kind == Fault::Kind::stop) std::raise(SIGSTOP);
+  if (kind == Fault::Kind::delay) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
 Future<CallResult> FaultyCommunicator::call(Request&& request) {

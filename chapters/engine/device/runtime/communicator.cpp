@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "engine/device/books/collective_costs.hpp"
@@ -29,36 +30,12 @@ Task announced_numbers(Call& call) {
 }  // namespace
 
 Task body_of(Call& call) {
-  switch (call.request.function) {
-    case Request::barrier:
-      return barrier(call);
-    case Request::send:
-    case Request::post_send:
-      return send(call);
-    case Request::receive:
-    case Request::post_receive:
-      return receive(call);
-    case Request::send_async:
-      return send_async(call);
-    case Request::all_gather:
-      return all_gather(call);
-    case Request::all_reduce:
-      return all_reduce(call);
-    case Request::reduce_scatter:
-      return reduce_scatter(call);
-    case Request::all_to_all:
-      return all_to_all(call);
-    case Request::broadcast:
-      return broadcast(call);
-    case Request::split:
-    case Request::exchange:
-    case Request::gather:
-    case Request::gather_for_all:
-    case Request::synchronize:
-    case Request::verify_replicated:
-      break;
-  }
-  return announced_numbers(call);
+  constexpr std::array<Task (*)(Call&), Request::split> bodies = {
+      // in the order of Request::Function
+      barrier,    send,      send_async, all_gather, all_reduce, reduce_scatter,
+      all_to_all, broadcast, receive,    send,       receive};
+  const Request::Function function = call.request.function;
+  return function < Request::split ? bodies[function](call) : announced_numbers(call);
 }
 
 namespace {
