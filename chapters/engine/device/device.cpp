@@ -71,134 +71,102 @@ Future<CallResult> done(CallResult result) {
   return {std::make_shared<Done>(std::move(result)), [](CallResult given) { return given; }};
 }
 
-Future<CallResult> Communicator::ask(Request&& request) {
-  const CallSite line(request.where);
+Future<CallResult> Communicator::ask(Request::Function function, SourceLine where, Request&& request) {
+  const CallSite line(where);
+  request.function = function;
   request.where = current_call_site();
   return call(std::move(request));
 }
 
 std::unique_ptr<Communicator> Communicator::split(std::optional<Index> color, Index key, SourceLine where) {
-  return ask({.function = Request::split, .color = color, .number = key, .where = where}).get(where).part;
+  return ask(Request::split, where, {.color = color, .number = key}).get(where).part;
 }
 
 void Communicator::barrier(SourceLine where) {
-  ask({.function = Request::barrier, .where = where}).get(where);
+  ask(Request::barrier, where, {}).get(where);
 }
 
 void Communicator::send(int dest_id, const Tensor& t, SourceLine where) {
-  ask({.function = Request::send, .tensor = share(t), .is_shared = true, .peer = dest_id, .where = where})
-      .get(where);
+  ask(Request::send, where, {.tensor = share(t), .is_shared = true, .peer = dest_id}).get(where);
 }
 
 Tensor Communicator::receive(int src_id, SourceLine where) {
-  return ask({.function = Request::receive, .peer = src_id, .where = where}).get(where).tensor;
+  return ask(Request::receive, where, {.peer = src_id}).get(where).tensor;
 }
 
 Future<> Communicator::post_send(int dest_id, Tensor&& t, SourceLine where) {
-  return ask({.function = Request::post_send, .tensor = std::move(t), .peer = dest_id, .where = where})
-      .then([](CallResult) {});
+  return ask(Request::post_send, where, {.tensor = std::move(t), .peer = dest_id}).then([](CallResult) {});
 }
 
 Future<Tensor> Communicator::post_receive(int src_id, const Shape& shape, SourceLine where) {
-  return ask({.function = Request::post_receive, .peer = src_id, .arrives = shape, .where = where})
-      .then(tensor_of);
+  return ask(Request::post_receive, where, {.peer = src_id, .arrives = shape}).then(tensor_of);
 }
 
 Future<> Communicator::send_async(const Tensor& src, Tensor& dst, std::optional<int> target_device_id,
                                   SourceLine where) {
-  return ask({.function = Request::send_async,
-              .tensor = share(src),
-              .is_shared = true,
-              .into = share(dst),
-              .peer = target_device_id,
-              .where = where})
+  return ask(Request::send_async, where,
+             {.tensor = share(src), .is_shared = true, .into = share(dst), .peer = target_device_id})
       .then([](CallResult) {});
 }
 
 Future<Tensor> Communicator::all_gather_async(Tensor&& slice, int axis, const std::optional<Shape>& whole,
                                               SourceLine where) {
-  return ask({.function = Request::all_gather,
-              .tensor = std::move(slice),
-              .axis = axis,
-              .arrives = whole,
-              .where = where})
+  return ask(Request::all_gather, where, {.tensor = std::move(slice), .axis = axis, .arrives = whole})
       .then(tensor_of);
 }
 
 Future<Tensor> Communicator::all_gather_async(const Tensor& slice, int axis,
                                               const std::optional<Shape>& whole, SourceLine where) {
-  return ask({.function = Request::all_gather,
-              .tensor = share(slice),
-              .is_shared = true,
-              .axis = axis,
-              .arrives = whole,
-              .where = where})
+  return ask(Request::all_gather, where,
+             {.tensor = share(slice), .is_shared = true, .axis = axis, .arrives = whole})
       .then(tensor_of);
 }
 
 Future<Tensor> Communicator::all_reduce_async(Tensor&& t, ReduceOp op, SourceLine where) {
-  return ask({.function = Request::all_reduce, .tensor = std::move(t), .op = op, .where = where})
-      .then(tensor_of);
+  return ask(Request::all_reduce, where, {.tensor = std::move(t), .op = op}).then(tensor_of);
 }
 
 Future<Tensor> Communicator::reduce_scatter_async(Tensor&& t, ReduceOp op, int axis, SourceLine where) {
-  return ask({.function = Request::reduce_scatter,
-              .tensor = std::move(t),
-              .op = op,
-              .axis = axis,
-              .where = where})
+  return ask(Request::reduce_scatter, where, {.tensor = std::move(t), .op = op, .axis = axis})
       .then(tensor_of);
 }
 
 Future<Tensor> Communicator::all_to_all_async(Tensor&& t, int split_axis, int concat_axis, SourceLine where) {
-  return ask({.function = Request::all_to_all,
-              .tensor = std::move(t),
-              .axis = split_axis,
-              .concat_axis = concat_axis,
-              .where = where})
+  return ask(Request::all_to_all, where,
+             {.tensor = std::move(t), .axis = split_axis, .concat_axis = concat_axis})
       .then(tensor_of);
 }
 
 Future<Tensor> Communicator::all_to_all_async(Tensor&& t, const std::vector<Index>& counts, int axis,
                                               SourceLine where) {
-  return ask({.function = Request::all_to_all,
-              .tensor = std::move(t),
-              .axis = axis,
-              .concat_axis = axis,
-              .counts = counts,
-              .where = where})
+  return ask(Request::all_to_all, where,
+             {.tensor = std::move(t), .axis = axis, .concat_axis = axis, .counts = counts})
       .then(tensor_of);
 }
 
 Future<Tensor> Communicator::broadcast_async(Tensor&& t, int root, SourceLine where) {
-  return ask({.function = Request::broadcast, .tensor = std::move(t), .peer = root, .where = where})
-      .then(tensor_of);
+  return ask(Request::broadcast, where, {.tensor = std::move(t), .peer = root}).then(tensor_of);
 }
 
 void Communicator::synchronize(SourceLine where) {
-  ask({.function = Request::synchronize, .where = where}).get(where);
+  ask(Request::synchronize, where, {}).get(where);
 }
 
 std::vector<Index> Communicator::exchange(const char* what, Index mine, SourceLine where) {
-  return ask({.function = Request::exchange, .number = mine, .what = what, .where = where})
-      .get(where)
-      .numbers;
+  return ask(Request::exchange, where, {.number = mine, .what = what}).get(where).numbers;
 }
 
 std::vector<std::string> Communicator::gather(const char* what, const std::string& mine, SourceLine where) {
-  return ask({.function = Request::gather, .what = what, .text = mine, .where = where}).get(where).texts;
+  return ask(Request::gather, where, {.what = what, .text = mine}).get(where).texts;
 }
 
 std::vector<std::string> Communicator::gather_for_all(const char* what, const std::string& mine,
                                                       SourceLine where) {
-  return ask({.function = Request::gather_for_all, .what = what, .text = mine, .where = where})
-      .get(where)
-      .texts;
+  return ask(Request::gather_for_all, where, {.what = what, .text = mine}).get(where).texts;
 }
 
 void Communicator::verify_replicated(const Tensor& t, SourceLine where) {
-  ask({.function = Request::verify_replicated, .tensor = share(t), .is_shared = true, .where = where})
-      .get(where);
+  ask(Request::verify_replicated, where, {.tensor = share(t), .is_shared = true}).get(where);
 }
 
 }  // namespace shard

@@ -253,8 +253,8 @@ class Communicator {
   virtual Future<CallResult> call(Request&& request) = 0;
 
  private:
-  /// Stores the caller's line in the request, and makes the call.
-  Future<CallResult> ask(Request&& request);
+  /// Stores the function and the caller's line in the request, and makes the call.
+  Future<CallResult> ask(Request::Function function, SourceLine where, Request&& request);
   /// A second tensor on the same memory.
   static Tensor share(const Tensor& t) { return Tensor(t.shape_, t.storage_); }
 };
