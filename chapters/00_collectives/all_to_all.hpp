@@ -47,10 +47,10 @@ inline Index tokens(int from, int to) {
 /// ## all_to_all with counts
 inline void all_to_all_counts(Communicator& group, Scene& scene) {
   const int n = group.num_devices(), me = group.device_id();
-  scene.tells("group.all_to_all_async(t, counts, 0).get()",
-              "counts[k] of my rows go to device k, perhaps none. Tokens find their experts this way, and "
-              "their way back by a second call: a token's first digit is its device, the second the expert "
-              "that it wants.");
+  scene.tells(
+      "group.all_to_all_async(t, counts, 0).get()",
+      "counts[k] of my rows go to device k, perhaps none. Tokens find their experts this way, and their way "
+      "back by a second call: a token's first digit is its device, the second the expert that it wants.");
   std::vector<Index> counts;
   std::vector<float> mine;
   std::vector<Index> expected;

@@ -43,18 +43,14 @@ void print_legend(const Communicator& group) {
   const int n = group.num_devices();
   const int last = n - 1;
   const std::string one_addend = written(static_cast<float>(addend(0, last, n)), Ink::addends, n);
-  fmt::print(
-      "Chapter 00, collectives, on {} device{}\n{}\n\n", n, n == 1 ? " (mpirun -n 4 for more)" : "s",
-      wrapped(
-          "A column is a device: a process with its own memory. A box is a tensor in it, (rows, columns) of "
-          "float32, 4 bytes each. Numbers tell where they come from:"));
+  fmt::print("Chapter 00, collectives, on {} device{}\n{}\n\n", n, n == 1 ? " (mpirun -n 4 for more)" : "s",
+             wrapped("A column is a device: a process with its own memory. A box is a tensor in it, (rows, "
+                     "columns) of float32, 4 bytes each. Numbers tell where they come from:"));
   fmt::print("    {:12}device {}'s number 0\n", fmt::format("{}0", last), last);
   fmt::print("    {}device {}'s addend of a sum, a digit for each device\n", padded(one_addend, 12), last);
   fmt::print("    {:<12}the sum of all addends\n\n", sum_of_addends(0, n, n));
-  fmt::print(
-      "{}\n\n",
-      wrapped("Below each picture: what every device sent, as its ledger measured it, and what a closed "
-              "form, a formula derived by hand, says that it sends."));
+  fmt::print("{}\n\n", wrapped("Below each picture: what every device sent, as its ledger measured it, and "
+                               "what a closed form, a formula derived by hand, says that it sends."));
 }
 
 /// One line a scene: what all devices together sent.
@@ -101,7 +97,7 @@ int parse_and_play(Communicator& group, const std::vector<std::string>& words) {
       "purpose ends with 81, 82 or 84.");
   if (!goes_on) return 0;
   if (const int n = group.num_devices(); n > 8)
-    throw Error(Code::usage, fmt::format("00_collectives: expected 1 to 8 devices, given {}", n));
+    throw Error(Code::usage, "00_collectives: expected 1 to 8 devices, given {}", n);
   if (!mistake.empty()) mistakes.at(mistake)(group);
   return play(group, only, report);
 }

@@ -67,10 +67,9 @@ inline void uneven(Communicator& group, Scene& scene) {
   const Index rows = n + 1;
   scene.tells(
       "group.reduce_scatter_async(t, ReduceOp::sum, 0).get() then group.all_gather_async(t, 0).get()",
-      fmt::format(
-          "Sizes need not divide: {} rows here, n = {}. part(size, n, k) is the one rule that cuts: the "
-          "first (size mod n) devices get one more. A device may own nothing; nothing is padded.",
-          rows, n));
+      fmt::format("Sizes need not divide: {} rows here, n = {}. part(size, n, k) is the one rule that cuts: "
+                  "the first (size mod n) devices get one more. A device may own nothing; nothing is padded.",
+                  rows, n));
   auto cut = [&](Index size) {
     Range r = part(size, n, me);
     return fmt::format("[{}, {})", r.begin, r.end);

@@ -89,10 +89,9 @@ inline void broadcast(Communicator& group, Scene& scene) {
 /// ## all_gather
 inline void all_gather(Communicator& group, Scene& scene) {
   const int n = group.num_devices(), me = group.device_id();
-  scene.tells(
-      "group.all_gather_async(t, 0).get()",
-      "Everybody's slices, one behind the other along an axis, on every device. Fully sharded training "
-      "gathers a layer's parameters this way, just before it needs them.");
+  scene.tells("group.all_gather_async(t, 0).get()",
+              "Everybody's slices, one behind the other along an axis, on every device. Fully sharded "
+              "training gathers a layer's parameters this way, just before it needs them.");
   Tensor t = numbered(group, {1, 3});  // (1, 3)
   scene.draws("before", t);
   t = group.all_gather_async(std::move(t), 0).get();  // (n, 3)
@@ -105,10 +104,9 @@ inline void all_gather(Communicator& group, Scene& scene) {
 /// ## reduce_scatter
 inline void reduce_scatter(Communicator& group, Scene& scene) {
   const int n = group.num_devices(), me = group.device_id();
-  scene.tells(
-      "group.reduce_scatter_async(t, ReduceOp::sum, 0).get()",
-      "The sum over the devices, of which each keeps its slice. Fully sharded training sums gradients this "
-      "way, since each device updates only its slice of the parameters.");
+  scene.tells("group.reduce_scatter_async(t, ReduceOp::sum, 0).get()",
+              "The sum over the devices, of which each keeps its slice. Fully sharded training sums "
+              "gradients this way, since each device updates only its slice of the parameters.");
   Tensor t = addends(group, n);  // (n, 1)
   scene.draws("before", t, Ink::addends);
   t = group.reduce_scatter_async(std::move(t), ReduceOp::sum, 0).get();  // (1, 1)

@@ -42,8 +42,8 @@ Results results_of(const LayerCase& layer, Communicator& alone, Arithmetic arith
     std::vector<float> values = placed.local().to_host();
     const auto zeros = static_cast<std::size_t>(std::ranges::count(values, 0.0F));
     if (!layer.has_zeros && 10 * zeros > values.size())
-      throw Error(Code::internal, fmt::format("{}: expected a {} of at most 10 % zeros, given {} of {}",
-                                              layer.name, name, zeros, values.size()));
+      throw Error(Code::internal, "{}: expected a {} of at most 10 % zeros, given {} of {}", layer.name, name,
+                  zeros, values.size());
     results[name] = {placed.global_shape(), std::move(values)};
   }
   return results;
@@ -59,8 +59,7 @@ Finding find(const LayerCase& layer, const Claim& claim, const Results& expected
   for (const auto& [name, wanted] : expected) {
     const auto found = results.find(name);
     if (found == results.end())
-      throw Error(Code::differs,
-                  fmt::format("{}, {}: {}: expected, given none", layer.name, claim.axis, name));
+      throw Error(Code::differs, "{}, {}: {}: expected, given none", layer.name, claim.axis, name);
     const Comparison c = compare(name, found->second, wanted);
     finding.relative = std::max(finding.relative, c.relative);
     if (finding.difference.empty()) finding.difference = c.first_difference;

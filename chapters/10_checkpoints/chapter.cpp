@@ -56,9 +56,8 @@ constexpr const char* help =
     "infer, generate --params DIR --memory PLACES   run a network that lies as such a map says\n";
 
 [[noreturn]] void refuse_word(const std::string& given) {
-  throw Error(Code::usage,
-              fmt::format("10_checkpoints: expected show, diff, reshard, map, infer or generate, given {}",
-                          printable(given)));
+  throw Error(Code::usage, "10_checkpoints: expected show, diff, reshard, map, infer or generate, given {}",
+              printable(given));
 }
 
 /// What a command does, on device 0 alone.
@@ -70,7 +69,7 @@ int carry_out(const Communicator& group, const std::vector<std::string>& given) 
   const std::string command = begin == given.begin() ? "" : given.front();
   auto require_paths = [&](const std::string& expected, std::size_t number) {
     if (paths.size() != number)
-      throw Error(Code::usage, fmt::format("{}: expected {}, given {}", command, expected, paths.size()));
+      throw Error(Code::usage, "{}: expected {}, given {}", command, expected, paths.size());
   };
   if (command == "reshard") {
     require_paths("no path but --from and --to", 0);

@@ -25,8 +25,8 @@ std::string only_place(const DeviceMap& map, const Network& network, const std::
   for (const auto& [path, tensor] : all_tensors(network.root))
     if (!tensor->is_buffer && is_within(path, module)) places.insert(*place_of(map, path));
   if (places.size() != 1)
-    throw Error(Code::usage, fmt::format("--device-map: expected {} in one place, given it in {} and in {}",
-                                         module, *places.begin(), *places.rbegin()));
+    throw Error(Code::usage, "--device-map: expected {} in one place, given it in {} and in {}", module,
+                *places.begin(), *places.rbegin());
   return *places.begin();
 }
 
@@ -37,9 +37,8 @@ std::vector<std::string> places_of(const DeviceMap& map, const Network& network,
   for (const std::string& part : parts) {
     places.push_back(only_place(map, network, part));
     if (is_device(places.back()) && std::stoi(places.back()) >= devices)
-      throw Error(Code::usage,
-                  fmt::format("--device-map: expected devices below the {} that run, given {} for {}",
-                              devices, places.back(), part));
+      throw Error(Code::usage, "--device-map: expected devices below the {} that run, given {} for {}",
+                  devices, places.back(), part);
   }
   return places;
 }
@@ -67,8 +66,7 @@ Variant dispatched_by(const MapRequest& request) {
 Index positive_number(const std::string& option, const std::string& text) {
   const auto numbers = numbers_in(text, [](Index n) { return n > 0; });
   if (!numbers || numbers->size() != 1)
-    throw Error(Code::usage,
-                fmt::format("{}: expected a positive whole number, given {}", option, printable(text, 60)));
+    throw Error(Code::usage, "{}: expected a positive whole number, given {}", option, printable(text, 60));
   return numbers->front();
 }
 

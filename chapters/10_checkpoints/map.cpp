@@ -29,8 +29,8 @@ std::vector<std::string> named_classes(const std::string& text, const Network& n
       return find_module(network.root, path)->class_name == name;
     });
     if (!is_there)
-      throw Error(Code::usage, fmt::format("--no-split: expected classes of the network's modules, given {}",
-                                           name.empty() ? "''" : printable(name, 60)));
+      throw Error(Code::usage, "--no-split: expected classes of the network's modules, given {}",
+                  name.empty() ? "''" : printable(name, 60));
     classes.push_back(name);
   }
   return classes;
@@ -74,8 +74,8 @@ MadeMap make_map(const MapRequest& request, const Network& network) {
   if (is_file) {
     std::error_code ignored;
     if (!std::filesystem::exists(request.how, ignored))
-      throw Error(Code::usage, fmt::format("--device-map: expected {} or a file, given {}",
-                                           fmt::join(ways, ", "), printable(request.how, 60)));
+      throw Error(Code::usage, "--device-map: expected {} or a file, given {}", fmt::join(ways, ", "),
+                  printable(request.how, 60));
     made.filled.map = read_device_map(request.how, network);
     return made;
   }

@@ -20,7 +20,7 @@ namespace shard::dispatch {
 namespace {
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given) {
-  throw Error(Code::usage, fmt::format("--memory: expected {}, given {}", expected, printable(given, 60)));
+  throw Error(Code::usage, "--memory: expected {}, given {}", expected, printable(given, 60));
 }
 
 std::int64_t parse_bytes(const std::string& text, const std::string& given) {

@@ -90,8 +90,8 @@ bool is_checkpoint_file(const std::string& name) {
 std::uint64_t parse_size(const std::string& option, const std::string& text) {
   const std::optional<std::int64_t> bytes = bytes_in(text);
   if (!bytes || *bytes < 1)
-    throw Error(Code::usage, fmt::format("{}: expected a size such as 2GB, 512MB or 64KiB, given {}", option,
-                                         printable(text)));
+    throw Error(Code::usage, "{}: expected a size such as 2GB, 512MB or 64KiB, given {}", option,
+                printable(text));
   return static_cast<std::uint64_t>(*bytes);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -25,6 +27,10 @@ enum class Code : int {
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message);
+  /// The message is formatted, as by fmt::format.
+  template <class First, class... More>
+  Error(Code code, fmt::format_string<First, More...> message, First&& first, More&&... more)
+      : Error(code, fmt::format(message, std::forward<First>(first), std::forward<More>(more)...)) {}
 
   Code code() const { return code_; }
   int exit_code() const { return static_cast<int>(code_); }

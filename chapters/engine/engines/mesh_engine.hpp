@@ -181,10 +181,9 @@ class MeshEngine : public Base {
   requires(!detail::HasLetter<L, Axis, Partial> || !detail::CanCut<L, Axis, Dimension>) detail::NoLayout
       reduce_scatter(L&&) {
     constexpr bool is_addend = detail::HasLetter<L, Axis, Partial>;
-    static_assert(
-        is_addend || detail::is_no_layout<L>,
-        "reduce_scatter<axis, dimension> sums the addends of an axis, and on this axis the tensor is "
-        "no Partial");
+    static_assert(is_addend || detail::is_no_layout<L>,
+                  "reduce_scatter<axis, dimension> sums the addends of an axis, and on this axis the tensor "
+                  "is no Partial");
     static_assert(!is_addend,
                   "an inner axis cuts this dimension already: reduce and scatter over the outer axis first");
     return {};

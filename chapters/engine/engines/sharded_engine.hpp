@@ -152,10 +152,9 @@ class ShardedEngine {
   }
   template <class L>
   requires(detail::Reduced<L>) detail::NoLayout all_reduce(L&&) {
-    static_assert(
-        detail::always_false<L>,
-        "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count it once "
-        "per device");
+    static_assert(detail::always_false<L>,
+                  "all_reduce sums a Partial; this tensor is no addend of a sum, and reducing it would count "
+                  "it once per device");
     return {};
   }
   template <detail::Is<Partial> L>

@@ -169,13 +169,11 @@ void require_replaceable(const std::string& path) {
 
 void bad_file(const std::string& path, std::string_view what, std::string_view expected,
               std::string_view given) {
-  throw Error(Code::file,
-              fmt::format("{}: {}, expected {}, given {}", one_line(path), what, expected, given));
+  throw Error(Code::file, "{}: {}, expected {}, given {}", one_line(path), what, expected, given);
 }
 
 void system_error(const std::string& path, std::string_view what, int error) {
-  throw Error(Code::file,
-              fmt::format("{}: {}: {}", one_line(path), what, std::generic_category().message(error)));
+  throw Error(Code::file, "{}: {}: {}", one_line(path), what, std::generic_category().message(error));
 }
 
 std::string one_line(const std::string& path) {

@@ -100,8 +100,8 @@ class Replicated : public detail::LayoutBase {
   /// @{
   template <detail::Is<Partial> L>
   __attribute__((
-      unavailable("a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, "
-                  "Replicated"))) Replicated(L&&);
+      unavailable("a Partial is one addend of a sum: all_reduce(std::move(x)) makes the sum, Replicated")))
+  Replicated(L&&);
   template <detail::Slice L>
   __attribute__((unavailable("a Sharded is one slice: all_gather(std::move(x)) makes the whole, Replicated")))
   Replicated(L&&);
@@ -110,8 +110,8 @@ class Replicated : public detail::LayoutBase {
   Replicated(L&&);
   template <detail::Is<Tensor> L>
   __attribute__((unavailable(
-      "a tensor has no layout: Replicated(group(), std::move(x)) claims that all devices hold the "
-      "same"))) Replicated(L&&);
+      "a tensor has no layout: Replicated(group(), std::move(x)) claims that all devices hold the same")))
+  Replicated(L&&);
   template <detail::Awaitable L>
   __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
   Replicated(L&&);
@@ -141,24 +141,24 @@ class Sharded : public detail::LayoutBase {
   /// \name Conversions to Sharded that do not compile. The compiler answers each with one sentence.
   /// @{
   template <detail::Is<Replicated> L>
-  __attribute__((
-      unavailable("a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device, "
-                  "Sharded<Axis>"))) Sharded(L&&);
+  __attribute__((unavailable(
+      "a Replicated is whole on every device: shard<Axis>(x) takes the slice of this device, Sharded<Axis>")))
+  Sharded(L&&);
   template <detail::SliceElsewhere<Axis> L>
   __attribute__((unavailable(
       "the slices are along another axis: all_to_all<From, To>(std::move(x)) moves the cut"))) Sharded(L&&);
   template <detail::Is<Partial> L>
-  __attribute__((unavailable(
-      "a Partial is one addend of a sum: reduce_scatter<Axis>(std::move(x)) makes a slice of the sum, "
-      "Sharded<Axis>"))) Sharded(L&&);
+  __attribute__((
+      unavailable("a Partial is one addend of a sum: reduce_scatter<Axis>(std::move(x)) makes a slice of the "
+                  "sum, Sharded<Axis>"))) Sharded(L&&);
   template <detail::Is<Owned> L>
-  __attribute__((unavailable(
-      "an Owned is on one device: broadcast(std::move(x)) makes it Replicated, and shard<Axis> of that is "
-      "Sharded<Axis>"))) Sharded(L&&);
+  __attribute__((
+      unavailable("an Owned is on one device: broadcast(std::move(x)) makes it Replicated, and shard<Axis> "
+                  "of that is Sharded<Axis>"))) Sharded(L&&);
   template <detail::Is<Tensor> L>
-  __attribute__((unavailable(
-      "a tensor has no layout: Sharded<Axis>(group(), std::move(x), global_shape, offset) claims where the "
-      "slice lies"))) Sharded(L&&);
+  __attribute__((
+      unavailable("a tensor has no layout: Sharded<Axis>(group(), std::move(x), global_shape, offset) claims "
+                  "where the slice lies"))) Sharded(L&&);
   template <detail::Awaitable L>
   __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
   Sharded(L&&);
@@ -183,15 +183,15 @@ class Partial : public detail::LayoutBase {
   __attribute__((unavailable("a Replicated is no addend: as a Partial it would count once per device")))
   Partial(L&&);
   template <detail::Slice L>
-  __attribute__((
-      unavailable("a Sharded is a slice and no addend: as a Partial, slices of different places would be "
-                  "added"))) Partial(L&&);
+  __attribute__((unavailable(
+      "a Sharded is a slice and no addend: as a Partial, slices of different places would be added")))
+  Partial(L&&);
   template <detail::Is<Owned> L>
   __attribute__((unavailable("an Owned is no addend: the other devices hold nothing to add"))) Partial(L&&);
   template <detail::Is<Tensor> L>
-  __attribute__((
-      unavailable("a tensor has no layout: Partial(group(), std::move(x)) claims that it is one addend of a "
-                  "sum"))) Partial(L&&);
+  __attribute__((unavailable(
+      "a tensor has no layout: Partial(group(), std::move(x)) claims that it is one addend of a sum")))
+  Partial(L&&);
   template <detail::Awaitable L>
   __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
   Partial(L&&);
@@ -228,13 +228,13 @@ class Owned : public detail::LayoutBase {
       unavailable("a Sharded is one slice, and an Owned the whole: all_gather(std::move(x)) makes the whole, "
                   "Replicated"))) Owned(L&&);
   template <detail::Is<Partial> L>
-  __attribute__((unavailable(
-      "a Partial is one addend of a sum, and an Owned the whole: all_reduce(std::move(x)) makes the sum, "
-      "Replicated"))) Owned(L&&);
-  template <detail::Is<Tensor> L>
   __attribute__((
-      unavailable("a tensor has no layout: Owned(group(), std::move(x), global_shape, owner) claims whose "
-                  "it is"))) Owned(L&&);
+      unavailable("a Partial is one addend of a sum, and an Owned the whole: all_reduce(std::move(x)) makes "
+                  "the sum, Replicated"))) Owned(L&&);
+  template <detail::Is<Tensor> L>
+  __attribute__((unavailable(
+      "a tensor has no layout: Owned(group(), std::move(x), global_shape, owner) claims whose it is")))
+  Owned(L&&);
   template <detail::Awaitable L>
   __attribute__((unavailable("this is a future of the tensor, not the tensor: .get() waits for it")))
   Owned(L&&);

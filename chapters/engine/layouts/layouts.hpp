@@ -129,10 +129,9 @@ requires(!detail::Reduced<L>) detail::NoLayout relu(L&&) {
 template <Layout L, Layout Z>
 requires(!std::is_lvalue_reference_v<L> && !(std::same_as<L, Z> && detail::Reduced<L>)) detail::NoLayout
     relu_backward(L&&, const Z&) {
-  static_assert(
-      !detail::Unreduced<L>,
-      "the gradient is a Partial, and ReLU's derivative is taken of the sum: reduce the Partial first "
-      "(all_reduce or reduce_scatter)");
+  static_assert(!detail::Unreduced<L>,
+                "the gradient is a Partial, and ReLU's derivative is taken of the sum: reduce the Partial "
+                "first (all_reduce or reduce_scatter)");
   static_assert(detail::Unreduced<L> || !detail::Unreduced<Z>,
                 "the mask is taken from a Partial, one addend of a sum: use what was reduced (all_reduce or "
                 "reduce_scatter)");

@@ -13,7 +13,7 @@ namespace shard {
 namespace {
 
 [[noreturn]] void refuse_mesh(const std::string& expected, const std::string& given) {
-  throw Error(Code::usage, fmt::format("mesh: expected {}, given {}", expected, given));
+  throw Error(Code::usage, "mesh: expected {}, given {}", expected, given);
 }
 
 /// All ways to write n as a product of `count` factors, in any order.
@@ -136,9 +136,8 @@ std::vector<std::string> mesh_texts(const std::vector<std::string>& axes, int de
 Mesh::Mesh(Communicator& group, const MeshShape& shape, SourceLine where)
     : WrappedCommunicator(group), shape_(shape) {
   if (shape_.num_devices() != num_devices())
-    throw Error(Code::usage, fmt::format("mesh: expected sizes whose product is the number of devices, {}, "
-                                         "given {}",
-                                         num_devices(), shape_.describe()));
+    throw Error(Code::usage, "mesh: expected sizes whose product is the number of devices, {}, given {}",
+                num_devices(), shape_.describe());
   for (const MeshAxis& axis : shape_.axes()) axes({axis.name}, where);
 }
 

@@ -52,10 +52,9 @@ template <detail::Factor A, detail::Factor B>
 requires((detail::keeps_pieces<detail::Read<A>> ||
           detail::keeps_pieces<detail::Read<B>>)&&!detail::has_product<A, B>) detail::NoLayout
     matmul(const A&, const B&) {
-  static_assert(
-      detail::always_false<A>,
-      "a letter W has the products W0·R = W0, R·W1 = W1 and W1·W0 = P: the other factor is whole on "
-      "this axis, or cut at the same pieces");
+  static_assert(detail::always_false<A>,
+                "a letter W has the products W0·R = W0, R·W1 = W1 and W1·W0 = P: the other factor is whole "
+                "on this axis, or cut at the same pieces");
   return {};
 }
 
@@ -166,9 +165,9 @@ class OnMesh<MeshAxes<Axis...>, Letters...> : public detail::LayoutBase {
   /// \name Conversions from other letters, which do not compile. The compiler answers each with one sentence.
   /// @{
   template <class... Other>
-  requires(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>) __attribute__((
-      unavailable("on an axis this is one addend of a sum: all_reduce<axis>(std::move(x)) or reduce_scatter "
-                  "sums it over that axis"))) OnMesh(OnMesh<Axes, Other...>&&);
+  requires(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>)
+      __attribute__((unavailable("on an axis this is one addend of a sum: all_reduce<axis>(std::move(x)) or "
+                                 "reduce_scatter sums it over that axis"))) OnMesh(OnMesh<Axes, Other...>&&);
   template <class... Other>
   requires(!std::same_as<OnMesh, OnMesh<Axes, Other...>> &&
            !(detail::is_unreduced<OnMesh<Axes, Other...>> && !detail::is_unreduced<OnMesh>))

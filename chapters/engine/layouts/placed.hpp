@@ -35,10 +35,9 @@ class Placed {
              SourceLine where = SourceLine::current())  // implicit, so that an engine returns a layout
       : group_(&laid.group(where)), global_(laid.global_shape()) {
     using Value = std::remove_cvref_t<L>;
-    static_assert(
-        !detail::Unreduced<Value>,
-        "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce it "
-        "first (all_reduce or reduce_scatter)");
+    static_assert(!detail::Unreduced<Value>,
+                  "a Partial cannot leave an engine: it is one addend of a sum over the devices, so reduce "
+                  "it first (all_reduce or reduce_scatter)");
     static_assert(!std::is_lvalue_reference_v<L> || detail::Unreduced<Value>,
                   "tensors move and are not copied: write std::move(x)");
     begin_.assign(global_.size(), 0);

@@ -70,11 +70,11 @@ void require_options_of(const Chapter& chapter, const Variant& variant, const Op
   for (const std::string& name : given.names()) {
     const std::optional<OptionText> declared = variant.declared(name);
     if (!declared)
-      throw Error(Code::usage, fmt::format("{}: expected with {}, given {} with the variant {}", name,
-                                           takers_of(name, chapter), given.given(name), variant.name));
+      throw Error(Code::usage, "{}: expected with {}, given {} with the variant {}", name,
+                  takers_of(name, chapter), given.given(name), variant.name);
     if (!declared->accepts(given.given(name)))
-      throw Error(Code::usage, fmt::format("{}: expected {}, given {}", name, declared->expected,
-                                           printable(given.given(name))));
+      throw Error(Code::usage, "{}: expected {}, given {}", name, declared->expected,
+                  printable(given.given(name)));
   }
 }
 
@@ -119,14 +119,14 @@ int run_with_fault(Communicator& group, const Chapter& chapter, Arguments& argum
   if (!arguments.fault) return run_command(group, chapter, arguments);
   const auto& [device, call, kind] = *arguments.fault;
   if (device >= group.num_devices())
-    throw Error(Code::usage, fmt::format("--fault: expected a device of 0 to {}, given device={}",
-                                         group.num_devices() - 1, device));
+    throw Error(Code::usage, "--fault: expected a device of 0 to {}, given device={}",
+                group.num_devices() - 1, device);
   FaultyCommunicator faulty(group, *arguments.fault);
   const int code = run_command(faulty, chapter, arguments);
   const Index calls = group.exchange("calls", faulty.calls())[static_cast<std::size_t>(device)];
   if (calls < call)
-    throw Error(Code::usage, fmt::format("--fault: expected one of device {}'s {} calls, given call={}",
-                                         device, calls, call));
+    throw Error(Code::usage, "--fault: expected one of device {}'s {} calls, given call={}", device, calls,
+                call);
   return code;
 }
 
@@ -145,9 +145,8 @@ void take_usual_sizes(const CLI::App& command, const Chapter& chapter, Arguments
 /// \throws Error usage when the checkpoint to resume has made all the steps already
 void require_steps_to_make(const Arguments& arguments) {
   if (arguments.resumed && arguments.steps <= arguments.resumed->training->step)
-    throw Error(Code::usage, fmt::format("--steps: expected more than the {} that {} has made, given {}",
-                                         arguments.resumed->training->step, printable(arguments.resume, 200),
-                                         arguments.steps));
+    throw Error(Code::usage, "--steps: expected more than the {} that {} has made, given {}",
+                arguments.resumed->training->step, printable(arguments.resume, 200), arguments.steps);
 }
 
 std::string about(const Chapter& chapter, int devices) {
@@ -169,16 +168,16 @@ std::optional<Arguments> parse(const Chapter& chapter, int devices, const std::v
   std::vector<std::string> words = with_command(given);
   const std::string& command = words.front();
   if (command[0] != '-' && std::ranges::find(known, command) == known.end())
-    throw Error(Code::usage, fmt::format("{}: expected a command, {}, given {} (--help lists the options)",
-                                         name, fmt::join(known, " or "), shown(command)));
+    throw Error(Code::usage, "{}: expected a command, {}, given {} (--help lists the options)", name,
+                fmt::join(known, " or "), shown(command));
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them in reverse
   } catch (const CLI::CallForHelp&) {
     if (this_device() == 0) fmt::print("{}", app.help("", CLI::AppFormatMode::All));
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    throw Error(Code::usage, fmt::format("{} {}: {} (--help lists the options)", name, command,
-                                         explain(app, command, error)));
+    throw Error(Code::usage, "{} {}: {} (--help lists the options)", name, command,
+                explain(app, command, error));
   }
   arguments.command = app.get_subcommands().front()->get_name();
   take_recorded_options(*app.get_subcommands().front(), chapter, arguments);

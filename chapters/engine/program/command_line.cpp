@@ -34,7 +34,7 @@ bool parse_options(const Communicator& group, const std::string& program,
     if (group.device_id() == 0) fmt::print("{}", app.help());
     return false;
   } catch (const CLI::ParseError& error) {
-    throw Error(Code::usage, fmt::format("{}: {} (--help lists the options)", program, error.what()));
+    throw Error(Code::usage, "{}: {} (--help lists the options)", program, error.what());
   }
   return true;
 }

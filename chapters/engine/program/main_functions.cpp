@@ -73,8 +73,8 @@ int run_and_flush(int argc, char** argv, const std::function<int(Communicator&)>
       if (std::fflush(stdout) == 0) return code;
       throw std::system_error(errno, std::generic_category());
     } catch (const std::system_error& error) {  // also thrown by fmt::print
-      throw Error(Code::file, fmt::format("standard output: expected to write the results, given {}",
-                                          error.code().message()));
+      throw Error(Code::file, "standard output: expected to write the results, given {}",
+                  error.code().message());
     }
   });
 }

@@ -60,8 +60,7 @@ const Variant& Chapter::variant(const std::string& name) const {
     if (v.name == name) return v;
     names.push_back(v.name);
   }
-  throw Error(Code::usage,
-              fmt::format("--variant: expected {}, given {}", listed(names), printable(name, 60)));
+  throw Error(Code::usage, "--variant: expected {}, given {}", listed(names), printable(name, 60));
 }
 
 RegisteredChapter::RegisteredChapter(Chapter chapter, SourceLine where) {
@@ -100,13 +99,13 @@ const Chapter& find_chapter(const std::string& name) {
     folders.push_back(c.folder);
     if (name != c.folder && name != c.number && name != name_of(c.folder)) continue;
     if (found != nullptr && name != found->folder && name != c.folder)
-      throw Error(Code::usage, fmt::format("chapters: expected one called {}, given {} and {}", name,
-                                           found->folder, c.folder));
+      throw Error(Code::usage, "chapters: expected one called {}, given {} and {}", name, found->folder,
+                  c.folder);
     if (found == nullptr || name == c.folder) found = &c;
   }
   if (found != nullptr && !name.empty()) return *found;
-  throw Error(Code::usage, fmt::format("expected a chapter, {}, given {}", listed(folders),
-                                       name.empty() ? "''" : printable(name, 60)));
+  throw Error(Code::usage, "expected a chapter, {}, given {}", listed(folders),
+              name.empty() ? "''" : printable(name, 60));
 }
 
 void require_distinct_strategies() {
@@ -116,12 +115,12 @@ void require_distinct_strategies() {
       const auto [owner, is_new] = owners.try_emplace(alias, &c);
       if (!is_new)
         throw Error(Code::usage,
-                    fmt::format("strategies: expected {} in one chapter, given it in {} and in {}: "
-                                "take it out of one chapter.cpp",
-                                alias, owner->second->folder, c.folder));
+                    "strategies: expected {} in one chapter, given it in {} and in {}: take it out of one "
+                    "chapter.cpp",
+                    alias, owner->second->folder, c.folder);
       if (std::ranges::find(c.variants, variant, &Variant::name) == c.variants.end())
-        throw Error(Code::usage, fmt::format("strategies of {}: expected {} to be a variant, given {}",
-                                             c.folder, alias, variant));
+        throw Error(Code::usage, "strategies of {}: expected {} to be a variant, given {}", c.folder, alias,
+                    variant);
     }
 }
 
@@ -141,13 +140,12 @@ Strategy find_strategy(const std::string& name) {
   }
   if (found.size() == 1) return found.front();
   if (found.size() > 1)
-    throw Error(
-        Code::usage,
-        fmt::format("--strategy: expected a name of one chapter, given {}, a variant of {} and of {}: name "
-                    "the chapter, and --variant {}",
-                    name, found[0].chapter->folder, found[1].chapter->folder, name));
-  throw Error(Code::usage, fmt::format("--strategy: expected {}, given {}",
-                                       listed({names.begin(), names.end()}), printable(name, 60)));
+    throw Error(Code::usage,
+                "--strategy: expected a name of one chapter, given {}, a variant of {} and of {}: name the "
+                "chapter, and --variant {}",
+                name, found[0].chapter->folder, found[1].chapter->folder, name);
+  throw Error(Code::usage, "--strategy: expected {}, given {}", listed({names.begin(), names.end()}),
+              printable(name, 60));
 }
 
 }  // namespace shard

@@ -46,9 +46,8 @@ double unit_of(const Matrix& m) {
 
 void require_exact(double magnitude, double unit) {
   if (magnitude <= largest_exact * unit) return;
-  throw Error(Code::internal,
-              fmt::format("exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
-                          unit == 1 ? "" : fmt::format(" units of {}", unit), magnitude / unit));
+  throw Error(Code::internal, "exact mode: expected sums of at most 2^24{}, given {}: use a smaller problem",
+              unit == 1 ? "" : fmt::format(" units of {}", unit), magnitude / unit);
 }
 
 Matrix product(const Matrix& a, const Matrix& b) {

@@ -47,7 +47,7 @@ std::vector<Range> cut_by_cost(const std::vector<Index>& costs, int parts) {
 std::vector<Range> cut_by_list(const std::string& text, Index size, int parts, const std::string& what,
                                const std::string& option, const std::string& rules) {
   auto refuse_list = [&](const std::string& expected) {
-    throw Error(Code::usage, fmt::format("{}: expected {}, given {}", option, expected, text));
+    throw Error(Code::usage, "{}: expected {}, given {}", option, expected, text);
   };
   const auto sizes = numbers_in(text, [](Index n) { return n >= 1 && n <= Index{1} << 30; });
   if (!sizes) refuse_list(fmt::format("{} or numbers of {} separated by commas", rules, what));

@@ -22,8 +22,7 @@ Index indices_of_piece(const Ranges& part, std::size_t axis) {
 }  // namespace
 
 void Checkpoint::refuse_unknown(const std::string& name) const {
-  throw Error(Code::file,
-              fmt::format("{}: expected a parameter {}, given none of that name", source(), name));
+  throw Error(Code::file, "{}: expected a parameter {}, given none of that name", source(), name);
 }
 
 std::vector<std::string> ListedCheckpoint::names() const {

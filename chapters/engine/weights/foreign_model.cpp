@@ -15,8 +15,7 @@ std::map<std::string, Shape> transposed_shapes(const Checkpoint& stored, const F
   for (const auto& [ours, theirs] : names) {
     const Shape shape = stored.shape(theirs.name);
     if (theirs.is_transposed && shape.size() != 2)
-      throw Error(Code::file,
-                  fmt::format("{}: {}: expected a matrix, given {}", source, theirs.name, to_string(shape)));
+      throw Error(Code::file, "{}: {}: expected a matrix, given {}", source, theirs.name, to_string(shape));
     shapes[ours] = theirs.is_transposed ? Shape{shape[1], shape[0]} : shape;
   }
   return shapes;

@@ -64,7 +64,7 @@ std::unique_ptr<GivenBatch> Workload::given_batch(std::unique_ptr<Checkpoint> fi
 namespace {
 
 [[noreturn]] void refuse_tokens(const Workload& network) {
-  throw Error(Code::usage, fmt::format("expected a language model, given a {}", network.kind().name()));
+  throw Error(Code::usage, "expected a language model, given a {}", network.kind().name());
 }
 
 }  // namespace
@@ -86,16 +86,15 @@ ForeignNetwork WorkloadKind::network_of(const ForeignModel&) const {
 }
 
 std::shared_ptr<Workload> WorkloadKind::described_by(const ForeignModel& model, const Options&) const {
-  throw Error(
-      Code::usage,
-      fmt::format("--config: expected with a chapter that trains networks of other libraries, given {} "
-                  "and the network {}",
-                  model.source, name()));
+  throw Error(Code::usage,
+              "--config: expected with a chapter that trains networks of other libraries, given {} and the "
+              "network {}",
+              model.source, name());
 }
 
 ForeignNames WorkloadKind::block_of(const ForeignModel& model, const std::string&) const {
-  throw Error(Code::usage, fmt::format("--block: expected a file of parameters for a {}, given a block of {}",
-                                       name(), model.source));
+  throw Error(Code::usage, "--block: expected a file of parameters for a {}, given a block of {}", name(),
+              model.source);
 }
 
 ExactProblem of_rows(ExactProblem problem, const std::vector<Range>& counted) {

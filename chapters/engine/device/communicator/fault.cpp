@@ -63,7 +63,7 @@ void FaultyCommunicator::strike() const {
   if (kind == Fault::Kind::kill) std::raise(SIGKILL);
   if (kind == Fault::Kind::exit) _exit(0);
   if (kind == Fault::Kind::raise)
-    throw Error(Code::internal, fmt::format("device {}: the planted fault of --fault", this_device()));
+    throw Error(Code::internal, "device {}: the planted fault of --fault", this_device());
   if (kind == Fault::Kind::stop) std::raise(SIGSTOP);
   if (kind == Fault::Kind::delay) std::this_thread::sleep_for(std::chrono::seconds(1));
 }

@@ -20,11 +20,9 @@ std::atomic<bool> another_has_called = false;
 
 [[noreturn]] void end_job() {
   ControlPlane::instance().fail(
-      Code::argument,
-      fmt::format(
-          "device {}: a call to the device, or an operation on tensors: expected from the thread that runs "
-          "the program, given from a second thread",
-          this_device()));
+      Code::argument, fmt::format("device {}: a call to the device, or an operation on tensors: expected "
+                                  "from the thread that runs the program, given from a second thread",
+                                  this_device()));
 }
 
 /// The first thread that calls this is the device's thread. A call from any other thread ends the job with one line,

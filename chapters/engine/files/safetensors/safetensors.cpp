@@ -126,7 +126,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
 const SafetensorsEntry& SafetensorsFile::find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end())
-    throw Error(Code::file, fmt::format("{}: no tensor \"{}\"", one_line(path_), printable(name)));
+    throw Error(Code::file, "{}: no tensor \"{}\"", one_line(path_), printable(name));
   return found->second;
 }
 
@@ -137,8 +137,8 @@ std::vector<float> SafetensorsFile::read(const std::string& name, const Ranges& 
   if (to_float == nullptr)
     bad_file(path_, who + ": wrong dtype", "F32, F64, F16, BF16, I64 or I32 to read as float32", entry.dtype);
   if (!fits(part, entry.shape))
-    throw Error(Code::argument, fmt::format("{}: {}: part, expected indices of {}, given {}", one_line(path_),
-                                            who, to_string(entry.shape), to_string(part)));
+    throw Error(Code::argument, "{}: {}: part, expected indices of {}, given {}", one_line(path_), who,
+                to_string(entry.shape), to_string(part));
   const std::uint64_t element = safetensors::element_bytes(entry.dtype);
   std::vector<float> values(static_cast<std::size_t>(num_elements(shape_of(part))));
   float* out = values.data();
@@ -154,9 +154,8 @@ void SafetensorsFile::read_bytes(const std::string& name, std::uint64_t offset, 
                                  void* into) const {
   const SafetensorsEntry& entry = find(name);
   if (offset > entry.end - entry.begin || bytes > entry.end - entry.begin - offset)
-    throw Error(Code::argument,
-                fmt::format("{}: tensor \"{}\": bytes, expected within {}, given {} from {} on",
-                            one_line(path_), printable(name), entry.end - entry.begin, bytes, offset));
+    throw Error(Code::argument, "{}: tensor \"{}\": bytes, expected within {}, given {} from {} on",
+                one_line(path_), printable(name), entry.end - entry.begin, bytes, offset);
   read_exactly(file_, path_, data_start_ + entry.begin + offset, bytes, into);
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 [[noreturn]] void refuse_tensor(const std::string& path, const std::string& name, std::string_view expected,
                                 std::string_view given) {
-  throw Error(Code::argument, fmt::format("write {}: tensor \"{}\": expected {}, given {}", one_line(path),
-                                          printable(name), expected, given));
+  throw Error(Code::argument, "write {}: tensor \"{}\": expected {}, given {}", one_line(path),
+              printable(name), expected, given);
 }
 
 /// Checks the rules of the reader, so that every written file can be read.
@@ -55,8 +55,8 @@ std::string header_of(const std::string& path, const std::vector<SafetensorsLine
   std::string text = fmt::format("{{{}}}", fmt::join(parts, ","));
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > safetensors::max_header_bytes)
-    throw Error(Code::argument, fmt::format("write {}: header, expected at most {} bytes, given {}",
-                                            one_line(path), safetensors::max_header_bytes, text.size()));
+    throw Error(Code::argument, "write {}: header, expected at most {} bytes, given {}", one_line(path),
+                safetensors::max_header_bytes, text.size());
   return text;
 }
 
@@ -73,8 +73,8 @@ std::uint64_t SafetensorsLine::bytes() const {
   const std::uint64_t element = safetensors::element_bytes(dtype);
   const auto all = element > 0 ? safetensors::tensor_bytes(shape, element) : std::nullopt;
   if (!all)
-    throw Error(Code::argument, fmt::format("tensor \"{}\": expected a size below 2^63 bytes, given {} [{}]",
-                                            printable(name), printable(dtype), fmt::join(shape, ", ")));
+    throw Error(Code::argument, "tensor \"{}\": expected a size below 2^63 bytes, given {} [{}]",
+                printable(name), printable(dtype), fmt::join(shape, ", "));
   return *all;
 }
 
@@ -100,8 +100,7 @@ void SafetensorsWriter::write(const void* data, std::uint64_t bytes) {
 
 void SafetensorsWriter::commit() {
   if (left_ > 0)
-    throw Error(Code::internal,
-                fmt::format("write {}: expected all data, {} bytes are missing", one_line(path_), left_));
+    throw Error(Code::internal, "write {}: expected all data, {} bytes are missing", one_line(path_), left_);
   file_.commit();
 }
 

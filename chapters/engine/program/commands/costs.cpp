@@ -35,8 +35,8 @@ std::shared_ptr<Workload> network_of(const WorkloadKind& kind, const Arguments& 
   for (const std::vector<OptionText>& options : {kind.options(), kind.training_options()})
     for (const OptionText& o : options)
       if (arguments.options.has(o.name) && std::ranges::find(read, o.name) == read.end())
-        throw Error(Code::usage, fmt::format("{}: expected without --config, which says it, given {}", o.name,
-                                             arguments.options.given(o.name)));
+        throw Error(Code::usage, "{}: expected without --config, which says it, given {}", o.name,
+                    arguments.options.given(o.name));
   return kind.described_by(read_model_config(arguments.config), arguments.options);
 }
 

@@ -27,7 +27,7 @@ class InputLines {
     return true;
   }
   [[noreturn]] void complain(Code code, const std::string& what) const {
-    throw Error(code, fmt::format("standard input: line {}: {}", line_, what));
+    throw Error(code, "standard input: line {}: {}", line_, what);
   }
   [[noreturn]] void complain(Code code, const std::string& expected, const std::string& given) const {
     complain(code, fmt::format("expected {}, given {}", expected, given));

@@ -74,9 +74,10 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
   if (!arguments.block) {
     if (!is_folder) return {open_checkpoint(arguments.params), {}, nullptr};
     if (!kind.has_foreign_networks())
-      throw Error(Code::usage, fmt::format("--params: expected a file, or a folder with --block, such as "
-                                           "--block encoder.0, given the folder {} alone",
-                                           path));
+      throw Error(Code::usage,
+                  "--params: expected a file, or a folder with --block, such as --block encoder.0, given the "
+                  "folder {} alone",
+                  path);
     ForeignModel model = open_model_folder(arguments.params);
     const auto [network, names] = kind.network_of(model);
     if (group.device_id() == 0) say_whether_tied(model, names);
@@ -84,9 +85,8 @@ Parameters open_parameters(Communicator& group, const WorkloadKind& kind, const 
   }
   if (std::filesystem::exists(status) && !is_folder)
     throw Error(Code::usage,
-                fmt::format("--block: expected with a folder that has config.json, given with {}, "
-                            "which is no folder",
-                            path));
+                "--block: expected with a folder that has config.json, given with {}, which is no folder",
+                path);
   ForeignModel model = open_model_folder(arguments.params);
   ForeignNames names = kind.block_of(model, *arguments.block);
   const std::string source = fmt::format("{}: {}", path, *arguments.block);
@@ -172,13 +172,13 @@ namespace {
 /// \throws Error usage
 std::vector<Index> prompt_of(const Workload& network, const Arguments& arguments) {
   if (arguments.ids.empty() == arguments.text.empty())
-    throw Error(Code::usage, fmt::format("generate: expected --ids or --text, given {}",
-                                         arguments.ids.empty() ? "neither" : "both"));
+    throw Error(Code::usage, "generate: expected --ids or --text, given {}",
+                arguments.ids.empty() ? "neither" : "both");
   if (arguments.ids.empty()) return network.tokens_of(arguments.text);
   const auto ids = numbers_in(arguments.ids, [](Index) { return true; });
   if (!ids)
-    throw Error(Code::usage, fmt::format("--ids: expected tokens separated by commas, given '{}'",
-                                         printable(arguments.ids, 60)));
+    throw Error(Code::usage, "--ids: expected tokens separated by commas, given '{}'",
+                printable(arguments.ids, 60));
   return *ids;
 }
 
@@ -186,8 +186,8 @@ std::vector<Index> prompt_of(const Workload& network, const Arguments& arguments
 
 int generate(Communicator& group, const Variant& variant, const Arguments& arguments) {
   if (!variant.workload->has_tokens())
-    throw Error(Code::usage, fmt::format("generate: expected a variant that goes on with a prompt, given {}",
-                                         variant.name));
+    throw Error(Code::usage, "generate: expected a variant that goes on with a prompt, given {}",
+                variant.name);
   const Parameters params = open_parameters(group, *variant.workload, arguments);
   const std::shared_ptr<Workload> network = params.network_of(*variant.workload, arguments.options);
   if (variant.require) variant.require(group.num_devices(), *network, arguments.options);

@@ -25,9 +25,8 @@ std::string in_units(double bytes) {
 
 [[noreturn]] void refuse_sizes(double room, double needed, const std::string& where) {
   throw Error(Code::missing,
-              fmt::format("train: expected sizes that need at most {} {}, given sizes that need {} "
-                          "or more",
-                          in_units(room), where, in_units(needed)));
+              "train: expected sizes that need at most {} {}, given sizes that need {} or more",
+              in_units(room), where, in_units(needed));
 }
 
 /// `each`: bytes needed by the device that holds most; `all`: by all devices of the job together.

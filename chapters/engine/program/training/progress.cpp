@@ -84,7 +84,7 @@ void Interruption::look(const Communicator& group, Index step) {
   const auto now = steady_clock::now();
   if (!seen_) seen_ = now;
   if (group.device_id() == 0 || now - *seen_ > 1s)
-    throw Error(Code::interrupted, fmt::format("interrupted at step {}", step));
+    throw Error(Code::interrupted, "interrupted at step {}", step);
 }
 
 }  // namespace shard

@@ -27,8 +27,8 @@ void take(CLI::App& command, const std::string& name, const std::string& text, c
     option->add_result(text);
     option->run_callback();
   } else if (const std::string& given = option->results().front(); given != text && !may_change(name)) {
-    throw Error(Code::usage, fmt::format("{}: expected {}, as in {}, given {}", name, printable(text),
-                                         one_line(folder), printable(given)));
+    throw Error(Code::usage, "{}: expected {}, as in {}, given {}", name, printable(text), one_line(folder),
+                printable(given));
   }
 }
 
@@ -59,9 +59,8 @@ void take_recorded_options(CLI::App& command, const Chapter& chapter, Arguments&
   const Variant& variant = chapter.variant(arguments.variant);
   if (variant.workload->name() != record.workload)
     throw Error(Code::usage,
-                fmt::format("--resume: expected a checkpoint of the workload {}, which {} trains, "
-                            "given one of {}",
-                            variant.workload->name(), variant.name, printable(record.workload)));
+                "--resume: expected a checkpoint of the workload {}, which {} trains, given one of {}",
+                variant.workload->name(), variant.name, printable(record.workload));
   try {
     for (const auto& [name, text] : record.options) take(command, name, text, arguments.resume);
   } catch (const CLI::ParseError& error) {

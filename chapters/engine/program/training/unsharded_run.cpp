@@ -116,8 +116,8 @@ std::string describe(const std::optional<CurveComparison>& comparison, Index bef
   const CurveComparison& c = *comparison;
   if (!c.is_good())
     return fmt::format(
-        "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may "
-        "make a difference of {:.1e}{}",
+        "loss curve: step {}: expected {:.7g}, the unsharded network's loss, given {:.7g}; rounding may make "
+        "a difference of {:.1e}{}",
         before + c.wrong_step, c.expected, c.given, c.allowed_then,
         gradients_are_right && c.wrong_step == 2
             ? "; after the first update: weights not updated, or not gathered after it? Or another mean in "

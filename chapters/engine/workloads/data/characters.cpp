@@ -28,8 +28,7 @@ Characters::Characters(const std::string& path) : path_(path) {
   if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file.is_open() || file.bad())
-    throw Error(Code::file,
-                fmt::format("{}: expected a text, given a file that cannot be read", printable(path, 200)));
+    throw Error(Code::file, "{}: expected a text, given a file that cannot be read", printable(path, 200));
   std::array<Index, 256> token_of_byte{};
   auto byte = [](char letter) { return static_cast<unsigned char>(letter); };
   for (char letter : text) token_of_byte[byte(letter)] = 1;
@@ -39,17 +38,16 @@ Characters::Characters(const std::string& path) : path_(path) {
       letters_ += static_cast<char>(letter);
     }
   if (letters_.size() < 2)
-    throw Error(Code::file, fmt::format("{}: expected a text of two different characters or more, given {}",
-                                        printable(path, 200), letters_.size()));
+    throw Error(Code::file, "{}: expected a text of two different characters or more, given {}",
+                printable(path, 200), letters_.size());
   tokens_.reserve(text.size());
   for (char letter : text) tokens_.push_back(token_of_byte[byte(letter)]);
 }
 
 Characters::Characters(const std::string& path, Index vocabulary) : Characters(path) {
   if (this->vocabulary() != vocabulary)
-    throw Error(Code::usage,
-                fmt::format("--text: expected a network of {} tokens, the characters of {}, given {}",
-                            this->vocabulary(), printable(path, 120), vocabulary));
+    throw Error(Code::usage, "--text: expected a network of {} tokens, the characters of {}, given {}",
+                this->vocabulary(), printable(path, 120), vocabulary);
 }
 
 std::string Characters::default_path() {
@@ -72,8 +70,8 @@ std::vector<Index> Characters::tokens_of(const std::string& text) const {
   for (char letter : text) {
     tokens.push_back(token_of(letter));
     if (tokens.back() == no_slot)
-      throw Error(Code::usage, fmt::format("--text: expected characters of {}, given '{}'",
-                                           printable(path_, 120), printable({&letter, 1})));
+      throw Error(Code::usage, "--text: expected characters of {}, given '{}'", printable(path_, 120),
+                  printable({&letter, 1}));
   }
   return tokens;
 }
@@ -86,8 +84,8 @@ std::string Characters::text_of(const std::vector<Index>& tokens) const {
 
 HostTensor pieces_of_text(const Characters& text, Range rows, Index length, std::uint64_t seed, Index step) {
   if (text.size() <= length)
-    throw Error(Code::usage, fmt::format("--length: expected a length below the text's {}, given {}",
-                                         text.size(), length));
+    throw Error(Code::usage, "--length: expected a length below the text's {}, given {}", text.size(),
+                length);
   const CounterRandom random(seed, fmt::format("text of step {}", step));
   HostTensor pieces{{rows.size(), 2 * length}, {}};
   for (Index row = rows.begin; row < rows.end; ++row) {

@@ -20,8 +20,7 @@ constexpr float noise_sigma = 0.3F;
 
 [[noreturn]] void refuse_line(const std::string& path, Index line, const std::string& expected,
                               const std::string& given) {
-  throw Error(Code::file,
-              fmt::format("{}: line {}: expected {}, given {}", printable(path, 120), line, expected, given));
+  throw Error(Code::file, "{}: line {}: expected {}, given {}", printable(path, 120), line, expected, given);
 }
 
 std::vector<int> parse_line(const std::string& path, Index line_number, const std::string& line) {
@@ -114,9 +113,9 @@ const Option<std::string>& DenoisingWorkload::data_option() {
 
 void DenoisingWorkload::open_data() {
   if (output_shape(1).at(1) != Digits::pixels)
-    throw Error(Code::usage, fmt::format("train: --layers: expected an even number, as the output is an "
-                                         "image again, given {}",
-                                         num_layers()));
+    throw Error(Code::usage,
+                "train: --layers: expected an even number, as the output is an image again, given {}",
+                num_layers());
   digits_ = std::make_shared<const Digits>(data_);
 }
 

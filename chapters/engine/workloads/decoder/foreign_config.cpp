@@ -23,20 +23,18 @@ std::string ForeignConfig::require_family(const std::vector<std::string>& famili
 void ForeignConfig::require_countable(double matrices, double numbers) const {
   constexpr double most_matrices = 1 << 20, most_numbers = 1e15;
   if (matrices > most_matrices || numbers > most_numbers)
-    throw Error(
-        Code::file,
-        fmt::format("{}: config.json: size of the network: expected at most {:.0f} matrices and {:.2g} "
-                    "parameters, given {:.0f} and {:.2g}",
-                    model_.source, most_matrices, most_numbers, matrices, numbers));
+    throw Error(Code::file,
+                "{}: config.json: size of the network: expected at most {:.0f} matrices and {:.2g} "
+                "parameters, given {:.0f} and {:.2g}",
+                model_.source, most_matrices, most_numbers, matrices, numbers);
 }
 
 void ForeignConfig::require_known() const {
   static const std::set<std::string> harmless = [] {
     std::istringstream names(
-        "architectures attention_dropout bos_token_id dtype eos_token_id id2label "
-        "initializer_range label2id model_type output_attentions pad_token_id "
-        "output_hidden_states problem_type return_dict torch_dtype router_aux_loss_coef "
-        "transformers_version use_cache _name_or_path _attn_implementation_autoset "
+        "architectures attention_dropout bos_token_id dtype eos_token_id id2label initializer_range label2id "
+        "model_type output_attentions pad_token_id output_hidden_states problem_type return_dict torch_dtype "
+        "router_aux_loss_coef transformers_version use_cache _name_or_path _attn_implementation_autoset "
         "router_jitter_noise is_encoder_decoder chunk_size_feed_forward rope_parameters "
         "experts_implementation");
     return std::set<std::string>(std::istream_iterator<std::string>(names), {});
@@ -71,14 +69,13 @@ void require_tensors(const ForeignModel& model, const std::vector<Parameter>& pa
     const Shape expected = stored.is_transposed ? Shape{p.shape[1], p.shape[0]} : p.shape;
     const Shape given = model.parameters->shape(stored.name);
     if (given != expected)
-      throw Error(Code::file, fmt::format("{}: {}: expected {}, which config.json says, given {}",
-                                          model.source, stored.name, to_string(expected), to_string(given)));
+      throw Error(Code::file, "{}: {}: expected {}, which config.json says, given {}", model.source,
+                  stored.name, to_string(expected), to_string(given));
   }
   for (const std::string& name : model.parameters->names())
     if (!known.contains(name) && !is_ignored(name))
-      throw Error(Code::file, fmt::format("{}: {}: expected the parameters of a {} alone, given another one",
-                                          model.source, printable(name, 120),
-                                          model.hyper_parameter("model_type", "none")));
+      throw Error(Code::file, "{}: {}: expected the parameters of a {} alone, given another one",
+                  model.source, printable(name, 120), model.hyper_parameter("model_type", "none"));
 }
 
 }  // namespace shard

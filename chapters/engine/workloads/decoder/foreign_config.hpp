@@ -62,8 +62,8 @@ class ForeignConfig {
 
   [[noreturn]] void refuse_value(const std::string& name, const std::string& expected,
                                  const std::string& given) const {
-    throw Error(Code::file, fmt::format("{}: config.json: {}: expected {}, given {}", model_.source,
-                                        printable(name, 60), expected, printable(given, 60)));
+    throw Error(Code::file, "{}: config.json: {}: expected {}, given {}", model_.source, printable(name, 60),
+                expected, printable(given, 60));
   }
 
  private:

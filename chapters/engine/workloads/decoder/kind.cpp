@@ -15,7 +15,7 @@ namespace {
 /// \throws Error usage for sizes that are no network's
 void require_sizes(const DecoderModel& m) {
   auto refuse_option = [](const Option<Index>& of, const std::string& expected, Index given) {
-    throw Error(Code::usage, fmt::format("{}: expected {}, given {}", of.name, expected, given));
+    throw Error(Code::usage, "{}: expected {}, given {}", of.name, expected, given);
   };
   if (m.heads % m.key_heads != 0)
     refuse_option(decoder_option().key_heads,
@@ -81,8 +81,8 @@ class DecoderKind : public TextKind {
     const DecoderModel m = mistral_model(model);
     const Index length = o[decoder_option().length];
     if (length > m.positions)
-      throw Error(Code::usage, fmt::format("{}: expected at most the {} positions of the network, given {}",
-                                           decoder_option().length.name, m.positions, length));
+      throw Error(Code::usage, "{}: expected at most the {} positions of the network, given {}",
+                  decoder_option().length.name, m.positions, length);
     return std::make_shared<Decoder>(m, length);
   }
   std::vector<std::string> options_beside_config() const override { return {decoder_option().length.name}; }

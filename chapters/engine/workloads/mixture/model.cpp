@@ -60,8 +60,8 @@ Index RoutingRule::capacity(Index batch, Index num_experts) const {
 
 void require_experts(const RoutingRule& rule, Index num_experts) {
   if (rule.top_k < 1 || rule.top_k > num_experts)
-    throw Error(Code::usage, fmt::format("--top-k: expected 1 to {}, the number of experts, given {}",
-                                         num_experts, rule.top_k));
+    throw Error(Code::usage, "--top-k: expected 1 to {}, the number of experts, given {}", num_experts,
+                rule.top_k);
 }
 
 }  // namespace shard

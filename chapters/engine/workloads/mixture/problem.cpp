@@ -89,8 +89,7 @@ std::vector<ExactToken> exact_choices(const ExactProblem& problem) {
   for (Index t = 0; t < logits.rows; ++t) {
     auto row = logits.values.begin() + t * m.num_experts;
     std::optional<ExactToken> token = exact_choice({row, row + m.num_experts}, rule.top_k);
-    if (!token)
-      throw Error(Code::internal, fmt::format("exact mode: expected exact gates, given token {}", t));
+    if (!token) throw Error(Code::internal, "exact mode: expected exact gates, given token {}", t);
     tokens.push_back(std::move(*token));
   }
   keep_first(tokens, rule, m.num_experts);

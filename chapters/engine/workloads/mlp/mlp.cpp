@@ -147,10 +147,9 @@ std::string Mlp::input_hint(Index width) const {
 
 void require_blocks(const Workload& network) {
   if (network.num_layers() % 2 != 0)
-    throw Error(
-        Code::usage,
-        fmt::format("tensor parallel cuts blocks of two layers: expected an even number of layers, given {}",
-                    network.num_layers()));
+    throw Error(Code::usage,
+                "tensor parallel cuts blocks of two layers: expected an even number of layers, given {}",
+                network.num_layers());
 }
 
 }  // namespace shard

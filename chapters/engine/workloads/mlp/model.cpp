@@ -26,7 +26,7 @@ std::string layer_name(Index layer) {
 
 void refuse_parameter(const Checkpoint& from, const std::string& name, const std::string& expected,
                       const std::string& given) {
-  throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", from.source(), name, expected, given));
+  throw Error(Code::file, "{}: {}: expected {}, given {}", from.source(), name, expected, given);
 }
 
 void require_parameter(const Checkpoint& from, const std::string& name, const Shape& expected) {
@@ -83,9 +83,9 @@ std::vector<std::string> layer_names(const Checkpoint& checkpoint) {
 Index layers_in_blocks(const Checkpoint& checkpoint) {
   const Index layers = model_of(checkpoint).num_layers;
   if (layers % 2 != 0)
-    throw Error(Code::file, fmt::format("{}: tensor parallel cuts blocks of two layers: expected an even "
-                                        "number of layers, given {}",
-                                        checkpoint.source(), layers));
+    throw Error(Code::file,
+                "{}: tensor parallel cuts blocks of two layers: expected an even number of layers, given {}",
+                checkpoint.source(), layers);
   return layers;
 }
 
@@ -93,7 +93,7 @@ namespace {
 
 [[noreturn]] void refuse_model(const ForeignModel& model, const std::string& what,
                                const std::string& expected, const std::string& given) {
-  throw Error(Code::file, fmt::format("{}: {}: expected {}, given {}", model.source, what, expected, given));
+  throw Error(Code::file, "{}: {}: expected {}, given {}", model.source, what, expected, given);
 }
 
 /// Refuses another value of a hyper-parameter than T5's default.
@@ -157,8 +157,8 @@ ForeignNames t5_block(const ForeignModel& model, const std::string& block) {
   const std::string stack = block.substr(0, dot), number = dot == block.npos ? "" : block.substr(dot + 1);
   if ((stack != "encoder" && stack != "decoder") || number.empty() ||
       number.find_first_not_of("0123456789") != number.npos)
-    throw Error(Code::usage, fmt::format("--block: expected a block of a T5, such as encoder.0, given {}",
-                                         block.empty() ? "''" : printable(block, 60)));
+    throw Error(Code::usage, "--block: expected a block of a T5, such as encoder.0, given {}",
+                block.empty() ? "''" : printable(block, 60));
   const std::string before = before_names(stack, number);
   if (!model.parameters->contains(before + "wi.weight"))
     refuse_model(model, "--block", listed_blocks(model), printable(block, 60));

@@ -29,11 +29,10 @@ namespace {
 /// \throws Error usage for sizes that give no buckets
 void require_buckets(const T5Model& m) {
   if (m.buckets < 4)
-    throw Error(Code::usage,
-                fmt::format("{}: expected 4 or more, given {}", t5_option().buckets.name, m.buckets));
+    throw Error(Code::usage, "{}: expected 4 or more, given {}", t5_option().buckets.name, m.buckets);
   if (m.max_distance <= m.buckets / 2)
-    throw Error(Code::usage, fmt::format("{}: expected more than {}, half of the buckets, given {}",
-                                         t5_option().max_distance.name, m.buckets / 2, m.max_distance));
+    throw Error(Code::usage, "{}: expected more than {}, half of the buckets, given {}",
+                t5_option().max_distance.name, m.buckets / 2, m.max_distance);
 }
 
 /// A tied head has larger logits than a head of its own.

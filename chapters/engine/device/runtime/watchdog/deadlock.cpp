@@ -148,13 +148,13 @@ std::string advice(const DeviceStates& states, const std::vector<int>& involved)
     groups.insert(b.group);
   }
   if (has_ended)
-    return "a device has ended, and others wait for calls that it never made: "
-           "do all make the same number of calls (uneven batches)?";
+    return "a device has ended, and others wait for calls that it never made: do all make the same number of "
+           "calls (uneven batches)?";
   if (all_send) return "each sends first: let one of them receive first, or post the sends";
   if (all_receive) return "each receives first: let one of them send first";
   if (all_collective && groups.size() > 1)
-    return "they call the collectives of several groups in different orders, or one of a wrong group: "
-           "call them in one order on all devices";
+    return "they call the collectives of several groups in different orders, or one of a wrong group: call "
+           "them in one order on all devices";
   const std::string unrelated = "they wait in calls that do not belong together: ";
   if (const std::optional<int> alone = alone_in_its_call(states, involved))
     return unrelated + fmt::format("look at what device {} alone does", *alone);
