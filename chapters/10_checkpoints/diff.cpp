@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -44,18 +43,10 @@ struct Difference {
   }
 };
 
-std::string index_of(std::uint64_t element, const std::vector<std::int64_t>& shape) {
-  std::vector<std::uint64_t> index(shape.size());
-  for (std::size_t i = shape.size(); i-- > 0; element /= static_cast<std::uint64_t>(shape[i]))
-    index[i] = element % static_cast<std::uint64_t>(shape[i]);
-  return fmt::format("({})", fmt::join(index, ", "));
-}
-
 /// A line, or nothing where the two are equal.
 std::string compare(const StoredCheckpoint& one, const StoredCheckpoint& other, const std::string& name) {
   const Stored &a = one.tensors().at(name), &b = other.tensors().at(name);
-  if (a.shape != b.shape)
-    return fmt::format("shapes ({}) and ({})", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
+  if (a.shape != b.shape) return fmt::format("shapes {} and {}", to_string(a.shape), to_string(b.shape));
   if (a.dtype != b.dtype) return fmt::format("types {} and {}", a.dtype, b.dtype);
   Difference d;
   for (std::uint64_t done = 0; done < a.bytes; done += piece_bytes) {
@@ -65,7 +56,8 @@ std::string compare(const StoredCheckpoint& one, const StoredCheckpoint& other, 
   if (d.elements == 0) return {};
   return fmt::format("{} elements differ, by at most {} ulp, the first at {}",
                      with_commas(static_cast<std::int64_t>(d.elements)),
-                     with_commas(static_cast<std::int64_t>(d.largest)), index_of(d.first, a.shape));
+                     with_commas(static_cast<std::int64_t>(d.largest)),
+                     to_string(shard::place_of(static_cast<Index>(d.first), a.shape)));
 }
 
 }  // namespace

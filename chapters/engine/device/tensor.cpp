@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <ostream>
 #include <sstream>
 
@@ -30,19 +31,8 @@ Shape place_of(Index element, const Shape& shape) {
 }
 
 std::string_view name(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::avg:
-      return "avg";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::prod:
-      return "prod";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 5> names = {"sum", "avg", "max", "min", "prod"};
+  return names[static_cast<std::size_t>(op)];
 }
 
 // Defined here, and not in the header, for shorter compile times of the engines.
