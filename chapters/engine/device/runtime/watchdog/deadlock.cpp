@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "engine/device/gathered.hpp"
 #include "engine/device/runtime/groups/group.hpp"
@@ -36,49 +37,31 @@ Index posted(const DeviceState& state, Index group, Index slot) {
   return count == slots->second.end() ? 0 : count->second;
 }
 
-/// The devices that may still post: a least fixed point.
-class PossibleProgress {
- public:
-  explicit PossibleProgress(const DeviceStates& states) : states_(states) {
-    for (const auto& state : states) may_post_.push_back(!state || state->blocked.is_polling);
-    while (extend()) continue;
-  }
-
-  bool can_proceed(const Blocked& blocked) const { return any_can_complete(blocked.any_of); }
-
- private:
-  bool any_can_complete(const std::vector<Blocked::Dependencies>& operations) const {
-    return std::ranges::any_of(operations,
-                               [&](const auto& dependencies) { return can_complete(dependencies); });
-  }
-  bool can_complete(const Blocked::Dependencies& dependencies) const {
-    return std::ranges::all_of(dependencies, [&](const Blocked::Dependency& dependency) {
-      const auto peer = static_cast<std::size_t>(dependency.peer);
-      return may_post_[peer] || posted(*states_[peer], dependency.group, dependency.slot) >= dependency.posts;
-    });
-  }
-  bool extend() {
-    bool is_extended = false;
-    for (std::size_t d = 0; d < states_.size(); ++d) {
-      if (may_post_[d]) continue;
-      const Blocked& blocked = states_[d]->blocked;
-      may_post_[d] = any_can_complete(blocked.in_flight) || (!blocked.is_at_end && can_proceed(blocked));
-      is_extended |= may_post_[d];
-    }
-    return is_extended;
-  }
-
-  const DeviceStates& states_;
-  std::vector<bool> may_post_;  // by device
-};
-
 }  // namespace
 
 std::vector<int> stuck_devices(const DeviceStates& states) {
-  const PossibleProgress possible(states);
+  std::vector<bool> may_post;  // by device: a least fixed point
+  for (const auto& state : states) may_post.push_back(!state || state->blocked.is_polling);
+  auto can_complete = [&](const Blocked::Dependencies& dependencies) {
+    return std::ranges::all_of(dependencies, [&](const Blocked::Dependency& dependency) {
+      const auto peer = static_cast<std::size_t>(dependency.peer);
+      return may_post[peer] || posted(*states[peer], dependency.group, dependency.slot) >= dependency.posts;
+    });
+  };
+  auto can_proceed = [&](const Blocked& blocked) {
+    return std::ranges::any_of(blocked.any_of, can_complete);
+  };
+  for (bool is_extended = true; std::exchange(is_extended, false);)
+    for (std::size_t d = 0; d < states.size(); ++d) {
+      if (may_post[d]) continue;
+      const Blocked& blocked = states[d]->blocked;
+      may_post[d] = std::ranges::any_of(blocked.in_flight, can_complete) ||
+                    (!blocked.is_at_end && can_proceed(blocked));
+      is_extended = is_extended || may_post[d];
+    }
   std::vector<int> stuck;
   for (std::size_t d = 0; d < states.size(); ++d)
-    if (states[d] && !possible.can_proceed(states[d]->blocked)) stuck.push_back(static_cast<int>(d));
+    if (states[d] && !can_proceed(states[d]->blocked)) stuck.push_back(static_cast<int>(d));
   return stuck;
 }
 
