@@ -65,35 +65,20 @@ void prepare(Call& call) {
   Request& r = call.request;
   Tensor& t = call.tensor;
   const int n = call.devices();
-  switch (r.function) {
-    case Request::send:
-    case Request::post_send:
-      MessageCounts::instance().note_sent(call.group().member(*r.peer), call.name, r.call, r.where);
-      break;
-    case Request::receive:
-    case Request::post_receive:
-      MessageCounts::instance().note_received(call.group().member(*r.peer));
-      if (r.arrives) t = Tensor::uninitialized(*r.arrives);
-      break;
-    case Request::send_async:
-      r.number = r.peer.value_or(-1);
-      break;
-    case Request::all_gather:
-      if (r.is_shared && n == 1) t = t.clone();
-      if (r.arrives && n > 1) call.buffer = room_for_slices(num_elements(*r.arrives), r.axis);
-      break;
-    case Request::all_reduce:
-      call.buffer = ring_buffer_of(ring_buffer(t.size(), n));
-      break;
-    case Request::reduce_scatter:
-      cut_for_reduction(call);
-      break;
-    case Request::all_to_all:
-      call.slices = r.counts ? cut(*r.counts) : cut(t.extent(r.axis), n);
-      break;
-    default:
-      break;
+  const Request::Function f = r.function;
+  if (f == Request::send || f == Request::post_send)
+    MessageCounts::instance().note_sent(call.group().member(*r.peer), call.name, r.call, r.where);
+  if (f == Request::receive || f == Request::post_receive) {
+    MessageCounts::instance().note_received(call.group().member(*r.peer));
+    if (r.arrives) t = Tensor::uninitialized(*r.arrives);
   }
+  if (f == Request::send_async) r.number = r.peer.value_or(-1);
+  if (f == Request::all_gather && r.is_shared && n == 1) t = t.clone();
+  if (f == Request::all_gather && r.arrives && n > 1)
+    call.buffer = room_for_slices(num_elements(*r.arrives), r.axis);
+  if (f == Request::all_reduce) call.buffer = ring_buffer_of(ring_buffer(t.size(), n));
+  if (f == Request::reduce_scatter) cut_for_reduction(call);
+  if (f == Request::all_to_all) call.slices = r.counts ? cut(*r.counts) : cut(t.extent(r.axis), n);
 }
 
 /// While such an object lives, this device makes a group. It is made when all members have called split, before
