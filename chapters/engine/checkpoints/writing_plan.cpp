@@ -9,46 +9,26 @@
 
 namespace shard {
 
-namespace {
-
-/// Parts by name, and the devices that hold each.
-using Holders = std::map<std::string, std::map<std::vector<Index>, std::vector<int>>>;
-
-std::vector<Index> numbers_of(const Ranges& ranges) {
-  std::vector<Index> numbers;
-  for (const auto& [begin, end] : ranges) numbers.insert(numbers.end(), {begin, end});
-  return numbers;
-}
-
-Ranges ranges_from(const std::vector<Index>& numbers) {
-  Ranges ranges;
-  for (std::size_t i = 0; i < numbers.size(); i += 2) ranges.push_back({numbers[i], numbers[i + 1]});
-  return ranges;
-}
-
-}  // namespace
-
 std::map<std::string, PlannedTensor> plan_writing(Communicator& group, const std::vector<Trainable>& held) {
   std::map<std::string, PlannedTensor> plan;
-  Holders holders;
-  std::vector<std::tuple<std::string, Shape, std::vector<Index>>> mine;
-  for (const Trainable& part : held) mine.emplace_back(part.name, part.whole, numbers_of(part.ranges));
+  std::map<std::string, std::map<Ranges, std::vector<int>>> holders;  // of each part, by the tensor's name
+  std::vector<std::tuple<std::string, Shape, Ranges>> mine;
+  for (const Trainable& part : held) mine.emplace_back(part.name, part.whole, part.ranges);
   const auto all = gather_for_all(group, "parts to save", mine);
   for (std::size_t device = 0; device < all.size(); ++device)
-    for (const auto& [name, shape, numbers] : all[device]) {
+    for (const auto& [name, shape, ranges] : all[device]) {
       plan[name].shape = shape;
-      if (num_elements(shape_of(ranges_from(numbers))) > 0)
-        holders[name][numbers].push_back(static_cast<int>(device));
+      if (num_elements(shape_of(ranges)) > 0) holders[name][ranges].push_back(static_cast<int>(device));
     }
   std::vector<Index> load(all.size());  // elements to write, by device
   for (auto& [name, tensor] : plan) {
     std::vector<Ranges> tiles;
-    for (const auto& [numbers, devices] : holders[name]) {
+    for (const auto& [ranges, devices] : holders[name]) {
       const int writer = *std::ranges::min_element(
           devices, {}, [&](int device) { return load[static_cast<std::size_t>(device)]; });
-      tiles.push_back(ranges_from(numbers));
-      tensor.parts.push_back({tiles.back(), writer});
-      load[static_cast<std::size_t>(writer)] += num_elements(shape_of(tiles.back()));
+      tiles.push_back(ranges);
+      tensor.parts.push_back({ranges, writer});
+      load[static_cast<std::size_t>(writer)] += num_elements(shape_of(ranges));
     }
     if (const std::string why = why_no_tiling(tensor.shape, tiles); !why.empty())
       refuse(Code::internal, "save " + name, "parts that tile " + to_string(tensor.shape), why);

@@ -8,6 +8,8 @@
 
 namespace shard {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Range, begin, end)
+
 /// A value as bytes, and back.
 /// @{
 template <class T>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 
 namespace shard {
@@ -13,7 +14,7 @@ struct Range {
   Index end = 0;
 
   Index size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
+  auto operator<=>(const Range&) const = default;
 };
 
 /// The k-th of `parts` contiguous parts of [0, size): the first `size mod parts` of them get one more.
