@@ -221,9 +221,7 @@ void check_tiling(const Header& header, std::uint64_t data_bytes, const std::str
   std::vector<const Item*> items;
   items.reserve(header.entries.size());
   for (const Item& item : header.entries) items.push_back(&item);
-  std::sort(items.begin(), items.end(), [](const Item* a, const Item* b) {
-    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
-  });
+  std::ranges::sort(items, {}, [](const Item* i) { return std::pair(i->second.begin, i->second.end); });
   std::uint64_t covered = 0;
   for (const Item* item : items) {
     const auto& [name, entry] = *item;
@@ -259,19 +257,13 @@ Header parse_header(std::string_view text, std::uint64_t data_bytes, const std::
 
 std::optional<std::uint64_t> tensor_bytes(const std::vector<std::int64_t>& shape,
                                           std::uint64_t element_bytes) {
-  std::uint64_t bytes = element_bytes;
-  bool empty = false;
+  std::uint64_t bytes = element_bytes;  // zeros left aside
   for (const std::int64_t dimension : shape) {
-    const auto size = static_cast<std::uint64_t>(dimension);
-    if (size == 0) {
-      empty = true;
-    } else if (size > int64_max / bytes) {
-      return std::nullopt;
-    } else {
-      bytes *= size;
-    }
+    const auto size = std::max<std::uint64_t>(static_cast<std::uint64_t>(dimension), 1);
+    if (size > int64_max / bytes) return std::nullopt;
+    bytes *= size;
   }
-  return empty ? 0 : bytes;
+  return std::ranges::find(shape, 0) == shape.end() ? bytes : 0;
 }
 
 std::optional<std::string> json_string(const std::string& text) {
