@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <sstream>
 
 #include "engine/device/this_device.hpp"
 
@@ -192,13 +193,10 @@ Claim Claim::from(const std::vector<Index>& row) {
   std::string text(row.size() * sizeof(Index), '\0');
   std::memcpy(text.data(), row.data(), text.size());
   text.resize(std::min(text.find('\0'), text.size()));
+  std::istringstream lines(text);
   Claim claim;
-  std::size_t begin = 0;
-  for (std::string* part : {&claim.call, &claim.name, &claim.place, &claim.last_agreed}) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    *part = text.substr(std::min(begin, text.size()), end - std::min(begin, text.size()));
-    begin = end + 1;
-  }
+  for (std::string* part : {&claim.call, &claim.name, &claim.place, &claim.last_agreed})
+    std::getline(lines, *part);
   return claim;
 }
 
