@@ -58,8 +58,8 @@ class ExpertBalance {
 /// The experts that tokens chose, step by step.
 class Journal {
  public:
-  /// Adds a step. `chosen`: the choices that rounding can change. After such a change, two runs train different
-  /// networks.
+  /// Adds a step. `chosen`: the choices that rounding can change. After such a change, two runs train
+  /// different networks.
   void add(const RoutedCounts& counts, std::vector<Index> chosen, int copies = 1) {
     balance_.add(counts, copies);
     decisions_.push_back(std::move(chosen));

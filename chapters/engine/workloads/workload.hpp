@@ -57,10 +57,10 @@ class TrainingBatch {
   virtual double loss(Communicator& group) const = 0;
 };
 
-/// One network: its parameters, its data, and exact problems. A plain network, as workloads/mlp is one, defines the
-/// functions that are pure, and `unsharded` or a variant that is a reference. Of the others, those of tokens are for
-/// language models; `mistakes` and `solve_with` explain wrong results; `has_journal`, `note`, `step_data`, `must_stay` and
-/// `gradient_unit` are for networks that choose or round.
+/// One network: its parameters, its data, and exact problems. A plain network, as workloads/mlp is one, defines
+/// the functions that are pure, and `unsharded` or a variant that is a reference. Of the others, those of tokens
+/// are for language models; `mistakes` and `solve_with` explain wrong results; `has_journal`, `note`,
+/// `step_data`, `must_stay` and `gradient_unit` are for networks that choose or round.
 class Workload {
  public:
   virtual ~Workload() = default;

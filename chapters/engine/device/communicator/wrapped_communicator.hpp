@@ -4,8 +4,8 @@
 
 namespace shard {
 
-/// A communicator that forwards every call to an inner one, which outlives it, or which it owns. Recorders, planted
-/// faults, checked runs and clocks derive from it and override `call`.
+/// A communicator that forwards every call to an inner one, which outlives it, or which it owns. Recorders,
+/// planted faults, checked runs and clocks derive from it and override `call`.
 class WrappedCommunicator : public Communicator {
  public:
   explicit WrappedCommunicator(Communicator& inner) : inner_(&inner) {}

@@ -25,8 +25,8 @@ std::atomic<bool> another_has_called = false;
                                   this_device()));
 }
 
-/// The first thread that calls this is the device's thread. A call from any other thread ends the job with one line,
-/// code 84.
+/// The first thread that calls this is the device's thread. A call from any other thread ends the job with one
+/// line, code 84.
 void require_own_thread() {
   static const std::thread::id owner = std::this_thread::get_id();
   const bool is_owner = std::this_thread::get_id() == owner;

@@ -41,10 +41,10 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
 
-  /// Reads a part of tensor `name`, row-major, as float32; a scalar has no ranges. Reads only the bytes of that
-  /// part, and gaps of less than a page. F64, I64 and I32 are rounded to the nearest float32 (too large: infinity).
-  /// NaN and infinities stay. \throws Error file for an unknown name, a dtype other than these, F32, F16 and BF16,
-  /// and a file that has become shorter; argument for indices outside the shape
+  /// Reads a part of tensor `name`, row-major, as float32; a scalar has no ranges. Reads only the bytes of
+  /// that part, and gaps of less than a page. F64, I64 and I32 are rounded to the nearest float32 (too large:
+  /// infinity). NaN and infinities stay. \throws Error file for an unknown name, a dtype other than these, F32,
+  /// F16 and BF16, and a file that has become shorter; argument for indices outside the shape
   std::vector<float> read(const std::string& name, const Ranges& part) const;
   /// Reads `bytes` bytes of a tensor's data unchanged, from `offset` in them. \throws Error file for an
   /// unknown name, and a file that has become shorter; argument for bytes that the tensor does not have

@@ -136,7 +136,7 @@ void Agreement::finish() {
   throw_disagreement(*group_, claims);
 }
 
-// ---- The error when members do not make the same call: who calls what, and where ---------------------------
+// ---- The error when members do not make the same call: who calls what, and where --------------------------
 
 namespace {
 
