@@ -204,10 +204,4 @@ void finish(cudaStream_t stream) {
   }
 }
 
-std::vector<double> scratch_on_host() {
-  std::vector<double> numbers(Gpu::teams);
-  copy_to_host(numbers.data(), gpu().scratch(), Gpu::teams * sizeof(double));
-  return numbers;
-}
-
 }  // namespace shard::cuda

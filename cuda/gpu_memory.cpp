@@ -6,7 +6,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/notes.hpp"
@@ -28,10 +27,15 @@ class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
     std::vector<Block>& blocks = free_[{home, rounded(bytes)}];
-    if (blocks.empty()) return fresh(rounded(bytes), home);
-    Block block = std::move(blocks.back());
-    blocks.pop_back();
-    for (const auto& event : block.free_after) event->make_wait(home);
+    const auto found = std::ranges::find_if(blocks.rbegin(), blocks.rend(), [home](const Block& block) {
+      return home != host_memory ||
+             std::ranges::all_of(block.free_after, [](auto& event) { return event->test(); });
+    });
+    if (found == blocks.rend()) return fresh(rounded(bytes), home);
+    const Block block = std::move(*found);
+    blocks.erase(std::next(found).base());
+    if (home != host_memory)
+      for (const auto& event : block.free_after) event->make_wait(home);
     return block.data;
   }
 
@@ -78,6 +82,9 @@ BlockCache& cache() {
 
 /// The most bytes that the driver copies from the host to the GPU without a wait.
 constexpr std::size_t small = 64 << 10;
+
+/// The most bytes that a copy moves through page-locked memory at a time.
+constexpr std::size_t page_locked = 1 << 20;
 
 /// Call it before a copy from the host to the GPU. In a large copy, the driver may wait for the stream, the stream
 /// for other devices, and these for this host. So we wait here first, where this device's calls proceed.
@@ -153,10 +160,17 @@ DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) {
   copies().emplace(std::move(key), KeptCopy{fresh, request});
 }
 
-void copy_to_host(void* to, const void* from, std::size_t bytes) {
-  finish(gpu().computation());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
-  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+HostCopy::HostCopy(std::size_t bytes) : bytes_(bytes), data_(cache().take(bytes, host_memory)) {}
+
+HostCopy::HostCopy(const void* from, std::size_t bytes) : HostCopy(bytes) {
+  SHARDBOOK_CHECK(cudaMemcpyAsync(data_, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
+  is_made_->record(gpu().computation());
+}
+
+HostCopy::~HostCopy() {
+  Block block{data_, {}};
+  block.free_after.push_back(std::move(is_made_));
+  cache().give_back(std::move(block), bytes_, host_memory);
 }
 
 }  // namespace cuda
@@ -254,16 +268,29 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
   const CallSite call(where);
   require_inside("read", *this, first, values);
-  if (storage_ && !storage_->from_host.empty())
+  if (storage_ && !storage_->from_host.empty()) {
     std::copy_n(storage_->from_host.begin() + first, values.size(), values.begin());
-  else if (!values.empty())
-    cuda::copy_to_host(values.data(), TensorMemory::data(*this) + first, values.size_bytes());
+    return;
+  }
+  const float* from = TensorMemory::data(*this) + first;
+  while (!values.empty()) {
+    const auto piece = values.first(std::min(values.size(), cuda::page_locked / sizeof(float)));
+    std::ranges::copy(cuda::HostCopy(from, piece.size_bytes()).numbers<float>(), piece.begin());
+    values = values.subspan(piece.size()), from += piece.size();
+  }
 }
 
 std::vector<float> Tensor::to_host() const {
   std::vector<float> values(static_cast<std::size_t>(size()));
   read(0, values);
   return values;
+}
+
+Later<std::vector<float>> Tensor::to_host_later() const {
+  if (size() == 0 || !storage_->from_host.empty()) return to_host();
+  return Later<std::vector<float>>(
+      [copy = std::make_shared<cuda::HostCopy>(
+           TensorMemory::data(*this), static_cast<std::size_t>(bytes()))] { return copy->numbers<float>(); });
 }
 
 void Tensor::charge_to(Purpose purpose) {

@@ -1,5 +1,7 @@
 /// Elementwise operations and reductions, one kernel each.
 
+#include <numeric>
+
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/kernels/launch.hpp"
@@ -66,12 +68,14 @@ struct CountNotFinite {
 
 /// Adds the teams' results.
 template <class Kernel>
-double reduced(const Tensor& t, Kernel kernel) {
+Later<double> reduced(const Tensor& t, Kernel kernel) {
   cuda::launch_rows(kernel, cuda::Gpu::teams, gpu().computation(), TensorMemory::data(t), t.size(),
                     gpu().scratch());
-  double sum = 0;
-  for (double number : cuda::scratch_on_host()) sum += number;
-  return sum;
+  return Later<double>(
+      [copy = std::make_shared<cuda::HostCopy>(gpu().scratch(), cuda::Gpu::teams * sizeof(double))] {
+        const std::vector<double> sums = copy->numbers<double>();
+        return std::accumulate(sums.begin(), sums.end(), 0.0);
+      });
 }
 
 template <class Kernel>
@@ -166,7 +170,7 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine wh
   return whole;
 }
 
-double sum_of_squares(const Tensor& t, SourceLine where) {
+Later<double> sum_of_squares(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("sum_of_squares", t.size());
   return reduced(t, SumOfSquares());

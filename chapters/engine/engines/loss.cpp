@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstring>
+#include <numeric>
 
 namespace shard {
 
 double LossSum::total(Communicator& group) const {
   std::string mine;
-  for (const auto& [row, part] : parts_) {
+  for (const auto& [row, later] : parts_) {
+    const double part = later;
     mine.append(reinterpret_cast<const char*>(&row), sizeof row);
     mine.append(reinterpret_cast<const char*>(&part), sizeof part);
   }
@@ -30,7 +32,10 @@ Tensor MeanSquaredError::gradient(const Tensor& output, Index first_row) {
   auto factor = static_cast<float>(2.0 / static_cast<double>(elements_));
   Tensor target = target_({first_row, first_row + output.extent(0)});
   Tensor gradient = scaled_difference(output, std::move(target), factor);
-  if (output.size() > 0) squares_.add(first_row, sum_of_squares(gradient) / (double{factor} * factor));
+  if (output.size() > 0)
+    squares_.add(first_row, Later<double>([squares = sum_of_squares(gradient), factor] {
+                   return squares / (double{factor} * factor);
+                 }));
   return gradient;
 }
 
@@ -39,9 +44,11 @@ double MeanSquaredError::value(Communicator& group) const {
 }
 
 Tensor MeanTokenLoss::gradient(const Tensor& losses, Index first_row) {
-  double sum = 0;
-  for (float loss : losses.to_host()) sum += double{loss};
-  if (losses.size() > 0) losses_.add(first_row, sum);
+  if (losses.size() > 0)
+    losses_.add(first_row, Later<double>([later = losses.to_host_later()] {
+                  const std::vector<float> all = later;
+                  return std::accumulate(all.begin(), all.end(), 0.0);
+                }));
   const auto each = static_cast<float>(1 / static_cast<double>(labelled_));
   return add_to_rows(Tensor(losses.shape()), std::array{each});
 }
