@@ -68,5 +68,7 @@ Gpu& gpu();
 cudaStream_t new_stream(bool is_urgent);
 /// Returns when the stream has done all its work. This device's calls proceed meanwhile. \throws Error lost
 void finish(cudaStream_t stream);
+/// The same, when the GPU has reached the event.
+void wait_for(Event& event);
 
 }  // namespace shard::cuda

@@ -1,6 +1,7 @@
 #include "cuda/gpu_memory.hpp"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <new>
 #include <string>
@@ -86,10 +87,43 @@ constexpr std::size_t small = 64 << 10;
 /// The most bytes that a copy moves through page-locked memory at a time.
 constexpr std::size_t page_locked = 1 << 20;
 
-/// Call it before a copy from the host to the GPU. In a large copy, the driver may wait for the stream, the stream
-/// for other devices, and these for this host. So we wait here first, where this device's calls proceed.
-void wait_before_copy(std::size_t bytes) {
-  if (bytes > small) finish(gpu().computation());
+/// Page-locked memory for a large copy to the GPU, and the copy that last read it.
+struct Piece {
+  Workspace memory{page_locked, host_memory};
+  Event copied;
+};
+constexpr std::size_t most_pieces = 16;
+std::list<Piece>& pieces() {
+  static auto* in_turn = new std::list<Piece>;
+  return *in_turn;
+}
+Piece& next_piece() {
+  if (pieces().size() < most_pieces) return pieces().emplace_back();
+  pieces().splice(pieces().end(), pieces(), pieces().begin());
+  wait_for(pieces().back().copied);
+  return pieces().back();
+}
+
+/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a large copy
+/// from other than page-locked memory, the driver may wait for the stream, the stream for other devices, and these
+/// for this host.
+void upload(float* to, Index distance, std::span<const float> from, Index rows) {
+  constexpr Index most = page_locked / sizeof(float);
+  const Index width = std::ssize(from) / rows, at_once = std::max<Index>(1, most / width);
+  const cudaStream_t stream = gpu().computation();
+  auto copy = [&](const float* source, Index row, Index column, Index length, Index count) {
+    copy_pieces(stream, source, length, to + row * distance + column, distance, length, count,
+                cudaMemcpyHostToDevice);
+  };
+  if (from.size_bytes() <= small) return copy(from.data(), 0, 0, width, rows);
+  for (Index row = 0; row < rows; row += at_once)
+    for (Index column = 0; column < width; column += most) {
+      const Index length = std::min(most, width - column), count = std::min(at_once, rows - row);
+      Piece& piece = next_piece();
+      std::copy_n(from.data() + row * width + column, length * count, piece.memory.data<float>());
+      copy(piece.memory.data<float>(), row, column, length, count);
+      piece.copied.record(stream);
+    }
 }
 
 /// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one that was
@@ -108,6 +142,7 @@ std::unordered_map<std::string, KeptCopy>& copies() {
 
 void release_blocks() {
   copies().clear();
+  pieces().clear();
   cache().release_all();
 }
 
@@ -154,9 +189,7 @@ DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) {
   const auto fresh = std::make_shared<Workspace>(static_cast<Index>(bytes));
   memory_ = fresh;
   if (bytes == 0) return;
-  wait_before_copy(bytes);
-  SHARDBOOK_CHECK(
-      cudaMemcpyAsync(fresh->data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+  upload(fresh->data<float>(), 0, {static_cast<const float*>(numbers), bytes / sizeof(float)}, 1);
   copies().emplace(std::move(key), KeptCopy{fresh, request});
 }
 
@@ -241,9 +274,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   if (values.empty()) return t;
-  cuda::wait_before_copy(values.size_bytes());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
-                                  cudaMemcpyHostToDevice, gpu().computation()));
+  cuda::upload(TensorMemory::data(t), 0, values, 1);
   if (values.size_bytes() <= cuda::small) t.storage_->from_host.assign(values.begin(), values.end());
   return t;
 }
@@ -261,8 +292,10 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
   const CallSite call(where);
   require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
                 static_cast<Index>(values.size()));
-  cuda::wait_before_copy(values.size_bytes());
-  cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
+  const Index inner = runtime::elements_after(shape(), axis);
+  if (!values.empty())
+    cuda::upload(TensorMemory::data(*this) + begin * inner, extent(axis) * inner, values,
+                 runtime::elements_before(shape(), axis));
 }
 
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
