@@ -104,9 +104,9 @@ Piece& next_piece() {
   return pieces().back();
 }
 
-/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a large copy
-/// from other than page-locked memory, the driver may wait for the stream, the stream for other devices, and these
-/// for this host.
+/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a large
+/// copy from other than page-locked memory, the driver may wait for the stream, the stream for other devices,
+/// and these for this host.
 void upload(float* to, Index distance, std::span<const float> from, Index rows) {
   constexpr Index most = page_locked / sizeof(float);
   const Index width = std::ssize(from) / rows, at_once = std::max<Index>(1, most / width);

@@ -80,8 +80,8 @@ class Workspace {
   void* data_ = nullptr;
 };
 
-/// A copy of the GPU's numbers in the host's memory, made in the computation stream. The host waits where it reads
-/// them.
+/// A copy of the GPU's numbers in the host's memory, made in the computation stream. The host waits where it
+/// reads them.
 class HostCopy {
  public:
   HostCopy(const void* from, std::size_t bytes);

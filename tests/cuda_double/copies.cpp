@@ -31,7 +31,7 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
   return result;
 }
 
-/// Page-locked memory is read when the stream comes to the copy. Of other memory there is a copy when the call returns.
+/// Page-locked memory is read when the stream comes to the copy. Other memory is copied before the call returns.
 cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, cudaStream_t stream) {
   if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");

@@ -30,7 +30,7 @@ Shape place_of(Index element, const Shape& shape);
 /// A block of the device's memory, booked under a purpose. Each backend defines it.
 class Storage;
 
-/// A value that the device has begun to compute. The host waits for it only where it reads it, by a conversion to T.
+/// A value that the device has begun to compute. The host waits for it where it reads it, by a conversion to T.
 template <class T>
 class Later {
  public:

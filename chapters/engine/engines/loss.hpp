@@ -7,7 +7,8 @@
 
 namespace shard {
 
-/// A loss that devices add up, piece by piece. The host reads the pieces when all are there. Devices with the same rows see the same piece, which counts once.
+/// A loss that devices add up, piece by piece. The host reads the pieces when all are there. Devices with the
+/// same rows see the same piece, which counts once.
 class LossSum {
  public:
   /// The part of the rows from `first_row` on.
