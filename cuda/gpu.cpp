@@ -186,10 +186,14 @@ void report_busy_streams(Clock::duration waited) {
 void finish(cudaStream_t stream) {
   Event end;
   end.record(stream);
+  wait_for(end);
+}
+
+void wait_for(Event& event) {
   ControlPlane::Wait wait;
   const Clock::time_point since = Clock::now();
   Clock::time_point next = since + patience();
-  while (!end.test()) {
+  while (!event.test()) {
     runtime::stream().advance();
     check_connections();
     if (Clock::now() > next) {
@@ -202,12 +206,6 @@ void finish(cudaStream_t stream) {
       return blocked;
     });
   }
-}
-
-std::vector<double> scratch_on_host() {
-  std::vector<double> numbers(Gpu::teams);
-  copy_to_host(numbers.data(), gpu().scratch(), Gpu::teams * sizeof(double));
-  return numbers;
 }
 
 }  // namespace shard::cuda

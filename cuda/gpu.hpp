@@ -68,9 +68,7 @@ Gpu& gpu();
 cudaStream_t new_stream(bool is_urgent);
 /// Returns when the stream has done all its work. This device's calls proceed meanwhile. \throws Error lost
 void finish(cudaStream_t stream);
-/// Waits for the computation stream, and copies from the GPU's memory.
-void copy_to_host(void* to, const void* from, std::size_t bytes);
-/// Copies a reduction's partial results to the host.
-std::vector<double> scratch_on_host();
+/// The same, when the GPU has reached the event.
+void wait_for(Event& event);
 
 }  // namespace shard::cuda

@@ -1,12 +1,12 @@
 #include "cuda/gpu_memory.hpp"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <new>
 #include <string>
 #include <unordered_map>
 
-#include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/success.hpp"
 #include "engine/device/runtime/notes.hpp"
@@ -28,10 +28,15 @@ class BlockCache {
  public:
   float* take(std::size_t bytes, cudaStream_t home) {
     std::vector<Block>& blocks = free_[{home, rounded(bytes)}];
-    if (blocks.empty()) return fresh(rounded(bytes), home);
-    Block block = std::move(blocks.back());
-    blocks.pop_back();
-    for (const auto& event : block.free_after) event->make_wait(home);
+    const auto found = std::ranges::find_if(blocks.rbegin(), blocks.rend(), [home](const Block& block) {
+      return home != host_memory ||
+             std::ranges::all_of(block.free_after, [](auto& event) { return event->test(); });
+    });
+    if (found == blocks.rend()) return fresh(rounded(bytes), home);
+    const Block block = std::move(*found);
+    blocks.erase(std::next(found).base());
+    if (home != host_memory)
+      for (const auto& event : block.free_after) event->make_wait(home);
     return block.data;
   }
 
@@ -79,10 +84,46 @@ BlockCache& cache() {
 /// The most bytes that the driver copies from the host to the GPU without a wait.
 constexpr std::size_t small = 64 << 10;
 
-/// Call it before a copy from the host to the GPU. In a large copy, the driver may wait for the stream, the stream
-/// for other devices, and these for this host. So we wait here first, where this device's calls proceed.
-void wait_before_copy(std::size_t bytes) {
-  if (bytes > small) finish(gpu().computation());
+/// The most bytes that a copy moves through page-locked memory at a time.
+constexpr std::size_t page_locked = 1 << 20;
+
+/// Page-locked memory for a large copy to the GPU, and the copy that last read it.
+struct Piece {
+  Workspace memory{page_locked, host_memory};
+  Event copied;
+};
+constexpr std::size_t most_pieces = 16;
+std::list<Piece>& pieces() {
+  static auto* in_turn = new std::list<Piece>;
+  return *in_turn;
+}
+Piece& next_piece() {
+  if (pieces().size() < most_pieces) return pieces().emplace_back();
+  pieces().splice(pieces().end(), pieces(), pieces().begin());
+  wait_for(pieces().back().copied);
+  return pieces().back();
+}
+
+/// Copies rows of the host's memory to the GPU, where they begin at this distance from one another. In a large
+/// copy from other than page-locked memory, the driver may wait for the stream, the stream for other devices,
+/// and these for this host.
+void upload(float* to, Index distance, std::span<const float> from, Index rows) {
+  constexpr Index most = page_locked / sizeof(float);
+  const Index width = std::ssize(from) / rows, at_once = std::max<Index>(1, most / width);
+  const cudaStream_t stream = gpu().computation();
+  auto copy = [&](const float* source, Index row, Index column, Index length, Index count) {
+    copy_pieces(stream, source, length, to + row * distance + column, distance, length, count,
+                cudaMemcpyHostToDevice);
+  };
+  if (from.size_bytes() <= small) return copy(from.data(), 0, 0, width, rows);
+  for (Index row = 0; row < rows; row += at_once)
+    for (Index column = 0; column < width; column += most) {
+      const Index length = std::min(most, width - column), count = std::min(at_once, rows - row);
+      Piece& piece = next_piece();
+      std::copy_n(from.data() + row * width + column, length * count, piece.memory.data<float>());
+      copy(piece.memory.data<float>(), row, column, length, count);
+      piece.copied.record(stream);
+    }
 }
 
 /// Copies of host numbers, by their bytes. Never destroyed, as the cache. If there are too many, the one that was
@@ -101,6 +142,7 @@ std::unordered_map<std::string, KeptCopy>& copies() {
 
 void release_blocks() {
   copies().clear();
+  pieces().clear();
   cache().release_all();
 }
 
@@ -147,16 +189,21 @@ DeviceCopy::DeviceCopy(const void* numbers, std::size_t bytes) {
   const auto fresh = std::make_shared<Workspace>(static_cast<Index>(bytes));
   memory_ = fresh;
   if (bytes == 0) return;
-  wait_before_copy(bytes);
-  SHARDBOOK_CHECK(
-      cudaMemcpyAsync(fresh->data<void>(), numbers, bytes, cudaMemcpyHostToDevice, gpu().computation()));
+  upload(fresh->data<float>(), 0, {static_cast<const float*>(numbers), bytes / sizeof(float)}, 1);
   copies().emplace(std::move(key), KeptCopy{fresh, request});
 }
 
-void copy_to_host(void* to, const void* from, std::size_t bytes) {
-  finish(gpu().computation());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
-  SHARDBOOK_CHECK(cudaStreamSynchronize(gpu().computation()));
+HostCopy::HostCopy(std::size_t bytes) : bytes_(bytes), data_(cache().take(bytes, host_memory)) {}
+
+HostCopy::HostCopy(const void* from, std::size_t bytes) : HostCopy(bytes) {
+  SHARDBOOK_CHECK(cudaMemcpyAsync(data_, from, bytes, cudaMemcpyDeviceToHost, gpu().computation()));
+  is_made_->record(gpu().computation());
+}
+
+HostCopy::~HostCopy() {
+  Block block{data_, {}};
+  block.free_after.push_back(std::move(is_made_));
+  cache().give_back(std::move(block), bytes_, host_memory);
 }
 
 }  // namespace cuda
@@ -227,9 +274,7 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   if (values.empty()) return t;
-  cuda::wait_before_copy(values.size_bytes());
-  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(t), values.data(), values.size_bytes(),
-                                  cudaMemcpyHostToDevice, gpu().computation()));
+  cuda::upload(TensorMemory::data(t), 0, values, 1);
   if (values.size_bytes() <= cuda::small) t.storage_->from_host.assign(values.begin(), values.end());
   return t;
 }
@@ -247,23 +292,38 @@ void Tensor::write(int axis, Index begin, Index end, std::span<const float> valu
   const CallSite call(where);
   require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
                 static_cast<Index>(values.size()));
-  cuda::wait_before_copy(values.size_bytes());
-  cuda::paste_slice(gpu().computation(), values.data(), *this, axis, {begin, end}, cudaMemcpyHostToDevice);
+  const Index inner = runtime::elements_after(shape(), axis);
+  if (!values.empty())
+    cuda::upload(TensorMemory::data(*this) + begin * inner, extent(axis) * inner, values,
+                 runtime::elements_before(shape(), axis));
 }
 
 void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
   const CallSite call(where);
   require_inside("read", *this, first, values);
-  if (storage_ && !storage_->from_host.empty())
+  if (storage_ && !storage_->from_host.empty()) {
     std::copy_n(storage_->from_host.begin() + first, values.size(), values.begin());
-  else if (!values.empty())
-    cuda::copy_to_host(values.data(), TensorMemory::data(*this) + first, values.size_bytes());
+    return;
+  }
+  const float* from = TensorMemory::data(*this) + first;
+  while (!values.empty()) {
+    const auto piece = values.first(std::min(values.size(), cuda::page_locked / sizeof(float)));
+    std::ranges::copy(cuda::HostCopy(from, piece.size_bytes()).numbers<float>(), piece.begin());
+    values = values.subspan(piece.size()), from += piece.size();
+  }
 }
 
 std::vector<float> Tensor::to_host() const {
   std::vector<float> values(static_cast<std::size_t>(size()));
   read(0, values);
   return values;
+}
+
+Later<std::vector<float>> Tensor::to_host_later() const {
+  if (size() == 0 || !storage_->from_host.empty()) return to_host();
+  return Later<std::vector<float>>(
+      [copy = std::make_shared<cuda::HostCopy>(
+           TensorMemory::data(*this), static_cast<std::size_t>(bytes()))] { return copy->numbers<float>(); });
 }
 
 void Tensor::charge_to(Purpose purpose) {

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/gpu.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
 namespace shard {
@@ -77,6 +78,30 @@ class Workspace {
   std::size_t bytes_;
   cudaStream_t home_;
   void* data_ = nullptr;
+};
+
+/// A copy of the GPU's numbers in the host's memory, made in the computation stream. The host waits where it
+/// reads them.
+class HostCopy {
+ public:
+  HostCopy(const void* from, std::size_t bytes);
+  ~HostCopy();
+  HostCopy(const HostCopy&) = delete;
+  HostCopy& operator=(const HostCopy&) = delete;
+
+  template <class T>
+  std::vector<T> numbers() {
+    if (!is_made_->test()) finish(gpu().computation());
+    const T* first = reinterpret_cast<const T*>(data_);
+    return {first, first + bytes_ / sizeof(T)};
+  }
+
+ private:
+  explicit HostCopy(std::size_t bytes);
+
+  std::size_t bytes_;
+  float* data_;
+  std::unique_ptr<Event> is_made_ = std::make_unique<Event>();
 };
 
 /// A copy of host numbers in the GPU's memory, such as the indices of an operation. Copies are kept: the numbers that

@@ -6,11 +6,8 @@
 
 namespace shard::cuda {
 
-namespace {
-
-/// Copies `rows` pieces of `width` elements each. Distances are between the beginnings of consecutive pieces.
 void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, float* to, Index to_distance,
-                 Index width, Index rows, cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
+                 Index width, Index rows, cudaMemcpyKind kind) {
   if (width == 0 || rows == 0) return;
   auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
   if (rows == 1)  // needs no distances, which must be below 2 GiB
@@ -19,6 +16,8 @@ void copy_pieces(cudaStream_t stream, const float* from, Index from_distance, fl
     SHARDBOOK_CHECK(cudaMemcpy2DAsync(to, bytes(to_distance), from, bytes(from_distance), bytes(width),
                                       static_cast<std::size_t>(rows), kind, stream));
 }
+
+namespace {
 
 /// The number of elements of a slice of extent 1.
 Index slice_of_one(const Tensor& t, int axis) {
@@ -38,12 +37,11 @@ void copy_slice(cudaStream_t stream, const Tensor& from, int axis, Range range, 
               width, runtime::elements_before(from.shape(), axis));
 }
 
-void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range,
-                 cudaMemcpyKind kind) {
+void paste_slice(cudaStream_t stream, const float* from, Tensor& to, int axis, Range range) {
   const Index inner = runtime::elements_after(to.shape(), axis);
   const Index width = range.size() * inner;
   copy_pieces(stream, from, width, data_on(stream, to) + range.begin * inner, to.extent(axis) * inner, width,
-              runtime::elements_before(to.shape(), axis), kind);
+              runtime::elements_before(to.shape(), axis));
 }
 
 Tensor packed_on(cudaStream_t stream, Tensor&& t, int axis, const std::vector<Range>& slices) {

@@ -13,7 +13,7 @@ using runtime::note_elementwise;
 namespace {
 
 using cuda::gpu;
-using cuda::launch;
+using cuda::launch_elements;
 
 SHARDBOOK_KERNEL float sigma(float z) {
   return 1 / (1 + expf(-z));
@@ -85,15 +85,16 @@ struct Chained {
 template <class F>
 Tensor mapped(const char* call, Tensor&& t, F f) {
   note_elementwise(call, t.size());
-  launch(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(std::as_const(t)),
-         TensorMemory::data(t));
+  launch_elements(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(std::as_const(t)),
+                  TensorMemory::data(t));
   return std::move(t);
 }
 template <class F>
 Tensor mapped(const char* call, const Tensor& t, F f) {
   note_elementwise(call, t.size());
   Tensor result = TensorMemory::make(t.shape());
-  launch(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(t), TensorMemory::data(result));
+  launch_elements(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(t),
+                  TensorMemory::data(result));
   return result;
 }
 
@@ -101,7 +102,8 @@ template <class F>
 Tensor chained(const char* call, Tensor&& dh, const Tensor& t, F f) {
   note_elementwise(call, t.size());
   require_same_shape(call, dh, t);
-  launch(Chained<F>{f}, t.size(), gpu().computation(), TensorMemory::data(dh), TensorMemory::data(t));
+  launch_elements(Chained<F>{f}, t.size(), gpu().computation(), TensorMemory::data(dh),
+                  TensorMemory::data(t));
   return std::move(dh);
 }
 

@@ -1,5 +1,7 @@
 /// Elementwise operations and reductions, one kernel each.
 
+#include <numeric>
+
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/kernels/launch.hpp"
@@ -13,7 +15,7 @@ using runtime::note_elementwise;
 namespace {
 
 using cuda::gpu;
-using cuda::launch;
+using cuda::launch_elements;
 using cuda::Team;
 
 struct Relu {
@@ -66,18 +68,20 @@ struct CountNotFinite {
 
 /// Adds the teams' results.
 template <class Kernel>
-double reduced(const Tensor& t, Kernel kernel) {
+Later<double> reduced(const Tensor& t, Kernel kernel) {
   cuda::launch_rows(kernel, cuda::Gpu::teams, gpu().computation(), TensorMemory::data(t), t.size(),
                     gpu().scratch());
-  double sum = 0;
-  for (double number : cuda::scratch_on_host()) sum += number;
-  return sum;
+  return Later<double>(
+      [copy = std::make_shared<cuda::HostCopy>(gpu().scratch(), cuda::Gpu::teams * sizeof(double))] {
+        const std::vector<double> sums = copy->numbers<double>();
+        return std::accumulate(sums.begin(), sums.end(), 0.0);
+      });
 }
 
 template <class Kernel>
 Tensor combined(const char* call, Tensor&& a, const Tensor& b, Kernel kernel) {
   require_same_shape(call, a, b);
-  launch(kernel, a.size(), gpu().computation(), TensorMemory::data(a), TensorMemory::data(b));
+  launch_elements(kernel, a.size(), gpu().computation(), TensorMemory::data(a), TensorMemory::data(b));
   return std::move(a);
 }
 
@@ -87,14 +91,15 @@ Tensor relu(const Tensor& z, SourceLine where) {
   const CallSite call(where);
   note_elementwise("relu", z.size());
   Tensor h = TensorMemory::make(z.shape());
-  launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(z), TensorMemory::data(h));
+  launch_elements(Relu(), z.size(), gpu().computation(), TensorMemory::data(z), TensorMemory::data(h));
   return h;
 }
 
 Tensor relu(Tensor&& z, SourceLine where) {
   const CallSite call(where);
   note_elementwise("relu", z.size());
-  launch(Relu(), z.size(), gpu().computation(), TensorMemory::data(std::as_const(z)), TensorMemory::data(z));
+  launch_elements(Relu(), z.size(), gpu().computation(), TensorMemory::data(std::as_const(z)),
+                  TensorMemory::data(z));
   return std::move(z);
 }
 
@@ -125,7 +130,7 @@ Tensor multiply(Tensor&& a, const Tensor& b, SourceLine where) {
 Tensor scale(Tensor&& a, float factor, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scale", a.size());
-  launch(Scale(), a.size(), gpu().computation(), TensorMemory::data(a), factor);
+  launch_elements(Scale(), a.size(), gpu().computation(), TensorMemory::data(a), factor);
   return std::move(a);
 }
 
@@ -133,8 +138,8 @@ Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor, So
   const CallSite call(where);
   note_elementwise("scaled_difference", output.size());
   require_same_shape("scaled_difference", output, target);
-  launch(ScaledDifference(), target.size(), gpu().computation(), TensorMemory::data(output),
-         TensorMemory::data(target), factor);
+  launch_elements(ScaledDifference(), target.size(), gpu().computation(), TensorMemory::data(output),
+                  TensorMemory::data(target), factor);
   return std::move(target);
 }
 
@@ -166,7 +171,7 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine wh
   return whole;
 }
 
-double sum_of_squares(const Tensor& t, SourceLine where) {
+Later<double> sum_of_squares(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("sum_of_squares", t.size());
   return reduced(t, SumOfSquares());
@@ -181,7 +186,7 @@ bool all_finite(const Tensor& t, SourceLine where) {
 namespace cuda {
 
 void divide(cudaStream_t stream, float* values, Index elements, float divisor) {
-  launch(Divide(), elements, stream, values, divisor);
+  launch_elements(Divide(), elements, stream, values, divisor);
 }
 
 }  // namespace cuda

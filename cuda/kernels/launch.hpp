@@ -9,6 +9,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <type_traits>
 
 #include "cuda/success.hpp"
 #include "engine/device/split.hpp"
@@ -94,6 +96,65 @@ void launch(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
   cudaGetLastError();  // discards an earlier call's error, which has been handled
   launch_kernel(kernel, n, stream, args...);
   SHARDBOOK_CHECK(cudaGetLastError());
+}
+
+/// Four elements, which the GPU reads or writes at a time. Other arguments than tensors stay as they are.
+struct alignas(16) Four {
+  float elements[4];
+};
+template <class T>
+struct FourOf {
+  T given;
+  SHARDBOOK_KERNEL FourOf(T argument, Index) : given(argument) {}
+  SHARDBOOK_KERNEL T argument() const { return given; }
+  SHARDBOOK_KERNEL void write() const {}
+};
+template <>
+struct FourOf<const float*> {
+  Four four;
+  SHARDBOOK_KERNEL FourOf(const float* t, Index i) : four(reinterpret_cast<const Four*>(t)[i]) {}
+  SHARDBOOK_KERNEL const float* argument() const { return four.elements; }
+  SHARDBOOK_KERNEL void write() const {}
+};
+template <>
+struct FourOf<float*> {
+  Four* place;
+  Four four = *place;
+  SHARDBOOK_KERNEL FourOf(float* t, Index i) : place(reinterpret_cast<Four*>(t) + i) {}
+  SHARDBOOK_KERNEL float* argument() { return four.elements; }
+  SHARDBOOK_KERNEL void write() const { *place = four; }
+};
+template <class Kernel>
+struct ByFours {
+  Kernel kernel;
+
+  template <class... Args>
+  SHARDBOOK_KERNEL void operator()(Index i, Args... args) const {
+    on(FourOf<Args>(args, i)...);
+  }
+  template <class... FourOfEach>
+  SHARDBOOK_KERNEL void on(FourOfEach... t) const {
+    for (Index i = 0; i < 4; ++i) kernel(i, t.argument()...);
+    (t.write(), ...);
+  }
+};
+
+/// Whether an argument is no tensor, or lies where the GPU reads four elements at a time.
+template <class T>
+bool has_fours(T argument) {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<std::uintptr_t>(argument) % sizeof(Four) == 0;
+  else
+    return true;
+}
+
+/// For a kernel whose index i stands for element i of each tensor, and for nothing else.
+template <class Kernel, class... Args>
+void launch_elements(Kernel kernel, Index n, cudaStream_t stream, Args... args) {
+  if (n % 4 == 0 && (has_fours(args) && ...))
+    launch(ByFours<Kernel>{kernel}, n / 4, stream, args...);
+  else
+    launch(kernel, n, stream, args...);
 }
 
 template <class Kernel, class... Args>

@@ -45,8 +45,8 @@ struct IntegerUpdate {
 template <class Kernel, class... More>
 void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More... more) {
   const Range elements = elements_to_update(call, rows, g);
-  cuda::launch(kernel, elements.size(), cuda::gpu().computation(),
-               TensorMemory::data(*rows.tensor) + elements.begin, TensorMemory::data(g), more...);
+  cuda::launch_elements(kernel, elements.size(), cuda::gpu().computation(),
+                        TensorMemory::data(*rows.tensor) + elements.begin, TensorMemory::data(g), more...);
 }
 
 }  // namespace

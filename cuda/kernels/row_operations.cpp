@@ -161,12 +161,11 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
 }
 
 std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
-  std::vector<Index> columns(static_cast<std::size_t>(t.extent(0) * k));
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(columns));
-  cuda::Workspace found(std::ssize(bytes));
+  const Index bytes = t.extent(0) * k * static_cast<Index>(sizeof(Index));
+  if (bytes == 0) return {};
+  cuda::Workspace found(bytes);
   launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
-  if (!bytes.empty()) cuda::copy_to_host(columns.data(), found.data<Index>(), bytes.size());
-  return columns;
+  return cuda::HostCopy(found.data<Index>(), static_cast<std::size_t>(bytes)).numbers<Index>();
 }
 
 Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {

@@ -80,6 +80,10 @@ std::vector<float> Tensor::to_host() const {
   return values;
 }
 
+Later<std::vector<float>> Tensor::to_host_later() const {
+  return to_host();
+}
+
 void Tensor::charge_to(Purpose purpose) {
   if (storage_) storage_->charge_to(purpose);
 }

@@ -108,7 +108,7 @@ Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine wh
   return whole;
 }
 
-double sum_of_squares(const Tensor& t, SourceLine where) {
+Later<double> sum_of_squares(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("sum_of_squares", t.size());
   auto squares = xt::square(xt::cast<double>(flat(t)));

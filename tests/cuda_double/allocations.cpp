@@ -68,6 +68,12 @@ void on_fault(int, siginfo_t* info, void*) {
   signal(SIGSEGV, SIG_DFL);
 }
 
+/// The ends of allocations of page-locked memory, by their beginnings.
+std::map<const void*, const void*>& page_locked() {
+  static auto* all = new std::map<const void*, const void*>;
+  return *all;
+}
+
 Allocation& allocation_of(const Access& access, const char* what) {
   auto& all = memory().allocations;
   const char* data = static_cast<const char*>(access.data);
@@ -111,6 +117,11 @@ bool is_of_device(const void* data) {
   return memory().shows(data);
 }
 
+bool is_page_locked(const void* data) {
+  const auto after = page_locked().upper_bound(data);
+  return after != page_locked().begin() && data < std::prev(after)->second;
+}
+
 void* kept_at(const void* device_address) {
   const Memory& m = memory();
   return m.kept + (static_cast<const char*>(device_address) - m.shown);
@@ -152,6 +163,7 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
   PLANTED("cudaMallocHost");
   *data = std::malloc(bytes);
+  page_locked()[*data] = static_cast<char*>(*data) + bytes;
   gained("host memory", *data);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -159,6 +171,7 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
 cudaError_t cudaFreeHost(void* data) {
   PLANTED("cudaFreeHost");
   given_back("host memory", data, "cudaFreeHost");
+  page_locked().erase(data);
   std::free(data);
   return cudaSuccess;
 }

@@ -31,19 +31,24 @@ cudaError_t copy_to_host(void* to, const void* from, std::size_t bytes, cudaStre
   return result;
 }
 
-/// From pageable memory, which the caller may change as soon as the call returns.
+/// Page-locked memory is read when the stream comes to the copy. Other memory is copied before the call returns.
 cudaError_t copy_from_host(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                            std::size_t width, std::size_t height, cudaStream_t stream) {
   if (is_of_device(from)) violation("a copy from the host: device memory given as the host's");
   count("copies from the host");
-  // As the driver may do when it copies much.
-  if (width * height > (64 << 10)) block_host("a copy from the host", [=] { return !is_busy(stream); });
   const char* values = static_cast<const char*>(from);
+  std::vector<char> copy;
+  if (!is_page_locked(from)) {
+    // As the driver may do when it copies much.
+    if (width * height > (64 << 10)) block_host("a copy from the host", [=] { return !is_busy(stream); });
+    copy.assign(values, values + from_pitch * (height - 1) + width);
+  }
   return add_work(stream, "a copy from the host", {{to, to_pitch * (height - 1) + width, true}},
-                  [=, copy = std::vector<char>(values, values + from_pitch * (height - 1) + width)] {
+                  [=, copy = std::move(copy)] {
+                    const char* source = copy.empty() ? values : copy.data();
                     for (std::size_t row = 0; row < height; ++row)
-                      std::memcpy(static_cast<char*>(kept_at(to)) + row * to_pitch,
-                                  copy.data() + row * from_pitch, width);
+                      std::memcpy(static_cast<char*>(kept_at(to)) + row * to_pitch, source + row * from_pitch,
+                                  width);
                     return true;
                   });
 }

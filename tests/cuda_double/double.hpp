@@ -45,6 +45,8 @@ bool is_busy(cudaStream_t stream);
 bool overlap(const Access& a, const Access& b);
 /// Whether this is an address of device memory, as the program sees it.
 bool is_of_device(const void* data);
+/// Whether it is in page-locked memory of the host.
+bool is_page_locked(const void* data);
 /// Records an access at the current time of a stream. Ends the program if an earlier conflicting access may
 /// not be done by then.
 void check_order(const Access& access, cudaStream_t stream, const char* what);

@@ -5,7 +5,10 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <chrono>
 #include <new>
+#include <numeric>
+#include <thread>
 
 #include "tests/harness/catch.hpp"
 #include "tests/harness/devices.hpp"
@@ -89,6 +92,22 @@ TEST_CASE("a reduction of squares and a search for numbers that are not finite s
       CHECK_FALSE(all_finite(Tensor::from_host({size}, values)));
       values[at] = 1;
     }
+}
+
+TEST_CASE("large copies go in pieces, in both directions, while the GPU waits for another device") {
+  Future<Tensor> sum = group().all_reduce_async(Tensor({3}), ReduceOp::sum);
+  if (group().device_id() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  sum.get();  // the stream waits for the devices that sleep
+  std::vector<float> values(18 << 18);
+  std::iota(values.begin(), values.end(), 0.0F);
+  CHECK((Tensor::from_host({std::ssize(values)}, values).to_host() == values));
+  for (Index width : {300000, 3000}) {
+    const std::vector<float> some(values.begin(), values.begin() + 4 * 300000);
+    const Index rows = std::ssize(some) / width;
+    Tensor t({rows, 2 * width});
+    t.write(1, width, 2 * width, some);
+    CHECK((slice(t, 1, width, 2 * width).to_host() == some));
+  }
 }
 
 TEST_CASE("the double's GPU is slow: the host finds what it has waited for, and nothing earlier") {

@@ -148,6 +148,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   PLANTED("cudaStreamSynchronize");
   require_stream(stream, "cudaStreamSynchronize");
   require_no_open_group("cudaStreamSynchronize");
+  count("waits of the host");
   for (progress(); is_busy(stream); progress()) sched_yield();
   tell_host(stream->clock);
   return cudaSuccess;
@@ -204,6 +205,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const bool is_known =
       std::ranges::all_of(event->clock, [](auto& at) { return host_knows(at.first, at.second); });
   if (!*event->is_reached || (!std::exchange(event->is_asked, true) && !is_known)) return cudaErrorNotReady;
+  if (!is_known) count("waits of the host");
   tell_host(event->clock);
   return cudaSuccess;
 }

@@ -229,6 +229,16 @@ TEST_CASE("a small tensor from the host is read back as operations have left it"
   CHECK(t.to_host() == Values{7, 8, 9});
 }
 
+TEST_CASE("what is read later is as it was") {
+  Tensor t = relu(matrix(1, 2, {1, 2}));
+  const Later<Values> elements = t.to_host_later();
+  const Later<double> squares = sum_of_squares(t);
+  t = scale(std::move(t), 3);
+  CHECK(sum_of_squares(t) == 45);
+  CHECK(Values(elements) == Values{1, 2});
+  CHECK(squares == 5);
+}
+
 TEST_CASE("products in tf32 keep 11 bits at least, those in float32 all") {
   const Values values = {1 + 0x1p-10F, 1 + 0x1p-23F, -1 - 0x1p-12F, 3 + 0x1p-9F};
   CHECK(as_read(Precision::float32, values) == values);

@@ -56,7 +56,7 @@ void assign(Rows rows, const Tensor& values, SourceLine where = SourceLine::curr
 Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where = SourceLine::current());
 
 /// Sum of squares, accumulated in float64.
-double sum_of_squares(const Tensor& t, SourceLine where = SourceLine::current());
+Later<double> sum_of_squares(const Tensor& t, SourceLine where = SourceLine::current());
 /// Whether no element is a NaN or an infinity.
 bool all_finite(const Tensor& t, SourceLine where = SourceLine::current());
 

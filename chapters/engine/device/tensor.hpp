@@ -2,6 +2,7 @@
 
 /// A tensor: an array in the device's memory. (Part of device.hpp.)
 
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <span>
@@ -28,6 +29,18 @@ Shape place_of(Index element, const Shape& shape);
 
 /// A block of the device's memory, booked under a purpose. Each backend defines it.
 class Storage;
+
+/// A value that the device has begun to compute. The host waits for it where it reads it, by a conversion to T.
+template <class T>
+class Later {
+ public:
+  Later(T value) : read_([value = std::move(value)] { return value; }) {}
+  explicit Later(std::function<T()> read) : read_(std::move(read)) {}
+  operator T() const { return read_(); }
+
+ private:
+  std::function<T()> read_;
+};
 
 /// An owning, movable, row-major, N-dimensional array of float32 in the device's memory.
 ///
@@ -69,6 +82,8 @@ class Tensor {
   void read(Index first, std::span<float> values, SourceLine where = SourceLine::current()) const;
   /// All elements in row-major order, in the host's memory.
   std::vector<float> to_host() const;
+  /// The same, as they are now, to be read later.
+  Later<std::vector<float>> to_host_later() const;
   /// Books the memory under another purpose from now on.
   void charge_to(Purpose purpose);
 

@@ -7,16 +7,17 @@
 
 namespace shard {
 
-/// A loss that devices add up, piece by piece. Devices with the same rows see the same piece, which counts once.
+/// A loss that devices add up, piece by piece. The host reads the pieces when all are there. Devices with the
+/// same rows see the same piece, which counts once.
 class LossSum {
  public:
   /// The part of the rows from `first_row` on.
-  void add(Index first_row, double part) { parts_[first_row] = part; }
+  void add(Index first_row, Later<double> part) { parts_.insert_or_assign(first_row, std::move(part)); }
   /// The sum over all pieces seen on any device. A collective; the value is device 0's.
   double total(Communicator& group) const;
 
  private:
-  std::map<Index, double> parts_;  // by first row
+  std::map<Index, Later<double>> parts_;  // by first row
 };
 
 /// Mean squared error over the global batch: L = Σ (out − target)² / (B W), dL/dout = 2 (out − target) / (B

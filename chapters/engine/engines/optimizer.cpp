@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace shard {
 
@@ -37,14 +38,16 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, float rate,
 }
 
 double gradient_norm(Communicator& group, const Gradients& gradients) {
-  double of_all = 0;   // of gradients that every device has
-  double of_mine = 0;  // of my slices, of what I own, and of first copies on a mesh
+  std::vector<Later<double>> whole;  // gradients that every device has
+  std::vector<Later<double>> mine;   // my slices, what I own, and first copies on a mesh
   for (const auto& [name, gradient] : gradients) {
     if (name == Gradients::input_grad) continue;
     const bool is_whole = gradient.placement() == Placement::replicated();
     const bool has_elements = gradient.counts_here() && gradient.local().size() > 0;
-    if (has_elements) (is_whole ? of_all : of_mine) += sum_of_squares(gradient.local());
+    if (has_elements) (is_whole ? whole : mine).push_back(sum_of_squares(gradient.local()));
   }
+  double of_all = std::accumulate(whole.begin(), whole.end(), 0.0);
+  const double of_mine = std::accumulate(mine.begin(), mine.end(), 0.0);
   for (Index bits : group.exchange("the gradients' norm", std::bit_cast<Index>(of_mine)))
     of_all += std::bit_cast<double>(bits);
   return std::sqrt(of_all);
