@@ -41,8 +41,8 @@ Variant variant(const std::string& name, const std::string& summary, WorkOf work
   };
   v.require = [=](int devices, const Workload& network, const Options& o) {
     if (o[micro_batches] > most_micro_batches)
-      throw Error(Code::usage, fmt::format("--micro-batches: expected at most {}, given {}",
-                                           most_micro_batches, o[micro_batches]));
+      throw Error(Code::usage, "--micro-batches: expected at most {}, given {}", most_micro_batches,
+                  o[micro_batches]);
     Setting setting{.workload = &network};
     cut_into_stages(MlpSetting(setting).model, devices * a_device(o), o[stages]);
   };

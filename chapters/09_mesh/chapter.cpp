@@ -121,7 +121,7 @@ StagePlan plan(const Options& o) {
   if (name == "1f1b") return {one_forward_one_backward, o[micro_batches], 1};
   if (name == "gpipe") return {gpipe, o[micro_batches], 1};
   if (name != "interleaved")
-    throw Error(Code::usage, fmt::format("--schedule: expected 1f1b, interleaved or gpipe, given {}", name));
+    throw Error(Code::usage, "--schedule: expected 1f1b, interleaved or gpipe, given {}", name);
   const int each = static_cast<int>(o[virtual_stages]);
   return {[each](int places, Index m) { return interleaved(places, each, m); }, o[micro_batches], each};
 }
@@ -130,9 +130,9 @@ void require_stages(const MeshShape& mesh, const Workload& network, const Option
   require_blocks(network);
   const Index stages = Index{mesh.size(pipeline::name)} * plan(o).virtual_stages;
   if (network.num_layers() / 2 < stages)
-    throw Error(Code::usage, fmt::format("pipeline: expected at least as many blocks of two layers as "
-                                         "stages, {}, given {}",
-                                         stages, network.num_layers() / 2));
+    throw Error(Code::usage,
+                "pipeline: expected at least as many blocks of two layers as stages, {}, given {}", stages,
+                network.num_layers() / 2);
 }
 
 /// Tested on every factorisation, with axes in three orders, each with another schedule.
@@ -248,8 +248,8 @@ EnginePointer make_five(Communicator& group, const MeshShape& shape, const Workl
 void require_stages_of_blocks(const MeshShape& mesh, const Workload& w, const Options&) {
   const auto axis = std::ranges::find(mesh.axes(), std::string(pipeline::name), &MeshAxis::name);
   if (axis != mesh.axes().end() && as_decoder(w).model().num_blocks < axis->size)
-    throw Error(Code::usage, fmt::format("pipeline: expected at least as many blocks as stages, {}, given {}",
-                                         axis->size, as_decoder(w).model().num_blocks));
+    throw Error(Code::usage, "pipeline: expected at least as many blocks as stages, {}, given {}", axis->size,
+                as_decoder(w).model().num_blocks);
 }
 /// Tested on every factorisation once, with pieces of different sizes, and both cuts of sequences. With
 /// contiguous ones, keys also go to devices that do not see them, where no fault is noticed: faults are

@@ -38,7 +38,7 @@ void save(Communicator& group, const std::string& folder, std::vector<Tensor>& t
   saved[0].stem = "model";
   for (int i = 0; i < num_tensors; ++i) {
     saved[0].order.push_back(name_of(i));
-    saved[0].held.push_back({name_of(i), {all_rows, columns}, {mine, {0, columns}}, Rows(tensors[i])});
+    saved[0].held.push_back({name_of(i), Rows(tensors[i]), {all_rows, columns}, {mine, {0, columns}}});
   }
   save_checkpoint(group, folder, {"gathered"}, saved, std::nullopt);
 }
