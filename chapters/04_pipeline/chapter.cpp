@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "costs.hpp"
 #include "engine/program/registry.hpp"
 #include "engine/schedules/schedules.hpp"

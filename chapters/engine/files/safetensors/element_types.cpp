@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <ranges>
 
 namespace shard::safetensors {
 
@@ -114,12 +113,12 @@ std::uint64_t element_bytes(std::string_view dtype) {
 
 int file_order(std::string_view dtype) {
   int place = 0;
-  for (const auto& [bytes, names] : all_dtypes | std::views::reverse)
-    for (const std::string_view name : names | std::views::reverse) {
+  for (const auto& [bytes, names] : all_dtypes)
+    for (const std::string_view name : names) {
       if (name == dtype) return place;
-      ++place;
+      --place;  // so the last comes first
     }
-  return place;
+  return 1;
 }
 
 ToFloat to_float(std::string_view dtype) {
