@@ -70,8 +70,10 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bo
     Index inputs = 0;
     for (Index l = 0; l < z.L; ++l) {
       inputs += z.a(l, rows);
-      peak.at({parameters, x, dx, dw, inputs, is_gathered ? z.w(l) : 0, z.a(l + 1, rows)});
-      if (is_gathered) costs[Collective::all_gather] += z.gather(l);
+      const Index w = is_gathered ? z.gathered(l) : 0;
+      if (is_gathered) peak.at({parameters, x, dx, dw, inputs, w, z.rounded(l)});
+      peak.at({parameters, x, dx, dw, inputs, w, z.a(l + 1, rows)});
+      if (is_gathered) costs[Collective::all_gather] += z.gather_factor(l);
     }
     peak.at({parameters, x, dx, dw, inputs, z.a(z.L, rows), z.a(z.L, rows)});
     for (Index l = z.L - 1; l >= 0; --l) {
@@ -79,8 +81,10 @@ inline Peak peak_reducing_at_once(const ShardedSizes& z, Index micro_batches, bo
       costs[Collective::reduce_scatter] += z.scatter(l);
       if (piece == 0) dw += z.mine(l);
       if (z.goes_on(l)) {
-        peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), is_gathered ? z.w(l) : 0, z.a(l, rows)});
-        if (is_gathered) costs[Collective::all_gather] += z.gather(l);
+        const Index w = is_gathered ? z.gathered(l) : 0;
+        if (is_gathered) peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), w, z.rounded(l)});
+        peak.at({parameters, x, dx, dw, inputs, z.a(l + 1, rows), w, z.a(l, rows)});
+        if (is_gathered) costs[Collective::all_gather] += z.gather_factor(l);
       }
       inputs -= z.a(l, rows);
     }
@@ -97,7 +101,8 @@ inline Costs zero2_costs(const MlpSetting& s, Index micro_batches) {
   return costs;
 }
 
-/// The common part of the third stage's variants: parameters, gradients and state are divided alike.
+/// The common part of the third stage's variants: parameters, gradients and state are divided alike. Below, P and w stand
+/// for elements of float32. Where products round to bf16, gathers send and leave half as many.
 inline Costs costs_of_shards(const ShardedSizes& z) {
   Costs costs;
   costs.flops = z.flops();
@@ -122,9 +127,12 @@ inline Costs zero3_keep_costs(const MlpSetting& s) {
   Costs costs = costs_of_shards(z);
   const Index shards = z.mine();
   Peak peak;
-  Index inputs = z.inputs(z.b), whole = z.P;
+  Index inputs = 0, whole = 0;
   for (Index l = 0; l < z.L; ++l) {
-    costs[Collective::all_gather] += z.gather(l);
+    inputs += z.a(l);
+    whole += z.gathered(l);
+    peak.at({shards, whole, inputs, z.rounded(l)});
+    costs[Collective::all_gather] += z.gather_factor(l);
     costs[Collective::reduce_scatter] += z.scatter(l);
   }
   peak.at({shards, whole, inputs, z.a(z.L), z.a(z.L)});
@@ -133,7 +141,7 @@ inline Costs zero3_keep_costs(const MlpSetting& s) {
     peak.at({shards, whole, inputs, z.a(l + 1), dw, z.w(l), z.buffer(l)});
     dw += z.mine(l);
     peak.at({shards, whole, inputs, z.a(l + 1), dw, z.goes_on(l) ? z.a(l) : 0});
-    whole -= z.w(l);
+    whole -= z.gathered(l);
     inputs -= z.a(l);
   }
   costs.peak_bytes = peak.bytes();
@@ -152,23 +160,25 @@ inline Costs zero3_prefetch_costs(const MlpSetting& s) {
   Index inputs = 0;
   for (Index l = 0; l < z.L; ++l) {
     inputs += z.a(l);
-    peak.at({shards, inputs, z.w(l), l + 1 < z.L ? z.w(l + 1) : 0, z.a(l + 1)});
-    costs[Collective::all_gather] += z.gather(l);
+    const bool is_last = l + 1 == z.L;
+    if (l == 0) peak.at({shards, inputs, z.gathered(0), z.rounded(0)});
+    peak.at({shards, inputs, z.gathered(l), is_last ? 0 : z.gathered(l + 1) + z.rounded(l + 1), z.a(l + 1)});
+    costs[Collective::all_gather] += z.gather_factor(l);
     costs[Collective::reduce_scatter] += z.scatter(l);
   }
   peak.at({shards, inputs, z.a(z.L), z.a(z.L)});
   Index dw = 0;       // this device's rows of the gradients whose reduction is done
   Index leaving = 0;  // the gradient that is being reduced, with its buffer
   for (Index l = z.L - 1; l >= 0; --l) {
-    const Index w = z.goes_on(l) ? z.w(l) : 0;
-    const Index next = l > 0 && z.goes_on(l - 1) ? z.w(l - 1) : 0;
+    const Index w = z.goes_on(l) ? z.gathered(l) : 0;
+    const Index next = l > 0 && z.goes_on(l - 1) ? z.gathered(l - 1) + z.rounded(l - 1) : 0;
     const Index da = z.goes_on(l) ? z.a(l) : 0;
     peak.at({shards, inputs, z.a(l + 1), w, next, dw, leaving, z.w(l), da});
     if (l + 1 < z.L) dw += z.mine(l + 1);
     leaving = z.w(l) + z.buffer(l);
     peak.at({shards, inputs, z.a(l + 1), next, dw, leaving, da});
     inputs -= z.a(l);
-    if (z.goes_on(l)) costs[Collective::all_gather] += z.gather(l);
+    if (z.goes_on(l)) costs[Collective::all_gather] += z.gather_factor(l);
   }
   costs.peak_bytes = peak.bytes();
   return costs;

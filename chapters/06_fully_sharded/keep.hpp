@@ -21,7 +21,7 @@ class Zero3Keep : public ShardedEngine {
   /// Its rows of each parameter, as in the third stage.
   void load_checkpoint(const Checkpoint& checkpoint) override {
     shards_ = load_all<Sharded<0>>(checkpoint, layer_names(checkpoint));
-    whole_ = std::vector<Replicated>(shards_.size());
+    whole_ = std::vector<ReplicatedFactor>(shards_.size());
   }
 
   /// ## Forward
@@ -66,22 +66,22 @@ class Zero3Keep : public ShardedEngine {
 
   /// The step has changed the parameters, so whole weights that are still kept are old. They are freed, and a
   /// backward pass that comes later gathers the new ones.
-  void after_step() override { whole_ = std::vector<Replicated>(shards_.size()); }
+  void after_step() override { whole_ = std::vector<ReplicatedFactor>(shards_.size()); }
 
  private:
   /// A layer's whole weights, (D, F) or (F, D). Gathers them, unless this device holds them already.
-  const Replicated& gathered(std::size_t l) {
-    if (whole_[l].is_empty()) whole_[l] = all_gather(shards_[l]);  // S0 → R
+  const ReplicatedFactor& gathered(std::size_t l) {
+    if (whole_[l].is_empty()) whole_[l] = all_gather_factor(shards_[l]);  // S0 → R
     return whole_[l];
   }
   /// Frees a layer's weights, unless a backward pass will still need them.
   void discard(std::size_t l) {
-    if (tape_.empty()) whole_[l] = Replicated();
+    if (tape_.empty()) whole_[l] = ReplicatedFactor();
   }
 
-  std::vector<Sharded<0>> shards_;      // (D/N, F), (F/N, D), ...
-  std::vector<Replicated> whole_;       // (D, F), (F, D), ... between forward and backward, else empty
-  Tape<std::vector<Sharded<0>>> tape_;  // each layer's input, my rows
+  std::vector<Sharded<0>> shards_;       // (D/N, F), (F/N, D), ...
+  std::vector<ReplicatedFactor> whole_;  // (D, F), (F, D), ... between forward and backward, else empty
+  Tape<std::vector<Sharded<0>>> tape_;   // each layer's input, my rows
 };
 
 }  // namespace shard::fully_sharded

@@ -28,12 +28,12 @@ class Zero3Prefetch : public ShardedEngine {
   Placed forward(Tensor input) override {
     Sharded<0> a = my_rows(std::move(input));  // (b, D)
     std::vector<Sharded<0>> inputs;
-    Replicated w = all_gather(shards_[0]);  // (D, F)    S0 → R
+    ReplicatedFactor w = all_gather_factor(shards_[0]);  // (D, F)    S0 → R
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      Future<Replicated> next;
-      if (l + 1 < shards_.size()) next = all_gather_async(shards_[l + 1]);  // S0 → R, some time
-      if (relu_before(l)) a = relu(std::move(a));                           // (b, F)
-      Sharded<0> out = matmul(a, w);                                        // (b, F) or (b, D)    S0·R = S0
+      Future<ReplicatedFactor> next;
+      if (l + 1 < shards_.size()) next = all_gather_factor_async(shards_[l + 1]);  // S0 → R, some time
+      if (relu_before(l)) a = relu(std::move(a));                                  // (b, F)
+      Sharded<0> out = matmul(a, w);  // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
       w = next.get();  // frees this layer's
@@ -49,13 +49,13 @@ class Zero3Prefetch : public ShardedEngine {
     auto [inputs] = tape_.pop();
     Sharded<0> d = my_rows(std::move(dout), inputs[0]);  // like the output
     Gradients gradients;
-    Replicated w;
-    if (needs_weights(shards_.size() - 1)) w = all_gather(shards_.back());  // (D, F)    S0 → R
+    ReplicatedFactor w;
+    if (needs_weights(shards_.size() - 1)) w = all_gather_factor(shards_.back());  // (D, F)    S0 → R
     Future<Sharded<0>> leaving;  // the gradient of layer l+1, which is being reduced
     for (std::size_t l = shards_.size(); l-- > 0; inputs.pop_back()) {
       const Sharded<0>& a = inputs[l];  // (b, D) or (b, F)
-      Future<Replicated> next;
-      if (l > 0 && needs_weights(l - 1)) next = all_gather_async(shards_[l - 1]);  // S0 → R, some time
+      Future<ReplicatedFactor> next;
+      if (l > 0 && needs_weights(l - 1)) next = all_gather_factor_async(shards_[l - 1]);  // S0 → R, some time
       Partial dw = matmul(transposed(a), d);  // (D, F)    S0ᵀ·S0 = S1·S0 = P
       Sharded<0> da;
       if (needs_weights(l)) da = matmul(d, transposed(w));  // like a    S0·R = S0

@@ -21,6 +21,17 @@ struct ShardedSizes {
 
   /// Elements of layer l's weights: of the whole, of each device's rows, and of this device's rows.
   Index w(Index l) const { return s.model.weights(l); }
+  /// Elements of layer l's weights as the third stage gathers them: in bf16, two of a row lie in one.
+  bool is_in_bf16() const { return s.precision == Precision::bf16; }
+  Index gathered_columns(Index l) const {
+    const Index columns = s.model.width(l + 1);
+    return is_in_bf16() ? (columns + 1) / 2 : columns;
+  }
+  Index gathered(Index l) const { return s.model.width(l) * gathered_columns(l); }
+  /// This device's rows in bf16, held beside its parameters while they are gathered.
+  Index rounded(Index l) const {
+    return is_in_bf16() ? part(s.model.width(l), s.devices, s.device).size() * gathered_columns(l) : 0;
+  }
   std::vector<Index> shards(Index l) const {
     return slices(s.model.width(l), s.model.width(l + 1), s.devices);
   }
@@ -54,6 +65,9 @@ struct ShardedSizes {
     return flops;
   }
   Traffic gather(Index l) const { return ring_all_gather(shards(l), s.device); }
+  Traffic gather_factor(Index l) const {
+    return ring_all_gather(slices(s.model.width(l), gathered_columns(l), s.devices), s.device);
+  }
   Traffic scatter(Index l) const { return ring_reduce_scatter(shards(l), s.device); }
 };
 

@@ -55,9 +55,9 @@ class Zero3 : public ShardedEngine {
   Placed forward_rows(Sharded<0> a) {  // (b, D)
     std::vector<Sharded<0>> inputs;
     for (std::size_t l = 0; l < shards_.size(); ++l) {
-      if (relu_before(l)) a = relu(std::move(a));  // (b, F)
-      Replicated w = all_gather(shards_[l]);       // (D, F)    S0 → R: for this layer, then freed
-      Sharded<0> out = matmul(a, w);               // (b, F) or (b, D)    S0·R = S0
+      if (relu_before(l)) a = relu(std::move(a));          // (b, F)
+      ReplicatedFactor w = all_gather_factor(shards_[l]);  // (D, F)    S0 → R: for this layer, then freed
+      Sharded<0> out = matmul(a, w);                       // (b, F) or (b, D)    S0·R = S0
       inputs.push_back(std::move(a));
       a = std::move(out);
     }
@@ -76,8 +76,8 @@ class Zero3 : public ShardedEngine {
       Partial addend = matmul(transposed(a), d);                // (D, F)      S0ᵀ·S0 = S1·S0 = P
       accumulate(dw[l], reduce_scatter<0>(std::move(addend)));  // (D/N, F)    P → S0, at once
       if (l > 0 || wants_input_grad()) {
-        Replicated w = all_gather(shards_[l]);  // (D, F)    S0 → R: once more
-        d = matmul(d, transposed(w));           // like a    S0·R = S0
+        ReplicatedFactor w = all_gather_factor(shards_[l]);  // (D, F)    S0 → R: once more
+        d = matmul(d, transposed(w));                        // like a    S0·R = S0
       }
       if (relu_before(l)) d = relu_backward(std::move(d), a);
     }

@@ -6,6 +6,7 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
 #include "cuda/success.hpp"
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/matmul.hpp"
 
 namespace shard::runtime {
@@ -14,11 +15,15 @@ namespace {
 
 using cuda::gpu;
 
-/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even.
+/// Rounds a float32 to its upper 16 bits: to the nearest, ties to even. Rows of `columns` numbers begin `distance`
+/// numbers apart in the result, with zeros between them.
 struct ToBf16 {
+  Index columns, distance;
+
   SHARDBOOK_KERNEL void operator()(Index i, const float* from, std::uint16_t* to) const {
-    std::uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof bits);
+    const Index row = i / distance, column = i - row * distance;
+    std::uint32_t bits = 0;
+    if (column < columns) std::memcpy(&bits, from + row * columns + column, sizeof bits);
     const bool is_finite = (bits & 0x7f800000U) != 0x7f800000U;
     const std::uint32_t is_nan = (bits & 0x007fffffU) == 0 ? 0 : 1;
     to[i] = static_cast<std::uint16_t>((is_finite ? bits + 0x7fffU + (bits >> 16 & 1) : bits) >> 16);
@@ -27,14 +32,15 @@ struct ToBf16 {
 };
 
 /// An operand of cuBLAS. For bf16 it is a rounded copy, since cuBLAS's own conversion from float32 is optional. A
-/// parameter keeps its copy.
+/// parameter keeps its copy. An operand that is in bf16 needs none.
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o) {
     Storage& storage = *TensorMemory::storage(*o.tensor);
-    if (precision() != Precision::bf16 || (in_bf16_ = storage.in_bf16)) return;
-    const auto copy = std::make_shared<cuda::Workspace>(o.tensor->size() * 2);
-    cuda::launch(ToBf16(), o.tensor->size(), gpu().computation(), TensorMemory::data(*o.tensor),
+    if (precision() != Precision::bf16 || o.columns_in_bf16 > 0 || (in_bf16_ = storage.in_bf16)) return;
+    const Index size = o.tensor->size();
+    const auto copy = std::make_shared<cuda::Workspace>(size * 2);
+    cuda::launch(ToBf16{size, size}, size, gpu().computation(), TensorMemory::data(*o.tensor),
                  copy->data<std::uint16_t>());
     in_bf16_ = copy;
     if (storage.purpose() == Purpose::parameters) storage.in_bf16 = copy;
@@ -44,7 +50,10 @@ class Factor {
     return TensorMemory::data(*operand_.tensor);
   }
   cublasOperation_t order() const { return operand_.is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
-  Index row_length() const { return operand_.tensor->shape().back(); }
+  /// The distance of rows, in numbers. A row in bf16 may end with half an element.
+  Index row_length() const {
+    return operand_.tensor->shape().back() * (operand_.columns_in_bf16 > 0 ? 2 : 1);
+  }
 
  private:
   Operand operand_;
@@ -75,3 +84,18 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
 }
 
 }  // namespace shard::runtime
+
+namespace shard {
+
+Tensor to_bf16(const Tensor& matrix, SourceLine where) {
+  const CallSite call(where);
+  require_matrix("to_bf16", matrix);
+  runtime::note_elementwise("to_bf16", matrix.size());
+  const Index n = matrix.extent(1), m = matrix.extent(0);
+  Tensor pairs = TensorMemory::make({m, columns_of_pairs(n)});
+  cuda::launch(runtime::ToBf16{n, 2 * columns_of_pairs(n)}, 2 * pairs.size(), cuda::gpu().computation(),
+               TensorMemory::data(matrix), reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
+  return pairs;
+}
+
+}  // namespace shard

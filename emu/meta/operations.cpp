@@ -67,6 +67,13 @@ void update(const char* call, Rows w, const Tensor& g, SourceLine where) {
 
 void runtime::product(Operand, Operand, Tensor&, Extents, float) {}
 
+Tensor to_bf16(const Tensor& matrix, SourceLine where) {
+  const CallSite call(where);
+  require_matrix("to_bf16", matrix);
+  note_elementwise("to_bf16", matrix.size());
+  return TensorMemory::make({matrix.extent(0), columns_of_pairs(matrix.extent(1))});
+}
+
 Tensor relu(const Tensor& z, SourceLine where) {
   return mapped("relu", z, where);
 }

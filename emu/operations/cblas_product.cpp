@@ -2,6 +2,7 @@
 
 #include <cblas.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "emu/operations/host_memory.hpp"
 #include "engine/device/error.hpp"
+#include "engine/device/runtime/notes.hpp"
 #include "engine/device/runtime/operations/matmul.hpp"
 
 namespace shard::runtime {
@@ -26,19 +28,37 @@ float without_low_bits(float x, int bits) {
   return std::bit_cast<float>((pattern + half) >> bits << bits);
 }
 
+/// Two numbers in bf16, the upper halves of float32, in the memory of one element.
+using Pair = std::array<std::uint16_t, 2>;
+constexpr int bits_left_out = 16;
+
 /// An operand in the current precision: the tensor itself, or a rounded copy. The ledger does not book the
 /// copy, since a GPU rounds without one.
 class Rounded {
  public:
-  explicit Rounded(const Tensor& t) : data_(TensorMemory::data(t)) {
+  explicit Rounded(Operand o) : data_(TensorMemory::data(*o.tensor)) {
     if (precision() == Precision::float32) return;
-    const int bits = precision() == Precision::tf32 ? 13 : 16;  // 11 and 8 of float32's 24 bits remain
-    for (float x : TensorMemory::span(t)) copy_.push_back(without_low_bits(x, bits));
+    if (o.columns_in_bf16 > 0)
+      read_pairs(*o.tensor, o.columns_in_bf16);
+    else
+      round(*o.tensor, precision() == Precision::tf32 ? 13 : bits_left_out);  // 11 or 8 bits remain
     data_ = copy_.data();
   }
   const float* data() const { return data_; }
 
  private:
+  void round(const Tensor& t, int bits) {
+    for (float x : TensorMemory::span(t)) copy_.push_back(without_low_bits(x, bits));
+  }
+  void read_pairs(const Tensor& t, Index columns) {
+    Index column = 0;
+    for (float element : TensorMemory::span(t))
+      for (std::uint16_t upper : std::bit_cast<Pair>(element)) {
+        if (column < columns) copy_.push_back(std::bit_cast<float>(std::uint32_t{upper} << bits_left_out));
+        column = (column + 1) % (2 * t.extent(1));
+      }
+  }
+
   const float* data_;
   std::vector<float> copy_;
 };
@@ -53,9 +73,9 @@ int blas_size(Index extent) {
 }  // namespace
 
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
-  auto row_length = [](Operand o) { return blas_size(o.tensor->shape().back()); };
+  auto row_length = [](Operand o) { return blas_size(o.shape().back()); };
   auto order = [](Operand o) { return o.is_transposed ? CblasTrans : CblasNoTrans; };
-  const Rounded left(*a.tensor), right(*b.tensor);
+  const Rounded left(a), right(b);
   for (Index i = 0; i < e.count; ++i)
     cblas_sgemm(CblasRowMajor, order(a), order(b), blas_size(e.m), blas_size(e.n), blas_size(e.k), 1.0F,
                 left.data() + i * e.m * e.k, row_length(a), right.data() + i * e.k * e.n, row_length(b), keep,
@@ -63,3 +83,26 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
 }
 
 }  // namespace shard::runtime
+
+namespace shard {
+
+Tensor to_bf16(const Tensor& matrix, SourceLine where) {
+  const CallSite call(where);
+  require_matrix("to_bf16", matrix);
+  runtime::note_elementwise("to_bf16", matrix.size());
+  const Index n = matrix.extent(1);
+  Tensor pairs = TensorMemory::make({matrix.extent(0), columns_of_pairs(n)});
+  const float* from = TensorMemory::data(matrix);
+  float* to = TensorMemory::data(pairs);
+  for (Index row = 0; row < matrix.extent(0); ++row, from += n)
+    for (Index column = 0; column < n; column += 2) {
+      auto upper = [&](Index at) {
+        const float x = at < n ? runtime::without_low_bits(from[at], runtime::bits_left_out) : 0;
+        return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> runtime::bits_left_out);
+      };
+      *to++ = std::bit_cast<float>(runtime::Pair{upper(column), upper(column + 1)});
+    }
+  return pairs;
+}
+
+}  // namespace shard

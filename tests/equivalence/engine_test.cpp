@@ -207,6 +207,21 @@ TEST_CASE("products in tf32 round their operands to 11 bits, of two as near to t
   CHECK(read.to_host() == std::vector<float>{1 + 0x1p-10F, 1, 1 + 0x1p-9F, -1, 2048, 2052});
 }
 
+TEST_CASE("a factor in bf16 gives the products of one that products round, also transposed, with odd rows") {
+  const Tensor a = Tensor::from_host({2, 3}, std::vector<float>{1, 257, -3.01F, 0x1p-9F, 5, 1 + 0x1p-8F});
+  const Tensor b =
+      Tensor::from_host({3, 3}, std::vector<float>{1, 2, 3, -0.3F, 1e30F, 7, 8, INFINITY, 1.01F});
+  set_precision(Precision::bf16);
+  const Tensor pairs = to_bf16(b);
+  CHECK(pairs.shape() == Shape{3, 2});
+  for (bool is_transposed : {false, true})
+    CHECK(matmul(a, Operand(pairs, is_transposed, 3)).to_host() ==
+          matmul(a, Operand(b, is_transposed)).to_host());
+  REFUSED("", matmul(a, Operand(pairs, false, 5)));
+  set_precision(Precision::float32);
+  REFUSED("", matmul(a, Operand(pairs, false, 3)));
+}
+
 TEST_CASE("mean squared error: over the global batch, each row once") {
   MeanSquaredError loss(4, 2, [](Range rows) { return Tensor({rows.size(), 2}); });  // targets of 0
   Tensor first = loss.gradient(Tensor::from_host({1, 2}, std::vector<float>{1, 2}), 0);

@@ -69,7 +69,8 @@ struct Case {
   ExactProblem exact_problem(std::uint64_t seed) const { return network->exact_problem(batch, seed); }
   /// The arguments of a closed form, on this device.
   Setting setting(bool input_grad, std::shared_ptr<const StepData> data) const {
-    return {network.get(), batch, input_grad, group().num_devices(), group().device_id(), std::move(data)};
+    return {network.get(),       batch,           input_grad, group().num_devices(),
+            group().device_id(), std::move(data), precision()};
   }
   /// The number of parameters times the number of rows: a measure of the work.
   Index size() const {

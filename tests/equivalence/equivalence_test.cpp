@@ -176,6 +176,7 @@ TEST_CASE(
     Adam adam({});
     for (int step = 0; step < 3; ++step) {
       INFO("step " << step);
+      set_precision(step < 2 ? Precision::float32 : Precision::bf16);
       const Tensor all_grads = to_device(problem.output_grad);
       Gradients gradients = booked_step(*engine, problem, all_grads);
       adam.step(*engine, gradients);
@@ -196,6 +197,7 @@ TEST_CASE(
       CHECK(ledger().live(Purpose::parameters) == costs.parameter_bytes);
       CHECK(ledger().live(Purpose::gradients) == costs.trained());
     }
+    set_precision(Precision::float32);
   });
 }
 

@@ -1,6 +1,8 @@
 /// Chapter 06: weights that are kept between forward and backward.
 
 #include "06_fully_sharded/keep.hpp"
+#include "06_fully_sharded/prefetch.hpp"
+#include "06_fully_sharded/zero2.hpp"
 #include "06_fully_sharded/zero3.hpp"
 #include "engine/engines/optimizer.hpp"
 #include "engine/weights/checkpoint.hpp"
@@ -29,7 +31,12 @@ struct Trained {
   ExactProblem problem = make_exact_problem(model, batch, 3);
   Engine engine{testing::group()};
 
-  Trained() { engine.load_checkpoint(*host_checkpoint(problem.weights, "test")); }
+  /// `factor`: of all weights, so that they are no integers.
+  explicit Trained(float factor = 1) {
+    for (auto& [name, weights] : problem.weights)
+      for (float& w : weights.values) w *= factor;
+    engine.load_checkpoint(*host_checkpoint(problem.weights, "test"));
+  }
   void forward() { engine.forward(my_rows_of(problem.input)); }
   Gradients backward() { return engine.backward(my_rows_of(problem.output_grad)); }
 };
@@ -38,16 +45,30 @@ Traffic gathered() {
   return ledger().traffic(Collective::all_gather);
 }
 
+std::map<std::string, std::vector<float>> values_of(const Gradients& gradients) {
+  std::map<std::string, std::vector<float>> values;
+  for (const auto& [name, gradient] : gradients) values[name] = gradient.local().to_host();
+  return values;
+}
+
 /// The gradients of a backward pass whose forward pass came before a step of the optimizer.
 template <class Engine>
-std::map<std::string, std::vector<float>> gradients_across_a_step() {
+auto gradients_across_a_step() {
   Trained<Engine> t;
   t.forward();
   t.forward();
   IntegerOptimizer([](const std::string&) { return false; }).step(t.engine, t.backward());
-  std::map<std::string, std::vector<float>> values;
-  for (const auto& [name, gradient] : t.backward()) values[name] = gradient.local().to_host();
-  return values;
+  return values_of(t.backward());
+}
+
+template <class Engine>
+auto gradients_in(Precision precision) {
+  set_precision(precision);
+  Trained<Engine> t(1.1F);
+  t.forward();
+  const Gradients gradients = t.backward();
+  set_precision(Precision::float32);
+  return values_of(gradients);
 }
 
 }  // namespace
@@ -99,4 +120,13 @@ TEST_CASE("a forward pass without a tape uses weights that are there, and keeps 
 
 TEST_CASE("weights kept across a step of the optimizer are not used after it") {
   CHECK(gradients_across_a_step<Zero3Keep>() == gradients_across_a_step<Zero3>());
+}
+
+TEST_CASE("in bf16, weights that are rounded before they are gathered give the gradients of whole weights") {
+  const auto expected = gradients_in<Zero2>(Precision::bf16);
+  CHECK(gradients_in<Zero3>(Precision::bf16) == expected);
+  CHECK(gradients_in<Zero3Keep>(Precision::bf16) == expected);
+  CHECK(gradients_in<Zero3Prefetch>(Precision::bf16) == expected);
+  const bool is_rounded = gradients_in<Zero2>(Precision::float32) != expected;
+  CHECK((is_rounded || group().device_id() > 0));  // the last devices may have no rows
 }

@@ -16,8 +16,12 @@ namespace shard {
 struct Operand {
   const Tensor* tensor;
   bool is_transposed = false;
+  Index columns_in_bf16 = 0;  ///< if not 0, the tensor is to_bf16's result for a matrix of so many columns
 
-  Operand(const Tensor& matrix, bool transpose = false) : tensor(&matrix), is_transposed(transpose) {}
+  Operand(const Tensor& matrix, bool transpose = false, Index of_bf16 = 0)
+      : tensor(&matrix), is_transposed(transpose), columns_in_bf16(of_bf16) {}
+  /// The matrix's shape as it is stored: not transposed, and in numbers, also if two lie in one element.
+  Shape shape() const;
 };
 inline Operand transposed(const Tensor& matrix) {
   return {matrix, true};
@@ -28,6 +32,13 @@ enum class Precision { float32, tf32, bf16 };
 /// Sets the precision of this device's products from now on. Until the first call it is float32.
 void set_precision(Precision precision);
 Precision precision();
+/// A matrix (m, n) rounded to bf16 (to nearest, ties to even), for products in this precision. Two numbers of a row lie
+/// in one element: (m, ⌈n/2⌉).
+Tensor to_bf16(const Tensor& matrix, SourceLine where = SourceLine::current());
+/// The columns of to_bf16's result, ⌈n/2⌉.
+constexpr Index columns_of_pairs(Index n) {
+  return (n + 1) / 2;
+}
 
 /// The product of (m, k) and (k, n), of shape (m, n). A transposed operand is not copied. The product of stacks
 /// (b, m, k) and (b, k, n) has the product of each pair, (b, m, n).

@@ -42,6 +42,21 @@ Gradients ShardedEngine::forward_backward(Tensor x, const LossGradient& loss_gra
   return backward(std::move(dout));
 }
 
+/// Rounded rows are held until the caller waits, so that the bytes held do not depend on timing.
+Future<ReplicatedFactor> ShardedEngine::all_gather_factor_async(const Sharded<0>& s, SourceLine where) {
+  const CallSite call(where);
+  Communicator& group = s.group();
+  const bool is_in_bf16 = precision() == Precision::bf16;
+  const auto rounded = std::make_shared<const Tensor>(is_in_bf16 ? to_bf16(s.local()) : Tensor());
+  const Tensor& rows = is_in_bf16 ? *rounded : s.local();
+  const Shape global = s.global_shape(), whole_shape = {global[0], rows.extent(1)};
+  return group.all_gather_async(rows, 0, whole_shape)
+      .then([&group, global, whole_shape, is_in_bf16, rounded](Tensor whole) {
+        detail::require_result("all_gather", whole_shape, whole.shape());
+        return ReplicatedFactor(group, std::move(whole), global, is_in_bf16);
+      });
+}
+
 Range ShardedEngine::input_rows(Index batch) const {
   Placement placement = input_layout();
   if (!placement.is_here(group())) return {0, 0};
@@ -143,6 +158,7 @@ Owned ShardedEngine::load_owned(const Checkpoint& checkpoint, const std::string&
 
 /// \cond
 template class Future<Replicated>;
+template class Future<ReplicatedFactor>;
 template class Future<Sharded<0>>;
 template class Future<Sharded<1>>;
 template Future<Sharded<0>> ShardedEngine::reduce_scatter_async<0>(Partial&&, SourceLine);

@@ -128,6 +128,14 @@ class ShardedEngine {
   Future<Replicated> all_gather_async(Sharded<Axis>&& s, SourceLine where = SourceLine::current());
   template <int Axis>
   Future<Replicated> all_gather_async(const Sharded<Axis>& s, SourceLine where = SourceLine::current());
+  /// The whole of a matrix of which this device keeps rows, for products alone. Where products round to bf16, the rows
+  /// are rounded before they are sent: the same products, and half the bytes. (MixedPrecision's param_dtype in
+  /// PyTorch's FSDP, Zhao et al. 2023.)
+  ReplicatedFactor all_gather_factor(const Sharded<0>& s, SourceLine where = SourceLine::current()) {
+    return all_gather_factor_async(s, where).get(where);
+  }
+  Future<ReplicatedFactor> all_gather_factor_async(const Sharded<0>& s,
+                                                   SourceLine where = SourceLine::current());
   /// This device's slice of a tensor that it holds whole. Needs no communication.
   template <int Axis>
   Sharded<Axis> shard(const Replicated& r, SourceLine where = SourceLine::current());
@@ -330,6 +338,7 @@ std::vector<L> ShardedEngine::load_all(const Checkpoint& checkpoint, const std::
 // for declarations without a class.)
 /// \cond
 extern template class Future<Replicated>;
+extern template class Future<ReplicatedFactor>;
 extern template class Future<Sharded<0>>;
 extern template class Future<Sharded<1>>;
 extern template Future<Sharded<0>> ShardedEngine::reduce_scatter_async<0>(Partial&&, SourceLine);

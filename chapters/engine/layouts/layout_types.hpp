@@ -118,6 +118,19 @@ class Replicated : public detail::LayoutBase {
   /// @}
 };
 
+/// Every device holds the whole matrix, for products alone. It may be in bf16, two numbers in one element.
+class ReplicatedFactor : public detail::LayoutBase {
+ public:
+  ReplicatedFactor() = default;
+  /// `whole`: the matrix, of shape `global`, or to_bf16's result for it.
+  ReplicatedFactor(Communicator& group, Tensor whole, Shape global, bool is_in_bf16)
+      : LayoutBase(group, std::move(whole), std::move(global)), is_in_bf16_(is_in_bf16) {}
+
+ private:
+  friend struct detail::Access;
+  bool is_in_bf16_ = false;
+};
+
 /// Every device holds a slice along `Axis`.
 template <int Axis>
 class Sharded : public detail::LayoutBase {
@@ -253,6 +266,12 @@ struct Access {
   template <class L>
   static const Tensor& tensor(const L& laid) {
     return laid.local_;
+  }
+  template <class L>
+  static Operand operand(const L& laid, bool is_transposed) {
+    if constexpr (std::same_as<L, ReplicatedFactor>)
+      return {laid.local_, is_transposed, laid.is_in_bf16_ ? laid.global_[1] : 0};
+    return {laid.local_, is_transposed};
   }
   template <class L>
   static Tensor take(L&& laid) {

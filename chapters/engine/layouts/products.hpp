@@ -38,6 +38,7 @@ requires(Axis < 2) struct ReadAs<Transposed<Sharded<Axis>>> {
 /// The products that need no communication, with the layout of the result. (Declared only, as a table.)
 Replicated product_of(Replicated&, Replicated&);
 Sharded<0> product_of(Sharded<0>&, Replicated&);
+Sharded<0> product_of(Sharded<0>&, ReplicatedFactor&);
 Sharded<1> product_of(Replicated&, Sharded<1>&);
 Partial product_of(Sharded<1>&, Sharded<0>&);
 Partial product_of(Partial&, Replicated&);
@@ -121,7 +122,7 @@ auto matmul(const A& a, const B& b, SourceLine where = SourceLine::current()) {
   if constexpr (std::same_as<Result, Partial> && detail::Slice<decltype(x)>)
     detail::require_same_cut("matmul", {x_local.extent(tx ? 0 : 1)}, x_place, {y_local.extent(ty ? 1 : 0)},
                              y_place);
-  Tensor local = matmul(Operand(x_local, tx), Operand(y_local, ty));
+  Tensor local = matmul(detail::Access::operand(x, tx), detail::Access::operand(y, ty));
   return detail::Access::make<Result>(x.group(), std::move(local), std::move(global),
                                       std::same_as<Result, Sharded<1>> ? y_place : x_place);
 }

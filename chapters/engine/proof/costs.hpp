@@ -15,7 +15,7 @@
 
 #include "engine/device/books/collective_costs.hpp"
 #include "engine/device/books/ledger.hpp"
-#include "engine/device/split.hpp"
+#include "engine/device/operations.hpp"
 
 namespace shard {
 
@@ -37,6 +37,7 @@ struct Setting {
   int devices = 1;
   int device = 0;                                  ///< the one whose costs are computed
   std::shared_ptr<const StepData> data = nullptr;  ///< for workloads whose costs depend on it
+  Precision precision = Precision::float32;        ///< of products
 };
 
 /// What one device sends, computes and holds in a step: forward, loss gradient and backward; then the

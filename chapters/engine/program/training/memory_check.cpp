@@ -44,8 +44,11 @@ void require_room(const Communicator& group, const std::optional<Room>& room, do
 /// The most bytes that each device holds in a step with this number of rows.
 std::vector<Index> step_bytes(Communicator& group, const Variant& variant, const Workload& network,
                               const Arguments& arguments, Index rows) {
-  const Setting mine{
-      .workload = &network, .batch = rows, .devices = group.num_devices(), .device = group.device_id()};
+  const Setting mine{.workload = &network,
+                     .batch = rows,
+                     .devices = group.num_devices(),
+                     .device = group.device_id(),
+                     .precision = precision()};
   const Costs costs = variant.costs(mine, arguments.options);
   return group.exchange("bytes of a step",
                         costs.step_peak_bytes(state_per_element(arguments), arguments.steps == 1));

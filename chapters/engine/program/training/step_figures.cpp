@@ -38,7 +38,8 @@ void StepFigures::add(const Run& run, const ShardedEngine& engine, const Optimiz
                               .input_grad = input_grad,
                               .devices = run.group.num_devices(),
                               .device = run.group.device_id(),
-                              .data = run.network.step_data(engine)},
+                              .data = run.network.step_data(engine),
+                              .precision = precision()},
                              run.arguments.options);
   };
   std::optional<Costs> costs;

@@ -45,19 +45,27 @@ void require_shape(const char* call, const Shape& expected, const Tensor& given)
 namespace {
 
 std::string describe(Operand o) {
-  return to_string(o.tensor->shape()) + (o.is_transposed ? " transposed" : "");
+  return to_string(o.shape()) + (o.is_transposed ? " transposed" : "");
 }
 
 }  // namespace
 
+Shape Operand::shape() const {
+  return columns_in_bf16 == 0 ? tensor->shape() : Shape{tensor->extent(0), columns_in_bf16};
+}
+
 Extents extents_of_product(Operand a, Operand b) {
   const int rank = a.tensor->rank();
   auto extent = [=](Operand o, int axis) {
-    return o.tensor->extent(rank - 2 + (o.is_transposed ? 1 - axis : axis));
+    return o.shape()[static_cast<std::size_t>(rank - 2 + (o.is_transposed ? 1 - axis : axis))];
   };
   auto count = [=](Operand o) { return rank == 3 ? o.tensor->extent(0) : 1; };
-  if ((rank != 2 && rank != 3) || b.tensor->rank() != rank || extent(a, 1) != extent(b, 0) ||
-      count(a) != count(b))
+  auto has_its_columns = [](Operand o) {
+    const Index n = o.columns_in_bf16;
+    return n == 0 || (o.tensor->rank() == 2 && o.tensor->extent(1) == columns_of_pairs(n));
+  };
+  if ((rank != 2 && rank != 3) || b.tensor->rank() != rank || !has_its_columns(a) || !has_its_columns(b) ||
+      extent(a, 1) != extent(b, 0) || count(a) != count(b))
     refuse(Code::argument, "matmul", "matrices (m, k) and (k, n), or stacks of as many",
            describe(a) + " and " + describe(b));
   return {extent(a, 0), extent(a, 1), extent(b, 1), count(a)};

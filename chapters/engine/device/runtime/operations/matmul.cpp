@@ -17,6 +17,8 @@ struct PrecisionOfProducts {
 
 void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
   runtime::stream().advance_during_work();
+  if (a.columns_in_bf16 + b.columns_in_bf16 > 0 && precision() != Precision::bf16)
+    refuse(Code::argument, "matmul", "operands in bf16 only where products round to it", "another precision");
   if (e.m == 0 || e.n == 0 || e.k == 0 || e.count == 0) return;
   runtime::note_product(a, b, c, keep != 0, 2 * e.count * e.m * e.n * e.k);
   runtime::product(a, b, c, e, keep);

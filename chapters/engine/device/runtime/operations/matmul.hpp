@@ -4,7 +4,8 @@
 
 namespace shard::runtime {
 
-/// c = a b + keep c, in `precision()`. No extent is 0. Each backend implements it.
+/// c = a b + keep c, in `precision()`. No extent is 0. Operands are in bf16 only if products are. Each backend
+/// implements it.
 void product(Operand a, Operand b, Tensor& c, Extents e, float keep);
 
 }  // namespace shard::runtime
