@@ -155,9 +155,10 @@ Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
 float* data_on(cudaStream_t stream, Tensor& t) {
   Storage* storage = TensorMemory::storage(t);
   if (storage == nullptr) return nullptr;
+  float* data = storage->data_on(stream);
   storage->from_host.clear();
   storage->in_bf16.reset();
-  return storage->data_on(stream);
+  return data;
 }
 
 const float* data_on(cudaStream_t stream, const Tensor& t) {
@@ -234,6 +235,12 @@ Storage::~Storage() {
 float* Storage::data_on(cudaStream_t stream) {
   if (stream != home_ && std::ranges::find(other_streams_, stream) == other_streams_.end())
     other_streams_.push_back(stream);
+  if (!std::exchange(is_on_gpu, true)) {
+    cuda::upload(data_, 0, from_host, 1);
+    cuda::Event uploaded;
+    uploaded.record(gpu().computation());
+    uploaded.make_wait(stream);
+  }
   return data_;
 }
 
@@ -274,8 +281,12 @@ Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine 
   Tensor t = TensorMemory::make(std::move(shape));
   require_values("from_host", t, values);
   if (values.empty()) return t;
-  cuda::upload(TensorMemory::data(t), 0, values, 1);
-  if (values.size_bytes() <= cuda::small) t.storage_->from_host.assign(values.begin(), values.end());
+  if (values.size_bytes() > cuda::page_locked) {
+    cuda::upload(TensorMemory::data(t), 0, values, 1);
+  } else {
+    t.storage_->from_host.assign(values.begin(), values.end());
+    t.storage_->is_on_gpu = false;
+  }
   return t;
 }
 

@@ -28,8 +28,10 @@ class Storage {
   Purpose purpose() const { return purpose_; }
   void charge_to(Purpose purpose);
 
-  /// All elements of a small tensor, from the host, until work may write to it: reading them needs no wait.
+  /// All elements of a small tensor that came from the host, until work may write to it: reading them needs no wait.
+  /// They are copied to the GPU when work first reads them.
   std::vector<float> from_host;
+  bool is_on_gpu = true;
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
   std::shared_ptr<cuda::Workspace> on_host;
   bool is_written_on_host = false;
@@ -112,16 +114,21 @@ class DeviceCopy {
   explicit DeviceCopy(std::span<const T> numbers) : DeviceCopy(numbers.data(), numbers.size_bytes()) {}
   template <class T>
   explicit DeviceCopy(const std::vector<T>& numbers) : DeviceCopy(std::span<const T>(numbers)) {}
+  /// A part of the copy of the whole list.
+  explicit DeviceCopy(const Indices& some) : DeviceCopy(some.whole()) {
+    offset_ = static_cast<std::size_t>(some.begin() - some.whole().data()) * sizeof(Index);
+  }
 
   template <class T>
   const T* data() const {
-    return memory_->data<T>();
+    return memory_->data<T>() + offset_ / sizeof(T);
   }
 
  private:
   DeviceCopy(const void* numbers, std::size_t bytes);
 
   std::shared_ptr<const Workspace> memory_;
+  std::size_t offset_ = 0;
 };
 
 /// Frees all memory that no tensor holds, kept copies too.

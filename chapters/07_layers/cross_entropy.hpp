@@ -17,12 +17,12 @@ class LossLayer : public Layer {
   void load_checkpoint(const Checkpoint& c) override {
     Range rows = {0, c.shape("labels").at(0)};
     if (std::same_as<L, Sharded<0>>) rows = part(rows.end, num_devices(), device_id());
-    for (float label : c.slice("labels", 0, rows.begin, rows.end).to_host())
-      tokens_.labels.push_back(static_cast<Index>(label));
+    const std::vector<float> labels = c.slice("labels", 0, rows.begin, rows.end).to_host();
+    tokens_.set({}, {labels.begin(), labels.end()});
   }
   Placement input_layout() const override { return layout_of<L>(); }
   Gradients backward(Tensor dloss) override {
-    const std::vector<float> of_rows(tokens_.labels.size(), dloss.to_host()[0]);
+    const std::vector<float> of_rows(static_cast<std::size_t>(tokens_.labels.size()), dloss.to_host()[0]);
     const Tensor dlosses = Tensor::from_host({std::ssize(of_rows), 1}, of_rows);  // (B, 1)
     Gradients gradients;
     gradients.put(Gradients::input_grad,

@@ -102,10 +102,9 @@ inline Tensor labels_of(const Tokens& t) {  // (b, S)
 /// The tokens of some sequences, of which a device knows no more than the labels, if any.
 inline Tokens tokens_of(Index sequences, Index length, const Tensor& labels) {
   const std::vector<float> all = labels.to_host();
-  return {.sequences = sequences,
-          .length = length,
-          .labels = {all.begin(), all.end()},
-          .positions = positions_from(0, length)};
+  Tokens tokens{.sequences = sequences, .length = length, .positions = positions_from(0, length)};
+  tokens.set({}, {all.begin(), all.end()});
+  return tokens;
 }
 /// @}
 

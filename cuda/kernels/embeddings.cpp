@@ -99,11 +99,11 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
   return rotated("rotate_backward", std::move(dt), positions, head_dim, base, -1);
 }
 
-void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
-  if (into.size() == 0 || at.empty()) return;
+  if (into.size() == 0 || at.size() == 0) return;
   const DeviceCopy targets(at);
   const Index count = rows.extent(0), bytes = count * static_cast<Index>(sizeof(Index));
   cuda::Workspace next(bytes), is_first(bytes);
@@ -115,7 +115,7 @@ void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& int
 }
 
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
-                        std::span<const Index> labels, ExponentialBase base, SourceLine where) {
+                        const Indices& labels, ExponentialBase base, SourceLine where) {
   const CallSite call(where);
   note_elementwise("losses_of_labels", of_labels.size());
   require_losses(largest, sums, of_labels, labels);
@@ -127,8 +127,7 @@ Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor&
   return losses;
 }
 
-Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
-                           SourceLine where) {
+Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values, SourceLine where) {
   const CallSite call(where);
   note_elementwise("subtract_at_columns", values.size());
   require_subtrahends(t, columns, values);

@@ -113,7 +113,7 @@ void launch(Kernel kernel, Index n, Args... args) {
 }
 
 /// Without `weights`, all are 1.
-Tensor combined(const Tensor& rows, std::span<const Index> slots, const Shape& shape, Index k,
+Tensor combined(const Tensor& rows, const Indices& slots, const Shape& shape, Index k,
                 const Tensor* weights) {
   Tensor sums = TensorMemory::make(shape);
   note_elementwise("combine_rows", k * sums.size());
@@ -168,7 +168,7 @@ std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   return cuda::HostCopy(found.data<Index>(), static_cast<std::size_t>(bytes)).numbers<Index>();
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
+Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor taken(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
@@ -179,7 +179,7 @@ Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, So
   return taken;
 }
 
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n, SourceLine where) {
+Tensor put_columns(const Tensor& values, const Indices& columns, Index n, SourceLine where) {
   const CallSite call(where);
   Tensor all(shape_of_put(values, columns, n));
   note_elementwise("put_columns", values.size());
@@ -189,7 +189,7 @@ Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n
   return all;
 }
 
-Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where) {
+Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where) {
   const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
@@ -199,7 +199,7 @@ Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where)
   return rows;
 }
 
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
@@ -208,7 +208,7 @@ void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, S
          TensorMemory::data(into));
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at, SourceLine where) {
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, const Indices& at, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
@@ -218,19 +218,17 @@ Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> a
   return std::move(rows);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
-                    SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, const Tensor& weights, SourceLine where) {
   const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, weights), weights.extent(1), &weights);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k, SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, k), k, nullptr);
 }
 
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
-                SourceLine where) {
+Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());

@@ -224,55 +224,53 @@ std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   return columns_in_turn(t.extent(0), k, t.extent(1));
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
+Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
   return taken;
 }
 
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n, SourceLine where) {
+Tensor put_columns(const Tensor& values, const Indices& columns, Index n, SourceLine where) {
   const CallSite call(where);
   note_elementwise("put_columns", values.size());
   return TensorMemory::make(shape_of_put(values, columns, n));
 }
 
-Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where) {
+Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where) {
   const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
   return rows;
 }
 
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at, SourceLine where) {
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, const Indices& at, SourceLine where) {
   const CallSite call(where);
   require_factors(rows, factors, at);
   return mapped("scale_rows", std::move(rows), where);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
-                    SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, const Tensor& weights, SourceLine where) {
   const CallSite call(where);
   Tensor sums = TensorMemory::make(shape_of_combined(rows, slots, weights));
   note_elementwise("combine_rows", weights.extent(1) * sums.size());
   return sums;
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k, SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor sums = TensorMemory::make(shape_of_combined(rows, slots, k));
   note_elementwise("combine_rows", k * sums.size());
   return sums;
 }
 
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
-                SourceLine where) {
+Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   note_elementwise("dot_rows", k * t.size());
   return TensorMemory::make(shape_of_dots(t, rows, slots, k));
@@ -316,21 +314,20 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
   return mapped("rotate_backward", std::move(dt), where);
 }
 
-void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
 }
 
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
-                        std::span<const Index> labels, ExponentialBase, SourceLine where) {
+                        const Indices& labels, ExponentialBase, SourceLine where) {
   const CallSite call(where);
   require_losses(largest, sums, of_labels, labels);
   return mapped("losses_of_labels", of_labels, where);
 }
 
-Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
-                           SourceLine where) {
+Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values, SourceLine where) {
   const CallSite call(where);
   note_elementwise("subtract_at_columns", values.size());
   require_subtrahends(t, columns, values);

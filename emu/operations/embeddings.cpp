@@ -50,27 +50,27 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
   return rotated("rotate_backward", std::move(dt), positions, head_dim, base, -1);
 }
 
-void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_add_rows", rows.size());
   require_addends(rows, at, into);
   const Index width = rows.extent(1);
-  for (std::size_t i = 0; i < at.size(); ++i) {
+  for (Index i = 0; i < at.size(); ++i) {
     if (at[i] == no_slot) continue;
-    const float* from = row_of(rows, static_cast<Index>(i));
+    const float* from = row_of(rows, i);
     float* to = row_of(into, at[i]);
     for (Index c = 0; c < width; ++c) to[c] += from[c];
   }
 }
 
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
-                        std::span<const Index> labels, ExponentialBase base, SourceLine where) {
+                        const Indices& labels, ExponentialBase base, SourceLine where) {
   const CallSite call(where);
   note_elementwise("losses_of_labels", of_labels.size());
   require_losses(largest, sums, of_labels, labels);
   Tensor losses(of_labels.shape());
   for (Index i = 0; i < losses.size(); ++i) {
-    if (labels[static_cast<std::size_t>(i)] < 0) continue;
+    if (labels[i] < 0) continue;
     const double sum = TensorMemory::data(sums)[i],
                  log = base == ExponentialBase::two ? std::log2(sum) : std::log(sum);
     TensorMemory::data(losses)[i] = static_cast<float>(double{TensorMemory::data(largest)[i]} + log -
@@ -79,14 +79,13 @@ Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor&
   return losses;
 }
 
-Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
-                           SourceLine where) {
+Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values, SourceLine where) {
   const CallSite call(where);
   note_elementwise("subtract_at_columns", values.size());
   require_subtrahends(t, columns, values);
   const Index k = values.extent(1);
   for (Index i = 0; i < values.size(); ++i) {
-    const Index column = columns[static_cast<std::size_t>(i)];
+    const Index column = columns[i];
     if (column != no_slot) row_of(t, i / k)[column] -= TensorMemory::data(values)[i];
   }
   return std::move(t);

@@ -17,14 +17,13 @@ namespace {
 
 /// Row i of the result is the sum of weight(i, r) · rows[slots(i, r)].
 template <class Weight>
-Tensor combined(const Tensor& rows, std::span<const Index> slots, Shape shape, Index k,
-                const Weight& weight) {
+Tensor combined(const Tensor& rows, const Indices& slots, Shape shape, Index k, const Weight& weight) {
   const Index m = shape[0], d = shape[1];
   Tensor sums(std::move(shape));
   note_elementwise("combine_rows", k * sums.size());
   for (Index i = 0; i < m; ++i)
     for (Index r = 0; r < k; ++r) {
-      const Index slot = slots[static_cast<std::size_t>(i * k + r)];
+      const Index slot = slots[i * k + r];
       if (slot == no_slot) continue;
       const float* from = row_of(rows, slot);
       float* to = row_of(sums, i);
@@ -96,78 +95,74 @@ std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
   return columns;
 }
 
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k, SourceLine where) {
+Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor taken = TensorMemory::make(shape_of_taken(t, columns, k));
   note_elementwise("take_columns", taken.size());
   for (Index i = 0; i < taken.size(); ++i) {
-    const Index column = columns[static_cast<std::size_t>(i)];
+    const Index column = columns[i];
     TensorMemory::data(taken)[i] = column == no_slot ? 0 : row_of(t, i / k)[column];
   }
   return taken;
 }
 
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n, SourceLine where) {
+Tensor put_columns(const Tensor& values, const Indices& columns, Index n, SourceLine where) {
   const CallSite call(where);
   Tensor all(shape_of_put(values, columns, n));
   note_elementwise("put_columns", values.size());
   const Index k = values.extent(1);
-  for (Index i = 0; i < values.size(); ++i)
-    row_of(all, i / k)[columns[static_cast<std::size_t>(i)]] = TensorMemory::data(values)[i];
+  for (Index i = 0; i < values.size(); ++i) row_of(all, i / k)[columns[i]] = TensorMemory::data(values)[i];
   return all;
 }
 
-Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where) {
+Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where) {
   const CallSite call(where);
   Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
   note_elementwise("gather_rows", rows.size());
-  for (Index i = 0; i < rows.extent(0); ++i)
-    std::copy_n(row_of(t, at[static_cast<std::size_t>(i)]), t.extent(1), row_of(rows, i));
+  for (Index i = 0; i < rows.extent(0); ++i) std::copy_n(row_of(t, at[i]), t.extent(1), row_of(rows, i));
   return rows;
 }
 
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into, SourceLine where) {
+void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scatter_rows", rows.size());
   require_places(rows, at, into);
   for (Index i = 0; i < rows.extent(0); ++i)
-    std::copy_n(row_of(rows, i), rows.extent(1), row_of(into, at[static_cast<std::size_t>(i)]));
+    std::copy_n(row_of(rows, i), rows.extent(1), row_of(into, at[i]));
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at, SourceLine where) {
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, const Indices& at, SourceLine where) {
   const CallSite call(where);
   note_elementwise("scale_rows", rows.size());
   require_factors(rows, factors, at);
   const Index count = rows.extent(0), width = rows.extent(1);
   for (Index i = 0; i < count; ++i) {
-    const float factor = TensorMemory::data(factors)[at[static_cast<std::size_t>(i)]];
+    const float factor = TensorMemory::data(factors)[at[i]];
     float* row = row_of(rows, i);
     for (Index c = 0; c < width; ++c) row[c] *= factor;
   }
   return std::move(rows);
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
-                    SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, const Tensor& weights, SourceLine where) {
   const CallSite call(where);
   Shape shape = shape_of_combined(rows, slots, weights);
   const float* weight = TensorMemory::data(weights);
   return combined(rows, slots, std::move(shape), weights.extent(1), [=](Index i) { return weight[i]; });
 }
 
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k, SourceLine where) {
+Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   return combined(rows, slots, shape_of_combined(rows, slots, k), k, [](Index) { return 1.0F; });
 }
 
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
-                SourceLine where) {
+Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
   const CallSite call(where);
   Tensor dots(shape_of_dots(t, rows, slots, k));
   note_elementwise("dot_rows", k * t.size());
   const Index count = dots.size(), width = t.extent(1);
   for (Index i = 0; i < count; ++i) {
-    const Index slot = slots[static_cast<std::size_t>(i)];
+    const Index slot = slots[i];
     if (slot == no_slot) continue;
     const float* a = row_of(t, i / k);
     const float* b = row_of(rows, slot);

@@ -165,9 +165,9 @@ const std::vector<Case> mistakes_in_library = {
      }},
     accepted("large_copies_beside_a_message_and_a_collective", 2,
              [] {
-               const std::vector<float> much(40000);
+               const std::vector<float> much(300000);
                auto copies = [&] {
-                 for (int i = 0; i < 20; ++i) Tensor::from_host({40000}, much);
+                 for (int i = 0; i < 10; ++i) Tensor::from_host({300000}, much);
                };
                beside_both(std::vector<std::function<void()>>(12, copies));
              }),

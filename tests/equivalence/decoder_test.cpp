@@ -39,7 +39,8 @@ TEST_CASE("decoder: in exact problems, 90 % or more of each gradient's elements 
   for (const ExactProblem& problem : problems_of(decoder())) {
     const DecoderModel& model = as_decoder(*problem.workload).model();
     const Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
-    const std::vector<Index> ids = Tokens::read(input, model.vocabulary).ids;
+    const Tokens tokens = Tokens::read(input, model.vocabulary);
+    const std::vector<Index> ids(tokens.ids.begin(), tokens.ids.end());
     check_live(problem, model.is_tied ? std::nullopt : std::optional(ids));
   }
 }

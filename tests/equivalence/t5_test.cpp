@@ -11,7 +11,7 @@ TEST_CASE("T5: in exact problems, 90 % or more of each gradient's elements that 
     const T5Model& model = as_t5(*problem.workload).model();
     const Tensor input = Tensor::from_host(problem.input.shape, problem.input.values);
     auto [source, target] = SourceAndTarget::read(input, model.vocabulary);
-    std::vector<Index> ids = source.ids;
+    std::vector<Index> ids(source.ids.begin(), source.ids.end());
     ids.insert(ids.end(), target.ids.begin(), target.ids.end());
     check_live(problem, model.is_tied ? std::nullopt : std::optional(ids));
   }

@@ -116,22 +116,22 @@ Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head
 /// @}
 
 /// \name Embeddings and labels
-/// Indices lie in the host's memory. no_slot marks a token or a label that another device has. combine_rows
+/// no_slot marks a token or a label that another device has. combine_rows
 /// looks up the embeddings of tokens, and take_columns the scores of labels.
 /// @{
 
 /// Adds row i of `rows` (k, d) to row at[i] of `into` (n, d), in ascending i. Indices may repeat. Rows with
 /// no_slot are skipped. It is the gradient of an embedding.
-void scatter_add_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
+void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into,
                       SourceLine where = SourceLine::current());
 /// The loss of each row of logits, (m, 1): largest[i] + log(sums[i]) − of_labels(i, 0), and 0 where labels[i] is
 /// negative. The logarithm is to the base. Computed in float64 and rounded once. `largest` and `sums` are (m).
 Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
-                        std::span<const Index> labels, ExponentialBase base,
+                        const Indices& labels, ExponentialBase base,
                         SourceLine where = SourceLine::current());
 /// Subtracts values(i, r) from t(i, columns[i k + r]), where `values` is (m, k) and t is (m, n). The columns of
 /// one row differ. Entries with no_slot are skipped.
-Tensor subtract_at_columns(Tensor&& t, std::span<const Index> columns, const Tensor& values,
+Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values,
                            SourceLine where = SourceLine::current());
 /// @}
 

@@ -91,9 +91,43 @@ void integer_update(Rows w, const Tensor& g, SourceLine where = SourceLine::curr
 /// @}
 
 /// \name Operations on the rows of matrices, for mixtures of experts
-/// Each row of the result depends on one or a few rows of the arguments. Indices lie in the host's memory. All
-/// functions throw Error argument for an index out of range.
+/// Each row of the result depends on one or a few rows of the arguments. All functions throw Error argument for an
+/// index out of range.
 /// @{
+
+/// A list of indices in the host's memory, or a part of one. A GPU copies the whole list when an operation first takes
+/// a part of it: what operations take of one batch should be one list.
+class Indices {
+ public:
+  Indices() = default;
+  Indices(std::vector<Index> all)
+      : whole_(std::make_shared<const std::vector<Index>>(std::move(all))), part_(*whole_) {}
+  Indices(std::span<const Index> all) : Indices(std::vector<Index>(all.begin(), all.end())) {}
+
+  /// `count` of these, from `first` on.
+  Indices part(Index first, Index count) const {
+    Indices some = *this;
+    some.part_ = part_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    return some;
+  }
+  /// The same part of another list that is as long as the whole of this one.
+  Indices same_part_of(std::vector<Index> another) const {
+    const Indices all(std::move(another));
+    return whole_ ? all.part(begin() - whole_->data(), size()) : all;
+  }
+
+  Index size() const { return std::ssize(part_); }
+  const Index* begin() const { return part_.data(); }
+  const Index* end() const { return begin() + part_.size(); }
+  Index operator[](Index i) const { return part_[static_cast<std::size_t>(i)]; }
+  operator std::span<const Index>() const { return part_; }
+  /// The list of which these are a part.
+  std::span<const Index> whole() const { return whole_ ? *whole_ : std::span<const Index>(); }
+
+ private:
+  std::shared_ptr<const std::vector<Index>> whole_;
+  std::span<const Index> part_;  // in it
+};
 
 /// exp(z) / Σ exp(z) of each row, in the memory of z. The row's largest element is subtracted first.
 Tensor softmax(Tensor&& z, SourceLine where = SourceLine::current());
@@ -112,33 +146,33 @@ void choose_in_turn(bool is_wanted);
 inline constexpr Index no_slot = -1;
 /// The elements of k columns of each row of t (m, n): (m, k). `columns` has the layout of top_k's result. For
 /// no_slot the element is 0.
-Tensor take_columns(const Tensor& t, std::span<const Index> columns, Index k,
+Tensor take_columns(const Tensor& t, const Indices& columns, Index k,
                     SourceLine where = SourceLine::current());
 /// The inverse of take_columns: a matrix (m, n) with `values` (m, k) in these columns and 0 elsewhere. The
 /// columns of one row differ.
-Tensor put_columns(const Tensor& values, std::span<const Index> columns, Index n,
+Tensor put_columns(const Tensor& values, const Indices& columns, Index n,
                    SourceLine where = SourceLine::current());
 
 /// Row i of the result is row at[i] of t.
-Tensor gather_rows(const Tensor& t, std::span<const Index> at, SourceLine where = SourceLine::current());
+Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where = SourceLine::current());
 /// The inverse of gather_rows: copies row i of `rows` to row at[i] of `into`. The at[i] differ. Other rows of
 /// `into` do not change.
-void scatter_rows(const Tensor& rows, std::span<const Index> at, Tensor& into,
+void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into,
                   SourceLine where = SourceLine::current());
 /// Multiplies row i by element at[i] of `factors`, in row-major order. Works in the rows' memory.
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, std::span<const Index> at,
+Tensor scale_rows(Tensor&& rows, const Tensor& factors, const Indices& at,
                   SourceLine where = SourceLine::current());
 
 /// Row i of the result (m, d) is Σ_r weights(i, r) · rows[slots(i, r)], in ascending r, without those of no_slot.
 /// `weights` is (m, k), `slots` has m k indices, row by row, and `rows` is (n, d).
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, const Tensor& weights,
+Tensor combine_rows(const Tensor& rows, const Indices& slots, const Tensor& weights,
                     SourceLine where = SourceLine::current());
 /// The same, with k slots for each row and every weight 1.
-Tensor combine_rows(const Tensor& rows, std::span<const Index> slots, Index k,
+Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k,
                     SourceLine where = SourceLine::current());
 /// The gradient of combine_rows with respect to its weights, (m, k). Element (i, r) is the dot product of row
 /// i of t (m, d) and row slots(i, r) of rows (n, d), or 0 for no_slot.
-Tensor dot_rows(const Tensor& t, const Tensor& rows, std::span<const Index> slots, Index k,
+Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k,
                 SourceLine where = SourceLine::current());
 /// @}
 

@@ -4,17 +4,28 @@
 
 namespace shard {
 
+namespace {
+
+/// Each row, or no_slot for one without a label: it has no loss, and its gradient is 0.
+std::vector<Index> rows_with_labels(const Tokens& tokens) {
+  std::vector<Index> rows = positions_from(0, tokens.labels.size());
+  for (Index& row : rows) row = tokens.labels[row] == no_slot ? no_slot : row;
+  return rows;
+}
+
+}  // namespace
+
 Tensor powers_of_logits(Tensor z, const Tensor& largest, const Arithmetic& how) {
   return exponentials(std::move(z), largest, how.base);
 }
 
-Tensor logits_of_labels(const Tensor& z, const std::vector<Index>& columns) {
+Tensor logits_of_labels(const Tensor& z, const Indices& columns) {
   return take_columns(z, columns, 1);
 }
 
 Tensor token_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels, const Tokens& tokens,
                     const Arithmetic& how) {
-  return how.rounded(losses_of_labels(largest, sums, of_labels, tokens.labels, how.base));
+  return how.rounded(losses_of_labels(largest, sums, of_labels, rows_with_labels(tokens), how.base));
 }
 
 Tensor cross_entropy(Tensor z, const Tokens& tokens, const Arithmetic& how, TokenSoftmax& kept) {
@@ -31,10 +42,7 @@ Tensor cross_entropy(Tensor z, const Tokens& tokens, const Arithmetic& how, Toke
 Tensor cross_entropy_backward(const Tensor& dloss, const Tokens& tokens, const Arithmetic& how,
                               TokenSoftmax kept) {
   const Index rows = dloss.extent(0);
-  std::vector<Index> of_row(static_cast<std::size_t>(rows));  // no_slot where the gradient is 0
-  for (std::size_t i = 0; i < of_row.size(); ++i)
-    of_row[i] = tokens.labels[i] == Tokens::no_label ? no_slot : static_cast<Index>(i);
-  const Tensor d = combine_rows(dloss, of_row, 1).reshaped({rows});
+  const Tensor d = combine_rows(dloss, rows_with_labels(tokens), 1).reshaped({rows});
   const Tensor ones = add_to_rows(Tensor({rows, 1}), std::array{1.0F});
   Tensor dz = scale_rows(subtract_at_columns(std::move(kept.p), kept.labels, ones), d);
   return scale(how.rounded(std::move(dz)), how.logit_scale);

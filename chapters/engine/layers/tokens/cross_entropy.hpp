@@ -10,8 +10,8 @@ namespace shard {
 
 /// The softmax of this device's columns of the vocabulary, or of whole rows.
 struct TokenSoftmax {
-  Tensor p;                   // (T, v)   the probabilities
-  std::vector<Index> labels;  // (T)      columns of p; no_slot for a label in no column of this device
+  Tensor p;        // (T, v)   the probabilities
+  Indices labels;  // (T)      columns of p; no_slot for a label in no column of this device
 };
 
 /// \name The steps of the loss, on this device's columns of the logits z (T, v)
@@ -21,7 +21,7 @@ struct TokenSoftmax {
 /// Makes logits exponents (Arithmetic), subtracts `largest` (T), and returns the powers, in the memory of z.
 Tensor powers_of_logits(Tensor z, const Tensor& largest, const Arithmetic& how);
 /// The logit of each label, (T, 1); 0 for a label in no column of this device.
-Tensor logits_of_labels(const Tensor& z, const std::vector<Index>& columns);
+Tensor logits_of_labels(const Tensor& z, const Indices& columns);
 /// The losses, (T, 1), of the rows `tokens`: 0 without a label.
 Tensor token_losses(const Tensor& largest, const Tensor& sums, const Tensor& of_labels, const Tokens& tokens,
                     const Arithmetic& how);

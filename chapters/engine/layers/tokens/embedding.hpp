@@ -15,24 +15,23 @@ concept WholeColumns = std::same_as<L, Replicated> || std::same_as<L, Owned> || 
 /// The rows of a table for these ids, (T, D), or this device's columns of them. Every device passes the same
 /// ids.
 template <WholeColumns L>
-L embedding(const L& table, const std::vector<Index>& ids, SourceLine where = SourceLine::current()) {
+L embedding(const L& table, const Indices& ids, SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   using detail::Access;
   return Access::make<L>(table.group(), gather_rows(Access::tensor(table), ids),
-                         {static_cast<Index>(ids.size()), table.global_shape()[1]}, Access::place(table));
+                         {ids.size(), table.global_shape()[1]}, Access::place(table));
 }
 /// With a divided vocabulary: S0 → P.
-Partial embedding(const Sharded<0>& table, const std::vector<Index>& ids,
-                  SourceLine where = SourceLine::current());
+Partial embedding(const Sharded<0>& table, const Indices& ids, SourceLine where = SourceLine::current());
 /// Different ids on each device give S0: `rows` of them in all, of which this device's begin at `offset`.
-Sharded<0> embedding(const Replicated& table, const std::vector<Index>& mine, Index offset, Index rows,
+Sharded<0> embedding(const Replicated& table, const Indices& mine, Index offset, Index rows,
                      SourceLine where = SourceLine::current());
 
 /// The gradient of a table (V, D): each row of dx (T, D) is added to the row of its token.
 /// @{
 /// If several devices have rows of a token, their sums are addends.
 template <WholeRows L>
-SumOverRows<L> embedding_backward(const L& dx, const std::vector<Index>& ids, Index vocabulary,
+SumOverRows<L> embedding_backward(const L& dx, const Indices& ids, Index vocabulary,
                                   SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   const Tensor& rows = detail::Access::tensor(dx);
@@ -42,7 +41,7 @@ SumOverRows<L> embedding_backward(const L& dx, const std::vector<Index>& ids, In
 }
 /// Of a table with whole columns. dx (T, D) are this device's columns of all rows.
 template <WholeColumns L>
-L embedding_backward(const Tensor& dx, const std::vector<Index>& ids, const L& table,
+L embedding_backward(const Tensor& dx, const Indices& ids, const L& table,
                      SourceLine where = SourceLine::current()) {
   const CallSite call(where);
   Tensor d(detail::Access::tensor(table).shape());
@@ -50,7 +49,7 @@ L embedding_backward(const Tensor& dx, const std::vector<Index>& ids, const L& t
   return detail::relaid(std::move(d), table);
 }
 /// With a divided vocabulary, each device adds up the rows of its own tokens.
-Sharded<0> embedding_backward(const Replicated& dx, const std::vector<Index>& ids, const Sharded<0>& table,
+Sharded<0> embedding_backward(const Replicated& dx, const Indices& ids, const Sharded<0>& table,
                               SourceLine where = SourceLine::current());
 /// @}
 

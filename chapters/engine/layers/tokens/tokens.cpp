@@ -17,7 +17,7 @@ Index as_token(float number, Index vocabulary, const char* what, bool may_be_non
     refuse(Code::argument, what,
            fmt::format("tokens from 0 to {}{}", vocabulary - 1, may_be_none ? ", or -100 for none" : ""),
            fmt::format("{}", number));
-  return token;
+  return token == Tokens::no_label ? no_slot : token;
 }
 
 Tokens with_positions(Index sequences, Index length, Index first = 0) {
@@ -32,34 +32,43 @@ std::vector<Index> positions_from(Index first, Index count) {
   return positions;
 }
 
+void Tokens::set(std::vector<Index> new_ids, const std::vector<Index>& new_labels) {
+  const Index count = std::ssize(new_ids);
+  new_ids.insert(new_ids.end(), new_labels.begin(), new_labels.end());
+  const Indices both(std::move(new_ids));
+  ids = both.part(0, count);
+  labels = both.part(count, both.size() - count);
+}
+
 Tokens Tokens::read(const Tensor& input, Index vocabulary, Index first_position, SourceLine where) {
   const CallSite call(where);
   if (input.rank() != 2 || input.extent(1) % 2 != 0)
     refuse(Code::argument, "tokens", "ids and labels of sequences, (B, 2 S)", to_string(input.shape()));
   Tokens tokens = with_positions(input.extent(0), input.extent(1) / 2, first_position);
   const std::vector<float> numbers = input.to_host();
-  tokens.ids.reserve(numbers.size() / 2), tokens.labels.reserve(numbers.size() / 2);
+  std::vector<Index> ids, labels;
+  ids.reserve(numbers.size()), labels.reserve(numbers.size() / 2);
   auto number = numbers.begin();
   for (Index b = 0; b < tokens.sequences; ++b) {
     for (Index i = 0; i < tokens.length; ++i)
-      tokens.ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
+      ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
     for (Index i = 0; i < tokens.length; ++i)
-      tokens.labels.push_back(as_token(*number++, vocabulary, "labels", true));
+      labels.push_back(as_token(*number++, vocabulary, "labels", true));
   }
+  tokens.set(std::move(ids), labels);
   return tokens;
 }
 
 Tokens Tokens::at(const std::vector<Index>& places) const {
   Tokens some{.sequences = sequences, .length = static_cast<Index>(places.size())};
   some.first_sequence = first_sequence;
-  auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
-    if (from.empty()) return;
-    to.reserve(places.size() * static_cast<std::size_t>(sequences));
-    for (Index b = 0; b < sequences; ++b)
-      for (Index place : places) to.push_back(from[static_cast<std::size_t>(b * length + place)]);
+  auto at_places = [&](const Indices& from) {
+    std::vector<Index> to;
+    for (Index b = 0; b < sequences && from.size() > 0; ++b)
+      for (Index place : places) to.push_back(from[b * length + place]);
+    return to;
   };
-  copy(ids, some.ids);
-  copy(labels, some.labels);
+  some.set(at_places(ids), at_places(labels));
   for (Index place : places) some.positions.push_back(positions[static_cast<std::size_t>(place)]);
   return some;
 }
@@ -68,11 +77,11 @@ Tokens Tokens::piece(Index m, Index pieces) const {
   const Range mine = part(sequences, static_cast<int>(pieces), static_cast<int>(m));
   Tokens some{.sequences = mine.size(), .length = length, .positions = positions};
   some.first_sequence = first_sequence + mine.begin;
-  auto copy = [&](const std::vector<Index>& from, std::vector<Index>& to) {
-    if (!from.empty()) to.assign(from.begin() + mine.begin * length, from.begin() + mine.end * length);
+  auto of_mine = [&](const Indices& from) {
+    const Indices to = from.size() == 0 ? from : from.part(mine.begin * length, mine.size() * length);
+    return std::vector<Index>(to.begin(), to.end());
   };
-  copy(ids, some.ids);
-  copy(labels, some.labels);
+  some.set(of_mine(ids), of_mine(labels));
   return some;
 }
 
@@ -88,17 +97,19 @@ SourceAndTarget SourceAndTarget::read(const Tensor& input, Index vocabulary, Sou
     refuse(Code::argument, "tokens", expected,
            fmt::format("{} with a length of {}", to_string(input.shape()), n));
   SourceAndTarget batch{with_positions(sequences, n), with_positions(sequences, (width - 1 - n) / 2)};
+  std::vector<Index> source_ids, ids, labels;
   auto number = numbers.begin();
   for (Index b = 0; b < sequences; ++b) {
     if (*number++ != static_cast<float>(n))
       refuse(Code::argument, "tokens", "sources of one length", "several");
-    for (Index i = 0; i < n; ++i)
-      batch.source.ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
+    for (Index i = 0; i < n; ++i) source_ids.push_back(as_token(*number++, vocabulary, "input_ids", false));
     for (Index i = 0; i < batch.target.length; ++i)
-      batch.target.ids.push_back(as_token(*number++, vocabulary, "decoder_input_ids", false));
+      ids.push_back(as_token(*number++, vocabulary, "decoder_input_ids", false));
     for (Index i = 0; i < batch.target.length; ++i)
-      batch.target.labels.push_back(as_token(*number++, vocabulary, "labels", true));
+      labels.push_back(as_token(*number++, vocabulary, "labels", true));
   }
+  batch.source.set(std::move(source_ids), {});
+  batch.target.set(std::move(ids), labels);
   return batch;
 }
 
@@ -109,12 +120,12 @@ std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary) {
   return "";
 }
 
-std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice) {
+Indices in_slice(const Indices& tokens, Range slice) {
   std::vector<Index> rows;
-  rows.reserve(tokens.size());
-  for (Index token : tokens)
+  rows.reserve(tokens.whole().size());
+  for (Index token : tokens.whole())
     rows.push_back(token >= slice.begin && token < slice.end ? token - slice.begin : no_slot);
-  return rows;
+  return tokens.same_part_of(std::move(rows));
 }
 
 }  // namespace shard

@@ -11,17 +11,19 @@ namespace shard {
 /// The tokens of some sequences of one length. An activation has a row for each token: sequence by sequence,
 /// and within a sequence by position.
 struct Tokens {
-  /// The label of a token without a prediction, as in PyTorch.
+  /// The label of a token without a prediction, in an input, as in PyTorch. Here it is no_slot.
   static constexpr Index no_label = -100;
 
   Index sequences = 0;
   Index length = 0;                ///< of each
-  std::vector<Index> ids{};        ///< (sequences · length)
-  std::vector<Index> labels{};     ///< likewise: the next token, or no_label
+  Indices ids{};                   ///< (sequences · length)
+  Indices labels{};                ///< likewise: the next token, or no_slot
   std::vector<Index> positions{};  ///< (length): within a sequence, from 0
   Index first_sequence = 0;        ///< the index of the first one in the batch
 
   Index rows() const { return sequences * length; }
+  /// Sets ids and labels, as the two parts of one list.
+  void set(std::vector<Index> new_ids, const std::vector<Index>& new_labels);
 
   /// Reads an input (sequences, 2 · length): a row has the ids of a sequence, and then its labels.
   /// \throws Error argument for an id or a label outside the vocabulary
@@ -58,6 +60,6 @@ std::vector<Index> positions_from(Index first, Index count);
 std::string why_no_tokens(const std::vector<Index>& tokens, Index vocabulary);
 
 /// The rows of ids or labels in a slice of the vocabulary; no_slot for those outside it.
-std::vector<Index> in_slice(const std::vector<Index>& tokens, Range slice);
+Indices in_slice(const Indices& tokens, Range slice);
 
 }  // namespace shard
