@@ -19,7 +19,8 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # older releases of CMake do not kn
 endif()
 
 file(GLOB kernels CONFIGURE_DEPENDS cuda/kernels/*.cpp)
-set_source_files_properties(${kernels} PROPERTIES LANGUAGE CUDA)
+# Without the definition, fmt 9 takes nvcc for a compiler without constexpr, and is wrong in its own headers.
+set_source_files_properties(${kernels} PROPERTIES LANGUAGE CUDA COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
 add_library(cuda OBJECT ${cuda_sources})
 target_include_directories(cuda PUBLIC ${CMAKE_SOURCE_DIR} SYSTEM PRIVATE ${SHARDBOOK_NCCL_INCLUDE})
 target_link_libraries(cuda PUBLIC fmt::fmt MPI::MPI_CXX CUDA::cudart CUDA::cublas ${SHARDBOOK_NCCL})
