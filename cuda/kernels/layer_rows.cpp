@@ -38,11 +38,8 @@ struct RowDots {
   }
 };
 struct RowMax {
-  bool has_least;  ///< otherwise the least is -infinity, and `at_least` is not read
-
-  SHARDBOOK_KERNEL void operator()(Team team, Index row, const float* t, const float* at_least, Index n,
-                                   float* most) const {
-    float largest = has_least ? at_least[row] : -infinity;
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, const float* t, Index n, float* most) const {
+    float largest = -infinity;
     for (Index c = row * n + team.lane; c < (row + 1) * n; c += Team::size)
       largest = t[c] > largest ? t[c] : largest;
     most[row] = team.max(largest);
@@ -93,30 +90,65 @@ struct AddColumn {
     t[i] += column[i / n];
   }
 };
-struct ExponentialsToBaseE {
-  SHARDBOOK_KERNEL void operator()(Index i, float* z, const float* largest, Index n) const {
-    z[i] = z[i] == -infinity ? 0 : expf(z[i] - largest[i / n]);
-  }
-};
-/// 2^x as 2^fraction times 2^integer: exact for integers, which exp2f need not be.
-struct ExponentialsToBaseTwo {
-  SHARDBOOK_KERNEL void operator()(Index i, float* z, const float* largest, Index n) const {
-    const float x = z[i] - largest[i / n];
-    const float integer = fminf(fmaxf(rintf(x), -300.0F), 300.0F);
-    z[i] = z[i] == -infinity ? 0 : ldexpf(exp2f(x - integer), static_cast<int>(integer));
-  }
-};
-struct KeepBand {
-  SHARDBOOK_KERNEL void operator()(Index i, float* scores, Index first, Index last, Index rows,
-                                   Index n) const {
-    const Index from_row = i % n - i / n % rows;
-    if (from_row < first || from_row > last) scores[i] = -infinity;
-  }
-};
+/// base^(x − largest). A power of two is 2^fraction times 2^integer: exact for integers, which exp2f need not be.
+SHARDBOOK_KERNEL float power(float x, float largest, ExponentialBase base) {
+  if (x == -infinity) return 0;
+  x -= largest;
+  if (base == ExponentialBase::e) return expf(x);
+  const float integer = fminf(fmaxf(rintf(x), -300.0F), 300.0F);
+  return ldexpf(exp2f(x - integer), static_cast<int>(integer));
+}
+struct Exponentials {
+  ExponentialBase base;
 
-struct SoftmaxBackward {
-  SHARDBOOK_KERNEL void operator()(Index i, float* dp, const float* p, const float* dots, Index n) const {
-    dp[i] = p[i] * (dp[i] - dots[i / n]);
+  SHARDBOOK_KERNEL void operator()(Index i, float* z, const float* largest, Index n) const {
+    z[i] = power(z[i], largest[i / n], base);
+  }
+};
+/// A row's scores, of which some have powers.
+struct ScoresOfRow {
+  ScoreRule rule;
+  float* scores;
+  Index begin, end;
+
+  SHARDBOOK_KERNEL ScoresOfRow(ScoreRule how, float* all, Index row, Index rows, Index n)
+      : rule(how), scores(all + row * n), begin(row % rows + how.first), end(row % rows + how.last + 1) {}
+  SHARDBOOK_KERNEL bool has_power(Index c) const { return begin <= c && c < end; }
+  SHARDBOOK_KERNEL float exponent(Index c) const { return has_power(c) ? rule.scale * scores[c] : -infinity; }
+};
+struct PowersOfScores {
+  ScoreRule rule;
+  bool has_least;  ///< otherwise the least is -infinity, and `at_least` is not read
+
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, float* all, const float* at_least, Index rows,
+                                   Index n, float* largest, float* sums) const {
+    const ScoresOfRow of(rule, all, row, rows, n);
+    float most = has_least ? at_least[row] : -infinity, sum = 0;
+    for (Index c = team.lane; c < n; c += Team::size) most = of.exponent(c) > most ? of.exponent(c) : most;
+    most = team.max(most);
+    for (Index c = team.lane; c < n; c += Team::size)
+      sum += of.scores[c] = power(of.exponent(c), most, rule.base);
+    largest[row] = most;
+    sums[row] = team.sum(sum);
+  }
+};
+struct SoftmaxOfScores {
+  ScoreRule rule;
+
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, float* all, const float* largest, const float* sums,
+                                   Index rows, Index n) const {
+    const ScoresOfRow of(rule, all, row, rows, n);
+    for (Index c = team.lane; c < n; c += Team::size)
+      of.scores[c] = sums[row] == 0 ? 0 : power(of.exponent(c), largest[row], rule.base) / sums[row];
+  }
+};
+struct SoftmaxOfScoresBackward {
+  float factor;
+
+  SHARDBOOK_KERNEL void operator()(Team team, Index row, float* dp, const float* p, const float* dots,
+                                   Index n) const {
+    for (Index i = row * n + team.lane; i < (row + 1) * n; i += Team::size)
+      dp[i] = p[i] * (dp[i] - dots[row]) * factor;
   }
 };
 /// Index i stands for an element of the stack.
@@ -146,14 +178,17 @@ template <class Kernel, class... Args>
 void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
+template <class Kernel, class... Args>
+void launch_rows(Kernel kernel, Index rows, Args... args) {
+  cuda::launch_rows(kernel, rows, gpu().computation(), args...);
+}
 
 /// Reduces each row of t to a number; to 0 if t has no elements.
 template <class Kernel, class... Args>
 Tensor folded_rows(Kernel kernel, const Tensor& t, Args... args) {
   if (t.size() == 0) return Tensor({t.extent(0)});
   Tensor result = TensorMemory::make({t.extent(0)});
-  cuda::launch_rows(kernel, result.size(), gpu().computation(), args..., t.extent(1),
-                    TensorMemory::data(result));
+  launch_rows(kernel, result.size(), args..., t.extent(1), TensorMemory::data(result));
   return result;
 }
 
@@ -222,18 +257,10 @@ Tensor row_max(const Tensor& t, SourceLine where) {
   const CallSite call(where);
   note_elementwise("row_max", t.size());
   require_matrix("row_max", t);
-  if (t.extent(1) > 0) return folded_rows(RowMax{false}, t, TensorMemory::data(t), TensorMemory::data(t));
+  if (t.extent(1) > 0) return folded_rows(RowMax(), t, TensorMemory::data(t));
   Tensor most = TensorMemory::make({t.extent(0)});
   launch(Fill(), most.size(), -infinity, TensorMemory::data(most));
   return most;
-}
-
-Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_max", t.size());
-  require_one_for_each_row("row_max", t, at_least);
-  if (t.size() == 0) return at_least.clone();
-  return folded_rows(RowMax{true}, t, TensorMemory::data(t), TensorMemory::data(at_least));
 }
 
 Tensor column_sums(const Tensor& t, SourceLine where) {
@@ -277,27 +304,44 @@ Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where) {
 
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, SourceLine where) {
   const CallSite call(where);
-  if (base == ExponentialBase::two)
-    return with_rows("exponentials", std::move(z), largest, ExponentialsToBaseTwo());
-  return with_rows("exponentials", std::move(z), largest, ExponentialsToBaseE());
+  return with_rows("exponentials", std::move(z), largest, Exponentials{base});
 }
 
-Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
+ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least,
+                             SourceLine where) {
   const CallSite call(where);
-  note_elementwise("keep_band", scores.size());
-  require_scores(scores);
-  launch(KeepBand(), scores.size(), TensorMemory::data(scores), first, last, scores.extent(scores.rank() - 2),
-         scores.shape().back());
+  note_elementwise("powers_of_scores", scores.size());
+  const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
+  if (scores.size() == 0)
+    return {std::move(scores), at_least == nullptr ? row_max(Tensor({rows, 0})) : at_least->clone(),
+            Tensor({rows})};
+  Tensor largest = TensorMemory::make({rows}), sums = TensorMemory::make({rows});
+  launch_rows(PowersOfScores{rule, at_least != nullptr}, rows, TensorMemory::data(scores),
+              TensorMemory::data(std::as_const(at_least == nullptr ? largest : *at_least)), scores.extent(1),
+              scores.extent(2), TensorMemory::data(largest), TensorMemory::data(sums));
+  return {std::move(scores), std::move(largest), std::move(sums)};
+}
+
+Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
+                         SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("softmax_of_scores", scores.size());
+  const Index rows = rows_of_scores("softmax_of_scores", scores, {&largest, &sums});
+  if (scores.size() > 0)
+    launch_rows(SoftmaxOfScores{rule}, rows, TensorMemory::data(scores), TensorMemory::data(largest),
+                TensorMemory::data(sums), scores.extent(1), scores.extent(2));
   return std::move(scores);
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
+                                  SourceLine where) {
   const CallSite call(where);
-  note_elementwise("softmax_backward", p.size());
-  require_same_matrices("softmax_backward", dp, p);
-  require_one_for_each_row("softmax_backward", p, dots);
-  launch(SoftmaxBackward(), p.size(), TensorMemory::data(dp), TensorMemory::data(p), TensorMemory::data(dots),
-         p.extent(1));
+  note_elementwise("softmax_of_scores_backward", p.size());
+  require_same_shape("softmax_of_scores_backward", dp, p);
+  const Index rows = rows_of_scores("softmax_of_scores_backward", p, {&dots});
+  if (p.size() > 0)
+    launch_rows(SoftmaxOfScoresBackward{factor}, rows, TensorMemory::data(dp), TensorMemory::data(p),
+                TensorMemory::data(dots), p.extent(2));
   return std::move(dp);
 }
 

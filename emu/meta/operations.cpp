@@ -160,11 +160,6 @@ Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
 Tensor row_max(const Tensor& t, SourceLine where) {
   return folded("row_max", t, t, 0, where);
 }
-Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
-  const CallSite call(where);
-  require_one_for_each_row("row_max", t, at_least);
-  return folded("row_max", t, t, 0, where);
-}
 Tensor column_sums(const Tensor& t, SourceLine where) {
   return folded("column_sums", t, t, 1, where);
 }
@@ -276,16 +271,24 @@ Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index
   return TensorMemory::make(shape_of_dots(t, rows, slots, k));
 }
 
-Tensor keep_band(Tensor&& scores, Index, Index, SourceLine where) {
+ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule&, const Tensor* at_least, SourceLine where) {
   const CallSite call(where);
-  require_scores(scores);
-  return mapped("keep_band", std::move(scores), where);
+  const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
+  return {mapped("powers_of_scores", std::move(scores), where), TensorMemory::make({rows}),
+          TensorMemory::make({rows})};
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+Tensor softmax_of_scores(Tensor&& scores, const ScoreRule&, const Tensor& largest, const Tensor& sums,
+                         SourceLine where) {
   const CallSite call(where);
-  require_same_matrices("softmax_backward", dp, p);
-  return with_rows("softmax_backward", std::move(dp), dots, where);
+  rows_of_scores("softmax_of_scores", scores, {&largest, &sums});
+  return mapped("softmax_of_scores", std::move(scores), where);
+}
+
+Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float, SourceLine where) {
+  const CallSite call(where);
+  rows_of_scores("softmax_of_scores_backward", p, {&dots});
+  return combined("softmax_of_scores_backward", std::move(dp), p, where);
 }
 
 Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {

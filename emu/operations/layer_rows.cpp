@@ -92,10 +92,30 @@ void for_each_head(Stack& stack, T& t, const HeadBlock& block, const F& f) {
         f(of_stack, row_of(t, s * (t.extent(0) / all) + row) + head * d);
 }
 
-/// 2^x, exact for integers: 2^fraction times 2^integer.
-float power_of_two(float x) {
+/// base^(x − largest). A power of two is 2^fraction times 2^integer, which is exact for integers.
+float power(float x, float largest, ExponentialBase base) {
+  if (x == -infinity) return 0;
+  x -= largest;
+  if (base == ExponentialBase::e) return std::exp(x);
   const float integer = std::fmin(std::fmax(std::rint(x), -300.0F), 300.0F);
   return std::ldexp(std::exp2(x - integer), static_cast<int>(integer));
+}
+
+/// Calls f(i, row, begin, end) for each row of a stack of scores, whose elements from begin to end have powers.
+template <class F>
+void for_each_row(Tensor& scores, const ScoreRule& rule, const F& f) {
+  const Index rows = scores.extent(0) * scores.extent(1), n = scores.extent(2);
+  for (Index i = 0; i < rows; ++i) {
+    const Index query = i % scores.extent(1), begin = std::clamp<Index>(query + rule.first, 0, n);
+    f(i, TensorMemory::data(scores) + i * n, begin, std::clamp<Index>(query + rule.last + 1, begin, n));
+  }
+}
+/// Makes a row's elements from begin to end f of them, and all others 0.
+template <class F>
+void map_between(float* row, Index n, Index begin, Index end, const F& f) {
+  std::fill(row, row + begin, 0.0F);
+  std::transform(row + begin, row + end, row + begin, f);
+  std::fill(row + end, row + n, 0.0F);
 }
 
 }  // namespace
@@ -120,18 +140,6 @@ Tensor row_max(const Tensor& t, SourceLine where) {
   require_matrix("row_max", t);
   return folded_rows(t, t, -infinity,
                      [](float largest, float x, float) { return x > largest ? x : largest; });
-}
-
-Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_max", t.size());
-  require_one_for_each_row("row_max", t, at_least);
-  Tensor most = row_max(t);
-  for (Index i = 0; i < most.size(); ++i) {
-    float& here = TensorMemory::data(most)[i];
-    here = std::max(here, TensorMemory::data(at_least)[i]);
-  }
-  return most;
 }
 
 Tensor column_sums(const Tensor& t, SourceLine where) {
@@ -177,40 +185,55 @@ Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where) {
 
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, SourceLine where) {
   const CallSite call(where);
-  if (base == ExponentialBase::two)
-    return with_rows("exponentials", std::move(z), largest,
-                     [](float x, float most) { return x == -infinity ? 0 : power_of_two(x - most); });
   return with_rows("exponentials", std::move(z), largest,
-                   [](float x, float most) { return x == -infinity ? 0 : std::exp(x - most); });
+                   [base](float x, float most) { return power(x, most, base); });
 }
 
-Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where) {
+ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least,
+                             SourceLine where) {
   const CallSite call(where);
-  note_elementwise("keep_band", scores.size());
-  require_scores(scores);
-  if (scores.size() == 0) return std::move(scores);
-  const Index n = scores.shape().back(), rows = scores.extent(scores.rank() - 2);
-  for (Index number = 0; number < scores.size() / n; ++number) {
-    const Index i = number % rows;
-    float* row = TensorMemory::data(scores) + number * n;
-    const Index begin = std::clamp<Index>(i + first, 0, n), end = std::clamp<Index>(i + last + 1, begin, n);
-    std::fill(row, row + begin, -infinity);
-    std::fill(row + end, row + n, -infinity);
-  }
+  note_elementwise("powers_of_scores", scores.size());
+  const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
+  Tensor largest = TensorMemory::make({rows}), sums = TensorMemory::make({rows});
+  for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
+    float most = at_least == nullptr ? -infinity : TensorMemory::data(*at_least)[i], sum = 0;
+    for (Index c = begin; c < end; ++c) most = rule.scale * row[c] > most ? rule.scale * row[c] : most;
+    map_between(row, scores.extent(2), begin, end, [&](float s) {
+      s = power(rule.scale * s, most, rule.base);
+      sum += s;
+      return s;
+    });
+    TensorMemory::data(largest)[i] = most;
+    TensorMemory::data(sums)[i] = sum;
+  });
+  return {std::move(scores), std::move(largest), std::move(sums)};
+}
+
+Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
+                         SourceLine where) {
+  const CallSite call(where);
+  note_elementwise("softmax_of_scores", scores.size());
+  rows_of_scores("softmax_of_scores", scores, {&largest, &sums});
+  for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
+    const float most = TensorMemory::data(largest)[i], sum = TensorMemory::data(sums)[i];
+    map_between(row, scores.extent(2), begin, end,
+                [&](float s) { return sum == 0 ? 0 : power(rule.scale * s, most, rule.base) / sum; });
+  });
   return std::move(scores);
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, SourceLine where) {
+Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
+                                  SourceLine where) {
   const CallSite call(where);
-  note_elementwise("softmax_backward", p.size());
-  require_same_matrices("softmax_backward", dp, p);
-  require_one_for_each_row("softmax_backward", p, dots);
-  const Index rows = p.extent(0), columns = p.extent(1);
-  for (Index i = 0; i < rows; ++i) {
+  note_elementwise("softmax_of_scores_backward", p.size());
+  require_same_shape("softmax_of_scores_backward", dp, p);
+  rows_of_scores("softmax_of_scores_backward", p, {&dots});
+  const Index n = p.extent(2);
+  for (Index i = 0; i < dots.size(); ++i) {
     const float dot = TensorMemory::data(dots)[i];
-    float* d = row_of(dp, i);
-    const float* of_p = row_of(p, i);
-    for (Index c = 0; c < columns; ++c) d[c] = of_p[c] * (d[c] - dot);
+    float* d = TensorMemory::data(dp) + i * n;
+    const float* of_p = TensorMemory::data(p) + i * n;
+    for (Index c = 0; c < n; ++c) d[c] = of_p[c] * (d[c] - dot) * factor;
   }
   return std::move(dp);
 }

@@ -21,7 +21,7 @@ PARTS["layers"] = [
         ("layer-sees-the-next-token", "at_q_ = positions_from(first,", "at_q_ = positions_from(first + 1,",
          "Somebody counts the positions of queries from 1.", "a loss near 0, and nonsense in use")),
     *of("07 attention", LAYERS + "attention.cpp", "", "layers_test@1",
-        ("layer-scale-once", "stacked(scale(std::move(ds), how.score_scale), count)", "stacked(std::move(ds), count)",
+        ("layer-scale-once", "p, dots, rule.scale)", "p, dots, 1)",
          "Somebody scales scores, and forgets it on the way back to the queries.", "a little worse")),
     *of("07 attention", C07 + "attention_by_heads.hpp", "", "layers_test@1",
         ("layer-heads-in-turn", "key_heads_of(queries, shared, keys.begin)",

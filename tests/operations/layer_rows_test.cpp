@@ -76,12 +76,6 @@ TEST_CASE("row_max: the largest of each row, -infinity where there is none") {
   CHECK(row_max(matrix(3, 2, {nan, 2, 1, nan, nan, nan})).to_host() == Values{2, 1, -infinity});
 }
 
-TEST_CASE("row_max: of each row, and a number that it is at least") {
-  CHECK(row_max(matrix(3, 2, {1, 2, -3, -4, nan, -1}), vector({0, 5, -infinity})).to_host() ==
-        Values{2, 5, -1});
-  CHECK(row_max(Tensor({2, 0}), vector({3, -infinity})).to_host() == Values{3, -infinity});
-}
-
 TEST_CASE("a factor, a divisor or an addend for each row or each column") {
   CHECK(difference(scale_rows(small(), vector({10, -1})), {{2, 3}, {10, 20, 30, -4, -5, -6}}) == "");
   CHECK(difference(scale_columns(small(), vector({10, 0, -1})), {{2, 3}, {10, 0, -3, 40, 0, -6}}) == "");
@@ -143,24 +137,53 @@ TEST_CASE("exponentials of -infinity are 0, also in a row that has nothing else"
   }
 }
 
-TEST_CASE("keep_band: masks are causal, or a window") {
-  constexpr float x = -infinity;
-  const Values ones(12, 1);
-  auto mask = [&](Index first, Index last) { return keep_band(matrix(3, 4, ones), first, last).to_host(); };
-  CHECK(mask(-3, 1) == Values{1, 1, x, x, 1, 1, 1, x, 1, 1, 1, 1});
-  CHECK(mask(0, 1) == Values{1, 1, x, x, x, 1, 1, x, x, x, 1, 1});
-  CHECK(mask(-4, -2) == Values{x, x, x, x, x, x, x, x, 1, x, x, x});
-  CHECK(mask(2, 9) == Values{x, x, 1, 1, x, x, x, 1, x, x, x, x});
-  CHECK(mask(1, 0) == Values(12, x));
-  CHECK(keep_band(Tensor::from_host({2, 3, 2}, ones), 0, 0).to_host() ==
-        Values{1, x, x, 1, x, x, 1, x, x, 1, x, x});
-  CHECK(keep_band(Tensor({0, 2}), 0, 0).shape() == Shape{0, 2});
-  CHECK(keep_band(Tensor({2, 0}), 0, 0).shape() == Shape{2, 0});
+TEST_CASE("scores have powers in a band: masks are causal, or a window") {
+  auto mask = [&](Index first, Index last) {
+    return powers_of_scores(Tensor({1, 3, 4}), {1, first, last, ExponentialBase::e}).powers.to_host();
+  };
+  CHECK(mask(-3, 1) == Values{1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1});
+  CHECK(mask(0, 1) == Values{1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1});
+  CHECK(mask(-4, -2) == Values{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0});
+  CHECK(mask(2, 9) == Values{0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0});
+  CHECK(mask(1, 0) == Values(12, 0));
 }
 
-TEST_CASE("softmax_backward with a number for each row") {
-  CHECK(softmax_backward(small(), matrix(2, 3, {1, 2, 0, -1, 0.5F, 2}), vector({1, 3})).to_host() ==
-        Values{0, 2, 0, -1, 1, 6});
+TEST_CASE("scores have powers in each matrix of a stack, and a softmax that may have seen others") {
+  const Values z = {2, 9, nan, 4, 6, 9, -infinity, 9, 9, 2, 4, nan};
+  auto scores = [&] { return Tensor::from_host({2, 2, 3}, z); };
+  const ScoreRule rule{0.5F, -1, 0, ExponentialBase::two};
+  const auto [powers, largest, sums] = powers_of_scores(scores(), rule);
+  CHECK(difference(powers, {{2, 2, 3}, {1, 0, 0, 0.5F, 1, 0, 0, 0, 0, 0.5F, 1, 0}}) == "");
+  CHECK(difference(largest, {{4}, {1, 3, -infinity, 2}}) == "");
+  CHECK(difference(sums, {{4}, {1, 1.5F, 0, 1.5F}}) == "");
+  const Tensor others = vector({3, 1, 0, -infinity});
+  const auto [further, at_least, more] = powers_of_scores(scores(), rule, &others);
+  CHECK(further.to_host() == Values{0.25F, 0, 0, 0.5F, 1, 0, 0, 0, 0, 0.5F, 1, 0});
+  CHECK(at_least.to_host() == Values{3, 3, 0, 2});
+  CHECK(more.to_host() == Values{0.25F, 1.5F, 0, 1.5F});
+  CHECK(softmax_of_scores(scores(), rule, largest, vector({2, 1, 0, 0.5F})).to_host() ==
+        Values{0.5F, 0, 0, 0.5F, 1, 0, 0, 0, 0, 1, 2, 0});
+  CHECK(softmax_of_scores_backward(Tensor::from_host({1, 2, 3}, Values{1, 2, 3, 4, 5, 6}),
+                                   Tensor::from_host({1, 2, 3}, Values{1, 2, 0, -1, 0.5F, 2}), vector({1, 3}),
+                                   2)
+            .to_host() == Values{0, 4, 0, -2, 2, 12});
+}
+
+TEST_CASE("scores to base e, against float64; and no scores") {
+  const Values z = {0.3F, -1.7F, 2.2F, 0.9F};
+  const ScoreRule all{0.7F, -4, 4, ExponentialBase::e};
+  const auto [powers, largest, sums] = powers_of_scores(Tensor::from_host({1, 1, 4}, z), all);
+  const Values given = powers.to_host();
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(std::abs(given[i] - std::exp(double{0.7F} * (double{z[i]} - double{z[2]}))) < 1e-6);
+  const Values p = softmax_of_scores(Tensor::from_host({1, 1, 4}, z), all, largest, sums).to_host();
+  for (std::size_t i = 0; i < 4; ++i) CHECK(p[i] == given[i] / sums.to_host()[0]);
+  const Tensor at_least = vector({3, -infinity});
+  CHECK(powers_of_scores(Tensor({1, 2, 0}), all, &at_least).largest.to_host() == Values{3, -infinity});
+  CHECK(powers_of_scores(Tensor({1, 2, 0}), all).sums.to_host() == Values{0, 0});
+  CHECK(softmax_of_scores(Tensor({0, 2, 3}), all, Tensor({0}), Tensor({0})).shape() == Shape{0, 2, 3});
+  CHECK(softmax_of_scores_backward(Tensor({2, 1, 0}), Tensor({2, 1, 0}), Tensor({2}), 1).shape() ==
+        Shape{2, 1, 0});
 }
 
 TEST_CASE("heads as a stack: those of each sequence, one behind the other, also one several times") {
@@ -207,12 +230,17 @@ TEST_CASE("operations by rows and by columns refuse shapes that do not fit") {
   const Tensor vector_of_3({3}), vector_of_2({2}), column({2, 1});
   REFUSED("row_sums: expected a matrix, given (3,)", row_sums(Tensor({3})));
   REFUSED("row_max: expected a matrix, given (3,)", row_max(Tensor({3})));
-  REFUSED("row_max: expected (2,), one number for each row", row_max(small(), vector_of_3));
-  REFUSED("softmax_backward: expected (2,), one number for each row",
-          softmax_backward(small(), small(), vector_of_3));
-  REFUSED("softmax_backward: expected equal shapes, given (2, 3) and (2, 2)",
-          softmax_backward(small(), Tensor({2, 2}), vector_of_2));
-  REFUSED("keep_band: expected a matrix, given (3,)", keep_band(Tensor({3}), 0, 0));
+  auto scores = [] { return Tensor({2, 1, 3}); };
+  const ScoreRule rule{1, 0, 0, ExponentialBase::e};
+  REFUSED("powers_of_scores: expected a stack of matrices, given (2, 3)", powers_of_scores(small(), rule));
+  REFUSED("powers_of_scores: expected (2,), one number for each row of (2, 1, 3), given (3,)",
+          powers_of_scores(scores(), rule, &vector_of_3));
+  REFUSED("softmax_of_scores: expected (2,), one number for each row",
+          softmax_of_scores(scores(), rule, vector_of_2, vector_of_3));
+  REFUSED("softmax_of_scores_backward: expected (2,), one number for each row",
+          softmax_of_scores_backward(scores(), scores(), vector_of_3, 1));
+  REFUSED("softmax_of_scores_backward: expected equal shapes, given (2, 1, 3) and (2, 3)",
+          softmax_of_scores_backward(scores(), small(), vector_of_2, 1));
   REFUSED("column_sums: expected a matrix, given (3,)", column_sums(Tensor({3})));
   REFUSED("row_dots: expected equal shapes, given (2, 3) and (3, 2)", row_dots(small(), Tensor({3, 2})));
   REFUSED("row_dots: expected a matrix, given (3,)", row_dots(Tensor({3}), Tensor({3})));

@@ -18,8 +18,6 @@ Tensor row_sums(const Tensor& t, SourceLine where = SourceLine::current());
 Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where = SourceLine::current());
 /// The largest element of each row, (m). It is -infinity for n = 0. NaNs are ignored.
 Tensor row_max(const Tensor& t, SourceLine where = SourceLine::current());
-/// The larger of that and of the row's number in `at_least`, (m).
-Tensor row_max(const Tensor& t, const Tensor& at_least, SourceLine where = SourceLine::current());
 /// The sum of each column, (n).
 Tensor column_sums(const Tensor& t, SourceLine where = SourceLine::current());
 /// The dot product of each column of a with the same column of b, (n). Both are (m, n).
@@ -83,12 +81,30 @@ enum class ExponentialBase { e, two };
 /// two, down to 2^-149.
 Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base,
                     SourceLine where = SourceLine::current());
-/// Sets element (i, c) of the scores (m, n), or of each matrix of a stack (b, m, n), to -infinity, unless
-/// i + first <= c <= i + last. Causal masks and sliding windows are such bands.
-Tensor keep_band(Tensor&& scores, Index first, Index last, SourceLine where = SourceLine::current());
-/// ds = p ⊙ (dp − dots), with a number of `dots` (m) for each row, in the memory of dp. p and dp are (m, n).
-Tensor softmax_backward(Tensor&& dp, const Tensor& p, const Tensor& dots,
-                        SourceLine where = SourceLine::current());
+/// The power of a score s(i, c) is base^(scale · s), if i + first <= c <= i + last, and otherwise 0. Causal masks and
+/// sliding windows are such bands.
+struct ScoreRule {
+  float scale;
+  Index first, last;
+  ExponentialBase base;
+};
+/// Powers divided by base^largest, for the row's largest exponent. It is -infinity in a row without powers.
+struct ScorePowers {
+  Tensor powers;         ///< (b, m, n), in the memory of the scores
+  Tensor largest, sums;  ///< (b m), of each row of powers
+};
+/// The powers of scores, a stack (b, m, n). `at_least` (b m) are the largest exponents of other scores, if there are any:
+/// `largest` is no less.
+ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least = nullptr,
+                             SourceLine where = SourceLine::current());
+/// The softmax of scores (b, m, n) in their memory: powers / base^largest / sums, or 0 where `sums` is 0: a query that
+/// may attend to no key. `largest` and `sums` are (b m), of all scores.
+Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
+                         SourceLine where = SourceLine::current());
+/// ds = factor · p ⊙ (dp − dots), with a number of `dots` (b m) for each row, in the memory of dp. p and dp are
+/// (b, m, n).
+Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
+                                  SourceLine where = SourceLine::current());
 
 /// Some rows of some heads of some sequences of a matrix (S n, heads · d), which has n rows of each of S sequences.
 struct HeadBlock {

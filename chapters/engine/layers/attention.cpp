@@ -134,28 +134,39 @@ Tensor stacked(Tensor rows, Index count) {
   return std::move(rows).reshaped({count, shape[0] / count, shape[1]});
 }
 
-/// The exponents of a part's scores in a block, (b s, n): -infinity where a query does not see a key.
-Tensor exponents(const Tensor& q, const Tensor& k, const AttentionHeads& heads, const Part& part,
-                 const Block& block) {
-  Tensor z = scale(matmul(q, transposed(k)), heads.how.score_scale);  // (b, s, n)
+/// Whether a bias is added to scaled scores, or they are rounded. Otherwise the softmax scales them.
+bool changes_scaled(const AttentionHeads& heads) {
+  return heads.bias != nullptr || heads.how.is_exact();
+}
+/// A query of the block sees the keys of a band.
+ScoreRule rule_of(const AttentionHeads& heads, const Block& block) {
+  return {changes_scaled(heads) ? 1 : heads.how.score_scale, block.first, block.last, heads.how.base};
+}
+/// The scores of a part, (b, s, n).
+Tensor scores_of(const Tensor& q, const Tensor& k, const AttentionHeads& heads, const Part& part) {
+  Tensor z = matmul(q, transposed(k));
+  if (!changes_scaled(heads)) return z;
+  z = scale(std::move(z), heads.how.score_scale);
   if (heads.bias != nullptr)
     z = add(std::move(z), stack_heads(*heads.bias, biases(heads, part)).reshaped(z.shape()));
-  return rows_of(keep_band(heads.how.exponents(std::move(z)), block.first, block.last));
+  return heads.how.exponents(std::move(z));
 }
 
-/// Adds a piece of keys to the online softmax of a part: z (b s, n) and v (b, n, d), to `largest` and `sums` (b s) and
-/// to `weighted` (b s, d).
-void attend_heads(Tensor z, const Tensor& v, const Arithmetic& how, Tensor& largest, Tensor& sums,
-                  Tensor& weighted) {
-  Tensor m = row_max(z, largest);
-  const Index rows = m.size(), heads = v.extent(0);
-  const Tensor factor = exponentials(std::move(largest).reshaped({rows, 1}), m, how.base).reshaped({rows});
-  Tensor powers = exponentials(std::move(z), m, how.base);  // (b s, n)
-  sums = add(multiply(std::move(sums), factor), row_sums(powers));
-  Tensor sum = stacked(scale_rows(std::move(weighted), factor), heads);
-  matmul_accumulate(stacked(std::move(powers), heads), v, sum);
+/// Adds a piece of keys to the online softmax of a part: the scores z (b, s, n) and v (b, n, d), to `largest` and `sums`
+/// (b s) and to `weighted` (b s, d). The first piece finds `weighted` 0, and nothing in the others.
+void attend_heads(Tensor z, const Tensor& v, const ScoreRule& rule, bool is_first, Tensor& largest,
+                  Tensor& sums, Tensor& weighted) {
+  auto [powers, m, more] = powers_of_scores(std::move(z), rule, is_first ? nullptr : &largest);
+  if (!is_first) {
+    const Index rows = m.size();
+    const Tensor factor = exponentials(std::move(largest).reshaped({rows, 1}), m, rule.base).reshaped({rows});
+    more = add(std::move(more), multiply(std::move(sums), factor));
+    weighted = scale_rows(std::move(weighted), factor);
+  }
+  Tensor sum = stacked(std::move(weighted), v.extent(0));
+  matmul_accumulate(powers, v, sum);
   weighted = rows_of(std::move(sum));
-  largest = std::move(m);
+  largest = std::move(m), sums = std::move(more);
 }
 
 /// Chooses the size of parts, and makes the initial state of each part and run of queries.
@@ -170,7 +181,8 @@ void begin(OnlineSoftmax& softmax, const std::vector<Range>& runs, const Attenti
   for (const Part& part : parts_of(heads, softmax))
     for (Range run : runs) {
       const Index rows = part.sequences.size() * part.heads.size() * run.size();
-      softmax.largest.push_back(row_max(Tensor({rows, 0})));
+      softmax.has_keys.push_back(false);
+      softmax.largest.push_back(Tensor::uninitialized({rows}));
       softmax.sums.emplace_back(Shape{rows});
       softmax.weighted.emplace_back(Shape{rows, heads.head_dim});
     }
@@ -191,10 +203,11 @@ void attend(const AttentionPiece& piece, const AttentionHeads& heads, OnlineSoft
     for (const Block& block : blocks.visible) {
       const std::size_t i = k * blocks.of_q.size() + block.query_run;
       const HeadBlock of_keys = keys(heads, part, block.keys);
-      Tensor z = exponents(stack_heads(piece.q, queries(heads, part, block.queries)),
-                           stack_heads(piece.k, of_keys), heads, part, block);
-      attend_heads(std::move(z), stack_heads(piece.v, of_keys), heads.how, softmax.largest[i],
-                   softmax.sums[i], softmax.weighted[i]);
+      Tensor z = scores_of(stack_heads(piece.q, queries(heads, part, block.queries)),
+                           stack_heads(piece.k, of_keys), heads, part);
+      attend_heads(std::move(z), stack_heads(piece.v, of_keys), rule_of(heads, block), !softmax.has_keys[i],
+                   softmax.largest[i], softmax.sums[i], softmax.weighted[i]);
+      softmax.has_keys[i] = true;
     }
   });
 }
@@ -233,19 +246,20 @@ void part_backward(const Backward& of, const Part& part, const Block& block, con
   const HeadBlock of_queries = queries(heads, part, block.queries), of_keys = keys(heads, part, block.keys);
   const Tensor q = stack_heads(of.piece.q, of_queries), k = stack_heads(of.piece.k, of_keys);
   const Index count = q.extent(0);
-  Tensor p = exponentials(exponents(q, k, heads, part, block), largest, how.base);
-  p = stacked(how.rounded(divide_rows(std::move(p), sums)), count);  // (b, s, n)
+  const ScoreRule rule = rule_of(heads, block);
+  Tensor p = how.rounded(softmax_of_scores(scores_of(q, k, heads, part), rule, largest, sums));  // (b, s, n)
   Tensor dout = stack_heads(of.dout, of_queries);
-  add_heads(matmul(transposed(p), dout), of_keys, d.dv);                            // pᵀ do
-  Tensor ds = rows_of(matmul(dout, transposed(stack_heads(of.piece.v, of_keys))));  // dp = do vᵀ
+  add_heads(matmul(transposed(p), dout), of_keys, d.dv);                   // pᵀ do
+  Tensor ds = matmul(dout, transposed(stack_heads(of.piece.v, of_keys)));  // dp = do vᵀ
   const Tensor dots = row_dots(rows_of(std::move(dout)), rows_of(stack_heads(of.o, of_queries)));  // Σ p dp
-  ds = how.rounded(softmax_backward(std::move(ds), rows_of(std::move(p)), dots));                  // (b s, n)
+  ds = how.rounded(softmax_of_scores_backward(std::move(ds), p, dots, rule.scale));  // (b, s, n)
+  p = Tensor();
   if (dbias != nullptr) {
     ds = std::move(ds).reshaped({count, heads.bias->extent(0), 1});
     add_heads(ds, biases(heads, part), *dbias);
-    ds = std::move(ds).reshaped({count * block.queries.size(), block.keys.size()});
+    ds = std::move(ds).reshaped({count, block.queries.size(), block.keys.size()});
   }
-  ds = stacked(scale(std::move(ds), how.score_scale), count);
+  if (changes_scaled(heads)) ds = scale(std::move(ds), how.score_scale);
   add_heads(matmul(transposed(ds), q), of_keys, d.dk);
   add_heads(matmul(ds, k), of_queries, d.dq);
 }

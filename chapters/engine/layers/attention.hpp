@@ -65,6 +65,7 @@ struct OnlineSoftmax {
   std::vector<Tensor> largest;   // (b s) each, for b heads of sequences
   std::vector<Tensor> sums;      // (b s) each
   std::vector<Tensor> weighted;  // (b s, d) each; empty after `attended`
+  std::vector<bool> has_keys;    // whether the queries have seen keys
 };
 
 /// q (sequences · s, heads · d) at positions `at_q` (s), and a piece of keys and values, each

@@ -34,8 +34,12 @@ void require_one_for_each_column(const char* call, const Tensor& t, const Tensor
   require_vector(call, "column", t, t.extent(1), numbers);
 }
 
-void require_scores(const Tensor& scores) {
-  if (scores.rank() != 3) require_matrix("keep_band", scores);
+Index rows_of_scores(const char* call, const Tensor& scores, std::initializer_list<const Tensor*> numbers) {
+  if (scores.rank() != 3) refuse(Code::argument, call, "a stack of matrices", to_string(scores.shape()));
+  const Index rows = scores.extent(0) * scores.extent(1);
+  for (const Tensor* of_rows : numbers)
+    if (of_rows != nullptr) require_vector(call, "row", scores, rows, *of_rows);
+  return rows;
 }
 
 Shape shape_of_heads(const char* call, const Tensor& t, const HeadBlock& block) {

@@ -12,8 +12,8 @@ void require_same_matrices(const char* call, const Tensor& a, const Tensor& b);
 void require_one_for_each_row(const char* call, const Tensor& t, const Tensor& numbers);
 /// t must be a matrix (m, n), and `numbers` (n).
 void require_one_for_each_column(const char* call, const Tensor& t, const Tensor& numbers);
-/// keep_band: scores must be a matrix or a stack of matrices.
-void require_scores(const Tensor& scores);
+/// Scores must be a stack of matrices (b, m, n), and `numbers` (b m), or null. Returns b m.
+Index rows_of_scores(const char* call, const Tensor& scores, std::initializer_list<const Tensor*> numbers);
 /// The shape of a stack of heads of t. \throws Error argument when t does not have them
 Shape shape_of_heads(const char* call, const Tensor& t, const HeadBlock& block);
 /// round_to: the unit must be 0 or a power of two, and the limit at least 0.
