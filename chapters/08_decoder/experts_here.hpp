@@ -72,9 +72,10 @@ auto ask_experts(Division& division, const W& w, const X& x, AnyKept& k) {
   Communicator& owners = division.owners();
   auto for_expert = [&](Tensor rows) { return division.for_expert(std::move(rows)); };
   k.f = rms_norm(x, w.feed_forward_norm, m.epsilon, m.how, k.feed_forward_norm);  // (T, D)
-  k.choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how);               // of (T, E)
-  const std::vector<Index> leaving = k.choice.counts();
-  k.route = route_of(leaving, arriving(owners, leaving), owners.num_devices(), owners.device_id());
+  std::vector<Index> coming;                                                      // (N, E/N)
+  auto tell = [&](Tensor leaving) { coming = arriving(owners, std::move(leaving)); };
+  k.choice = choose_experts(matmul(k.f, w.router), m.top_k, m.how, tell);  // of (T, E)
+  k.route = route_of(k.choice.counts(), coming, owners.num_devices(), owners.device_id());
   Tensor n = gather_rows(k.f.local(), leaving_rows(k.choice));  // (T · k, D)   by expert, so by device
   n = sent(owners, std::move(n), k.route.to, k.route.from);     // (m, D)       tokens for my experts
   Tensor y = answers(for_expert, std::move(n), k.route, division.my_experts(w), m.how, k.experts);  // (m, D)

@@ -47,14 +47,11 @@ inline Route route_of(const std::vector<Index>& leaving, const std::vector<Index
 
 /// A device tells each other one how many of its tokens chose each expert there, so that it knows what will
 /// arrive: (N, E/N). `leaving` (E): how many of its own tokens chose each expert.
-inline std::vector<Index> arriving(Communicator& group, const std::vector<Index>& leaving) {
-  const auto num_experts = static_cast<Index>(leaving.size());
+inline std::vector<Index> arriving(Communicator& group, Tensor leaving) {
   std::vector<Index> experts;  // of each device
   for (int d = 0; d < group.num_devices(); ++d)
-    experts.push_back(part(num_experts, group.num_devices(), d).size());
-  const std::vector<float> mine(leaving.begin(), leaving.end());
-  const std::vector<float> all =
-      group.all_to_all_async(Tensor::from_host({num_experts}, mine), experts, 0).get().to_host();
+    experts.push_back(part(leaving.size(), group.num_devices(), d).size());
+  const std::vector<float> all = group.all_to_all_async(std::move(leaving), experts, 0).get().to_host();
   return {all.begin(), all.end()};
 }
 /// Refuses rows that came, unless they are as many as each device has announced, `from`. All devices of the

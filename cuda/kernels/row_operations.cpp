@@ -58,6 +58,14 @@ struct TopK {
     return false;
   }
 };
+struct CountColumns {
+  SHARDBOOK_KERNEL void operator()(Team team, Index column, const Index* columns, Index all,
+                                   float* counts) const {
+    Index count = 0;
+    for (Index i = team.lane; i < all; i += Team::size) count += columns[i] == column ? 1 : 0;
+    counts[column] = static_cast<float>(team.sum(count));
+  }
+};
 struct TakeColumns {
   SHARDBOOK_KERNEL void operator()(Index i, const float* t, Index n, const Index* columns, Index k,
                                    float* taken) const {
@@ -112,6 +120,13 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
+/// The columns of each row's k largest elements, (m k).
+std::unique_ptr<cuda::Workspace> columns_found(const Tensor& t, Index k) {
+  auto found = std::make_unique<cuda::Workspace>(t.extent(0) * k * static_cast<Index>(sizeof(Index)));
+  launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found->data<Index>());
+  return found;
+}
+
 /// Without `weights`, all are 1.
 Tensor combined(const Tensor& rows, const Indices& slots, const Shape& shape, Index k,
                 const Tensor* weights) {
@@ -160,12 +175,21 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
   return std::move(t);
 }
 
-std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
-  const Index bytes = t.extent(0) * k * static_cast<Index>(sizeof(Index));
-  if (bytes == 0) return {};
-  cuda::Workspace found(bytes);
-  launch(TopK(), t.extent(0), TensorMemory::data(t), t.extent(1), k, found.data<Index>());
-  return cuda::HostCopy(found.data<Index>(), static_cast<std::size_t>(bytes)).numbers<Index>();
+Later<std::vector<Index>> runtime::largest_columns(const Tensor& t, Index k) {
+  const Index count = t.extent(0) * k;
+  if (count == 0) return std::vector<Index>();
+  const std::unique_ptr<cuda::Workspace> found = columns_found(t, k);
+  auto copy = std::make_shared<cuda::HostCopy>(found->data<Index>(), count * sizeof(Index));
+  return Later<std::vector<Index>>([copy] { return copy->numbers<Index>(); });
+}
+
+Tensor runtime::largest_counts(const Tensor& t, Index k) {
+  if (t.size() == 0) return Tensor({t.extent(1)});
+  Tensor counts = TensorMemory::make({t.extent(1)});
+  cuda::launch_rows(CountColumns(), counts.size(), gpu().computation(),
+                    std::as_const(*columns_found(t, k)).data<Index>(), t.extent(0) * k,
+                    TensorMemory::data(counts));
+  return counts;
 }
 
 Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {

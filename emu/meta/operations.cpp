@@ -215,8 +215,12 @@ bool all_finite(const Tensor& t, SourceLine where) {
   return true;
 }
 
-std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
+Later<std::vector<Index>> runtime::largest_columns(const Tensor& t, Index k) {
   return columns_in_turn(t.extent(0), k, t.extent(1));
+}
+
+Tensor runtime::largest_counts(const Tensor& t, Index k) {
+  return counted(largest_columns(t, k), t.extent(1));
 }
 
 Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {

@@ -77,7 +77,7 @@ Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
   return std::move(t);
 }
 
-std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
+Later<std::vector<Index>> runtime::largest_columns(const Tensor& t, Index k) {
   const Index n = t.extent(1);
   std::vector<Index> columns;
   std::vector<bool> is_taken(static_cast<std::size_t>(n));
@@ -93,6 +93,10 @@ std::vector<Index> runtime::largest_columns(const Tensor& t, Index k) {
     }
   }
   return columns;
+}
+
+Tensor runtime::largest_counts(const Tensor& t, Index k) {
+  return counted(largest_columns(t, k), t.extent(1));
 }
 
 Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {

@@ -69,11 +69,14 @@ TEST_CASE("add_to_rows adds one row to each") {
 
 TEST_CASE("top_k: the largest first, of equal ones the lower column") {
   Tensor t = matrix(3, 4, {1, 4, 2, 3, 5, 5, 5, 5, -1, -2, -1, -2});
-  CHECK(top_k(t, 1) == Indices{1, 0, 0});
-  CHECK(top_k(t, 2) == Indices{1, 3, 0, 1, 0, 2});
-  CHECK(top_k(t, 4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
-  CHECK(top_k(Tensor({0, 4}), 2).empty());
-  CHECK(top_k(matrix(1, 3, {nan, nan, nan}), 3) == Indices{0, 1, 2});  // any columns are right
+  auto columns = [&](Index k) -> Indices { return top_k(t, k); };
+  CHECK(columns(1) == Indices{1, 0, 0});
+  CHECK(columns(2) == Indices{1, 3, 0, 1, 0, 2});
+  CHECK(columns(4) == Indices{1, 3, 2, 0, 0, 1, 2, 3, 0, 2, 1, 3});
+  CHECK(Indices(top_k(Tensor({0, 4}), 2)).empty());
+  CHECK(Indices(top_k(matrix(1, 3, {nan, nan, nan}), 3)) == Indices{0, 1, 2});  // any columns are right
+  CHECK(top_k_counts(t, 2).to_host() == Values{2, 2, 1, 1});
+  CHECK(top_k_counts(Tensor({0, 4}), 2).to_host() == Values{0, 0, 0, 0});
   REFUSED("", top_k(t, 0));
   REFUSED("", top_k(t, 5));
 }

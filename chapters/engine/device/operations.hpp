@@ -137,7 +137,9 @@ Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where = SourceL
 Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where = SourceLine::current());
 /// The columns of the k largest elements of each row of t (m, n), largest first; of equal elements, the one
 /// in the lower column comes first. Returns m k columns, row by row.
-std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
+Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where = SourceLine::current());
+/// How often top_k takes each column, (n).
+Tensor top_k_counts(const Tensor& t, Index k, SourceLine where = SourceLine::current());
 /// Makes top_k choose columns round-robin, independent of the elements: every column equally often. `costs` uses
 /// it. (Megatron-LM's --moe-router-force-load-balancing.)
 void choose_in_turn(bool is_wanted);

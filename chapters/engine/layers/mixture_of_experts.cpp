@@ -38,11 +38,13 @@ std::vector<Index> ExpertChoice::counts() const {
   return chosen;
 }
 
-ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how) {
+ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how, const SeeCounts& see_counts) {
   ExpertChoice choice;
   choice.num_experts = logits.extent(1);
   logits = how.exponents(scale(std::move(logits), how.logit_scale));
-  choice.experts = shard::top_k(logits, top_k);
+  const Later<std::vector<Index>> experts = shard::top_k(logits, top_k);
+  if (see_counts) see_counts(top_k_counts(logits, top_k));
+  choice.experts = experts;
   Tensor z = take_columns(logits, choice.experts, top_k);  // (T, k)
   const Tensor largest = row_max(z);
   Tensor powers = exponentials(std::move(z), largest, how.base);

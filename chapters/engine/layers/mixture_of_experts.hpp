@@ -32,18 +32,22 @@ struct ExpertChoice {
   std::vector<Index> counts() const;
 };
 
+/// Is called with the number of choices of each expert, (E), before the host waits for the choice: if it waits for
+/// what it makes of them, the host waits once.
+using SeeCounts = std::function<void(Tensor counts)>;
 /// Chooses experts by logits (T, E).
-ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how);
+ExpertChoice choose_experts(Tensor logits, Index top_k, const Arithmetic& how,
+                            const SeeCounts& see_counts = {});
 /// dlogits (T, E) of dgates (T, k).
 Tensor choose_experts_backward(Tensor dgates, const ExpertChoice& choice, const Arithmetic& how);
 
 /// The same in a layout: a token's choice depends only on its own logits. dlogits have the layout of dgates.
 /// @{
 template <WholeRows L>
-ExpertChoice choose_experts(L logits, Index top_k, const Arithmetic& how,
+ExpertChoice choose_experts(L logits, Index top_k, const Arithmetic& how, const SeeCounts& see_counts = {},
                             SourceLine where = SourceLine::current()) {
   const CallSite call(where);
-  return choose_experts(detail::Access::take(std::move(logits)), top_k, how);
+  return choose_experts(detail::Access::take(std::move(logits)), top_k, how, see_counts);
 }
 template <WholeRows L>
 L choose_experts_backward(L dgates, const ExpertChoice& choice, const Arithmetic& how,

@@ -27,12 +27,26 @@ std::vector<Index> runtime::columns_in_turn(Index rows, Index k, Index n) {
   return columns;
 }
 
-std::vector<Index> top_k(const Tensor& t, Index k, SourceLine where) {
+Tensor runtime::counted(const std::vector<Index>& columns, Index n) {
+  std::vector<float> counts(static_cast<std::size_t>(n));
+  for (Index column : columns) ++counts[static_cast<std::size_t>(column)];
+  return Tensor::from_host({n}, counts);
+}
+
+Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
   runtime::note_elementwise("top_k", t.size());
   require_columns(t, k);
-  return device().part<Choices>().are_in_turn ? runtime::columns_in_turn(t.extent(0), k, t.extent(1))
-                                              : runtime::largest_columns(t, k);
+  if (device().part<Choices>().are_in_turn) return runtime::columns_in_turn(t.extent(0), k, t.extent(1));
+  return runtime::largest_columns(t, k);
+}
+
+Tensor top_k_counts(const Tensor& t, Index k, SourceLine where) {
+  const CallSite call(where);
+  runtime::note_elementwise("top_k_counts", t.size());
+  require_columns(t, k);
+  if (!device().part<Choices>().are_in_turn) return runtime::largest_counts(t, k);
+  return runtime::counted(runtime::columns_in_turn(t.extent(0), k, t.extent(1)), t.extent(1));
 }
 
 }  // namespace shard
