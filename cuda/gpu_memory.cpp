@@ -317,10 +317,12 @@ void Tensor::read(Index first, std::span<float> values, SourceLine where) const 
     return;
   }
   const float* from = TensorMemory::data(*this) + first;
-  while (!values.empty()) {
-    const auto piece = values.first(std::min(values.size(), cuda::page_locked / sizeof(float)));
-    std::ranges::copy(cuda::HostCopy(from, piece.size_bytes()).numbers<float>(), piece.begin());
-    values = values.subspan(piece.size()), from += piece.size();
+  constexpr std::size_t most = cuda::page_locked / sizeof(float);
+  std::list<cuda::HostCopy> begun;  // of two pieces: the GPU copies one while the host reads the other
+  for (std::size_t read = 0, next = 0; read < values.size(); read += most, begun.pop_front()) {
+    for (; next < values.size() && begun.size() < 2; next += most)
+      begun.emplace_back(from + next, std::min(most, values.size() - next) * sizeof(float));
+    begun.front().read(values.data() + read);
   }
 }
 
