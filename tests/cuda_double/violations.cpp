@@ -42,7 +42,8 @@ Books& books() {
 void at_exit() {
   if (open_groups > 0) violation("at exit, a group is open");
   if (std::getenv("CUDA_DOUBLE_COUNTS") != nullptr)
-    for (const auto& [call, count] : books().calls) fmt::print(stderr, "{} calls of {}\n", count, call);
+    for (const auto& [call, count] : books().calls)
+      fmt::print(stderr, "{} calls of {} on device {}\n", count, call, std::getenv("OMPI_COMM_WORLD_RANK"));
   if (books().held.empty()) return;
   std::map<std::string, int> left;
   for (const auto& [thing, kind] : books().held) ++left[kind];
