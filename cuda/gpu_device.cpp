@@ -29,7 +29,7 @@ Tensor ring_buffer_of(Index elements) {
   if (cuda::gpu().is_shared()) return TensorMemory::buffer(elements);
   if (elements == 0) return TensorMemory::on({0}, nullptr);
   const auto bytes = elements * static_cast<Index>(sizeof(float));
-  return TensorMemory::on({elements}, std::make_shared<Storage>(bytes, Purpose::buffers, nullptr));
+  return TensorMemory::on({elements}, std::make_shared<cuda::GpuStorage>(bytes, Purpose::buffers, nullptr));
 }
 
 }  // namespace shard::runtime

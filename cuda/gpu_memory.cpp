@@ -9,8 +9,7 @@
 
 #include "cuda/gpu_slices.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard {
 
@@ -148,22 +147,21 @@ void release_blocks() {
 
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose) {
   const Index bytes = bytes_of(shape);
-  auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose, home);
+  auto storage = bytes == 0 ? nullptr : std::make_shared<GpuStorage>(bytes, purpose, home);
   return TensorMemory::on(std::move(shape), std::move(storage));
 }
 
 float* data_on(cudaStream_t stream, Tensor& t) {
-  Storage* storage = TensorMemory::storage(t);
-  if (storage == nullptr) return nullptr;
-  float* data = storage->data_on(stream);
-  storage->from_host.clear();
-  storage->in_bf16.reset();
+  GpuStorage* const written = storage(t);
+  if (written == nullptr) return nullptr;
+  float* data = written->data_on(stream);
+  written->from_host.clear();
+  written->in_bf16.reset();
   return data;
 }
 
 const float* data_on(cudaStream_t stream, const Tensor& t) {
-  Storage* storage = TensorMemory::storage(t);
-  return storage == nullptr ? nullptr : storage->data_on(stream);
+  return storage(t) == nullptr ? nullptr : storage(t)->data_on(stream);
 }
 
 Workspace::Workspace(Index bytes) : Workspace(bytes, gpu().computation()) {}
@@ -207,47 +205,41 @@ HostCopy::~HostCopy() {
   cache().give_back(std::move(block), bytes_, host_memory);
 }
 
-}  // namespace cuda
-
-using cuda::gpu;
-
-Storage::Storage(Index bytes, Purpose purpose, cudaStream_t home)
-    : bytes_(bytes), purpose_(purpose), home_(home) {
-  if (home != nullptr) data_ = cuda::cache().take(static_cast<std::size_t>(bytes), home);
-  runtime::note_allocation(purpose_, bytes_);
+GpuStorage::GpuStorage(Index bytes, Purpose purpose, cudaStream_t home)
+    : Storage(bytes, purpose), home_(home) {
+  if (home != nullptr) data_ = cache().take(static_cast<std::size_t>(bytes), home);
 }
 
-Storage::~Storage() {
-  runtime::note_release(purpose_, bytes_);
+GpuStorage::~GpuStorage() {
   if (data_ == nullptr || gpu().is_closed()) return;
   try {
-    cuda::Block block{data_, {}};
+    Block block{data_, {}};
     for (cudaStream_t stream : other_streams_) {
-      block.free_after.push_back(std::make_unique<cuda::Event>());
+      block.free_after.push_back(std::make_unique<Event>());
       block.free_after.back()->record(stream);
     }
-    cuda::cache().give_back(std::move(block), static_cast<std::size_t>(bytes_), home_);
+    cache().give_back(std::move(block), static_cast<std::size_t>(bytes()), home_);
   } catch (const Error&) {
     // The GPU has failed, so its memory is lost. The call that failed first reports it.
   }
 }
 
-float* Storage::data_on(cudaStream_t stream) {
+float* GpuStorage::data_on(cudaStream_t stream) {
   if (stream != home_ && std::ranges::find(other_streams_, stream) == other_streams_.end())
     other_streams_.push_back(stream);
   if (!std::exchange(is_on_gpu, true)) {
-    cuda::upload(data_, 0, from_host, 1);
-    cuda::Event uploaded;
+    upload(data_, 0, from_host, 1);
+    Event uploaded;
     uploaded.record(gpu().computation());
     uploaded.make_wait(stream);
   }
   return data_;
 }
 
-void Storage::charge_to(Purpose purpose) {
-  runtime::note_move(purpose_, purpose, bytes_);
-  purpose_ = purpose;
-}
+}  // namespace cuda
+
+using cuda::gpu;
+using cuda::storage;
 
 float* TensorMemory::data(Tensor& t) {
   return cuda::data_on(gpu().computation(), t);
@@ -255,68 +247,42 @@ float* TensorMemory::data(Tensor& t) {
 const float* TensorMemory::data(const Tensor& t) {
   return cuda::data_on(gpu().computation(), t);
 }
-Purpose TensorMemory::purpose(const Tensor& t) {
-  return storage(t) ? storage(t)->purpose() : Purpose::activations;
+
+namespace kernels {
+
+std::shared_ptr<Storage> allocate(Index bytes, Purpose purpose) {
+  return std::make_shared<cuda::GpuStorage>(bytes, purpose, gpu().computation());
 }
 
-Tensor TensorMemory::make(Shape shape, Purpose purpose) {
-  return cuda::make_on(gpu().computation(), std::move(shape), purpose);
-}
-
-Tensor::Tensor(Shape shape, SourceLine where) {
-  const CallSite call(where);
-  *this = TensorMemory::make(std::move(shape));
-  if (size() == 0) return;
+void fill_with_zeros(Tensor& t) {
   SHARDBOOK_CHECK(
-      cudaMemsetAsync(TensorMemory::data(*this), 0, static_cast<std::size_t>(bytes()), gpu().computation()));
+      cudaMemsetAsync(TensorMemory::data(t), 0, static_cast<std::size_t>(t.bytes()), gpu().computation()));
 }
 
-Tensor Tensor::uninitialized(Shape shape, SourceLine where) {
-  const CallSite call(where);
-  return TensorMemory::make(std::move(shape));
+void copy(const Tensor& t, Tensor& copy) {
+  SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(copy), TensorMemory::data(t),
+                                  static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToDevice,
+                                  gpu().computation()));
 }
 
-Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine where) {
-  const CallSite call(where);
-  Tensor t = TensorMemory::make(std::move(shape));
-  require_values("from_host", t, values);
-  if (values.empty()) return t;
-  if (values.size_bytes() > cuda::page_locked) {
-    cuda::upload(TensorMemory::data(t), 0, values, 1);
-  } else {
-    t.storage_->from_host.assign(values.begin(), values.end());
-    t.storage_->is_on_gpu = false;
-  }
-  return t;
+void write_all(Tensor& t, std::span<const float> values) {
+  if (values.size_bytes() > cuda::page_locked) return cuda::upload(TensorMemory::data(t), 0, values, 1);
+  storage(t)->from_host.assign(values.begin(), values.end());
+  storage(t)->is_on_gpu = false;
 }
 
-Tensor Tensor::clone() const {
-  Tensor copy = TensorMemory::make(shape(), TensorMemory::purpose(*this));
-  if (size() > 0)
-    SHARDBOOK_CHECK(cudaMemcpyAsync(TensorMemory::data(copy), TensorMemory::data(*this),
-                                    static_cast<std::size_t>(bytes()), cudaMemcpyDeviceToDevice,
-                                    gpu().computation()));
-  return copy;
+void write(Tensor& t, int axis, Range range, std::span<const float> values) {
+  const Index inner = runtime::elements_after(t.shape(), axis);
+  cuda::upload(TensorMemory::data(t) + range.begin * inner, t.extent(axis) * inner, values,
+               runtime::elements_before(t.shape(), axis));
 }
 
-void Tensor::write(int axis, Index begin, Index end, std::span<const float> values, SourceLine where) {
-  const CallSite call(where);
-  require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
-                static_cast<Index>(values.size()));
-  const Index inner = runtime::elements_after(shape(), axis);
-  if (!values.empty())
-    cuda::upload(TensorMemory::data(*this) + begin * inner, extent(axis) * inner, values,
-                 runtime::elements_before(shape(), axis));
-}
-
-void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
-  const CallSite call(where);
-  require_inside("read", *this, first, values);
-  if (storage_ && !storage_->from_host.empty()) {
-    std::copy_n(storage_->from_host.begin() + first, values.size(), values.begin());
+void read(const Tensor& t, Index first, std::span<float> values) {
+  if (const std::vector<float>& known = storage(t)->from_host; !known.empty()) {
+    std::copy_n(known.begin() + first, values.size(), values.begin());
     return;
   }
-  const float* from = TensorMemory::data(*this) + first;
+  const float* from = TensorMemory::data(t) + first;
   constexpr std::size_t most = cuda::page_locked / sizeof(float);
   std::list<cuda::HostCopy> begun;  // of two pieces: the GPU copies one while the host reads the other
   for (std::size_t read = 0, next = 0; read < values.size(); read += most, begun.pop_front()) {
@@ -326,21 +292,13 @@ void Tensor::read(Index first, std::span<float> values, SourceLine where) const 
   }
 }
 
-std::vector<float> Tensor::to_host() const {
-  std::vector<float> values(static_cast<std::size_t>(size()));
-  read(0, values);
-  return values;
-}
-
-Later<std::vector<float>> Tensor::to_host_later() const {
-  if (size() == 0 || !storage_->from_host.empty()) return to_host();
+Later<std::vector<float>> read_later(const Tensor& t) {
+  if (!storage(t)->from_host.empty()) return t.to_host();
   return Later<std::vector<float>>(
-      [copy = std::make_shared<cuda::HostCopy>(
-           TensorMemory::data(*this), static_cast<std::size_t>(bytes()))] { return copy->numbers<float>(); });
+      [copy = std::make_shared<cuda::HostCopy>(TensorMemory::data(t), static_cast<std::size_t>(t.bytes()))] {
+        return copy->numbers<float>();
+      });
 }
 
-void Tensor::charge_to(Purpose purpose) {
-  if (storage_) storage_->charge_to(purpose);
-}
-
+}  // namespace kernels
 }  // namespace shard

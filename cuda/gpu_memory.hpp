@@ -10,46 +10,40 @@
 #include "cuda/gpu.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 
-namespace shard {
+namespace shard::cuda {
 
-namespace cuda {
 class Workspace;
-}
 
-/// A block of the GPU's memory, booked in the ledger under its purpose.
-class Storage {
+/// A block of the GPU's memory.
+class GpuStorage : public Storage {
  public:
   /// Memory of the stream `home`. Without a stream, the bytes are booked and not allocated.
-  Storage(Index bytes, Purpose purpose, cudaStream_t home);
-  ~Storage();
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
+  GpuStorage(Index bytes, Purpose purpose, cudaStream_t home);
+  ~GpuStorage();
 
   /// The address, for work that is launched in this stream.
   float* data_on(cudaStream_t stream);
-  Purpose purpose() const { return purpose_; }
-  void charge_to(Purpose purpose);
 
   /// All elements of a small tensor that came from the host, until work may write to it: reading them needs no wait.
   /// They are copied to the GPU when work first reads them.
   std::vector<float> from_host;
   bool is_on_gpu = true;
   /// A copy in the host's memory, for a call that sends it over the wire, and whether that call has written to it.
-  std::shared_ptr<cuda::Workspace> on_host;
+  std::shared_ptr<Workspace> on_host;
   bool is_written_on_host = false;
   /// The elements of a parameter rounded to bf16, from its first product on, until work may write to it.
-  std::shared_ptr<const cuda::Workspace> in_bf16;
+  std::shared_ptr<const Workspace> in_bf16;
 
  private:
-  Index bytes_;
-  Purpose purpose_;
   cudaStream_t home_;
   float* data_ = nullptr;
   std::vector<cudaStream_t> other_streams_;
 };
 
-namespace cuda {
-
+/// The storage of a tensor; null for no elements.
+inline GpuStorage* storage(const Tensor& t) {
+  return static_cast<GpuStorage*>(TensorMemory::storage(t));
+}
 /// A tensor whose memory's home is this stream.
 Tensor make_on(cudaStream_t home, Shape shape, Purpose purpose = Purpose::activations);
 /// A tensor's address, for work that is launched in this stream. (TensorMemory::data: in the computation stream.)
@@ -138,8 +132,13 @@ class DeviceCopy {
   std::size_t offset_ = 0;
 };
 
+/// The address of t's elements. If there are none, that of another tensor: a kernel's pointers must be valid, even if it
+/// reads nothing.
+inline const float* readable(const Tensor& t, const Tensor& another) {
+  return TensorMemory::data(t.size() > 0 ? t : another);
+}
+
 /// Frees all memory that no tensor holds, kept copies too.
 void release_blocks();
 
-}  // namespace cuda
-}  // namespace shard
+}  // namespace shard::cuda

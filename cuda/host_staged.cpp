@@ -9,22 +9,22 @@ namespace shard {
 namespace {
 
 /// The storage's copy on the host, made at its first use.
-float* on_host(Storage& storage, Index bytes) {
-  if (!storage.on_host) storage.on_host = std::make_shared<cuda::Workspace>(bytes, cuda::host_memory);
-  return storage.on_host->data<float>();
+float* on_host(cuda::GpuStorage& memory) {
+  if (!memory.on_host) memory.on_host = std::make_shared<cuda::Workspace>(memory.bytes(), cuda::host_memory);
+  return memory.on_host->data<float>();
 }
 
 }  // namespace
 
 std::span<const float> TensorMemory::span(const Tensor& t) {
   if (t.size() == 0) return {};
-  return {on_host(*storage(t), t.bytes()), static_cast<std::size_t>(t.size())};
+  return {on_host(*cuda::storage(t)), static_cast<std::size_t>(t.size())};
 }
 
 std::span<float> TensorMemory::span(Tensor& t) {
   if (t.size() == 0) return {};
-  storage(t)->is_written_on_host = true;
-  return {on_host(*storage(t), t.bytes()), static_cast<std::size_t>(t.size())};
+  cuda::storage(t)->is_written_on_host = true;
+  return {on_host(*cuda::storage(t)), static_cast<std::size_t>(t.size())};
 }
 
 namespace cuda {
@@ -65,15 +65,15 @@ bool reads_argument(const Call& call) {
 
 void copy_to_host(const Tensor& t, cudaStream_t stream) {
   if (t.size() == 0) return;
-  TensorMemory::storage(t)->is_written_on_host = false;  // a call that failed may have left it
-  SHARDBOOK_CHECK(cudaMemcpyAsync(on_host(*TensorMemory::storage(t), t.bytes()), data_on(stream, t),
+  storage(t)->is_written_on_host = false;  // a call that failed may have left it
+  SHARDBOOK_CHECK(cudaMemcpyAsync(on_host(*cuda::storage(t)), data_on(stream, t),
                                   static_cast<std::size_t>(t.bytes()), cudaMemcpyDeviceToHost, stream));
 }
 
 /// If the body has written to the copy.
 void copy_from_host(Tensor& t, cudaStream_t stream) {
-  if (t.size() == 0 || !std::exchange(TensorMemory::storage(t)->is_written_on_host, false)) return;
-  SHARDBOOK_CHECK(cudaMemcpyAsync(data_on(stream, t), on_host(*TensorMemory::storage(t), t.bytes()),
+  if (t.size() == 0 || !std::exchange(storage(t)->is_written_on_host, false)) return;
+  SHARDBOOK_CHECK(cudaMemcpyAsync(data_on(stream, t), on_host(*cuda::storage(t)),
                                   static_cast<std::size_t>(t.bytes()), cudaMemcpyHostToDevice, stream));
 }
 

@@ -3,12 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
@@ -83,96 +80,56 @@ struct Chained {
 };
 
 template <class F>
-Tensor mapped(const char* call, Tensor&& t, F f) {
-  note_elementwise(call, t.size());
-  launch_elements(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(std::as_const(t)),
-                  TensorMemory::data(t));
-  return std::move(t);
+void map(const Tensor& from, Tensor& to, F f) {
+  launch_elements(Mapped<F>{f}, from.size(), gpu().computation(), TensorMemory::data(from),
+                  TensorMemory::data(to));
 }
 template <class F>
-Tensor mapped(const char* call, const Tensor& t, F f) {
-  note_elementwise(call, t.size());
-  Tensor result = TensorMemory::make(t.shape());
-  launch_elements(Mapped<F>{f}, t.size(), gpu().computation(), TensorMemory::data(t),
-                  TensorMemory::data(result));
-  return result;
-}
-
-template <class F>
-Tensor chained(const char* call, Tensor&& dh, const Tensor& t, F f) {
-  note_elementwise(call, t.size());
-  require_same_shape(call, dh, t);
+void chain(Tensor& dh, const Tensor& t, F f) {
   launch_elements(Chained<F>{f}, t.size(), gpu().computation(), TensorMemory::data(dh),
                   TensorMemory::data(t));
-  return std::move(dh);
 }
 
 }  // namespace
 
-Tensor round_to(Tensor&& t, float unit, SourceLine where) {
-  return round_to(std::move(t), unit, HUGE_VALF, where);
+void round_to(Tensor& t, float unit, float limit) {
+  map(t, t, RoundTo{unit, limit});
 }
 
-Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where) {
-  const CallSite call(where);
-  require_unit(unit, limit);
-  if (unit == 0 && limit == HUGE_VALF) return std::move(t);
-  return mapped("round_to", std::move(t), RoundTo{unit, limit});
+void inverse_root(Tensor& t, float factor, float epsilon) {
+  map(t, t, InverseRoot{factor, epsilon});
 }
 
-Tensor inverse_root(Tensor&& t, float factor, float epsilon, SourceLine where) {
-  const CallSite call(where);
-  return mapped("inverse_root", std::move(t), InverseRoot{factor, epsilon});
+void sigmoid(Tensor& z) {
+  map(z, z, Sigmoid());
 }
 
-Tensor sigmoid(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("sigmoid", std::move(z), Sigmoid());
+void sigmoid_backward(Tensor& dh, const Tensor& h) {
+  chain(dh, h, SigmoidSlope());
 }
 
-Tensor sigmoid_backward(Tensor&& dh, const Tensor& h, SourceLine where) {
-  const CallSite call(where);
-  return chained("sigmoid_backward", std::move(dh), h, SigmoidSlope());
+void hyperbolic_tangent(Tensor& z) {
+  map(z, z, HyperbolicTangent());
 }
 
-Tensor hyperbolic_tangent(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("hyperbolic_tangent", std::move(z), HyperbolicTangent());
+void hyperbolic_tangent_backward(Tensor& dh, const Tensor& h) {
+  chain(dh, h, HyperbolicTangentSlope());
 }
 
-Tensor hyperbolic_tangent_backward(Tensor&& dh, const Tensor& h, SourceLine where) {
-  const CallSite call(where);
-  return chained("hyperbolic_tangent_backward", std::move(dh), h, HyperbolicTangentSlope());
+void silu(const Tensor& z, Tensor& h) {
+  map(z, h, Silu());
 }
 
-Tensor silu(const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("silu", z, Silu());
+void silu_backward(Tensor& dh, const Tensor& z) {
+  chain(dh, z, SiluSlope());
 }
 
-Tensor silu(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("silu", std::move(z), Silu());
+void gelu(const Tensor& z, Tensor& h) {
+  map(z, h, Gelu());
 }
 
-Tensor silu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return chained("silu_backward", std::move(dh), z, SiluSlope());
+void gelu_backward(Tensor& dh, const Tensor& z) {
+  chain(dh, z, GeluSlope());
 }
 
-Tensor gelu(const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("gelu", z, Gelu());
-}
-
-Tensor gelu(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("gelu", std::move(z), Gelu());
-}
-
-Tensor gelu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return chained("gelu_backward", std::move(dh), z, GeluSlope());
-}
-
-}  // namespace shard
+}  // namespace shard::kernels

@@ -6,10 +6,9 @@
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
 #include "cuda/success.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/matmul.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard::runtime {
+namespace shard::kernels {
 
 namespace {
 
@@ -36,7 +35,7 @@ struct ToBf16 {
 class Factor {
  public:
   explicit Factor(Operand o) : operand_(o) {
-    Storage& storage = *TensorMemory::storage(*o.tensor);
+    cuda::GpuStorage& storage = *cuda::storage(*o.tensor);
     if (precision() != Precision::bf16 || o.columns_in_bf16 > 0 || (in_bf16_ = storage.in_bf16)) return;
     const Index size = o.tensor->size();
     const auto copy = std::make_shared<cuda::Workspace>(size * 2);
@@ -83,19 +82,10 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
         TensorMemory::data(c), CUDA_R_32F, e.n, e.m * e.n, e.count, compute, CUBLAS_GEMM_DEFAULT));
 }
 
-}  // namespace shard::runtime
-
-namespace shard {
-
-Tensor to_bf16(const Tensor& matrix, SourceLine where) {
-  const CallSite call(where);
-  require_matrix("to_bf16", matrix);
-  runtime::note_elementwise("to_bf16", matrix.size());
-  const Index n = matrix.extent(1), m = matrix.extent(0);
-  Tensor pairs = TensorMemory::make({m, columns_of_pairs(n)});
-  cuda::launch(runtime::ToBf16{n, 2 * columns_of_pairs(n)}, 2 * pairs.size(), cuda::gpu().computation(),
+void to_bf16(const Tensor& matrix, Tensor& pairs) {
+  const Index distance = 2 * pairs.extent(1);
+  cuda::launch(ToBf16{matrix.extent(1), distance}, matrix.extent(0) * distance, gpu().computation(),
                TensorMemory::data(matrix), reinterpret_cast<std::uint16_t*>(TensorMemory::data(pairs)));
-  return pairs;
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

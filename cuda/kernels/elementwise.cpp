@@ -5,12 +5,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_slices.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
@@ -78,116 +75,64 @@ Later<double> reduced(const Tensor& t, Kernel kernel) {
       });
 }
 
-template <class Kernel>
-Tensor combined(const char* call, Tensor&& a, const Tensor& b, Kernel kernel) {
-  require_same_shape(call, a, b);
-  launch_elements(kernel, a.size(), gpu().computation(), TensorMemory::data(a), TensorMemory::data(b));
-  return std::move(a);
+/// Launches a kernel for each element of `t`.
+template <class Kernel, class... Args>
+void launch_on(const Tensor& t, Kernel kernel, Args... args) {
+  launch_elements(kernel, t.size(), gpu().computation(), args...);
 }
 
 }  // namespace
 
-Tensor relu(const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("relu", z.size());
-  Tensor h = TensorMemory::make(z.shape());
-  launch_elements(Relu(), z.size(), gpu().computation(), TensorMemory::data(z), TensorMemory::data(h));
-  return h;
+void relu(const Tensor& z, Tensor& h) {
+  launch_on(z, Relu(), TensorMemory::data(z), TensorMemory::data(h));
 }
 
-Tensor relu(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("relu", z.size());
-  launch_elements(Relu(), z.size(), gpu().computation(), TensorMemory::data(std::as_const(z)),
-                  TensorMemory::data(z));
-  return std::move(z);
+void relu_backward(Tensor& dh, const Tensor& z) {
+  launch_on(z, ReluBackward(), TensorMemory::data(dh), TensorMemory::data(z));
 }
 
-Tensor relu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("relu_backward", z.size());
-  return combined("relu_backward", std::move(dh), z, ReluBackward());
+void add(Tensor& a, const Tensor& b) {
+  launch_on(b, Add(), TensorMemory::data(a), TensorMemory::data(b));
 }
 
-Tensor add(Tensor&& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("add", b.size());
-  return combined("add", std::move(a), b, Add());
+void subtract(Tensor& a, const Tensor& b) {
+  launch_on(b, Subtract(), TensorMemory::data(a), TensorMemory::data(b));
 }
 
-Tensor subtract(Tensor&& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("subtract", b.size());
-  return combined("subtract", std::move(a), b, Subtract());
+void multiply(Tensor& a, const Tensor& b) {
+  launch_on(b, Multiply(), TensorMemory::data(a), TensorMemory::data(b));
 }
 
-Tensor multiply(Tensor&& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("multiply", b.size());
-  return combined("multiply", std::move(a), b, Multiply());
+void scale(Tensor& t, float factor) {
+  launch_on(t, Scale(), TensorMemory::data(t), factor);
 }
 
-Tensor scale(Tensor&& a, float factor, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("scale", a.size());
-  launch_elements(Scale(), a.size(), gpu().computation(), TensorMemory::data(a), factor);
-  return std::move(a);
+void scaled_difference(Tensor& target, const Tensor& output, float factor) {
+  launch_on(output, ScaledDifference(), TensorMemory::data(output), TensorMemory::data(target), factor);
 }
 
-Tensor scaled_difference(const Tensor& output, Tensor&& target, float factor, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("scaled_difference", output.size());
-  require_same_shape("scaled_difference", output, target);
-  launch_elements(ScaledDifference(), target.size(), gpu().computation(), TensorMemory::data(output),
-                  TensorMemory::data(target), factor);
-  return std::move(target);
+void copy_slice(const Tensor& t, int axis, Range range, Tensor& part) {
+  cuda::copy_slice(gpu().computation(), t, axis, range, TensorMemory::data(part));
 }
 
-Tensor slice(const Tensor& t, int axis, Index begin, Index end, SourceLine where) {
-  const CallSite call(where);
-  Tensor part = TensorMemory::make(shape_of_slice("slice", t, axis, begin, end));
-  note_elementwise("slice", part.size());
-  cuda::copy_slice(gpu().computation(), t, axis, {begin, end}, TensorMemory::data(part));
-  return part;
+void paste_slice(Tensor& t, int axis, Range range, const Tensor& part) {
+  cuda::paste_slice(gpu().computation(), TensorMemory::data(part), t, axis, range);
 }
 
-void assign(Rows rows, const Tensor& values, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("assign", values.size());
-  require_shape("assign", rows.shape(), values);
-  cuda::paste_slice(gpu().computation(), TensorMemory::data(values), *rows.tensor, 0, {rows.begin, rows.end});
-}
-
-Tensor concatenate(std::span<const Tensor* const> parts, int axis, SourceLine where) {
-  const CallSite call(where);
-  Tensor whole = TensorMemory::make(shape_of_concatenation(parts, axis));
-  note_elementwise("concatenate", whole.size());
-  Index begin = 0;
-  for (const Tensor* t : parts) {
-    cuda::paste_slice(gpu().computation(), TensorMemory::data(*t), whole, axis,
-                      {begin, begin + t->extent(axis)});
-    begin += t->extent(axis);
-  }
-  return whole;
-}
-
-Later<double> sum_of_squares(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("sum_of_squares", t.size());
+Later<double> sum_of_squares(const Tensor& t) {
   return reduced(t, SumOfSquares());
 }
 
-bool all_finite(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("all_finite", t.size());
+bool all_finite(const Tensor& t) {
   return reduced(t, CountNotFinite()) == 0;
 }
 
-namespace cuda {
+}  // namespace shard::kernels
+
+namespace shard::cuda {
 
 void divide(cudaStream_t stream, float* values, Index elements, float divisor) {
-  launch_elements(Divide(), elements, stream, values, divisor);
+  launch_elements(kernels::Divide(), elements, stream, values, divisor);
 }
 
-}  // namespace cuda
-}  // namespace shard
+}  // namespace shard::cuda

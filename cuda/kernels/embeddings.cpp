@@ -3,12 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
@@ -75,35 +72,17 @@ void launch(Kernel kernel, Index n, Args... args) {
   cuda::launch(kernel, n, gpu().computation(), args...);
 }
 
-Tensor rotated(const char* call, Tensor&& t, std::span<const Index> positions, Index head_dim, double base,
-               double direction) {
-  note_elementwise(call, t.size());
-  const DeviceCopy angles(angles_of_a_head(call, t, positions, head_dim, base)), at(positions);
-  const Index half = head_dim / 2, n = t.extent(1);
-  if (t.size() > 0)
-    launch(Rotate{direction}, t.extent(0) * half, TensorMemory::data(t), at.data<Index>(),
-           static_cast<Index>(positions.size()), angles.data<double>(), half, n);
-  return std::move(t);
-}
-
 }  // namespace
 
-Tensor rotate(Tensor&& t, std::span<const Index> positions, Index head_dim, double base, SourceLine where) {
-  const CallSite call(where);
-  return rotated("rotate", std::move(t), positions, head_dim, base, 1);
+void rotate(Tensor& t, std::span<const Index> positions, const std::vector<double>& angles,
+            double direction) {
+  const DeviceCopy of_position_one(angles), at(positions);
+  const Index half = std::ssize(angles);
+  launch(Rotate{direction}, t.extent(0) * half, TensorMemory::data(t), at.data<Index>(),
+         std::ssize(positions), of_position_one.data<double>(), half, t.extent(1));
 }
 
-Tensor rotate_backward(Tensor&& dt, std::span<const Index> positions, Index head_dim, double base,
-                       SourceLine where) {
-  const CallSite call(where);
-  return rotated("rotate_backward", std::move(dt), positions, head_dim, base, -1);
-}
-
-void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("scatter_add_rows", rows.size());
-  require_addends(rows, at, into);
-  if (into.size() == 0 || at.size() == 0) return;
+void scatter_add_rows(Tensor& into, const Tensor& rows, const Indices& at) {
   const DeviceCopy targets(at);
   const Index count = rows.extent(0), bytes = count * static_cast<Index>(sizeof(Index));
   cuda::Workspace next(bytes), is_first(bytes);
@@ -114,28 +93,18 @@ void scatter_add_rows(const Tensor& rows, const Indices& at, Tensor& into, Sourc
          TensorMemory::data(into));
 }
 
-Tensor losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
-                        const Indices& labels, ExponentialBase base, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("losses_of_labels", of_labels.size());
-  require_losses(largest, sums, of_labels, labels);
-  Tensor losses = TensorMemory::make(of_labels.shape());
+void losses_of_labels(const Tensor& largest, const Tensor& sums, const Tensor& of_labels,
+                      const Indices& labels, ExponentialBase base, Tensor& losses) {
   const DeviceCopy of(labels);
   launch(LossesOfLabels{base == ExponentialBase::two}, losses.size(), TensorMemory::data(largest),
          TensorMemory::data(sums), TensorMemory::data(of_labels), of.data<Index>(),
          TensorMemory::data(losses));
-  return losses;
 }
 
-Tensor subtract_at_columns(Tensor&& t, const Indices& columns, const Tensor& values, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("subtract_at_columns", values.size());
-  require_subtrahends(t, columns, values);
+void subtract_at_columns(Tensor& t, const Indices& columns, const Tensor& values) {
   const DeviceCopy at(columns);
-  if (t.size() > 0)
-    launch(SubtractAtColumns(), values.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(),
-           TensorMemory::data(values), values.extent(1));
-  return std::move(t);
+  launch(SubtractAtColumns(), values.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(),
+         TensorMemory::data(values), values.extent(1));
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

@@ -7,17 +7,15 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
 using cuda::DeviceCopy;
 using cuda::gpu;
+using cuda::readable;
 using cuda::Team;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -44,9 +42,6 @@ struct RowMax {
       largest = t[c] > largest ? t[c] : largest;
     most[row] = team.max(largest);
   }
-};
-struct Fill {
-  SHARDBOOK_KERNEL void operator()(Index i, float value, float* t) const { t[i] = value; }
 };
 /// Index i stands for a column of a group of rows, which has `group` elements.
 struct ColumnSums {
@@ -183,31 +178,22 @@ void launch_rows(Kernel kernel, Index rows, Args... args) {
   cuda::launch_rows(kernel, rows, gpu().computation(), args...);
 }
 
-/// Reduces each row of t to a number; to 0 if t has no elements.
+/// Reduces each row of t to a number.
 template <class Kernel, class... Args>
-Tensor folded_rows(Kernel kernel, const Tensor& t, Args... args) {
-  if (t.size() == 0) return Tensor({t.extent(0)});
-  Tensor result = TensorMemory::make({t.extent(0)});
+void fold_rows(Kernel kernel, const Tensor& t, Tensor& result, Args... args) {
   launch_rows(kernel, result.size(), args..., t.extent(1), TensorMemory::data(result));
-  return result;
 }
 
 /// Sums each column of t. Many rows are summed in groups first, so that there is work for all threads.
 template <class Kernel, class... Args>
-Tensor folded_columns(Kernel kernel, const Tensor& t, Args... args) {
-  if (t.size() == 0) return Tensor({t.extent(1)});
+void fold_columns(Kernel kernel, const Tensor& t, Tensor& result, Args... args) {
   const Index n = t.extent(1), groups = std::clamp<Index>(t.extent(0) / 256, 1, 256);
   const Index rows = (t.extent(0) + groups - 1) / groups;  // of a group
-  Tensor result = TensorMemory::make({n});
-  if (groups == 1) {
-    launch(kernel, n, args..., t.size(), rows * n, n, TensorMemory::data(result));
-    return result;
-  }
+  if (groups == 1) return launch(kernel, n, args..., t.size(), rows * n, n, TensorMemory::data(result));
   cuda::Workspace sums(groups * n * static_cast<Index>(sizeof(float)));
   launch(kernel, groups * n, args..., t.size(), rows * n, n, sums.data<float>());
   launch(ColumnSums(), n, std::as_const(sums).data<float>(), groups * n, groups * n, n,
          TensorMemory::data(result));
-  return result;
 }
 
 template <class Kernel>
@@ -221,149 +207,86 @@ Kernel in_block(const Tensor& t, const HeadBlock& block) {
           t.extent(1)};
 }
 
+/// A function of each element and of its row's, or its column's, number.
 template <class Kernel>
-Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, Kernel kernel) {
-  note_elementwise(call, t.size());
-  require_one_for_each_row(call, t, numbers);
+void with_numbers(Kernel kernel, Tensor& t, const Tensor& numbers) {
   launch(kernel, t.size(), TensorMemory::data(t), TensorMemory::data(numbers), t.extent(1));
-  return std::move(t);
-}
-
-template <class Kernel>
-Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, Kernel kernel) {
-  note_elementwise(call, t.size());
-  require_one_for_each_column(call, t, numbers);
-  launch(kernel, t.size(), TensorMemory::data(t), TensorMemory::data(numbers), t.extent(1));
-  return std::move(t);
 }
 
 }  // namespace
 
-Tensor row_sums(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_sums", t.size());
-  require_matrix("row_sums", t);
-  return folded_rows(RowSums(), t, TensorMemory::data(t));
+void row_sums(const Tensor& t, Tensor& sums) {
+  fold_rows(RowSums(), t, sums, readable(t, sums));
 }
 
-Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_dots", a.size());
-  require_same_matrices("row_dots", a, b);
-  return folded_rows(RowDots(), a, TensorMemory::data(a), TensorMemory::data(b));
+void row_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+  fold_rows(RowDots(), a, dots, readable(a, dots), readable(b, dots));
 }
 
-Tensor row_max(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_max", t.size());
-  require_matrix("row_max", t);
-  if (t.extent(1) > 0) return folded_rows(RowMax(), t, TensorMemory::data(t));
-  Tensor most = TensorMemory::make({t.extent(0)});
-  launch(Fill(), most.size(), -infinity, TensorMemory::data(most));
-  return most;
+void row_max(const Tensor& t, Tensor& most) {
+  fold_rows(RowMax(), t, most, readable(t, most));
 }
 
-Tensor column_sums(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("column_sums", t.size());
-  require_matrix("column_sums", t);
-  return folded_columns(ColumnSums(), t, TensorMemory::data(t));
+void column_sums(const Tensor& t, Tensor& sums) {
+  fold_columns(ColumnSums(), t, sums, readable(t, sums));
 }
 
-Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("column_dots", a.size());
-  require_same_matrices("column_dots", a, b);
-  return folded_columns(ColumnDots(), a, TensorMemory::data(a), TensorMemory::data(b));
+void column_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+  fold_columns(ColumnDots(), a, dots, readable(a, dots), readable(b, dots));
 }
 
-Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("scale_rows", std::move(t), factors, ScaleRows());
+void scale_rows(Tensor& t, const Tensor& factors) {
+  with_numbers(ScaleRows(), t, factors);
 }
 
-Tensor scale_columns(Tensor&& t, const Tensor& factors, SourceLine where) {
-  const CallSite call(where);
-  return with_columns("scale_columns", std::move(t), factors, ScaleColumns());
+void scale_columns(Tensor& t, const Tensor& factors) {
+  with_numbers(ScaleColumns(), t, factors);
 }
 
-Tensor divide_rows(Tensor&& t, const Tensor& divisors, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("divide_rows", std::move(t), divisors, DivideRows());
+void divide_rows(Tensor& t, const Tensor& divisors) {
+  with_numbers(DivideRows(), t, divisors);
 }
 
-Tensor add_to_rows(Tensor&& t, const Tensor& row, SourceLine where) {
-  const CallSite call(where);
-  return with_columns("add_to_rows", std::move(t), row, AddRow());
+void add_to_rows(Tensor& t, const Tensor& row) {
+  with_numbers(AddRow(), t, row);
 }
 
-Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("add_to_columns", std::move(t), column, AddColumn());
+void add_to_columns(Tensor& t, const Tensor& column) {
+  with_numbers(AddColumn(), t, column);
 }
 
-Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("exponentials", std::move(z), largest, Exponentials{base});
+void exponentials(Tensor& z, const Tensor& largest, ExponentialBase base) {
+  with_numbers(Exponentials{base}, z, largest);
 }
 
-ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least,
-                             SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("powers_of_scores", scores.size());
-  const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
-  if (scores.size() == 0)
-    return {std::move(scores), at_least == nullptr ? row_max(Tensor({rows, 0})) : at_least->clone(),
-            Tensor({rows})};
-  Tensor largest = TensorMemory::make({rows}), sums = TensorMemory::make({rows});
-  launch_rows(PowersOfScores{rule, at_least != nullptr}, rows, TensorMemory::data(scores),
+void powers_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor* at_least, Tensor& largest,
+                      Tensor& sums) {
+  float* all = TensorMemory::data(scores.size() > 0 ? scores : sums);
+  launch_rows(PowersOfScores{rule, at_least != nullptr}, largest.size(), all,
               TensorMemory::data(std::as_const(at_least == nullptr ? largest : *at_least)), scores.extent(1),
               scores.extent(2), TensorMemory::data(largest), TensorMemory::data(sums));
-  return {std::move(scores), std::move(largest), std::move(sums)};
 }
 
-Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
-                         SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax_of_scores", scores.size());
-  const Index rows = rows_of_scores("softmax_of_scores", scores, {&largest, &sums});
-  if (scores.size() > 0)
-    launch_rows(SoftmaxOfScores{rule}, rows, TensorMemory::data(scores), TensorMemory::data(largest),
-                TensorMemory::data(sums), scores.extent(1), scores.extent(2));
-  return std::move(scores);
+void softmax_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums) {
+  launch_rows(SoftmaxOfScores{rule}, sums.size(), TensorMemory::data(scores), TensorMemory::data(largest),
+              TensorMemory::data(sums), scores.extent(1), scores.extent(2));
 }
 
-Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
-                                  SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax_of_scores_backward", p.size());
-  require_same_shape("softmax_of_scores_backward", dp, p);
-  const Index rows = rows_of_scores("softmax_of_scores_backward", p, {&dots});
-  if (p.size() > 0)
-    launch_rows(SoftmaxOfScoresBackward{factor}, rows, TensorMemory::data(dp), TensorMemory::data(p),
-                TensorMemory::data(dots), p.extent(2));
-  return std::move(dp);
+void softmax_of_scores_backward(Tensor& dp, const Tensor& p, const Tensor& dots, float factor) {
+  launch_rows(SoftmaxOfScoresBackward{factor}, dots.size(), TensorMemory::data(dp), TensorMemory::data(p),
+              TensorMemory::data(dots), p.extent(2));
 }
 
-Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
-  const CallSite call(where);
-  Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
-  note_elementwise("stack_heads", stack.size());
+void stack_heads(const Tensor& t, const HeadBlock& block, Tensor& stack) {
   const DeviceCopy heads(block.heads);
-  if (stack.size() > 0)
-    launch(in_block<StackHeads>(t, block), stack.size(), TensorMemory::data(t), heads.data<Index>(),
-           TensorMemory::data(stack));
-  return stack;
+  launch(in_block<StackHeads>(t, block), stack.size(), TensorMemory::data(t), heads.data<Index>(),
+         TensorMemory::data(stack));
 }
 
-void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("add_heads", stack.size());
-  require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
+void add_heads(Tensor& into, const HeadBlock& block, const Tensor& stack) {
   const DeviceCopy heads(block.heads);
-  if (stack.size() > 0)
-    launch(in_block<AddHeads>(into, block), block.sequences.size() * block.rows.size() * into.extent(1),
-           TensorMemory::data(stack), heads.data<Index>(), TensorMemory::data(into));
+  launch(in_block<AddHeads>(into, block), block.sequences.size() * block.rows.size() * into.extent(1),
+         TensorMemory::data(stack), heads.data<Index>(), TensorMemory::data(into));
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

@@ -3,12 +3,9 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
@@ -41,36 +38,26 @@ struct IntegerUpdate {
   }
 };
 
-/// Launches kernel(i, w, g, more...) for every element of the rows.
+/// Launches kernel(i, w, g, more...) for these elements of w.
 template <class Kernel, class... More>
-void update(const char* call, Kernel kernel, Rows rows, const Tensor& g, More... more) {
-  const Range elements = elements_to_update(call, rows, g);
+void update(Kernel kernel, Tensor& w, Range elements, const Tensor& g, More... more) {
   cuda::launch_elements(kernel, elements.size(), cuda::gpu().computation(),
-                        TensorMemory::data(*rows.tensor) + elements.begin, TensorMemory::data(g), more...);
+                        TensorMemory::data(w) + elements.begin, TensorMemory::data(g), more...);
 }
 
 }  // namespace
 
-void sgd_update(Rows w, const Tensor& g, float rate, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("sgd_update", g.size());
-  update("sgd_update", SgdUpdate(), w, g, rate);
+void sgd_update(Tensor& w, Range elements, const Tensor& g, float rate) {
+  update(SgdUpdate(), w, elements, g, rate);
 }
 
-void adam_update(Rows w, const Tensor& g, Tensor& m, Tensor& v, const AdamSettings& settings, Index step,
-                 SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("adam_update", g.size());
-  elements_to_update("adam_update", w, g);
-  require_moments(g, m, v);
-  update("adam_update", AdamUpdate{settings, adam_step(settings, step)}, w, g, TensorMemory::data(m),
-         TensorMemory::data(v));
+void adam_update(Tensor& w, Range elements, const Tensor& g, Tensor& m, Tensor& v,
+                 const AdamSettings& settings, const AdamStep& step) {
+  update(AdamUpdate{settings, step}, w, elements, g, TensorMemory::data(m), TensorMemory::data(v));
 }
 
-void integer_update(Rows w, const Tensor& g, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("integer_update", g.size());
-  update("integer_update", IntegerUpdate(), w, g);
+void integer_update(Tensor& w, Range elements, const Tensor& g) {
+  update(IntegerUpdate(), w, elements, g);
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

@@ -4,18 +4,15 @@
 #include "cuda/gpu.hpp"
 #include "cuda/gpu_memory.hpp"
 #include "cuda/kernels/launch.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
-#include "engine/device/runtime/operations/top_k.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
 using cuda::DeviceCopy;
 using cuda::gpu;
+using cuda::readable;
 using cuda::Team;
 
 struct Softmax {
@@ -127,55 +124,23 @@ std::unique_ptr<cuda::Workspace> columns_found(const Tensor& t, Index k) {
   return found;
 }
 
-/// Without `weights`, all are 1.
-Tensor combined(const Tensor& rows, const Indices& slots, const Shape& shape, Index k,
-                const Tensor* weights) {
-  Tensor sums = TensorMemory::make(shape);
-  note_elementwise("combine_rows", k * sums.size());
-  const DeviceCopy at(slots);
-  // A kernel's pointers must be valid, even if it reads no rows or weights.
-  const float* some = rows.size() == 0 ? TensorMemory::data(std::as_const(sums)) : TensorMemory::data(rows);
-  const float* factors = weights == nullptr || weights->size() == 0 ? some : TensorMemory::data(*weights);
-  if (k == 0)
-    sums = Tensor(shape);
-  else
-    launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(), factors, k, shape[1],
-           TensorMemory::data(sums));
-  return sums;
-}
-
 }  // namespace
 
-Tensor softmax(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax", z.size());
-  require_matrix("softmax", z);
-  if (z.size() > 0)
-    cuda::launch_rows(Softmax(), z.extent(0), gpu().computation(), TensorMemory::data(z), z.extent(1));
-  return std::move(z);
+void softmax(Tensor& z) {
+  cuda::launch_rows(Softmax(), z.extent(0), gpu().computation(), TensorMemory::data(z), z.extent(1));
 }
 
-Tensor softmax_backward(Tensor&& dp, const Tensor& p, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax_backward", p.size());
-  require_matrix("softmax_backward", p);
-  require_same_shape("softmax_backward", dp, p);
-  if (p.size() > 0)
-    cuda::launch_rows(SoftmaxBackward(), p.extent(0), gpu().computation(), TensorMemory::data(dp),
-                      TensorMemory::data(p), p.extent(1));
-  return std::move(dp);
+void softmax_backward(Tensor& dp, const Tensor& p) {
+  cuda::launch_rows(SoftmaxBackward(), p.extent(0), gpu().computation(), TensorMemory::data(dp),
+                    TensorMemory::data(p), p.extent(1));
 }
 
-Tensor add_to_rows(Tensor&& t, std::span<const float> row, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("add_to_rows", t.size());
-  require_row(t, row);
+void add_numbers_to_rows(Tensor& t, std::span<const float> row) {
   const DeviceCopy addends(row);
   launch(AddToRows(), t.size(), TensorMemory::data(t), addends.data<float>(), t.extent(1));
-  return std::move(t);
 }
 
-Later<std::vector<Index>> runtime::largest_columns(const Tensor& t, Index k) {
+Later<std::vector<Index>> largest_columns(const Tensor& t, Index k) {
   const Index count = t.extent(0) * k;
   if (count == 0) return std::vector<Index>();
   const std::unique_ptr<cuda::Workspace> found = columns_found(t, k);
@@ -183,7 +148,7 @@ Later<std::vector<Index>> runtime::largest_columns(const Tensor& t, Index k) {
   return Later<std::vector<Index>>([copy] { return copy->numbers<Index>(); });
 }
 
-Tensor runtime::largest_counts(const Tensor& t, Index k) {
+Tensor largest_counts(const Tensor& t, Index k) {
   if (t.size() == 0) return Tensor({t.extent(1)});
   Tensor counts = TensorMemory::make({t.extent(1)});
   cuda::launch_rows(CountColumns(), counts.size(), gpu().computation(),
@@ -192,75 +157,48 @@ Tensor runtime::largest_counts(const Tensor& t, Index k) {
   return counts;
 }
 
-Tensor take_columns(const Tensor& t, const Indices& columns, Index k, SourceLine where) {
-  const CallSite call(where);
-  Tensor taken(shape_of_taken(t, columns, k));
-  note_elementwise("take_columns", taken.size());
-  if (t.size() == 0) return taken;  // all columns are no_slot
+void take_columns(const Tensor& t, const Indices& columns, Index k, Tensor& taken) {
   const DeviceCopy at(columns);
-  launch(TakeColumns(), taken.size(), TensorMemory::data(t), t.extent(1), at.data<Index>(), k,
+  launch(TakeColumns(), taken.size(), readable(t, taken), t.extent(1), at.data<Index>(), k,
          TensorMemory::data(taken));
-  return taken;
 }
 
-Tensor put_columns(const Tensor& values, const Indices& columns, Index n, SourceLine where) {
-  const CallSite call(where);
-  Tensor all(shape_of_put(values, columns, n));
-  note_elementwise("put_columns", values.size());
+void put_columns(Tensor& zeros, const Tensor& values, const Indices& columns) {
   const DeviceCopy at(columns);
   launch(PutColumns(), values.size(), TensorMemory::data(values), values.extent(1), at.data<Index>(),
-         TensorMemory::data(all), n);
-  return all;
+         TensorMemory::data(zeros), zeros.extent(1));
 }
 
-Tensor gather_rows(const Tensor& t, const Indices& at, SourceLine where) {
-  const CallSite call(where);
-  Tensor rows = TensorMemory::make(shape_of_gathered(t, at));
-  note_elementwise("gather_rows", rows.size());
+void gather_rows(const Tensor& t, const Indices& at, Tensor& rows) {
   const DeviceCopy from(at);
   launch(GatherRows(), rows.size(), TensorMemory::data(t), from.data<Index>(), t.extent(1),
          TensorMemory::data(rows));
-  return rows;
 }
 
-void scatter_rows(const Tensor& rows, const Indices& at, Tensor& into, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("scatter_rows", rows.size());
-  require_places(rows, at, into);
+void scatter_rows(Tensor& into, const Tensor& rows, const Indices& at) {
   const DeviceCopy to(at);
   launch(ScatterRows(), rows.size(), TensorMemory::data(rows), to.data<Index>(), rows.extent(1),
          TensorMemory::data(into));
 }
 
-Tensor scale_rows(Tensor&& rows, const Tensor& factors, const Indices& at, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("scale_rows", rows.size());
-  require_factors(rows, factors, at);
+void scale_rows_at(Tensor& rows, const Tensor& factors, const Indices& at) {
   const DeviceCopy which(at);
   launch(ScaleRows(), rows.size(), TensorMemory::data(rows), TensorMemory::data(factors), which.data<Index>(),
          rows.extent(1));
-  return std::move(rows);
 }
 
-Tensor combine_rows(const Tensor& rows, const Indices& slots, const Tensor& weights, SourceLine where) {
-  const CallSite call(where);
-  return combined(rows, slots, shape_of_combined(rows, slots, weights), weights.extent(1), &weights);
-}
-
-Tensor combine_rows(const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
-  const CallSite call(where);
-  return combined(rows, slots, shape_of_combined(rows, slots, k), k, nullptr);
-}
-
-Tensor dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, SourceLine where) {
-  const CallSite call(where);
-  Tensor dots = TensorMemory::make(shape_of_dots(t, rows, slots, k));
-  note_elementwise("dot_rows", k * t.size());
-  if (t.size() == 0 || rows.size() == 0) return Tensor(dots.shape());
+void combine_rows(const Tensor& rows, const Indices& slots, const Tensor* weights, Index k, Tensor& sums) {
   const DeviceCopy at(slots);
-  launch(DotRows(), dots.size(), TensorMemory::data(t), TensorMemory::data(rows), at.data<Index>(), k,
-         t.extent(1), TensorMemory::data(dots));
-  return dots;
+  const float* some = readable(rows, sums);
+  launch(CombineRows{weights != nullptr}, sums.size(), some, at.data<Index>(),
+         weights == nullptr ? some : TensorMemory::data(*weights), k, sums.extent(1),
+         TensorMemory::data(sums));
 }
 
-}  // namespace shard
+void dot_rows(const Tensor& t, const Tensor& rows, const Indices& slots, Index k, Tensor& dots) {
+  const DeviceCopy at(slots);
+  launch(DotRows(), dots.size(), readable(t, dots), readable(rows, dots), at.data<Index>(), k, t.extent(1),
+         TensorMemory::data(dots));
+}
+
+}  // namespace shard::kernels

@@ -39,7 +39,7 @@ class HostValues {
     }
   }
   void write_to(Tensor& row) {
-    if (is_written_ && row.size() > 0) TensorMemory::storage(row)->from_host = std::move(arrives_);
+    if (is_written_ && row.size() > 0) meta::storage(row).from_host = std::move(arrives_);
   }
 
  private:

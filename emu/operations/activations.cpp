@@ -3,46 +3,27 @@
 #include <cmath>
 
 #include "emu/operations/host_memory.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
-
-using runtime::note_elementwise;
+namespace shard::kernels {
 
 namespace {
 
 template <class F>
-Tensor mapped(const char* call, Tensor&& t, const F& f) {
-  note_elementwise(call, t.size());
-  for (float& x : TensorMemory::span(t)) x = f(x);
-  return std::move(t);
-}
-template <class F>
-Tensor mapped(const char* call, const Tensor& t, const F& f) {
-  note_elementwise(call, t.size());
-  Tensor result = TensorMemory::make(t.shape());
-  float* to = TensorMemory::data(result);
-  for (float x : TensorMemory::span(t)) *to++ = f(x);
-  return result;
+void map(const Tensor& from, Tensor& to, const F& f) {
+  float* result = TensorMemory::data(to);
+  for (float x : TensorMemory::span(from)) *result++ = f(x);
 }
 
 /// Multiplies each element of dh by f of the same element of t.
 template <class F>
-Tensor chained(const char* call, Tensor&& dh, const Tensor& t, const F& f) {
-  note_elementwise(call, t.size());
-  require_same_shape(call, dh, t);
+void chain(Tensor& dh, const Tensor& t, const F& f) {
   float* gradient = TensorMemory::data(dh);
   for (float x : TensorMemory::span(t)) *gradient++ *= f(x);
-  return std::move(dh);
 }
 
 float sigma(float z) {
   return 1 / (1 + std::exp(-z));
-}
-
-float silu_of(float z) {
-  return z * sigma(z);
 }
 
 /// 2u, where gelu(z) = z σ(2u), and below its derivative.
@@ -55,21 +36,10 @@ float gelu_slope(float z) {
   return two_roots * (1 + 3 * cubic * z * z);
 }
 
-float gelu_of(float z) {
-  return z * sigma(gelu_argument(z));
-}
-
 }  // namespace
 
-Tensor round_to(Tensor&& t, float unit, SourceLine where) {
-  return round_to(std::move(t), unit, HUGE_VALF, where);
-}
-
-Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where) {
-  const CallSite call(where);
-  require_unit(unit, limit);
-  if (unit == 0 && limit == HUGE_VALF) return std::move(t);
-  return mapped("round_to", std::move(t), [=](float x) {
+void round_to(Tensor& t, float unit, float limit) {
+  map(t, t, [=](float x) {
     const float multiple = unit == 0 ? HUGE_VALF : x / unit;
     // A float32 of 2^23 or more is an integer.
     const float rounded = std::abs(multiple) < 0x1p23F ? std::rint(multiple) * unit : x;
@@ -77,62 +47,43 @@ Tensor round_to(Tensor&& t, float unit, float limit, SourceLine where) {
   });
 }
 
-Tensor inverse_root(Tensor&& t, float factor, float epsilon, SourceLine where) {
-  const CallSite call(where);
-  return mapped("inverse_root", std::move(t), [=](float x) { return 1 / std::sqrt(factor * x + epsilon); });
+void inverse_root(Tensor& t, float factor, float epsilon) {
+  map(t, t, [=](float x) { return 1 / std::sqrt(factor * x + epsilon); });
 }
 
-Tensor sigmoid(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("sigmoid", std::move(z), sigma);
+void sigmoid(Tensor& z) {
+  map(z, z, sigma);
 }
 
-Tensor sigmoid_backward(Tensor&& dh, const Tensor& h, SourceLine where) {
-  const CallSite call(where);
-  return chained("sigmoid_backward", std::move(dh), h, [](float x) { return x * (1 - x); });
+void sigmoid_backward(Tensor& dh, const Tensor& h) {
+  chain(dh, h, [](float x) { return x * (1 - x); });
 }
 
-Tensor hyperbolic_tangent(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("hyperbolic_tangent", std::move(z), [](float x) { return std::tanh(x); });
+void hyperbolic_tangent(Tensor& z) {
+  map(z, z, [](float x) { return std::tanh(x); });
 }
 
-Tensor hyperbolic_tangent_backward(Tensor&& dh, const Tensor& h, SourceLine where) {
-  const CallSite call(where);
-  return chained("hyperbolic_tangent_backward", std::move(dh), h, [](float x) { return 1 - x * x; });
+void hyperbolic_tangent_backward(Tensor& dh, const Tensor& h) {
+  chain(dh, h, [](float x) { return 1 - x * x; });
 }
 
-Tensor silu(const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("silu", z, silu_of);
+void silu(const Tensor& z, Tensor& h) {
+  map(z, h, [](float x) { return x * sigma(x); });
 }
 
-Tensor silu(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("silu", std::move(z), silu_of);
+void silu_backward(Tensor& dh, const Tensor& z) {
+  chain(dh, z, [](float x) { return sigma(x) * (1 + x * sigma(-x)); });
 }
 
-Tensor silu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return chained("silu_backward", std::move(dh), z, [](float x) { return sigma(x) * (1 + x * sigma(-x)); });
+void gelu(const Tensor& z, Tensor& h) {
+  map(z, h, [](float x) { return x * sigma(gelu_argument(x)); });
 }
 
-Tensor gelu(const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("gelu", z, gelu_of);
-}
-
-Tensor gelu(Tensor&& z, SourceLine where) {
-  const CallSite call(where);
-  return mapped("gelu", std::move(z), gelu_of);
-}
-
-Tensor gelu_backward(Tensor&& dh, const Tensor& z, SourceLine where) {
-  const CallSite call(where);
-  return chained("gelu_backward", std::move(dh), z, [](float x) {
+void gelu_backward(Tensor& dh, const Tensor& z) {
+  chain(dh, z, [](float x) {
     const float argument = gelu_argument(x), share = sigma(argument);
     return share + x * share * sigma(-argument) * gelu_slope(x);
   });
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

@@ -12,10 +12,9 @@
 
 #include "emu/operations/host_memory.hpp"
 #include "engine/device/error.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/matmul.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard::runtime {
+namespace shard::kernels {
 
 namespace {
 
@@ -82,27 +81,18 @@ void product(Operand a, Operand b, Tensor& c, Extents e, float keep) {
                 TensorMemory::data(c) + i * e.m * e.n, blas_size(e.n));
 }
 
-}  // namespace shard::runtime
-
-namespace shard {
-
-Tensor to_bf16(const Tensor& matrix, SourceLine where) {
-  const CallSite call(where);
-  require_matrix("to_bf16", matrix);
-  runtime::note_elementwise("to_bf16", matrix.size());
+void to_bf16(const Tensor& matrix, Tensor& pairs) {
   const Index n = matrix.extent(1);
-  Tensor pairs = TensorMemory::make({matrix.extent(0), columns_of_pairs(n)});
   const float* from = TensorMemory::data(matrix);
   float* to = TensorMemory::data(pairs);
   for (Index row = 0; row < matrix.extent(0); ++row, from += n)
     for (Index column = 0; column < n; column += 2) {
       auto upper = [&](Index at) {
-        const float x = at < n ? runtime::without_low_bits(from[at], runtime::bits_left_out) : 0;
-        return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> runtime::bits_left_out);
+        const float x = at < n ? without_low_bits(from[at], bits_left_out) : 0;
+        return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> bits_left_out);
       };
-      *to++ = std::bit_cast<float>(runtime::Pair{upper(column), upper(column + 1)});
+      *to++ = std::bit_cast<float>(Pair{upper(column), upper(column + 1)});
     }
-  return pairs;
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

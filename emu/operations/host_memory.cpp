@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "emu/slice_copies.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
 namespace shard {
 
@@ -65,21 +64,11 @@ BlockCache& cache() {
 
 }  // namespace
 
-Storage::Storage(Index bytes, Purpose purpose)
-    : bytes_(bytes),
-      purpose_(purpose),
-      data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {
-  runtime::note_allocation(purpose_, bytes_);
-}
+HostStorage::HostStorage(Index bytes, Purpose purpose)
+    : Storage(bytes, purpose), data_(static_cast<float*>(cache().take(static_cast<std::size_t>(bytes)))) {}
 
-Storage::~Storage() {
-  runtime::note_release(purpose_, bytes_);
-  cache().give_back(data_, static_cast<std::size_t>(bytes_));
-}
-
-void Storage::charge_to(Purpose purpose) {
-  runtime::note_move(purpose_, purpose, bytes_);
-  purpose_ = purpose;
+HostStorage::~HostStorage() {
+  cache().give_back(data_, static_cast<std::size_t>(bytes()));
 }
 
 std::span<float> TensorMemory::span(Tensor& t) {
@@ -89,61 +78,35 @@ std::span<const float> TensorMemory::span(const Tensor& t) {
   return {data(t), static_cast<std::size_t>(t.size())};
 }
 
-Tensor TensorMemory::make(Shape shape, Purpose purpose) {
-  const Index bytes = bytes_of(shape);
-  auto storage = bytes == 0 ? nullptr : std::make_shared<Storage>(bytes, purpose);
-  return Tensor(std::move(shape), std::move(storage));
+namespace kernels {
+
+std::shared_ptr<Storage> allocate(Index bytes, Purpose purpose) {
+  return std::make_shared<HostStorage>(bytes, purpose);
 }
 
-Tensor::Tensor(Shape shape, SourceLine where) {
-  const CallSite call(where);
-  *this = TensorMemory::make(std::move(shape));
-  std::ranges::fill(TensorMemory::span(*this), 0.0F);
+void fill_with_zeros(Tensor& t) {
+  std::ranges::fill(TensorMemory::span(t), 0.0F);
 }
 
-Tensor Tensor::uninitialized(Shape shape, SourceLine where) {
-  const CallSite call(where);
-  return TensorMemory::make(std::move(shape));
+void copy(const Tensor& t, Tensor& copy) {
+  std::ranges::copy(TensorMemory::span(t), TensorMemory::data(copy));
 }
 
-Tensor Tensor::from_host(Shape shape, std::span<const float> values, SourceLine where) {
-  const CallSite call(where);
-  Tensor t = TensorMemory::make(std::move(shape));
-  require_values("from_host", t, values);
+void write_all(Tensor& t, std::span<const float> values) {
   std::ranges::copy(values, TensorMemory::data(t));
-  return t;
 }
 
-Tensor Tensor::clone() const {
-  Tensor copy = TensorMemory::make(shape(), TensorMemory::purpose(*this));
-  std::ranges::copy(TensorMemory::span(*this), TensorMemory::data(copy));
-  return copy;
+void write(Tensor& t, int axis, Range range, std::span<const float> values) {
+  emu::paste_slice(values.data(), t, axis, range);
 }
 
-void Tensor::write(int axis, Index begin, Index end, std::span<const float> values, SourceLine where) {
-  const CallSite call(where);
-  require_count("write", "values", num_elements(shape_of_slice("write", *this, axis, begin, end)),
-                static_cast<Index>(values.size()));
-  if (!values.empty()) emu::paste_slice(values.data(), *this, axis, {begin, end});
+void read(const Tensor& t, Index first, std::span<float> values) {
+  std::copy_n(TensorMemory::data(t) + first, values.size(), values.begin());
 }
 
-void Tensor::read(Index first, std::span<float> values, SourceLine where) const {
-  const CallSite call(where);
-  require_inside("read", *this, first, values);
-  std::copy_n(TensorMemory::data(*this) + first, values.size(), values.begin());
+Later<std::vector<float>> read_later(const Tensor& t) {
+  return t.to_host();
 }
 
-std::vector<float> Tensor::to_host() const {
-  auto values = TensorMemory::span(*this);
-  return {values.begin(), values.end()};
-}
-
-Later<std::vector<float>> Tensor::to_host_later() const {
-  return to_host();
-}
-
-void Tensor::charge_to(Purpose purpose) {
-  if (storage_) storage_->charge_to(purpose);
-}
-
+}  // namespace kernels
 }  // namespace shard

@@ -4,32 +4,23 @@
 
 namespace shard {
 
-/// The emulator's storage: host memory, booked in the ledger under its purpose.
-class Storage {
+/// The emulator's storage: host memory.
+class HostStorage : public Storage {
  public:
-  Storage(Index bytes, Purpose purpose);
-  ~Storage();
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
+  HostStorage(Index bytes, Purpose purpose);
+  ~HostStorage();
 
   float* data() { return data_; }
-  Purpose purpose() const { return purpose_; }
-  void charge_to(Purpose purpose);
 
  private:
-  Index bytes_;
-  Purpose purpose_;
   float* data_;
 };
 
 inline float* TensorMemory::data(Tensor& t) {
-  return storage(t) ? storage(t)->data() : nullptr;
+  return storage(t) ? static_cast<HostStorage*>(storage(t))->data() : nullptr;
 }
 inline const float* TensorMemory::data(const Tensor& t) {
-  return storage(t) ? storage(t)->data() : nullptr;
-}
-inline Purpose TensorMemory::purpose(const Tensor& t) {
-  return storage(t) ? storage(t)->purpose() : Purpose::activations;
+  return storage(t) ? static_cast<HostStorage*>(storage(t))->data() : nullptr;
 }
 
 namespace emu {

@@ -5,13 +5,11 @@
 #include <limits>
 
 #include "emu/operations/host_memory.hpp"
-#include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/layer_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 
-namespace shard {
+namespace shard::kernels {
 
 using emu::row_of;
-using runtime::note_elementwise;
 
 namespace {
 
@@ -19,9 +17,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Folds each row: result[i] = f(result[i], a(i, c), b(i, c)), in ascending c, from `initial` on.
 template <class F>
-Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) {
+void fold_rows(const Tensor& a, const Tensor& b, Tensor& result, float initial, const F& f) {
   const Index rows = a.extent(0), columns = a.extent(1);
-  Tensor result = TensorMemory::make({rows});
   for (Index i = 0; i < rows; ++i) {
     const float* left = row_of(a, i);
     const float* right = row_of(b, i);
@@ -29,21 +26,19 @@ Tensor folded_rows(const Tensor& a, const Tensor& b, float initial, const F& f) 
     for (Index c = 0; c < columns; ++c) value = f(value, left[c], right[c]);
     TensorMemory::data(result)[i] = value;
   }
-  return result;
 }
 
 /// Folds each column: result[c] = f(result[c], a(i, c), b(i, c)), in ascending i, from 0 on.
 template <class F>
-Tensor folded_columns(const Tensor& a, const Tensor& b, const F& f) {
+void fold_columns(const Tensor& a, const Tensor& b, Tensor& result, const F& f) {
   const Index rows = a.extent(0), columns = a.extent(1);
-  Tensor result({columns});
+  std::ranges::fill(TensorMemory::span(result), 0.0F);
   float* values = TensorMemory::data(result);
   for (Index i = 0; i < rows; ++i) {
     const float* left = row_of(a, i);
     const float* right = row_of(b, i);
     for (Index c = 0; c < columns; ++c) values[c] = f(values[c], left[c], right[c]);
   }
-  return result;
 }
 
 float plus(float sum, float x, float) {
@@ -55,30 +50,24 @@ float plus_product(float sum, float x, float y) {
 
 /// t(i, c) = f(t(i, c), numbers[i]).
 template <class F>
-Tensor with_rows(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
-  note_elementwise(call, t.size());
-  require_one_for_each_row(call, t, numbers);
+void with_rows(Tensor& t, const Tensor& numbers, const F& f) {
   const Index rows = t.extent(0), columns = t.extent(1);
   for (Index i = 0; i < rows; ++i) {
     const float number = TensorMemory::data(numbers)[i];
     float* row = row_of(t, i);
     for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number);
   }
-  return std::move(t);
 }
 
 /// t(i, c) = f(t(i, c), numbers[c]).
 template <class F>
-Tensor with_columns(const char* call, Tensor&& t, const Tensor& numbers, const F& f) {
-  note_elementwise(call, t.size());
-  require_one_for_each_column(call, t, numbers);
+void with_columns(Tensor& t, const Tensor& numbers, const F& f) {
   const float* number = TensorMemory::data(numbers);
   const Index rows = t.extent(0), columns = t.extent(1);
   for (Index i = 0; i < rows; ++i) {
     float* row = row_of(t, i);
     for (Index c = 0; c < columns; ++c) row[c] = f(row[c], number[c]);
   }
-  return std::move(t);
 }
 
 /// Calls f(row of the stack, row of t) for each row of a block of t.
@@ -120,81 +109,52 @@ void map_between(float* row, Index n, Index begin, Index end, const F& f) {
 
 }  // namespace
 
-Tensor row_sums(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_sums", t.size());
-  require_matrix("row_sums", t);
-  return folded_rows(t, t, 0, plus);
+void row_sums(const Tensor& t, Tensor& sums) {
+  fold_rows(t, t, sums, 0, plus);
 }
 
-Tensor row_dots(const Tensor& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_dots", a.size());
-  require_same_matrices("row_dots", a, b);
-  return folded_rows(a, b, 0, plus_product);
+void row_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+  fold_rows(a, b, dots, 0, plus_product);
 }
 
-Tensor row_max(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("row_max", t.size());
-  require_matrix("row_max", t);
-  return folded_rows(t, t, -infinity,
-                     [](float largest, float x, float) { return x > largest ? x : largest; });
+void row_max(const Tensor& t, Tensor& most) {
+  fold_rows(t, t, most, -infinity, [](float largest, float x, float) { return x > largest ? x : largest; });
 }
 
-Tensor column_sums(const Tensor& t, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("column_sums", t.size());
-  require_matrix("column_sums", t);
-  return folded_columns(t, t, plus);
+void column_sums(const Tensor& t, Tensor& sums) {
+  fold_columns(t, t, sums, plus);
 }
 
-Tensor column_dots(const Tensor& a, const Tensor& b, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("column_dots", a.size());
-  require_same_matrices("column_dots", a, b);
-  return folded_columns(a, b, plus_product);
+void column_dots(const Tensor& a, const Tensor& b, Tensor& dots) {
+  fold_columns(a, b, dots, plus_product);
 }
 
-Tensor scale_rows(Tensor&& t, const Tensor& factors, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("scale_rows", std::move(t), factors, [](float x, float factor) { return x * factor; });
+void scale_rows(Tensor& t, const Tensor& factors) {
+  with_rows(t, factors, [](float x, float factor) { return x * factor; });
 }
 
-Tensor scale_columns(Tensor&& t, const Tensor& factors, SourceLine where) {
-  const CallSite call(where);
-  return with_columns("scale_columns", std::move(t), factors,
-                      [](float x, float factor) { return x * factor; });
+void scale_columns(Tensor& t, const Tensor& factors) {
+  with_columns(t, factors, [](float x, float factor) { return x * factor; });
 }
 
-Tensor divide_rows(Tensor&& t, const Tensor& divisors, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("divide_rows", std::move(t), divisors,
-                   [](float x, float divisor) { return divisor == 0 ? 0 : x / divisor; });
+void divide_rows(Tensor& t, const Tensor& divisors) {
+  with_rows(t, divisors, [](float x, float divisor) { return divisor == 0 ? 0 : x / divisor; });
 }
 
-Tensor add_to_rows(Tensor&& t, const Tensor& row, SourceLine where) {
-  const CallSite call(where);
-  return with_columns("add_to_rows", std::move(t), row, [](float x, float addend) { return x + addend; });
+void add_to_rows(Tensor& t, const Tensor& row) {
+  with_columns(t, row, [](float x, float addend) { return x + addend; });
 }
 
-Tensor add_to_columns(Tensor&& t, const Tensor& column, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("add_to_columns", std::move(t), column, [](float x, float addend) { return x + addend; });
+void add_to_columns(Tensor& t, const Tensor& column) {
+  with_rows(t, column, [](float x, float addend) { return x + addend; });
 }
 
-Tensor exponentials(Tensor&& z, const Tensor& largest, ExponentialBase base, SourceLine where) {
-  const CallSite call(where);
-  return with_rows("exponentials", std::move(z), largest,
-                   [base](float x, float most) { return power(x, most, base); });
+void exponentials(Tensor& z, const Tensor& largest, ExponentialBase base) {
+  with_rows(z, largest, [base](float x, float most) { return power(x, most, base); });
 }
 
-ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor* at_least,
-                             SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("powers_of_scores", scores.size());
-  const Index rows = rows_of_scores("powers_of_scores", scores, {at_least});
-  Tensor largest = TensorMemory::make({rows}), sums = TensorMemory::make({rows});
+void powers_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor* at_least, Tensor& largest,
+                      Tensor& sums) {
   for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
     float most = at_least == nullptr ? -infinity : TensorMemory::data(*at_least)[i], sum = 0;
     for (Index c = begin; c < end; ++c) most = rule.scale * row[c] > most ? rule.scale * row[c] : most;
@@ -206,28 +166,17 @@ ScorePowers powers_of_scores(Tensor&& scores, const ScoreRule& rule, const Tenso
     TensorMemory::data(largest)[i] = most;
     TensorMemory::data(sums)[i] = sum;
   });
-  return {std::move(scores), std::move(largest), std::move(sums)};
 }
 
-Tensor softmax_of_scores(Tensor&& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums,
-                         SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax_of_scores", scores.size());
-  rows_of_scores("softmax_of_scores", scores, {&largest, &sums});
+void softmax_of_scores(Tensor& scores, const ScoreRule& rule, const Tensor& largest, const Tensor& sums) {
   for_each_row(scores, rule, [&](Index i, float* row, Index begin, Index end) {
     const float most = TensorMemory::data(largest)[i], sum = TensorMemory::data(sums)[i];
     map_between(row, scores.extent(2), begin, end,
                 [&](float s) { return sum == 0 ? 0 : power(rule.scale * s, most, rule.base) / sum; });
   });
-  return std::move(scores);
 }
 
-Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& dots, float factor,
-                                  SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("softmax_of_scores_backward", p.size());
-  require_same_shape("softmax_of_scores_backward", dp, p);
-  rows_of_scores("softmax_of_scores_backward", p, {&dots});
+void softmax_of_scores_backward(Tensor& dp, const Tensor& p, const Tensor& dots, float factor) {
   const Index n = p.extent(2);
   for (Index i = 0; i < dots.size(); ++i) {
     const float dot = TensorMemory::data(dots)[i];
@@ -235,25 +184,17 @@ Tensor softmax_of_scores_backward(Tensor&& dp, const Tensor& p, const Tensor& do
     const float* of_p = TensorMemory::data(p) + i * n;
     for (Index c = 0; c < n; ++c) d[c] = of_p[c] * (d[c] - dot) * factor;
   }
-  return std::move(dp);
 }
 
-Tensor stack_heads(const Tensor& t, const HeadBlock& block, SourceLine where) {
-  const CallSite call(where);
-  Tensor stack = TensorMemory::make(shape_of_heads("stack_heads", t, block));
-  note_elementwise("stack_heads", stack.size());
+void stack_heads(const Tensor& t, const HeadBlock& block, Tensor& stack) {
   for_each_head(stack, t, block,
                 [&](float* to, const float* from) { std::copy_n(from, block.head_dim, to); });
-  return stack;
 }
 
-void add_heads(const Tensor& stack, const HeadBlock& block, Tensor& into, SourceLine where) {
-  const CallSite call(where);
-  note_elementwise("add_heads", stack.size());
-  require_shape("add_heads", shape_of_heads("add_heads", into, block), stack);
+void add_heads(Tensor& into, const HeadBlock& block, const Tensor& stack) {
   for_each_head(stack, into, block, [&](const float* from, float* to) {
     for (Index c = 0; c < block.head_dim; ++c) to[c] += from[c];
   });
 }
 
-}  // namespace shard
+}  // namespace shard::kernels

@@ -36,7 +36,7 @@ bool is_alone() {
 
 TEST_CASE("an error of CUDA names call, file and line") {
   plant("cudaMemsetAsync", 0, cudaErrorInvalidValue);
-  check_refused(Code::internal, "expected success of cudaMemsetAsync(TensorMemory::data(*this), 0, ",
+  check_refused(Code::internal, "expected success of cudaMemsetAsync(TensorMemory::data(t), 0, ",
                 [] { Tensor({3}); });
   plant("cudaEventQuery", 0, cudaErrorInvalidValue);
   check_refused(Code::internal, "cuda/gpu.cpp:", [] { Tensor({3}).to_host(); });

@@ -27,7 +27,7 @@ std::string to_string(const Shape& shape);
 /// The index along each axis of the element with this number in row-major order.
 Shape place_of(Index element, const Shape& shape);
 
-/// A block of the device's memory, booked under a purpose. Each backend defines it.
+/// A block of the device's memory, booked under a purpose. Each backend has its own.
 class Storage;
 
 /// A value that the device has begun to compute. The host waits for it where it reads it, by a conversion to T.

@@ -1,8 +1,7 @@
-/// The backend-independent part of the matrix product: checks and counts.
-
-#include "engine/device/runtime/operations/matmul.hpp"
+/// The matrix product: checks and counts.
 
 #include "engine/device/runtime/notes.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/runtime/operations/tensor_memory.hpp"
 #include "engine/device/runtime/stream.hpp"
 #include "engine/device/this_device.hpp"
@@ -21,7 +20,7 @@ void multiply_into(Tensor& c, Operand a, Operand b, Extents e, float keep) {
     refuse(Code::argument, "matmul", "operands in bf16 only where products round to it", "another precision");
   if (e.m == 0 || e.n == 0 || e.k == 0 || e.count == 0) return;
   runtime::note_product(a, b, c, keep != 0, 2 * e.count * e.m * e.n * e.k);
-  runtime::product(a, b, c, e, keep);
+  kernels::product(a, b, c, e, keep);
 }
 
 }  // namespace

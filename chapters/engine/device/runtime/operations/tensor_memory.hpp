@@ -1,10 +1,29 @@
 #pragma once
 
-/// Gives a backend access to a tensor's memory. Each backend has its own Storage.
+/// Gives a backend access to a tensor's memory.
 
 #include "engine/device/device.hpp"
 
 namespace shard {
+
+/// A block of the device's memory, booked in the ledger under its purpose. Each backend derives its own.
+class Storage {
+ public:
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Index bytes() const { return bytes_; }
+  Purpose purpose() const { return purpose_; }
+  void charge_to(Purpose purpose);
+
+ protected:
+  Storage(Index bytes, Purpose purpose);
+  ~Storage();
+
+ private:
+  Index bytes_;
+  Purpose purpose_;
+};
 
 class TensorMemory {
  public:

@@ -1,9 +1,9 @@
-/// The backend-independent part of top_k.
+/// The largest elements of rows, or columns in turn.
 
 #include "engine/device/runtime/operations/top_k.hpp"
 
 #include "engine/device/runtime/notes.hpp"
-#include "engine/device/runtime/operations/argument_checks.hpp"
+#include "engine/device/runtime/operations/kernels.hpp"
 #include "engine/device/this_device.hpp"
 
 namespace shard {
@@ -38,14 +38,14 @@ Later<std::vector<Index>> top_k(const Tensor& t, Index k, SourceLine where) {
   runtime::note_elementwise("top_k", t.size());
   require_columns(t, k);
   if (device().part<Choices>().are_in_turn) return runtime::columns_in_turn(t.extent(0), k, t.extent(1));
-  return runtime::largest_columns(t, k);
+  return kernels::largest_columns(t, k);
 }
 
 Tensor top_k_counts(const Tensor& t, Index k, SourceLine where) {
   const CallSite call(where);
   runtime::note_elementwise("top_k_counts", t.size());
   require_columns(t, k);
-  if (!device().part<Choices>().are_in_turn) return runtime::largest_counts(t, k);
+  if (!device().part<Choices>().are_in_turn) return kernels::largest_counts(t, k);
   return runtime::counted(runtime::columns_in_turn(t.extent(0), k, t.extent(1)), t.extent(1));
 }
 
